@@ -1,0 +1,124 @@
+"""``python -m demo``: see ``--help`` and the package.
+
+Exit status: 0 good; 1 something was lost, repeated, out of order or unexpected; 2 it could not run, and one line on
+standard error says why; 130 and 143 when interrupted or asked to end.
+"""
+
+from __future__ import annotations
+
+import argparse
+import asyncio
+import json
+import signal
+import sys
+import tempfile
+from collections.abc import Sequence
+from contextlib import ExitStack
+from pathlib import Path
+from typing import Any
+
+from demo import CannotRunError
+from demo.conductor import Evidence, Options, conduct
+from demo.progress import Board, Scene, result_table
+from demo.reckoning import verdict
+from demo.report import write_report
+
+REPORT = "wanderbus-demo.html"
+
+
+def parser() -> argparse.ArgumentParser:
+    """Return the command line's parser."""
+    arguments = argparse.ArgumentParser(
+        prog="python -m demo", description="Eight travellers follow events as they roam."
+    )
+    add = arguments.add_argument
+    add("--json", type=Path, metavar="FILE", help="write the result there as JSON")
+    add("--report", type=Path, metavar="FILE", default=Path(REPORT), help=f"where the HTML report goes ({REPORT})")
+    add("--rows", type=int, default=6_000, metavar="N", help="departures to publish (%(default)s)")
+    add("--rate", type=float, default=200.0, metavar="R", help="departures a second (%(default)s)")
+    add("--first-row", type=int, default=0, metavar="N", help="first row of the file to publish (%(default)s)")
+    add("--seed", type=int, default=2013, metavar="N", help="of the plan of who moves when (%(default)s)")
+    add(
+        "--address-mode",
+        choices=("auto", "netns", "loopback"),
+        default="auto",
+        help="change addresses in network namespaces, or across 127.0.0.0/8; auto: namespaces where they can be made",
+    )
+    add("--keep", type=Path, metavar="DIR", help="keep logs, event log, lake and evidence in this empty directory")
+    return arguments
+
+
+def main(argv: Sequence[str] | None = None) -> int:
+    """Run the demonstration and return the exit status."""
+    given = parser().parse_args(argv)
+    if given.rate <= 0:
+        parser().error("--rate must be above 0")
+    with ExitStack() as stack:
+        try:
+            work = _work_directory(given.keep, stack)
+            options = Options(given.rows, given.rate, given.first_row, given.seed, given.address_mode, work)
+            board = Board(Scene(given.rows))
+            with board.showing():
+                result, evidence = asyncio.run(_conduct(options, board))
+            _tell(board, given, result, evidence)
+        except (CannotRunError, OSError) as error:
+            print(f"demo: cannot run: {error}", file=sys.stderr)
+            return 2
+        except KeyboardInterrupt:
+            print("demo: interrupted", file=sys.stderr)
+            return 130
+        except asyncio.CancelledError:
+            return 143
+    return 0 if result["good"] else 1
+
+
+async def _conduct(options: Options, board: Board) -> tuple[dict[str, Any], Evidence]:
+    task = asyncio.current_task()
+    assert task is not None
+    for number in (signal.SIGTERM, signal.SIGHUP):
+        asyncio.get_running_loop().add_signal_handler(number, task.cancel)
+    try:
+        return await conduct(options, board)
+    except* CannotRunError as group:
+        raise _first(group) from None
+
+
+def _first(group: BaseExceptionGroup[CannotRunError]) -> CannotRunError:
+    leaf: BaseException = group
+    while isinstance(leaf, BaseExceptionGroup):
+        leaf = leaf.exceptions[0]
+    assert isinstance(leaf, CannotRunError)
+    return leaf
+
+
+def _work_directory(keep: Path | None, stack: ExitStack) -> Path:
+    """Return an absolute, empty directory: the one to keep, or one that goes at the end."""
+    if keep is None:
+        return Path(stack.enter_context(tempfile.TemporaryDirectory(prefix="wanderbus-demo-")))
+    keep.mkdir(parents=True, exist_ok=True)
+    if any(keep.iterdir()):
+        raise CannotRunError(f"{keep} is not empty; --keep needs a directory of its own")
+    return keep.resolve()
+
+
+def _tell(board: Board, given: argparse.Namespace, result: dict[str, Any], evidence: Evidence) -> None:
+    """Print the reckoning and write it where it was asked for."""
+    result["seconds"] = round(board.scene.elapsed_s, 1)
+    print_ = board.console.print
+    print_()
+    print_(result_table(result))
+    kills = result["kills"]
+    print_(
+        f"published {result['published']}, address changes {result['address_changes']} ({result['address_mode']}), "
+        f"kill -9: travellers {kills['agent']}, server {kills['server']}; {result['seconds']} s in all"
+    )
+    write_report(given.report, result, evidence)
+    if given.json is not None:
+        given.json.parent.mkdir(parents=True, exist_ok=True)
+        given.json.write_text(json.dumps(result, indent=2) + "\n")
+    print_(f"report: {given.report}", soft_wrap=True)
+    print_(verdict(result))
+
+
+if __name__ == "__main__":
+    sys.exit(main())

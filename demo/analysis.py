@@ -1,0 +1,42 @@
+"""The reckoning's process: event log to lake to journeys, by the project's own Spark pipeline.
+
+It starts Spark at once and the job when a line comes in on stdin. Reports: ``{"phase": text}`` as it goes, at last
+``{"journeys": {...}}``, or ``{"error": line}``.
+"""
+
+from __future__ import annotations
+
+import json
+import sys
+from collections.abc import Mapping
+from pathlib import Path
+from typing import Any
+
+from demo import SUBJECT
+from demo.reports import report
+from wanderbus.errors import WanderbusError
+from wanderbus.pipeline.journeys import journeys
+from wanderbus.pipeline.lake import ingest
+from wanderbus.pipeline.session import spark_session
+
+
+def main(config: Mapping[str, Any]) -> None:
+    """Write the lake from the log, read it and the evidence, and report what became of every notification."""
+    lake = Path(config["lake"])
+    report(phase="starting Spark")
+    spark = spark_session("wanderbus demo")
+    report(phase="Spark is ready")
+    if sys.stdin.readline():
+        report(phase="reading the event log into the lake")
+        rows = ingest(spark, Path(config["log"]), lake, Path(config["checkpoint"]))
+        report(phase=f"judging the journeys over {rows} records")
+        report(journeys=journeys(spark, lake, Path(config["evidence"]), SUBJECT).as_dict())
+    spark.stop()
+
+
+if __name__ == "__main__":
+    try:
+        main(json.loads(Path(sys.argv[1]).read_text()))
+    except WanderbusError as error:
+        report(error=str(error))
+        sys.exit(1)

@@ -1,0 +1,63 @@
+"""The reckoning as the conductor sees it: a process that warms up beside the run and then does the Spark job."""
+
+from __future__ import annotations
+
+import asyncio
+import json
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any, Final
+
+from demo import CannotRunError, reports
+from demo.processes import Child, Crew, python
+
+ANALYSIS_S: Final = 150.0
+"""Longest time for the reckoning, once everything else has ended."""
+
+_NICE: Final = ("nice", "-n", "10")
+
+
+class Analyst:
+    """Runs :mod:`demo.analysis`. Spark takes its time to start, so it starts early, behind everybody else."""
+
+    def __init__(self, work: Path, log: Path, crew: Crew, phase: Callable[[str], None]) -> None:
+        self._work = work
+        self._log = log
+        self._crew = crew
+        self._phase = phase
+        self._child: Child | None = None
+        self._going = False
+        self._told: dict[str, Any] = {}
+
+    async def start(self) -> None:
+        """Start Spark; the job itself waits for :meth:`journeys`."""
+        config = {name: str(self._work / name) for name in ("evidence", "lake", "checkpoint")}
+        path = self._work / "analysis.json"
+        path.write_text(json.dumps({**config, "log": str(self._log)}))
+        self._child = await self._crew.start("analysis", [*_NICE, *python("demo.analysis", str(path))], self._hear)
+
+    async def journeys(self) -> dict[str, Any]:
+        """Do the job and return what it found; :class:`CannotRunError` with its complaint if it fails.
+
+        The log has to be at rest and the evidence written.
+        """
+        if self._child is None:
+            await self.start()
+        assert self._child is not None
+        self._going = True
+        self._phase(f"reckoning: {self._told.get('phase', 'starting Spark')}")
+        self._child.send(do="start")
+        if await self._child.wait(ANALYSIS_S) is None:
+            raise CannotRunError(f"the Spark job did not end within {ANALYSIS_S:.0f} s")
+        await asyncio.sleep(0)
+        if "journeys" not in self._told:
+            complaint = self._told.get("error") or self._child.last_words() or "no word from it"
+            raise CannotRunError(f"the Spark job failed: {complaint}")
+        journeys: dict[str, Any] = self._told["journeys"]
+        return journeys
+
+    def _hear(self, line: str) -> None:
+        fields = reports.parse(line) or {}
+        self._told.update(fields)
+        if self._going and "phase" in fields:
+            self._phase(f"reckoning: {fields['phase']}")

@@ -1,0 +1,252 @@
+"""The hosts of a run as the conductor holds them: the server, the publisher and the travellers' seats.
+
+Each knows how to start, end and kill its process, and keeps what the process reports.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import json
+import socket
+import time
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any, Final
+
+from demo import BROKER, DOMAIN, CannotRunError, reports
+from demo.evidence import Move, Silence
+from demo.network import SERVER, Network
+from demo.people import PUBLISHER, Person
+from demo.processes import Child, Crew, python
+from demo.progress import Scene, SeatView
+
+SIP_PORT: Final = 5060
+SERVER_READY_S: Final = 30.0
+GOODBYE_S: Final = 8.0
+
+
+@dataclass
+class World:
+    """What every host of a run shares; ``passwords`` are by user name."""
+
+    work: Path
+    network: Network
+    crew: Crew
+    scene: Scene
+    news: Callable[[str], None]
+    passwords: Mapping[str, str]
+    sip_port: int = SIP_PORT
+    kills: list[dict[str, Any]] = field(default_factory=list)
+
+    def configure(self, person: Person, **more: Any) -> Path:
+        """Write the configuration of a person's process and return its path."""
+        network = self.network
+        config = {
+            "user": person.user,
+            "password": self.passwords[person.name],
+            "server": f"{network.address(SERVER)}:{self.sip_port}",
+            "broker": BROKER,
+            "state_dir": str(self.work / "agents" / person.name),
+            "local_address": network.address(person.name) if network.told else None,
+            **more,
+        }
+        path = self.work / f"{person.name}.json"
+        path.write_text(json.dumps(config))
+        return path
+
+
+class ServerHost:
+    """The one server process and its data directory."""
+
+    def __init__(self, world: World) -> None:
+        self.data = world.work / "server"
+        self.log = self.data / "log"
+        self._world = world
+        self._child: Child | None = None
+        self._ready = asyncio.Event()
+
+    async def start(self) -> None:
+        """Start it and wait until it is ready; :class:`CannotRunError` with its last words if that does not come."""
+        world = self._world
+        world.scene.server = "starting"
+        users = world.work / "users"
+        users.write_text("".join(f"{name}:{password}\n" for name, password in world.passwords.items()))
+        address = world.network.address(SERVER)
+        up = ["up", "--host", address, "--port", str(world.sip_port), "--domain", DOMAIN]
+        argv = python("wanderbus", *up, "--data", str(self.data), "--users", str(users))
+        self._ready.clear()
+        self._child = await world.crew.start(SERVER, world.network.command(SERVER, argv), self._hear)
+        await first_of(self._ready, self._child, SERVER_READY_S)
+        world.scene.server = "ready"
+
+    async def kill(self, pause_s: float) -> None:
+        """``kill -9``, and a restart ``pause_s`` later."""
+        assert self._child is not None
+        world = self._world
+        world.kills.append({"who": SERVER, "at_us": reports.wall_us()})
+        world.news(f"kill -9 {self._child.pid}: the server is dead")
+        await self._child.kill()
+        world.scene.server = "killed"
+        await asyncio.sleep(pause_s)
+        await self.start()
+        world.news(f"the server is back as process {self._child.pid}")
+
+    async def stop(self) -> None:
+        """Let it end in good order."""
+        if self._child is not None and self._child.running:
+            await self._child.end(GOODBYE_S)
+        self._world.scene.server = "stopped"
+
+    def _hear(self, line: str) -> None:
+        if line.startswith("ready"):
+            self._ready.set()
+
+
+class PublisherHost:
+    """The publisher's process; ``done`` is set when its last event is durable."""
+
+    def __init__(self, world: World) -> None:
+        self._world = world
+        self._child: Child | None = None
+        self._ready = asyncio.Event()
+
+    async def start(self, first_row: int, rows: int, rate: float, ready_s: float) -> None:
+        """Start it and wait until it is connected."""
+        world = self._world
+        config = world.configure(PUBLISHER, first_row=first_row, rows=rows, rate=rate)
+        argv = world.network.command(PUBLISHER.name, python("demo.publisher", str(config)))
+        self._child = await world.crew.start(PUBLISHER.name, argv, self._hear)
+        await first_of(self._ready, self._child, ready_s)
+
+    def begin(self) -> None:
+        """Let it publish."""
+        if self._child is not None:
+            self._child.send(do="start")
+
+    @property
+    def failure(self) -> str | None:
+        """Its last words if it ended without having published everything."""
+        if self._child is None or self._child.running or self._world.scene.published >= self._world.scene.rows:
+            return None
+        return self._child.last_words() or "no word from it"
+
+    async def stop(self) -> None:
+        """End it, if it has not ended by itself."""
+        if self._child is not None and self._child.running:
+            await self._child.end(GOODBYE_S)
+
+    def _hear(self, line: str) -> None:
+        told = reports.parse(line) or {}
+        if "ready" in told:
+            self._ready.set()
+        if "published" in told:
+            self._world.scene.published = int(told["published"])
+
+
+class Seat:
+    """One traveller: its process, which may come and go, its results, which stay, and where it is."""
+
+    def __init__(self, world: World, person: Person) -> None:
+        self.person = person
+        self.results = world.work / "results" / f"{person.name}.sqlite"
+        self.view = SeatView(person.name, world.network.address(person.name))
+        self.moves: list[Move] = []
+        self.silences: list[Silence] = []
+        self.off_since = 0.0
+        self._world = world
+        self._child: Child | None = None
+        self._ready = asyncio.Event()
+        self._leaving = False
+
+    @property
+    def failure(self) -> str | None:
+        """Its last words if its process ended on its own."""
+        if self._child is None or self._child.running or self._leaving:
+            return None
+        return self._child.last_words() or "no word from it"
+
+    async def start(self, ready_s: float) -> None:
+        """Start its process and wait until its subscriptions are durable."""
+        world = self._world
+        self.results.parent.mkdir(exist_ok=True)
+        config = world.configure(self.person, results=str(self.results), subscriptions=list(self.person.subscriptions))
+        argv = world.network.command(self.person.name, python("demo.traveller", str(config)))
+        self._ready.clear()
+        self._leaving = False
+        self.view.status = "starting"
+        self._child = await world.crew.start(self.person.name, argv, self._hear)
+        await first_of(self._ready, self._child, ready_s)
+
+    async def move(self) -> None:
+        """Change its address, at once; a process that cannot see that is told."""
+        network = self._world.network
+        moved_us = reports.wall_us()
+        old, address = self.view.address, await asyncio.to_thread(network.move, self.person.name)
+        if network.told and self._child is not None:
+            self._child.send(do="rebind", address=address)
+        self.moves.append(Move(self.person.user, moved_us, address))
+        self.view.moves += 1
+        self.view.address = address
+        self._world.news(f"{self.person.name} moves from {old} to {address}")
+
+    async def switch_off(self) -> None:
+        """Let its process end in good order, to be started again later."""
+        self.off_since = time.monotonic()
+        self.silences.append(Silence(self.person.user, reports.wall_us(), "switched off"))
+        self._world.news(f"{self.person.name} switches off")
+        await self.leave()
+        self.view.status = "off"
+
+    async def leave(self) -> None:
+        """Let its process end in good order."""
+        assert self._child is not None
+        self._leaving = True
+        self._child.send(do="stop")
+        if await self._child.wait(GOODBYE_S) is None:
+            await self._child.kill()
+
+    async def kill(self) -> None:
+        """``kill -9`` its process."""
+        assert self._child is not None
+        self._leaving = True
+        now_us = reports.wall_us()
+        self.silences.append(Silence(self.person.user, now_us, "killed"))
+        self._world.kills.append({"who": self.person.name, "at_us": now_us})
+        self._world.news(f"kill -9 {self._child.pid}: {self.person.name} is dead")
+        await self._child.kill()
+        self.view.status = "killed"
+
+    def _hear(self, line: str) -> None:
+        told = reports.parse(line) or {}
+        if "ready" in told:
+            self._ready.set()
+        if "taken" in told:
+            self.view.taken = int(told["taken"])
+        if "status" in told:
+            self.view.status = str(told["status"])
+
+
+async def first_of(ready: asyncio.Event, child: Child, timeout_s: float) -> None:
+    """Wait for ``ready``; :class:`CannotRunError` if ``child`` ends first or ``timeout_s`` pass."""
+    waits = [asyncio.create_task(ready.wait()), asyncio.create_task(child.wait())]
+    try:
+        await asyncio.wait(waits, timeout=timeout_s, return_when=asyncio.FIRST_COMPLETED)
+    finally:
+        for wait in waits:
+            wait.cancel()
+    if not ready.is_set():
+        fate = f"was not ready within {timeout_s:.0f} s" if child.running else "ended before it was ready"
+        raise CannotRunError(f"{child.name} {fate}: {child.last_words() or 'it said nothing'}")
+
+
+def free_sip_port(address: str) -> int:
+    """Return a UDP port to serve on at ``address``: 5060, or another where that one is taken."""
+    for port in (SIP_PORT, 0):
+        with socket.socket(socket.AF_INET, socket.SOCK_DGRAM) as probe:
+            try:
+                probe.bind((address, port))
+            except OSError:
+                continue
+            return int(probe.getsockname()[1])
+    raise CannotRunError(f"no UDP port can be used at {address}")

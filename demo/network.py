@@ -1,0 +1,109 @@
+"""Where the demonstration's hosts live and how they change address.
+
+Two networks with one face. :class:`~demo.namespaces.NamespaceNetwork` gives every host a network namespace of its
+own behind a router, so that an address really goes and another comes. :class:`LoopbackNetwork` serves where
+namespaces cannot be made: hosts share 127.0.0.0/8 and are told which address to use.
+"""
+
+from __future__ import annotations
+
+import socket
+from collections.abc import Sequence
+from typing import Final, Protocol
+
+from demo import CannotRunError
+
+SERVER: Final = "server"
+"""Name of the host that the server runs on."""
+
+PLACES: Final = 4
+"""Addresses that each host owns; it is at one of them at a time."""
+
+
+class Network(Protocol):
+    """A network of named hosts, each at one of its :data:`PLACES` addresses."""
+
+    mode: str
+    """``netns`` or ``loopback``, as in the results."""
+
+    told: bool
+    """Whether a process has to be told its address: True on loopback, False where the kernel shows it."""
+
+    def open(self) -> None:
+        """Build the network; :class:`CannotRunError` if it cannot be built here, leaving nothing behind."""
+        ...
+
+    def close(self) -> None:
+        """Remove everything that was built; no harm if called twice or halfway."""
+        ...
+
+    def command(self, host: str, argv: Sequence[str]) -> list[str]:
+        """Return the command line that runs ``argv`` on ``host``, replacing itself by it."""
+        ...
+
+    def address(self, host: str) -> str:
+        """Return the address ``host`` is at."""
+        ...
+
+    def move(self, host: str) -> str:
+        """Take ``host`` to its next address, at once and without farewell; return that address."""
+        ...
+
+
+class LoopbackNetwork:
+    """Hosts on 127.42.<host>.<place>: one machine, different addresses, changed by telling the process."""
+
+    mode = "loopback"
+    told = True
+
+    def __init__(self, hosts: Sequence[str]) -> None:
+        self._places = dict.fromkeys(hosts, 0)
+        self._numbers = {host: number for number, host in enumerate(hosts, start=1)}
+
+    def open(self) -> None:
+        """Check that this machine answers on all of 127.0.0.0/8."""
+        for host in self._places:
+            try:
+                with socket.socket(socket.AF_INET, socket.SOCK_DGRAM) as probe:
+                    probe.bind((self.address(host), 0))
+            except OSError as error:
+                raise CannotRunError(f"cannot use {self.address(host)} on the loopback interface: {error}") from None
+
+    def close(self) -> None:
+        """Do nothing: nothing was built."""
+
+    def command(self, host: str, argv: Sequence[str]) -> list[str]:
+        """Return ``argv`` as it is."""
+        return list(argv)
+
+    def address(self, host: str) -> str:
+        """Return the address ``host`` is at."""
+        return f"127.42.{self._numbers[host]}.{self._places[host] + 1}"
+
+    def move(self, host: str) -> str:
+        """Choose the next address; the caller tells the process, since nothing else can."""
+        self._places[host] = (self._places[host] + 1) % PLACES
+        return self.address(host)
+
+
+def choose(mode: str, hosts: Sequence[str]) -> tuple[Network, str]:
+    """Return an open network for ``mode`` (``auto``, ``netns`` or ``loopback``) and one line that says why that one.
+
+    Raises :class:`CannotRunError` if the mode asked for cannot be had; ``auto`` falls back to loopback.
+    """
+    from demo.namespaces import NamespaceNetwork
+
+    fallen = ""
+    if mode != "loopback":
+        network = NamespaceNetwork(hosts)
+        try:
+            network.open()
+        except CannotRunError as error:
+            if mode == "netns":
+                raise
+            fallen = f" (no network namespaces here: {error})"
+        else:
+            return network, "addresses change in network namespaces joined by a router"
+    loopback = LoopbackNetwork(hosts)
+    loopback.open()
+    return loopback, f"addresses change across 127.0.0.0/8{fallen}"

@@ -1,0 +1,74 @@
+"""The result of a run: what the batch job found, in the form of ``--json``, and whether it is good."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping, Sequence
+from typing import Any, Final
+
+from demo.network import SERVER
+from demo.people import Person
+
+FAULTS: Final = ("lost", "repeated", "out_of_order", "unexpected")
+"""Counts that have to be zero."""
+
+_COUNTS: Final = ("expected", "delivered", *FAULTS, "notified", "moves", "healed")
+
+
+def reckon(
+    job: Mapping[str, Any],
+    people: Sequence[Person],
+    *,
+    first_row: int,
+    rows: int,
+    address_mode: str,
+    killed: Iterable[str],
+    trouble: Sequence[str] = (),
+) -> dict[str, Any]:
+    """Return the result; ``job`` is what the batch job found, ``killed`` names each process that was killed,
+    ``trouble`` says in lines what else went wrong.
+
+    A run is good when every row was published once, nothing was lost, repeated, out of order or unexpected, and
+    there was no trouble.
+    """
+    found = {line["user"]: line for line in job["travellers"]}
+    travellers = [_traveller(person, found.get(person.user, {})) for person in people]
+    names = list(killed)
+    return {
+        "travellers": travellers,
+        "published": job["published"],
+        "slice": {"first_row": first_row, "rows": rows},
+        "address_changes": sum(line["moves"] for line in travellers),
+        "kills": {"agent": sum(name != SERVER for name in names), "server": names.count(SERVER)},
+        "healing_ms": _healing(job["totals"]),
+        "address_mode": address_mode,
+        "trouble": list(trouble),
+        "good": not trouble and job["published"] == rows and all(line["good"] for line in travellers),
+    }
+
+
+def verdict(result: Mapping[str, Any]) -> str:
+    """Return one line that says how the run went."""
+    totals = {name: sum(line[name] for line in result["travellers"]) for name in ("delivered", "expected", *FAULTS)}
+    if result["good"]:
+        return f"good: {totals['delivered']} of {totals['expected']} delivered, none lost, repeated or out of order"
+    wrong = [f"{totals[name]} {name.replace('_', ' ')}" for name in FAULTS if totals[name]]
+    if result["published"] != result["slice"]["rows"]:
+        wrong.append(f"{result['published']} of {result['slice']['rows']} events in the log")
+    wrong += result["trouble"]
+    return f"NOT good: {', '.join(wrong) or 'the counts do not add up'}"
+
+
+def _traveller(person: Person, line: Mapping[str, Any]) -> dict[str, Any]:
+    counts = {name: int(line.get(name, 0)) for name in _COUNTS}
+    return {
+        "user": person.user,
+        "subscriptions": list(person.subscriptions),
+        **counts,
+        "away_s": round(float(line.get("away_s", 0.0)), 3),
+        "healing_ms": _healing(line),
+        "good": counts["delivered"] == counts["expected"] and not any(counts[name] for name in FAULTS),
+    }
+
+
+def _healing(line: Mapping[str, Any]) -> dict[str, float | None]:
+    return {name: line.get(f"healing_{name}_ms") for name in ("p50", "p95", "max")}

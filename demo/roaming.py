@@ -1,0 +1,72 @@
+"""The plan of a run: who moves, who is switched off, who is killed, and when.
+
+Moments are fractions of the rows published, so that a plan means the same on a slow machine as on a fast one. The
+plan is drawn from a seed:
+
+- every traveller but the control moves twice, once before and once after the server dies;
+- one is switched off before the server is killed and comes back after its restart, so that what it missed has to
+  outlive the server;
+- another is killed with ``kill -9`` and restarted between its two moves;
+- the server is killed with ``kill -9`` at about half time and restarted.
+"""
+
+from __future__ import annotations
+
+import random
+from collections.abc import Sequence
+from dataclasses import dataclass
+from enum import Enum
+
+from demo.people import Person
+
+FIRST_MOVES = (0.04, 0.34)
+SWITCH_OFF_AT = 0.38
+SERVER_KILL_AT = 0.46
+SWITCH_ON_AT = 0.60
+SECOND_MOVES = (0.62, 0.92)
+AGENT_KILL_AT = 0.72
+
+
+class Deed(Enum):
+    """What may happen to a traveller or to the server."""
+
+    MOVE = "moves"
+    SWITCH_OFF = "is switched off"
+    SWITCH_ON = "is switched on"
+    KILL = "is killed"
+    KILL_SERVER = "the server is killed"
+
+
+@dataclass(frozen=True)
+class Step:
+    """One thing that happens once the fraction ``at`` of the rows has been published; ``name`` is whose it is."""
+
+    at: float
+    deed: Deed
+    name: str = ""
+
+
+def plan(people: Sequence[Person], seed: int) -> list[Step]:
+    """Return the steps of a run in the order they are due; at least three people have to move."""
+    chance = random.Random(seed)
+    movers = [person.name for person in people if person.moves]
+    sleeper, victim, *others = chance.sample(movers, len(movers))
+    steps = [
+        Step(SWITCH_OFF_AT, Deed.SWITCH_OFF, sleeper),
+        Step(SERVER_KILL_AT, Deed.KILL_SERVER),
+        Step(SWITCH_ON_AT, Deed.SWITCH_ON, sleeper),
+        Step(AGENT_KILL_AT, Deed.KILL, victim),
+    ]
+    early, late = [*others, victim], [*others, sleeper]
+    chance.shuffle(early)
+    chance.shuffle(late)
+    steps += _moves([sleeper, *early], FIRST_MOVES, chance)
+    steps += _moves([*late, victim], SECOND_MOVES, chance)
+    return sorted(steps, key=lambda step: step.at)
+
+
+def _moves(names: Sequence[str], span: tuple[float, float], chance: random.Random) -> list[Step]:
+    """Spread one move of each of ``names``, in that order, over ``span`` with some irregularity."""
+    start, end = span
+    slot = (end - start) / len(names)
+    return [Step(start + slot * (n + chance.uniform(0.0, 0.6)), Deed.MOVE, name) for n, name in enumerate(names)]

@@ -1,0 +1,119 @@
+"""A traveller's process: a user who subscribes, takes what comes, and writes it down with its position.
+
+It resumes at the last position that it committed, so neither being switched off nor ``kill -9`` costs or repeats
+anything. Orders: ``{"do": "rebind", "address": A}`` (use A from now on), ``{"do": "stop"}``. Reports: ``ready`` once
+every subscription is durable, ``taken`` (how many were committed so far), ``status`` with ``address``.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import json
+import sys
+from collections.abc import AsyncIterator, Mapping
+from contextlib import AsyncExitStack
+from pathlib import Path
+from typing import Any, Final
+
+import wanderbus
+from demo import SUBJECT
+from demo.reports import orders, report, wall_us
+from demo.results import Results
+from demo.turns import Turns
+
+REPORT_EVERY_S: Final = 0.25
+
+CONNECT_S_MAX: Final = 30.0
+"""Ten processes start at once, perhaps on a slow machine."""
+
+
+class Traveller:
+    """One life of a traveller over its results, which are older than that life if it was switched off or killed."""
+
+    def __init__(self, results: Results, agent: wanderbus.Agent) -> None:
+        self._results = results
+        self._agent = agent
+        self._turns = Turns(results.position())
+
+    async def live(self, expressions: list[str]) -> None:
+        """Subscribe, take notifications and follow orders until told to stop."""
+        async with AsyncExitStack() as stack:
+            streams = []
+            for text in expressions:
+                subscription = self._agent.subscribe(SUBJECT, text, keep=True, gaps=True)
+                streams.append(await stack.enter_async_context(subscription))
+            report(ready=True)
+            tasks = [asyncio.create_task(self._take(stream)) for stream in streams]
+            tasks += [asyncio.create_task(work) for work in (self._journal(), self._tell(), self._obey())]
+            done, rest = await asyncio.wait(tasks, return_when=asyncio.FIRST_COMPLETED)
+            for task in rest:
+                task.cancel()
+            await asyncio.gather(*rest, return_exceptions=True)
+            for task in done:
+                task.result()
+        report(taken=self._results.count())
+
+    async def _take(self, stream: AsyncIterator[wanderbus.Notification | wanderbus.Gap]) -> None:
+        latest = (0, 0)
+        async for item in stream:
+            at = (item.position.epoch, item.position.number)
+            repeated, latest = at <= latest, at
+            first = at[1] - item.count + 1 if isinstance(item, wanderbus.Gap) else at[1]
+            async with self._turns.turn(at[0], first, at[1]) as fresh:
+                # Twice on one stream is a repetition, and has to be seen as one.
+                if fresh or repeated:
+                    self._keep(item)
+
+    def _keep(self, item: wanderbus.Notification | wanderbus.Gap) -> None:
+        """Commit a result with its position, before the next one is asked for."""
+        if isinstance(item, wanderbus.Gap):
+            self._results.note(wall_us(), "gap", reason=f"{item.count}: {item.reason}")
+            return
+        position = (item.position.epoch, item.position.number)
+        row = item.event["Row"]
+        assert isinstance(row, int)
+        self._results.take(row, wall_us(), position, len(item.subscriptions), item.redelivered)
+
+    async def _journal(self) -> None:
+        self._note(wall_us(), self._agent.status, "", "as it subscribed")
+        async for change in self._agent.changes():
+            self._note(change.at_us, change.status, change.address or "", change.reason or "")
+
+    def _note(self, at_us: int, status: str, address: str, reason: str) -> None:
+        self._results.note(at_us, status, address, reason)
+        report(status=status, address=address, reason=reason)
+
+    async def _tell(self) -> None:
+        while True:
+            report(taken=self._results.count())
+            await asyncio.sleep(REPORT_EVERY_S)
+
+    async def _obey(self) -> None:
+        async for order in orders():
+            if order.get("do") == "rebind":
+                await self._agent.rebind(order["address"])
+            elif order.get("do") == "stop":
+                return
+
+
+async def main(config: Mapping[str, Any]) -> None:
+    """Open the results, connect from where they end, live, and say goodbye."""
+    with Results(Path(config["results"])) as results:
+        results.note(wall_us(), "started")
+        position = results.position()
+        async with wanderbus.connect(
+            config["user"],
+            password=config["password"],
+            server=config["server"],
+            broker=config["broker"],
+            state_dir=Path(config["state_dir"]),
+            resume=wanderbus.Position(*position) if position else None,
+            local_address=config["local_address"],
+            connect_s_max=CONNECT_S_MAX,
+        ) as agent:
+            await Traveller(results, agent).live(config["subscriptions"])
+        results.note(wall_us(), "stopped")
+
+
+if __name__ == "__main__":
+    asyncio.run(main(json.loads(Path(sys.argv[1]).read_text())))

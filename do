@@ -1,0 +1,328 @@
+#!/usr/bin/env python3
+"""Install what is missing, then do what was asked: ./do --help.
+
+Standard library alone, so that a fresh machine can run it. Safe to repeat: a stamp in .venv says for which lock file
+the environment was made, and nothing is installed while it holds.
+"""
+
+# Read by Pythons older than the project's too, which are told so in one line: no syntax after 3.7 here.
+from __future__ import annotations
+
+import glob
+import hashlib
+import os
+import re
+import shlex
+import shutil
+import subprocess
+import sys
+import tempfile
+import time
+
+ROOT = os.path.dirname(os.path.abspath(__file__))
+VENV = os.path.join(ROOT, ".venv")
+PYTHON = os.path.join(VENV, "bin", "python")
+STAMP = os.path.join(VENV, "wanderbus-stamp")
+LOCK = os.path.join(ROOT, "requirements.lock")
+PYTHON_MIN = (3, 11)
+JAVA_MIN = 17
+SIM_SEEDS = "50"
+
+# Of command to what its --help says; the first line is the summary.
+COMMANDS = {
+    "demo": """run the demonstration: travellers who move while events follow them
+        ./do demo [ARGUMENTS of python -m demo]""",
+    "test": """everything in `check`, then the integration and Spark tests (about 20 minutes)
+        ./do test                 all of it
+        ./do test ARGUMENTS       pytest alone with these arguments, integration and Spark tests included""",
+    "check": """format, lint, strict types, unit tests, a short simulation (about 2 minutes)
+        ./do check [ARGUMENTS of pytest, for the unit tests]""",
+    "sim": """simulate the whole system from seeds; a failure prints the command that replays it
+        ./do sim [ARGUMENTS of wanderbus sim]""",
+    "bench": """measure against peers, in one run
+        ./do bench [ARGUMENTS of python -m bench]""",
+    "fmt": """format the code, mend what lint can mend, write docs/cli.md anew
+        ./do fmt [ARGUMENTS of ruff format]""",
+}
+NEEDS_JAVA = ("demo", "test", "bench")
+NEEDS_IP = ("demo", "test", "bench")
+
+
+class StepError(Exception):
+    """What failed, in one line, and the exit status to leave with."""
+
+    def __init__(self, line: str, status: int = 1) -> None:
+        super().__init__(line)
+        self.status = status
+
+
+def main(arguments: list[str]) -> int:
+    if not arguments or arguments[0] in ("-h", "--help", "help"):
+        print(usage())
+        return 0
+    command, rest = arguments[0], arguments[1:]
+    if command not in COMMANDS:
+        print(usage(), file=sys.stderr)
+        print(f"\n./do: there is no command {command!r}", file=sys.stderr)
+        return 2
+    os.chdir(ROOT)
+    try:
+        if rest in (["-h"], ["--help"]):
+            return show_help(command)
+        install(command)
+        {"demo": demo, "test": test, "check": check, "sim": sim, "bench": bench, "fmt": fmt}[command](rest)
+    except StepError as failure:
+        print(f"./do {command} failed: {failure}", file=sys.stderr, flush=True)
+        return failure.status
+    except KeyboardInterrupt:
+        print(f"\n./do {command}: interrupted", file=sys.stderr)
+        return 130
+    return 0
+
+
+def usage() -> str:
+    lines = ["usage: ./do COMMAND [ARGUMENTS]", "", "Installs what is missing first; safe to repeat.", ""]
+    lines += [f"  {name:6} {text.splitlines()[0]}" for name, text in COMMANDS.items()]
+    return "\n".join([*lines, "", "./do COMMAND --help says more."])
+
+
+def show_help(command: str) -> int:
+    summary, *forms = COMMANDS[command].splitlines()
+    print("\n".join([summary, "", *(f"  {form.strip()}" for form in forms)]), flush=True)
+    behind = {"demo": ["-m", "demo"], "sim": ["-m", "wanderbus", "sim"], "bench": ["-m", "bench"]}.get(command)
+    if behind and is_installed():
+        print(flush=True)
+        return status_of(subprocess.call([PYTHON, *behind, "--help"]))
+    return 0
+
+
+# Commands ----------------------------------------------------------------------------------------------------------
+
+
+def demo(arguments: list[str]) -> None:
+    pass_on("the demo", ["-m", "demo", *arguments])
+
+
+def sim(arguments: list[str]) -> None:
+    pass_on("the simulation", ["-m", "wanderbus", "sim", *arguments])
+
+
+def bench(arguments: list[str]) -> None:
+    pass_on("the benchmark", ["-m", "bench", *arguments])
+
+
+def check(arguments: list[str]) -> None:
+    sources = [name for name in ("src", "tests", "demo", "bench", "examples", "tools") if has_python(name)]
+    step("format", ["-m", "ruff", "format", "--check", "--quiet", *sources, "do"])
+    step("lint", ["-m", "ruff", "check", "--quiet", *sources, "do"])
+    step("types", ["-m", "mypy", *sources, "do"])
+    step("unit tests", ["-m", "pytest", "-q", "-m", "not integration and not spark", *arguments])
+    step("short simulation", ["-m", "wanderbus", "sim", "--seeds", SIM_SEEDS])
+
+
+def test(arguments: list[str]) -> None:
+    if arguments:
+        pass_on("pytest", ["-m", "pytest", *arguments])
+        return
+    check([])
+    step("integration and Spark tests", ["-m", "pytest", "-q", "-m", "integration or spark"])
+
+
+def fmt(arguments: list[str]) -> None:
+    if not arguments:
+        step("lint", ["-m", "ruff", "check", "--fix-only", "--quiet"])
+    step("format", ["-m", "ruff", "format", *arguments])
+    if not arguments:
+        step("command-line reference", [os.path.join("tools", "cli_reference.py")])
+
+
+def step(title: str, arguments: list[str]) -> None:
+    """Run one of several parts of a command, say how it went, and stop at the first that fails."""
+    print(f"== {title}", flush=True)
+    start = time.monotonic()
+    pass_on(title, arguments)
+    print(f"   {title}: ok, {time.monotonic() - start:.1f} s", flush=True)
+
+
+def pass_on(title: str, arguments: list[str]) -> None:
+    """Run the project's Python with our own input and output; raise `StepError` with its exit status."""
+    process = subprocess.Popen([PYTHON, *arguments])
+    while True:
+        try:
+            status = process.wait()
+            break
+        except KeyboardInterrupt:
+            continue  # the child got the same signal; let it end in its own way
+    if status != 0:
+        line = " ".join(shlex.quote(word) for word in [".venv/bin/python", *arguments])
+        raise StepError(f"{title} (exit status {status_of(status)}): {line}", status_of(status))
+
+
+def status_of(returncode: int) -> int:
+    """Return the exit status a shell would give: 128 and the number of the signal for a killed process."""
+    return 128 - returncode if returncode < 0 else returncode
+
+
+def has_python(directory: str) -> bool:
+    return bool(glob.glob(os.path.join(directory, "**", "*.py"), recursive=True))
+
+
+# Installation ------------------------------------------------------------------------------------------------------
+
+
+def install(command: str) -> None:
+    """Make the environment fit for `command`; quick when it already is."""
+    packages = []
+    if command in NEEDS_JAVA and not use_java():
+        packages.append("openjdk-17-jre-headless")
+    if command in NEEDS_IP and not shutil.which("ip", path=search_path()):
+        packages.append("iproute2")
+    base = None if is_installed() else base_python()
+    if base and not can_make_venv(base):
+        packages.append("python3-venv")
+    if packages:
+        install_debian(packages)
+        use_java()
+    if base:
+        install_python(base)
+
+
+def is_installed() -> bool:
+    try:
+        with open(STAMP, encoding="utf-8") as file:
+            return file.read() == fingerprint() and os.path.exists(PYTHON)
+    except OSError:
+        return False
+
+
+def fingerprint() -> str:
+    """Return what the environment was made of: the lock, the project file, and where it stands."""
+    digest = hashlib.sha256(ROOT.encode())
+    for path in (LOCK, os.path.join(ROOT, "pyproject.toml")):
+        with open(path, "rb") as file:
+            digest.update(file.read())
+    return digest.hexdigest()
+
+
+def base_python() -> str:
+    """Return the Python to make the environment from: the system's where it will do, else the one running this."""
+    candidates = ["/usr/bin/python3", sys.executable]
+    candidates += filter(None, (shutil.which(f"python3.{minor}") for minor in (11, 12, 13)))
+    fit = [path for path in candidates if os.path.exists(path) and succeeds([path, "-c", NEW_ENOUGH])]
+    if not fit:
+        found = ".".join(map(str, sys.version_info[:2]))
+        needed = ".".join(map(str, PYTHON_MIN))
+        raise StepError(f"Python {needed} or newer is needed, {found} was found: run 'apt-get install python3.11'")
+    return next((path for path in fit if can_make_venv(path)), fit[0])
+
+
+NEW_ENOUGH = f"import sys; sys.exit(sys.version_info < {PYTHON_MIN})"
+
+
+def can_make_venv(python: str) -> bool:
+    # Debian keeps ensurepip in python3-venv; without it `python -m venv` fails half way.
+    return succeeds([python, "-c", "import ensurepip, venv"])
+
+
+def use_java() -> bool:
+    """Return whether a Java that Spark can use is there; point JAVA_HOME at it where Spark would take another."""
+    homes = [os.environ.get("JAVA_HOME"), *sorted(glob.glob("/usr/lib/jvm/*"))]
+    first = os.path.join(homes[0], "bin", "java") if homes[0] else shutil.which("java")
+    if java_version(first) >= JAVA_MIN:
+        return True
+    for home in homes[1:]:
+        if home and java_version(os.path.join(home, "bin", "java")) >= JAVA_MIN:
+            os.environ["JAVA_HOME"] = home
+            return True
+    return False
+
+
+def java_version(java: str | None) -> int:
+    """Return the major version of `java`, 0 if there is none; read from its `release` file where it has one."""
+    if not java or not os.path.exists(java):
+        return 0
+    release = os.path.join(os.path.dirname(os.path.dirname(os.path.realpath(java))), "release")
+    if os.path.exists(release):
+        with open(release, encoding="utf-8") as file:
+            text = file.read()
+    else:
+        text = subprocess.run([java, "-version"], stdout=subprocess.PIPE, stderr=subprocess.STDOUT).stdout.decode()
+    found = re.search(r'(?:JAVA_VERSION=|version )"(?:1\.)?(\d+)', text)
+    return int(found[1]) if found else 0
+
+
+def search_path() -> str:
+    return os.pathsep.join([os.environ.get("PATH", ""), "/usr/sbin", "/sbin"])
+
+
+def install_debian(packages: list[str]) -> None:
+    """Install Debian packages as root; otherwise raise `StepError` with the line to run."""
+    line = "apt-get install -y --no-install-recommends " + " ".join(packages)
+    if not shutil.which("apt-get"):
+        raise StepError(f"these are missing (by their Debian names), install them: {' '.join(packages)}")
+    if os.geteuid() != 0:
+        raise StepError(f"system packages are missing; run: sudo {line}")
+    environment = dict(os.environ, DEBIAN_FRONTEND="noninteractive")
+    quietly("reading Debian's package lists", ["apt-get", "update"], environment)
+    quietly("installing " + ", ".join(packages), line.split(), environment)
+
+
+def install_python(base: str) -> None:
+    """Make .venv where there is none that works, install the lock and the project into it, and stamp it."""
+    if not succeeds([PYTHON, "-c", f"import pip; {NEW_ENOUGH}"]):
+        quietly("making .venv", [base, "-m", "venv", "--clear", VENV])
+    pip = [PYTHON, "-m", "pip", "--disable-pip-version-check", "--no-input"]
+    with open(LOCK, encoding="utf-8") as file:
+        count = len(re.findall(r"^[\w.-]+==", file.read(), re.MULTILINE))
+    # The lock is complete, so nothing is resolved; the build tools it holds then build the project itself.
+    locked = ["install", "--progress-bar", "off", "--require-hashes", "--no-deps", "-r", LOCK]
+    quietly(f"installing {count} Python packages from requirements.lock (some minutes the first time)", pip + locked)
+    quietly("installing wanderbus itself", [*pip, "install", "--no-deps", "--no-build-isolation", "-e", ROOT])
+    with open(STAMP, "w", encoding="utf-8") as file:
+        file.write(fingerprint())
+
+
+def succeeds(line: list[str]) -> bool:
+    try:
+        return subprocess.call(line, stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL) == 0
+    except OSError:
+        return False
+
+
+def quietly(title: str, line: list[str], environment: dict[str, str] | None = None) -> None:
+    """Run `line`, showing only that it goes on; its output is shown where it fails."""
+    terminal = sys.stdout.isatty()
+    print(f"-- {title}", end="" if terminal else "\n", flush=True)
+    start = time.monotonic()
+    with tempfile.TemporaryFile() as output:
+        process = subprocess.Popen(line, stdout=output, stderr=subprocess.STDOUT, env=environment)
+        try:
+            wait_showing(process, title, start, terminal)
+        except BaseException:
+            process.terminate()
+            process.wait()
+            raise
+        output.seek(0)
+        said = output.read().decode(errors="replace")
+    if process.returncode != 0:
+        print(("\n" if terminal else "") + said.rstrip(), file=sys.stderr)
+        shown = " ".join(shlex.quote(word) for word in line)
+        status = status_of(process.returncode)
+        raise StepError(f"{title} (exit status {status}): {shown}", status)
+    print(f"\r-- {title}: done, {time.monotonic() - start:.0f} s" if terminal else "   done", flush=True)
+
+
+def wait_showing(process: subprocess.Popen[bytes], title: str, start: float, terminal: bool) -> None:
+    """Wait for `process`, showing the seconds gone by: each on a terminal, every fifteenth in a log."""
+    while True:
+        try:
+            process.wait(timeout=1 if terminal else 15)
+            return
+        except subprocess.TimeoutExpired:
+            elapsed_s = time.monotonic() - start
+            print(f"\r-- {title} ... {elapsed_s:.0f} s" if terminal else f"   ... {elapsed_s:.0f} s", end="")
+            print("" if terminal else "\n", end="", flush=True)
+
+
+if __name__ == "__main__":
+    sys.exit(main(sys.argv[1:]))

@@ -1,0 +1,138 @@
+"""What the agent machine may be told by its application, and what it reports."""
+
+from __future__ import annotations
+
+from typing import Literal
+
+import msgspec
+
+from wanderbus.broker import protocol
+from wanderbus.event import Event, EventId, Gap, Notification, Position
+from wanderbus.machine import Address, Input, Output
+from wanderbus.subscription import Subscription
+
+
+class AgentProperties(msgspec.Struct, frozen=True):
+    """Who the user is and how the broker is reached (SPEC Q-02, agent keys)."""
+
+    uri: str
+    """The user, ``sip:name@domain``."""
+
+    server: Address
+    """The home SIP server: registrar and proxy."""
+
+    broker: str
+    """URI of the broker."""
+
+    device: str
+    """UUID of this device; the same one replaces its earlier session (DESIGN 5.4)."""
+
+    epoch: int
+    """Names this life of the agent; publishes are numbered within it."""
+
+    password: str | None = None
+
+    session: str = "default"
+    """Name of the broker session to join."""
+
+    resume: Position | None = None
+    """The last position that the application has committed."""
+
+    keep: bool = True
+    """Whether to keep the subscriptions that the session has already (SPEC G-09)."""
+
+    register_expires_s: int = 60
+    """Lifetime of the registration; refreshed at a third of what is granted (SPEC D-03)."""
+
+    keepalive_s: float = 5.0
+    """A silent data channel is probed this often, so that an idle subscriber learns of a dead one."""
+
+    heal_s: float = 4.0
+    """While DISCONNECTED, a fresh re-INVITE goes out this often (SPEC D-10)."""
+
+    drain_s: float = 2.0
+    """How long leaving waits for what was sent to be acknowledged."""
+
+
+class Connect(Input, frozen=True):
+    """Register and open the session."""
+
+
+class Disconnect(Input, frozen=True):
+    """Send what is outstanding, end the session, unregister; then :class:`Disconnected`."""
+
+
+class Moved(Input, frozen=True):
+    """This device is reached at new addresses from now on: ``sip`` for signalling, ``data`` for the data channel."""
+
+    sip: Address
+    data: Address
+
+
+class PublishEvent(Input, frozen=True):
+    """Publish ``event`` as ``number``; numbers count from 1 without holes."""
+
+    number: int
+    event: Event
+
+
+class Ask(Input, frozen=True):
+    """Make a request of the broker; its ``request`` number is the application's to choose, once each."""
+
+    message: (
+        protocol.Subscribe | protocol.Unsubscribe | protocol.Renew | protocol.Restrict | protocol.Query | protocol.Leave
+    )
+
+
+class Took(Input, frozen=True):
+    """The application has taken every notification up to ``number``."""
+
+    number: int
+
+
+class AgentStatusChanged(Output, frozen=True):
+    """The ECIAgent Status is ``CONNECTED`` or ``DISCONNECTED`` now (SPEC E-07), at local data address ``address``.
+
+    Also reported when a move is complete and the status was CONNECTED all along.
+    """
+
+    status: str
+    address: Address
+    reason: str
+
+
+class PublishSettled(Output, frozen=True):
+    """Publish ``number`` is durable as ``id``, or was refused because of ``reason``."""
+
+    number: int
+    id: EventId | None
+    reason: str | None = None
+
+
+class RequestSettled(Output, frozen=True):
+    """The broker answered ``request``: with subscriptions, or a refusal."""
+
+    request: int
+    subscriptions: tuple[Subscription, ...]
+    refusal: protocol.RequestRefused | None = None
+
+
+class Arrived(Output, frozen=True):
+    """The next item of the session's stream: every number once, in order."""
+
+    item: Notification | Gap
+
+
+class ConnectRefused(Output, frozen=True):
+    """We are not wanted: by the registrar (``registration``), on the way to the broker or by it (``session``).
+
+    ``status`` is the SIP answer; None when the broker took the session and would not attach us (``attachment``).
+    """
+
+    stage: Literal["registration", "session", "attachment"]
+    status: int | None
+    reason: str
+
+
+class Disconnected(Output, frozen=True):
+    """Nothing more will come; the sockets may be closed."""

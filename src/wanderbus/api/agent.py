@@ -1,0 +1,474 @@
+"""The agent for applications: ``connect``, publish, subscribe, and never mind where the device is (SPEC A-11).
+
+The work is done by the machine in :mod:`wanderbus.agent`; here are its sockets, its futures and its readers.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+from collections.abc import AsyncIterator, Iterable, Mapping, Sequence
+from pathlib import Path
+from types import TracebackType
+from typing import Any, Self
+
+import msgspec
+import structlog
+
+from wanderbus.agent import core
+from wanderbus.agent.messages import (
+    AgentProperties,
+    AgentStatusChanged,
+    Arrived,
+    Ask,
+    Connect,
+    ConnectRefused,
+    Disconnect,
+    Disconnected,
+    Moved,
+    PublishEvent,
+    PublishSettled,
+    RequestSettled,
+    Took,
+)
+from wanderbus.api.dispatch import Dispatcher, Item
+from wanderbus.api.notifications import Notifications
+from wanderbus.broker import protocol
+from wanderbus.errors import (
+    AuthenticationError,
+    Closed,
+    ConfigurationError,
+    FilterError,
+    LimitExceeded,
+    Refused,
+    SIPParseError,
+    UnknownUser,
+    Unreachable,
+    WanderbusError,
+    WrongPassword,
+)
+from wanderbus.event import Event, EventId, Position, Value, check_event
+from wanderbus.filters import parse
+from wanderbus.limits import MESSAGE_BYTES_MAX
+from wanderbus.machine import Address, Output
+from wanderbus.runtime.addresses import AddressMonitor, address_towards
+from wanderbus.runtime.ambient import SystemRandom, wall_us
+from wanderbus.runtime.device import Device, default_state_dir
+from wanderbus.runtime.driver import Driver
+from wanderbus.runtime.names import resolve
+from wanderbus.sip.uri import canonical_uri
+from wanderbus.subscription import Restriction, Subscription
+
+_log = structlog.get_logger("wanderbus.agent")
+
+PUBLISHES_UNSETTLED_MAX = 512
+"""Publishes under way at once; further calls wait their turn (below what the broker remembers of a device)."""
+
+CLOSE_S_MAX = 5.0
+"""How long :meth:`Agent.close` waits for the broker."""
+
+UNCLAIMED_WARNING_S = 10.0
+"""Notifications that nobody reads are reported after this time."""
+
+
+class StatusChange(msgspec.Struct, frozen=True):
+    """The agent became ``CONNECTED`` or ``DISCONNECTED``, or completed a move; ``address`` is where its data goes."""
+
+    status: str
+    address: str
+    at_us: int
+    reason: str
+
+
+class Agent:
+    """A user's connection to the broker; made by :func:`connect`, an async context manager."""
+
+    def __init__(
+        self,
+        properties: AgentProperties,
+        *,
+        state_dir: Path,
+        local_address: str | None,
+        connect_s_max: float,
+    ) -> None:
+        self._properties = properties
+        self._state_dir = state_dir
+        self._local_address = local_address
+        self._connect_s_max = connect_s_max
+        self._status = "DISCONNECTED"
+        self._driver: Driver | None = None
+        self._device: Device | None = None
+        self._monitor: AddressMonitor | None = None
+        self._dispatcher = Dispatcher()
+        self._published = 0
+        self._requested = 0
+        self._publishes: dict[int, asyncio.Future[EventId]] = {}
+        self._requests: dict[int, asyncio.Future[Sequence[Subscription]]] = {}
+        self._request_texts: dict[int, str] = {}
+        self._readers: list[Notifications] = []
+        self._watchers: set[asyncio.Queue[StatusChange | None]] = set()
+        self._slots = asyncio.Semaphore(PUBLISHES_UNSETTLED_MAX)
+        self._unclaimed_timer: asyncio.TimerHandle | None = None
+
+    @property
+    def uri(self) -> str:
+        """Return the user's URI."""
+        return self._properties.uri
+
+    @property
+    def status(self) -> str:
+        """Return the ECIAgent Status: ``CONNECTED`` or ``DISCONNECTED`` (SPEC E-07)."""
+        return self._status
+
+    async def __aenter__(self) -> Self:
+        loop = asyncio.get_running_loop()
+        self._connected: asyncio.Future[None] = loop.create_future()
+        self._disconnected = asyncio.Event()
+        try:
+            self._start()
+            async with asyncio.timeout(self._connect_s_max):
+                await self._connected
+        except TimeoutError:
+            self._shut(Closed("the agent never connected"))
+            host, port = self._properties.server
+            raise Unreachable(
+                f"no broker {self._properties.broker} could be reached through {host}:{port} in "
+                f"{self._connect_s_max:g} s; is it up (wanderbus up)?"
+            ) from None
+        except BaseException:
+            self._shut(Closed("the agent never connected"))
+            raise
+        return self
+
+    async def __aexit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        await self.close()
+
+    async def publish(
+        self, subject: str, attributes: Mapping[str, Value], *, published_us: int | None = None
+    ) -> EventId:
+        """Publish an event; return its id when it is durable at the broker, however long that takes.
+
+        Calls made at once keep their order. Raises :class:`~wanderbus.errors.EventError` for what cannot be
+        published, :class:`LimitExceeded` for an event too large, :class:`Refused` by the broker, :class:`Closed`.
+        """
+        event = check_event(Event(subject, dict(attributes), wall_us() if published_us is None else published_us))
+        size = len(protocol.encode(protocol.Publish(2**40, event)))
+        if size > MESSAGE_BYTES_MAX:
+            raise LimitExceeded(f"the event takes {size} bytes, {MESSAGE_BYTES_MAX} is the most", "message_bytes_max")
+        async with self._slots:
+            driver = self._driving()
+            self._published += 1
+            settled: asyncio.Future[EventId] = asyncio.get_running_loop().create_future()
+            self._publishes[self._published] = settled
+            driver.feed(PublishEvent(self._published, event))
+            return await settled
+
+    def subscribe(
+        self,
+        subject: str,
+        expression: str = "",
+        *,
+        keep: bool = False,
+        lifetime_s: float | None = None,
+        restrictions: Iterable[Restriction] = (),
+        this_device_only: bool = False,
+        queue_max: int | None = None,
+        gaps: bool = False,
+    ) -> Notifications:
+        """Return the notifications of a subscription, to be opened with ``async with``.
+
+        :param expression: an expression of interest; an empty one matches every event of the subject
+        :param keep: the subscription outlives the block; the same call finds it again, also after a crash
+        :param lifetime_s: it expires after this time, whether connected or not (SPEC X17)
+        :param restrictions: when notifications may be generated (SPEC H)
+        :param this_device_only: notify this device alone (SPEC E-05)
+        :param queue_max: at most this many wait for it while nobody can be reached (SPEC G-18)
+        :param gaps: yield a :class:`~wanderbus.Gap` where notifications were dropped
+        :raises FilterError: the expression cannot be read; ``error.pointed()`` shows where
+        """
+        parse(expression)
+        self._requested += 1
+        request = protocol.Subscribe(
+            self._requested, subject, expression, lifetime_s, tuple(restrictions), this_device_only, queue_max
+        )
+        return Notifications(self, request, keep=keep, gaps=gaps)
+
+    async def unsubscribe(self, subscription: str) -> None:
+        """End a subscription by its id; what it has queued is still delivered (SPEC G-07)."""
+        await self.ask(protocol.Unsubscribe(self._next_request(), subscription))
+
+    async def subscriptions(self) -> Sequence[Subscription]:
+        """Return the session's subscriptions as the broker holds them (SPEC G-08)."""
+        return await self.ask(protocol.Query(self._next_request()))
+
+    async def renew(self, subscription: str, lifetime_s: float | None) -> Subscription:
+        """Let a subscription live ``lifetime_s`` from now, None for good; return it."""
+        (renewed,) = await self.ask(protocol.Renew(self._next_request(), subscription, lifetime_s))
+        return renewed
+
+    async def restrict(self, subscription: str, restrictions: Iterable[Restriction]) -> Subscription:
+        """Give a subscription these restrictions in place of its own; return it (SPEC H-10)."""
+        request = protocol.Restrict(self._next_request(), subscription, tuple(restrictions))
+        (restricted,) = await self.ask(request)
+        return restricted
+
+    async def rebind(self, local_address: str) -> None:
+        """Use ``local_address`` from now on, and stop following the route: for hosts with several addresses.
+
+        Raises :class:`ConfigurationError` if it cannot be used; the address of before then stays.
+        """
+        self._driving()
+        if self._monitor is not None:
+            self._monitor.close()
+            self._monitor = None
+        self._move(local_address)
+
+    async def changes(self) -> AsyncIterator[StatusChange]:
+        """Yield every change of status and every completed move from now on, until the agent is closed."""
+        queue: asyncio.Queue[StatusChange | None] = asyncio.Queue()
+        self._watchers.add(queue)
+        try:
+            while (change := await queue.get()) is not None:
+                yield change
+        finally:
+            self._watchers.discard(queue)
+
+    async def close(self) -> None:
+        """Leave in order: what was acknowledged reaches the broker, the SIP session ends, subscriptions stay."""
+        if self._driver is None:
+            return
+        if self._device is not None and self._device.ephemeral and self._status == "CONNECTED":
+            with contextlib.suppress(TimeoutError, WanderbusError):
+                async with asyncio.timeout(CLOSE_S_MAX):
+                    await self.ask(protocol.Leave(self._next_request()))
+        self._driver.feed(Disconnect())
+        try:
+            async with asyncio.timeout(CLOSE_S_MAX):
+                await self._disconnected.wait()
+        except TimeoutError:
+            _log.info("closed without an answer from the server", uri=self.uri)
+        self._shut(Closed("the agent was closed"))
+
+    async def ask(self, request: Any) -> Sequence[Subscription]:
+        """Make one request of the broker's protocol and return the subscriptions it answers with."""
+        driver = self._driving()
+        answered: asyncio.Future[Sequence[Subscription]] = asyncio.get_running_loop().create_future()
+        self._requests[request.request] = answered
+        self._request_texts[request.request] = getattr(request, "expression", "")
+        driver.feed(Ask(request))
+        return await answered
+
+    def claim(self, subscription: str, reader: Notifications) -> None:
+        """Let ``reader`` have the notifications of ``subscription``."""
+        self._readers.append(reader)
+        self._dispatcher.claim(subscription, reader)
+
+    def release(self, subscription: str, untaken: Iterable[Item], *, ended: bool) -> None:
+        """End a reader; see :meth:`Dispatcher.release`."""
+        self._acknowledge(self._dispatcher.release(subscription, untaken, ended=ended))
+
+    def took(self, subscription: str, number: int) -> None:
+        """The application has taken what ``subscription`` had up to ``number``."""
+        self._acknowledge(self._dispatcher.took(subscription, number))
+
+    def _acknowledge(self, number: int | None) -> None:
+        if number is not None and self._driver is not None:
+            self._driver.feed(Took(number))
+
+    def _next_request(self) -> int:
+        self._requested += 1
+        return self._requested
+
+    def _driving(self) -> Driver:
+        if self._driver is None:
+            raise Closed("the agent is not open; use it inside its async with block")
+        return self._driver
+
+    def _start(self) -> None:
+        self._device = Device(self._state_dir)
+        server = self._properties.server
+        local = self._local_address or address_towards(server)
+        if local is None:
+            raise Unreachable(f"there is no route to {server[0]}; check the network")
+        self._properties = msgspec.structs.replace(self._properties, device=self._device.uuid)
+        random = SystemRandom()
+        # The machine has to know its addresses, so the sockets come first; nothing arrives before the loop turns.
+        self._driver = Driver(_NoMachine(), self._report)
+        bound = self._bind(local)
+        self._driver.machine = core.Agent(
+            self._properties, random, sip=bound[core.SIP_SOCKET], data=bound[core.DATA_SOCKET]
+        )
+        if self._local_address is None:
+            self._monitor = AddressMonitor(server, self._followed)
+        self._driver.feed(Connect())
+
+    def _bind(self, local: str) -> dict[str, Address]:
+        try:
+            return self._driving().bind({core.SIP_SOCKET: (local, 0), core.DATA_SOCKET: (local, 0)})
+        except OSError as error:
+            raise ConfigurationError(f"the local address {local} cannot be used: {error.strerror}") from None
+
+    def _move(self, local: str) -> None:
+        bound = self._bind(local)
+        self._driving().feed(Moved(bound[core.SIP_SOCKET], bound[core.DATA_SOCKET]))
+
+    def _followed(self, local: str) -> None:
+        try:
+            self._move(local)
+        except ConfigurationError as error:
+            _log.warning("could not follow a change of address", error=str(error))
+
+    def _report(self, output: Output) -> None:
+        match output:
+            case Arrived(item=item):
+                self._acknowledge(self._dispatcher.arrived(item))
+                self._watch_unclaimed()
+            case PublishSettled(number=number, id=identity, reason=reason):
+                settled = self._publishes.pop(number)
+                if not settled.done():
+                    if identity is not None:
+                        settled.set_result(identity)
+                    else:
+                        settled.set_exception(Refused(f"the broker refused the event: {reason}"))
+            case RequestSettled():
+                self._settle_request(output)
+            case AgentStatusChanged(status=status, address=address, reason=reason):
+                self._status = status
+                if status == "CONNECTED" and not self._connected.done():
+                    self._connected.set_result(None)
+                change = StatusChange(status, f"{address[0]}:{address[1]}", wall_us(), reason)
+                for queue in self._watchers:
+                    queue.put_nowait(change)
+            case ConnectRefused():
+                self._refused(output)
+            case Disconnected():
+                self._disconnected.set()
+
+    def _settle_request(self, settled: RequestSettled) -> None:
+        answered = self._requests.pop(settled.request)
+        text = self._request_texts.pop(settled.request)
+        refusal = settled.refusal
+        if answered.done():
+            return
+        if refusal is None:
+            answered.set_result(settled.subscriptions)
+        elif refusal.position is not None:
+            answered.set_exception(FilterError(refusal.reason, text, refusal.position))
+        elif refusal.limit is not None:
+            answered.set_exception(LimitExceeded(refusal.reason, refusal.limit))
+        else:
+            answered.set_exception(Refused(refusal.reason))
+
+    def _refused(self, refused: ConnectRefused) -> None:
+        error = _refusal(refused, self._properties)
+        if not self._connected.done():
+            self._connected.set_exception(error)
+        else:
+            _log.warning("the server refuses this agent now", error=str(error))
+
+    def _watch_unclaimed(self) -> None:
+        if self._unclaimed_timer is None and self._dispatcher.unclaimed:
+            loop = asyncio.get_running_loop()
+            self._unclaimed_timer = loop.call_later(UNCLAIMED_WARNING_S, self._warn_unclaimed)
+
+    def _warn_unclaimed(self) -> None:
+        self._unclaimed_timer = None
+        if unclaimed := self._dispatcher.unclaimed:
+            _log.warning(
+                "notifications wait for subscriptions that nobody reads: subscribe to them again, "
+                "unsubscribe them, or connect with keep=False",
+                subscriptions=unclaimed,
+            )
+
+    def _shut(self, reason: WanderbusError) -> None:
+        if self._monitor is not None:
+            self._monitor.close()
+            self._monitor = None
+        if self._unclaimed_timer is not None:
+            self._unclaimed_timer.cancel()
+        if self._driver is not None:
+            self._driver.close()
+            self._driver = None
+        if self._device is not None:
+            self._device.close()
+        self._status = "DISCONNECTED"
+        unsettled: list[asyncio.Future[Any]] = [*self._publishes.values(), *self._requests.values()]
+        for future in unsettled:
+            if not future.done():
+                future.set_exception(reason)
+                future.exception()
+        for reader in self._readers:
+            reader.fail(reason)
+        for queue in self._watchers:
+            queue.put_nowait(None)
+
+
+class _NoMachine:
+    """Stands in the driver until its sockets are bound."""
+
+    def step(self, inputs: object, now: float) -> list[Output]:
+        return []
+
+
+def _refusal(refused: ConnectRefused, properties: AgentProperties) -> WanderbusError:
+    """Return the error for a refusal, in words that say what to do."""
+    user, server = properties.uri, f"{properties.server[0]}:{properties.server[1]}"
+    match refused:
+        case ConnectRefused(stage="registration", status=404):
+            return UnknownUser(f"the server {server} has no user {user}; add it to the server's users file")
+        case ConnectRefused(stage="registration", status=401 | 403 | 407):
+            return WrongPassword(f"the server {server} does not accept the password of {user}")
+        case ConnectRefused(stage="session", status=404):
+            return Unreachable(f"the server {server} knows no broker {properties.broker}; check the broker's URI")
+        case ConnectRefused(stage="session"):
+            return AuthenticationError(f"the broker does not accept {user}: {refused.reason}")
+        case _:
+            return Refused(f"the broker does not attach {user}: {refused.reason}")
+
+
+def connect(
+    uri: str,
+    *,
+    password: str | None = None,
+    server: str = "127.0.0.1:5060",
+    broker: str | None = None,
+    session: str = "default",
+    state_dir: Path | str | None = None,
+    resume: Position | None = None,
+    keep: bool = True,
+    local_address: str | None = None,
+    connect_s_max: float = 10.0,
+) -> Agent:
+    """Return an agent for the user ``uri``, to be opened with ``async with``.
+
+    :param uri: the user, ``sip:name@domain`` or ``name@domain``
+    :param server: the home SIP server, ``host:port``
+    :param broker: URI of the broker; ``sip:broker@domain`` of the user's domain unless given
+    :param session: name of the broker session to join; agents of one user share it (SPEC J-05)
+    :param state_dir: where this device keeps its identity; below the user's state directory unless given
+    :param resume: the last position that the application has committed with its results (DESIGN 5.5)
+    :param keep: False discards the subscriptions and the queue that the session has (SPEC G-09)
+    :param local_address: use this local IP address; the one that routes to the server is followed unless given
+    :param connect_s_max: opening gives up after this time
+    :raises ConfigurationError: a URI or an address that cannot be read
+    """
+    try:
+        user = canonical_uri(uri)
+        broker_uri = canonical_uri(broker) if broker else f"sip:broker@{user.partition('@')[2]}"
+    except SIPParseError as error:
+        raise ConfigurationError(f"{error}; write sip:name@domain") from None
+    properties = AgentProperties(
+        uri=user,
+        server=resolve(server),
+        broker=broker_uri,
+        device="",
+        epoch=int.from_bytes(SystemRandom().token(7), "big"),
+        password=password,
+        session=session,
+        resume=resume,
+        keep=keep,
+    )
+    directory = default_state_dir(user) if state_dir is None else Path(state_dir)
+    return Agent(properties, state_dir=directory, local_address=local_address, connect_s_max=connect_s_max)

@@ -1,0 +1,214 @@
+"""A server in this process: SIP registrar and proxy, broker, event log (DESIGN 1).
+
+::
+
+    async with Server(domain="localhost", data_dir=Path("data"), users={"alice": "secret"}) as server:
+        print(server.address)
+        await server.run()          # until something breaks or the task is cancelled
+"""
+
+from __future__ import annotations
+
+import asyncio
+import ipaddress
+from collections.abc import Mapping
+from pathlib import Path
+from types import TracebackType
+from typing import Self
+
+import structlog
+
+from wanderbus.broker.config import BrokerConfig
+from wanderbus.broker.core import Append, Appended, Broker, UserStatusChanged
+from wanderbus.domain.access_server import (
+    DATA_SOCKET,
+    SIP_SOCKET,
+    AccessServer,
+    BrokerRegistered,
+    BrokerUnregistered,
+)
+from wanderbus.errors import ConfigurationError, StorageError, Unreachable
+from wanderbus.machine import Address, Output
+from wanderbus.mobility.properties import Properties
+from wanderbus.rudp import RudpConfig
+from wanderbus.runtime.ambient import SystemRandom, wall_us
+from wanderbus.runtime.committer import Committer
+from wanderbus.runtime.driver import Driver
+from wanderbus.runtime.server_files import ServerFiles
+from wanderbus.sip.digest import Authenticator
+from wanderbus.sip.server import SIPServer
+
+_log = structlog.get_logger("wanderbus.server")
+
+SAVE_S = 1.0
+"""Pause between two savings of the state that is derived from the log."""
+
+START_S_MAX = 10.0
+"""How long the broker's own registration may take."""
+
+
+class Server:
+    """Registrar, proxy and broker of one domain on one address; an async context manager.
+
+    :param domain: the SIP domain served; users are ``sip:name@domain``, the broker is ``sip:broker@domain``
+    :param data_dir: where log and state live; created if need be, one server at a time
+    :param users: names and passwords
+    :param host: the IP address to listen on, one that agents can reach
+    :param port: UDP port of registrar and proxy; 0 takes a free one
+    """
+
+    def __init__(
+        self,
+        *,
+        domain: str,
+        data_dir: Path,
+        users: Mapping[str, str],
+        host: str = "127.0.0.1",
+        port: int = 5060,
+        rudp: RudpConfig | None = None,
+    ) -> None:
+        self.domain = domain.lower()
+        self.broker_uri = f"sip:broker@{self.domain}"
+        self.address: Address = (host, port)
+        """Where registrar and proxy listen, once started."""
+        self._data_dir = data_dir
+        self._random = SystemRandom()
+        self._passwords = {**users, "broker": self._random.token(16).hex()}
+        self._rudp = rudp
+        self._drivers: list[Driver] = []
+        self._files: ServerFiles | None = None
+        self._committer: Committer | None = None
+        self._save_timer: asyncio.TimerHandle | None = None
+
+    async def __aenter__(self) -> Self:
+        self._broken: asyncio.Future[None] = asyncio.get_running_loop().create_future()
+        self._ready = asyncio.Event()
+        try:
+            self._start()
+            await asyncio.wait_for(self._ready.wait(), START_S_MAX)
+        except TimeoutError:
+            await self.close()
+            raise Unreachable(f"the broker could not register with its own server on {self.address[0]}") from None
+        except BaseException:
+            await self.close()
+            raise
+        return self
+
+    async def __aexit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        await self.close()
+
+    async def run(self) -> None:
+        """Serve until cancelled; :class:`StorageError` when the disk fails, after which nothing is acknowledged."""
+        await asyncio.shield(self._broken)
+
+    async def close(self) -> None:
+        """Stop serving; what was acknowledged is on disk, agents stay in their sessions until the next start."""
+        if self._save_timer is not None:
+            self._save_timer.cancel()
+        for driver in self._drivers:
+            driver.close()
+        self._drivers.clear()
+        if self._committer is not None:
+            self._save()
+            await asyncio.to_thread(self._committer.stop)
+            self._committer = None
+        if self._files is not None:
+            self._files.close()
+            self._files = None
+
+    def _start(self) -> None:
+        self._check_host()
+        files = self._files = ServerFiles.open(self._data_dir)
+        self._broker = Broker(files.load_state(BrokerConfig().publishes_remembered), self._config(files))
+        self._committer = Committer(files.log, files.store, on_durable=self._durable, on_failure=self._failed)
+        self._start_registrar()
+        self._start_access(files)
+        self._save_timer = asyncio.get_running_loop().call_later(SAVE_S, self._save_again)
+
+    def _config(self, files: ServerFiles) -> BrokerConfig:
+        return BrokerConfig(server=files.identity.server)
+
+    def _check_host(self) -> None:
+        try:
+            unspecified = ipaddress.ip_address(self.address[0]).is_unspecified
+        except ValueError:
+            raise ConfigurationError(f"{self.address[0]!r} is not an IP address; give the one to listen on") from None
+        if unspecified:
+            raise ConfigurationError("listen on one address that agents can reach, not on all: SIP tells them which")
+
+    def _start_registrar(self) -> None:
+        """The machine has to know its address, so a free port is taken before it is made."""
+        driver = Driver(_Silent(), self._report)
+        self._drivers.append(driver)
+        self.address = _bind(driver, {"sip": self.address})["sip"]
+        driver.machine = SIPServer(self.domain, self.address, self._passwords.get, self._random, self._random.token(32))
+
+    def _start_access(self, files: ServerFiles) -> None:
+        host = self.address[0]
+        driver = Driver(_Silent(), self._report, wall_clock=True)
+        self._drivers.append(driver)
+        identity = files.identity
+        wanted = {SIP_SOCKET: (host, identity.broker_port), DATA_SOCKET: (host, identity.data_port)}
+        bound = _bind(driver, wanted)
+        files.keep_ports(bound[SIP_SOCKET][1], bound[DATA_SOCKET][1])
+        access = AccessServer(
+            Properties(uri=self.broker_uri, server=self.address, password=self._passwords["broker"]),
+            self._broker,
+            self._random,
+            sip_address=bound[SIP_SOCKET],
+            data_address=bound[DATA_SOCKET],
+            authenticator=Authenticator(self.domain, self._passwords.get, self._random.token(32)),
+            rudp=self._rudp,
+        )
+        driver.machine = access
+        self._access_driver = driver
+        driver.perform(access.start(wall_us(), asyncio.get_running_loop().time()))
+
+    def _report(self, output: Output) -> None:
+        match output:
+            case Append(entries=entries):
+                if self._committer is not None:
+                    self._committer.append(entries)
+            case BrokerRegistered():
+                self._ready.set()
+            case BrokerUnregistered(status=status, reason=reason):
+                _log.warning("the broker is not registered", status=status, reason=reason)
+            case UserStatusChanged(user=user, status=status):
+                _log.info("user status", user=user, status=status)
+
+    def _durable(self, durable: int) -> None:
+        self._access_driver.feed(Appended(durable))
+
+    def _failed(self, error: Exception) -> None:
+        self._committer = None
+        if not self._broken.done():
+            self._broken.set_exception(
+                StorageError(f"writing to {self._data_dir} failed, nothing more is acknowledged: {error}")
+            )
+
+    def _save_again(self) -> None:
+        self._save()
+        self._save_timer = asyncio.get_running_loop().call_later(SAVE_S, self._save_again)
+
+    def _save(self) -> None:
+        changes = self._broker.state.changes()
+        if changes and self._committer is not None:
+            self._committer.save(changes, self._broker.state.offset)
+
+
+class _Silent:
+    """Stands in a driver until its sockets are bound; nothing can arrive before the loop turns."""
+
+    def step(self, inputs: object, now: float) -> list[Output]:
+        return []
+
+
+def _bind(driver: Driver, wanted: Mapping[str, Address]) -> dict[str, Address]:
+    try:
+        return driver.bind(wanted)
+    except (OSError, OverflowError) as error:
+        reason = error.strerror if isinstance(error, OSError) else str(error)
+        places = ", ".join(f"{host}:{port}" for host, port in wanted.values())
+        raise ConfigurationError(f"UDP port {places} cannot be used: {reason}; give another with --port") from None

@@ -1,0 +1,61 @@
+"""Deciding and writing: records are applied at once, but nothing is said before they are durable (DESIGN 5.1).
+
+One rule covers every acknowledgement: an output waits for every urgent record decided before it. Records that
+may be lost without harm (a notify-ack is repeated, a status is found out again) are not urgent.
+"""
+
+from __future__ import annotations
+
+from collections import deque
+
+from wanderbus.broker.state import BrokerState
+from wanderbus.machine import Output
+from wanderbus.records import AnyRecord, encode_record
+
+
+class Append(Output, frozen=True):
+    """Write ``entries`` (offset, wall time in µs, record bytes) to the log and sync; then say :class:`Appended`."""
+
+    entries: tuple[tuple[int, int, bytes], ...]
+
+
+class Journal:
+    """Between the broker's decisions and the world."""
+
+    def __init__(self, state: BrokerState) -> None:
+        self._state = state
+        self._durable = state.offset
+        self._barrier = 0
+        self._entries: list[tuple[int, int, bytes]] = []
+        self._held: deque[tuple[int, Output]] = deque()
+        self._ready: list[Output] = []
+
+    def write(self, record: AnyRecord, *, urgent: bool) -> int:
+        """Decide ``record``: apply it, queue it for the log; return its offset."""
+        offset = self._state.offset
+        self._state.apply(offset, record)
+        self._entries.append((offset, record.at_us, encode_record(record)))
+        if urgent:
+            self._barrier = self._state.offset
+        return offset
+
+    def say(self, output: Output) -> None:
+        """Let ``output`` go as soon as every urgent record so far is durable."""
+        if self._barrier > self._durable:
+            self._held.append((self._barrier, output))
+        else:
+            self._ready.append(output)
+
+    def appended(self, durable: int) -> None:
+        """Records below offset ``durable`` are on disk."""
+        self._durable = max(self._durable, durable)
+        while self._held and self._held[0][0] <= self._durable:
+            self._ready.append(self._held.popleft()[1])
+
+    def drain(self) -> list[Output]:
+        """Return what the world must do now."""
+        outputs, self._ready = self._ready, []
+        if self._entries:
+            outputs.append(Append(tuple(self._entries)))
+            self._entries = []
+        return outputs

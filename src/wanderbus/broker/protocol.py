@@ -1,0 +1,197 @@
+"""What agents and broker say to each other over the data channel: msgpack arrays, first item the kind.
+
+Every request of an agent may be repeated after a reconnection and is then recognised: publishes by
+(device, epoch, number), subscriptions by their content, the rest by being idempotent (DESIGN 5.2).
+"""
+
+from __future__ import annotations
+
+from typing import TypeVar
+
+import msgspec
+
+from wanderbus.errors import RemoteProtocolError
+from wanderbus.event import Event, EventId, Position
+from wanderbus.subscription import Restriction, Subscription
+
+
+class AgentMessage(msgspec.Struct, frozen=True, array_like=True):
+    """Base of what an agent says."""
+
+
+class Attach(AgentMessage, frozen=True, tag=1):
+    """First message on every new link.
+
+    ``epoch`` names this life of the agent; publishes are numbered within it. ``resume`` is the last position the
+    application has committed. ``keep`` False discards the session's subscriptions and queue (SPEC G-09).
+    """
+
+    epoch: int
+    session: str
+    resume: Position | None
+    keep: bool
+
+
+class Publish(AgentMessage, frozen=True, tag=2):
+    """Publish ``event`` as this epoch's ``number``."""
+
+    number: int
+    event: Event
+
+
+class Subscribe(AgentMessage, frozen=True, tag=3):
+    """Subscribe; the same subscription again in one session is answered with the one that is there."""
+
+    request: int
+    subject: str
+    expression: str
+    lifetime_s: float | None
+    restrictions: tuple[Restriction, ...]
+    this_device_only: bool
+    queue_max: int | None
+
+
+class Unsubscribe(AgentMessage, frozen=True, tag=4):
+    """End a subscription; done also when it had ended before."""
+
+    request: int
+    subscription: str
+
+
+class Renew(AgentMessage, frozen=True, tag=5):
+    """Let a subscription live ``lifetime_s`` from now (None: for good)."""
+
+    request: int
+    subscription: str
+    lifetime_s: float | None
+
+
+class Restrict(AgentMessage, frozen=True, tag=6):
+    """Give a subscription these restrictions in place of its own."""
+
+    request: int
+    subscription: str
+    restrictions: tuple[Restriction, ...]
+
+
+class Query(AgentMessage, frozen=True, tag=7):
+    """Ask for the session's subscriptions (SPEC G-08)."""
+
+    request: int
+
+
+class Take(AgentMessage, frozen=True, tag=8):
+    """Notify-ack: the application took everything up to ``number``."""
+
+    number: int
+
+
+class Leave(AgentMessage, frozen=True, tag=9):
+    """This device will not come back: the session need not keep anything for it."""
+
+    request: int
+
+
+class BrokerMessage(msgspec.Struct, frozen=True, array_like=True):
+    """Base of what a broker says."""
+
+
+class Attachment(BrokerMessage, frozen=True, tag=1):
+    """Answer to :class:`Attach`: the session's epoch, and up to where this device has taken."""
+
+    epoch: int
+    taken: int
+
+
+class PublishAccepted(BrokerMessage, frozen=True, tag=2):
+    """Publish-ack: ``number`` is durable in the log as ``id``."""
+
+    number: int
+    id: EventId
+
+
+class PublishRefused(BrokerMessage, frozen=True, tag=3):
+    """``number`` will not be published, because of ``reason``."""
+
+    number: int
+    reason: str
+
+
+class Notify(BrokerMessage, frozen=True, tag=4):
+    """A notification; see :class:`wanderbus.event.Notification`.
+
+    ``event`` stays encoded, so that one publish is encoded once however many it goes to: see :func:`encode_event`.
+    """
+
+    number: int
+    id: EventId
+    event: msgspec.Raw
+    subscriptions: tuple[str, ...]
+    redelivered: bool
+
+
+class NotifyGap(BrokerMessage, frozen=True, tag=5):
+    """Numbers ``first`` to ``last`` were dropped, because of ``reason``."""
+
+    first: int
+    last: int
+    reason: str
+
+
+class Done(BrokerMessage, frozen=True, tag=6):
+    """``request`` is durable; ``subscriptions`` are those it asked for or changed."""
+
+    request: int
+    subscriptions: tuple[Subscription, ...]
+
+
+class RequestRefused(BrokerMessage, frozen=True, tag=7):
+    """``request`` was declined; ``position`` is the character at fault in an expression, ``limit`` the bound met."""
+
+    request: int
+    reason: str
+    position: int | None = None
+    limit: str | None = None
+
+
+FromAgent = Attach | Publish | Subscribe | Unsubscribe | Renew | Restrict | Query | Take | Leave
+FromBroker = Attachment | PublishAccepted | PublishRefused | Notify | NotifyGap | Done | RequestRefused
+
+Decoded = TypeVar("Decoded")
+
+_encoder = msgspec.msgpack.Encoder()
+_from_agent: msgspec.msgpack.Decoder[FromAgent] = msgspec.msgpack.Decoder(FromAgent)
+_from_broker: msgspec.msgpack.Decoder[FromBroker] = msgspec.msgpack.Decoder(FromBroker)
+_event = msgspec.msgpack.Decoder(Event)
+
+
+def encode(message: AgentMessage | BrokerMessage) -> bytes:
+    """Return the bytes of one message."""
+    return _encoder.encode(message)
+
+
+def decode_from_agent(payload: bytes) -> FromAgent:
+    """Return the agent's message; :class:`RemoteProtocolError` if ``payload`` is none."""
+    return _decode(_from_agent, payload)
+
+
+def decode_from_broker(payload: bytes) -> FromBroker:
+    """Return the broker's message; :class:`RemoteProtocolError` if ``payload`` is none."""
+    return _decode(_from_broker, payload)
+
+
+def encode_event(event: Event) -> bytes:
+    """Return the bytes of an event as messages and queues carry it."""
+    return _encoder.encode(event)
+
+
+def decode_event(data: bytes) -> Event:
+    """Return the event in ``data``; :class:`RemoteProtocolError` if it holds none."""
+    return _decode(_event, data)
+
+
+def _decode(decoder: msgspec.msgpack.Decoder[Decoded], payload: bytes) -> Decoded:
+    try:
+        return decoder.decode(payload)
+    except (msgspec.DecodeError, RecursionError) as error:
+        raise RemoteProtocolError(f"not a message of the data channel: {error}", None) from None

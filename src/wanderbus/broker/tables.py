@@ -1,0 +1,63 @@
+"""Tables of rows that remember which rows changed, so that the state store can write just those."""
+
+from __future__ import annotations
+
+from collections.abc import ItemsView, Iterable, Mapping, ValuesView
+from typing import Generic, TypeVar
+
+import msgspec
+
+Row = TypeVar("Row", bound=msgspec.Struct)
+
+
+class Table(Generic[Row]):
+    """Rows by text key. A row is changed in place and then put again, which marks it for the store."""
+
+    def __init__(self, name: str, kind: type[Row]) -> None:
+        self.name = name
+        self._rows: dict[str, Row] = {}
+        self._changed: set[str] = set()
+        self._decoder = msgspec.json.Decoder(kind)
+
+    def get(self, key: str) -> Row | None:
+        """Return the row at ``key``, or None."""
+        return self._rows.get(key)
+
+    def __getitem__(self, key: str) -> Row:
+        return self._rows[key]
+
+    def __contains__(self, key: str) -> bool:
+        return key in self._rows
+
+    def __len__(self) -> int:
+        return len(self._rows)
+
+    def values(self) -> ValuesView[Row]:
+        """Return a view of all rows."""
+        return self._rows.values()
+
+    def items(self) -> ItemsView[str, Row]:
+        """Return a view of all keys and rows."""
+        return self._rows.items()
+
+    def put(self, key: str, row: Row) -> None:
+        """Store ``row`` at ``key``."""
+        self._rows[key] = row
+        self._changed.add(key)
+
+    def drop(self, key: str) -> None:
+        """Remove the row at ``key``; no harm if there is none."""
+        if self._rows.pop(key, None) is not None:
+            self._changed.add(key)
+
+    def load(self, rows: Iterable[tuple[str, bytes]]) -> None:
+        """Take over rows as the store holds them; ``msgspec.DecodeError`` if one is not of this table."""
+        for key, data in rows:
+            self._rows[key] = self._decoder.decode(data)
+
+    def changes(self) -> Mapping[str, bytes | None]:
+        """Return the rows changed since the last call, encoded; None for a row that is gone."""
+        rows = self._rows
+        changed = {key: msgspec.json.encode(rows[key]) if key in rows else None for key in self._changed}
+        self._changed.clear()
+        return changed

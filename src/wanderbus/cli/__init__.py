@@ -1,0 +1,32 @@
+"""The ``wanderbus`` command: one file per command group.
+
+Exit status: 0 done, 1 it was tried and failed, 2 the command line or a file it names cannot be used, 130
+interrupted. Every failure is one line on standard error that says what to do.
+"""
+
+from __future__ import annotations
+
+import sys
+from typing import NoReturn
+
+_MISSING = "wanderbus: the command line needs more than the agent library: pip install 'wanderbus[cli]'"
+
+
+def main() -> NoReturn:
+    """Run the command line and exit with its status."""
+    try:
+        from wanderbus.cli.application import run
+    except ModuleNotFoundError as error:
+        if error.name not in ("typer", "rich"):
+            raise
+        print(_MISSING, file=sys.stderr)
+        sys.exit(2)
+    sys.exit(run())
+
+
+def __getattr__(name: str) -> object:
+    if name == "app":
+        from wanderbus.cli.application import app
+
+        return app
+    raise AttributeError(f"module 'wanderbus.cli' has no attribute {name!r}")

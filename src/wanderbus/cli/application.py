@@ -1,0 +1,50 @@
+"""All commands in one Typer application, and what becomes of their errors."""
+
+from __future__ import annotations
+
+import sys
+
+import click
+import typer
+
+from wanderbus.cli import events, serving, simulating
+from wanderbus.cli.output import complain
+from wanderbus.errors import ConfigurationError, FilterError, WanderbusError
+
+app = typer.Typer(
+    name="wanderbus",
+    help="Content-based publish/subscribe for users who move.",
+    no_args_is_help=True,
+    rich_markup_mode=None,
+    pretty_exceptions_enable=False,
+    add_completion=False,
+)
+app.command("up")(serving.up)
+app.command("pub")(events.pub)
+app.command("sub")(events.sub)
+app.command("sim")(simulating.sim)
+
+
+def run(arguments: list[str] | None = None) -> int:
+    """Run the command line; return the exit status. Every foreseen error ends as one line on standard error."""
+    try:
+        status = app(args=arguments, standalone_mode=False)
+    except FilterError as error:
+        complain(error.pointed())
+        return 2
+    except ConfigurationError as error:
+        complain(str(error))
+        return 2
+    except WanderbusError as error:
+        complain(str(error))
+        return 1
+    except click.ClickException as error:
+        error.show(file=sys.stderr)
+        return error.exit_code
+    except (KeyboardInterrupt, click.Abort):
+        return 130
+    except BrokenPipeError:
+        # Whoever read our output has had enough; nothing more can be written, also not at exit.
+        sys.stdout = None
+        return 0
+    return status if isinstance(status, int) else 0

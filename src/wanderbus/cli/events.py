@@ -1,0 +1,159 @@
+"""``wanderbus pub`` and ``wanderbus sub``: events from and to the shell."""
+
+from __future__ import annotations
+
+import asyncio
+import sys
+from collections.abc import AsyncIterator, Mapping
+from pathlib import Path
+from typing import Annotated, Any
+
+import msgspec
+import typer
+
+from wanderbus.api.agent import Agent, connect
+from wanderbus.cli.output import log_to_stderr, run_async, say, say_json
+from wanderbus.errors import ConfigurationError
+from wanderbus.event import EventId, Notification, Value
+
+User = Annotated[str, typer.Option("--user", help="Who you are: sip:name@domain.", envvar="WANDERBUS_USER")]
+Password = Annotated[
+    str | None,
+    typer.Option(help="Your password; the variable keeps it off the process list.", envvar="WANDERBUS_PASSWORD"),
+]
+ServerAddress = Annotated[str, typer.Option("--server", help="SIP server, host:port.", envvar="WANDERBUS_SERVER")]
+BrokerUri = Annotated[str | None, typer.Option("--broker", help="URI of the broker; sip:broker@DOMAIN unless given.")]
+StateDir = Annotated[Path | None, typer.Option(help="Where this device keeps its identity.")]
+AsJson = Annotated[bool, typer.Option("--json", help="Print JSON, one object a line.")]
+
+
+def pub(
+    subject: Annotated[str, typer.Argument(help="Subject of the event.")],
+    attributes: Annotated[
+        list[str] | None, typer.Argument(help="NAME=VALUE each; - reads JSON objects, one a line.", show_default=False)
+    ] = None,
+    *,
+    user: User,
+    password: Password = None,
+    server: ServerAddress = "127.0.0.1:5060",
+    broker: BrokerUri = None,
+    state_dir: StateDir = None,
+    json: AsJson = False,
+) -> None:
+    """Publish one event, or one for each line of standard input; done when all are durable.
+
+    A value is read as JSON (42, 4.5, true, ["a", "b"]) where it is JSON, else as text.
+
+    Example: wanderbus pub Departure Dest=IAH DepDelay=42.0 --user sip:alice@localhost --password secret
+    """
+    log_to_stderr(verbose=False)
+    agent = connect(user, password=password, server=server, broker=broker, state_dir=state_dir)
+    if attributes == ["-"]:
+        run_async(_publish_lines(agent, subject, json))
+    else:
+        run_async(_publish_one(agent, subject, dict(_attribute(text) for text in attributes or []), json))
+
+
+def sub(
+    subject: Annotated[str, typer.Argument(help="Subject to hear of.")],
+    expression: Annotated[str, typer.Argument(help="Expression of interest; empty for every event.")] = "",
+    *,
+    user: User,
+    password: Password = None,
+    server: ServerAddress = "127.0.0.1:5060",
+    broker: BrokerUri = None,
+    state_dir: StateDir = None,
+    count: Annotated[int | None, typer.Option(min=1, help="End after so many notifications.")] = None,
+    keep: Annotated[bool, typer.Option("--keep", help="Let the subscription outlive this command.")] = False,
+    json: AsJson = False,
+) -> None:
+    """Subscribe and print notifications as they come; each is acknowledged when it has been printed.
+
+    With --keep the subscription lives on: what it matches meanwhile is printed by the same command later.
+
+    Example: wanderbus sub Departure "(Dest == IAH) and (DepDelay > 30)" --user sip:alice@localhost
+    """
+    log_to_stderr(verbose=False)
+    agent = connect(user, password=password, server=server, broker=broker, state_dir=state_dir)
+    run_async(_print_notifications(agent, subject, expression, count, keep, json))
+
+
+async def _publish_one(agent: Agent, subject: str, attributes: Mapping[str, Value], json: bool) -> None:
+    async with agent:
+        _say_published(await agent.publish(subject, attributes), json)
+
+
+async def _publish_lines(agent: Agent, subject: str, json: bool) -> None:
+    """Publish while reading; ids are printed in the order of the lines."""
+    async with agent:
+        unsettled: asyncio.Queue[asyncio.Task[EventId] | None] = asyncio.Queue(maxsize=256)
+
+        async def settle() -> None:
+            while (task := await unsettled.get()) is not None:
+                _say_published(await task, json)
+
+        async with asyncio.TaskGroup() as group:
+            group.create_task(settle())
+            async for attributes in _lines():
+                await unsettled.put(group.create_task(agent.publish(subject, attributes)))
+            await unsettled.put(None)
+
+
+async def _lines() -> AsyncIterator[dict[str, Any]]:
+    number = 0
+    while line := await asyncio.to_thread(sys.stdin.readline):
+        number += 1
+        if line.strip():
+            try:
+                yield msgspec.json.decode(line, type=dict[str, Any])
+            except msgspec.DecodeError as error:
+                raise ConfigurationError(f"standard input, line {number}: not a JSON object: {error}") from None
+
+
+async def _print_notifications(
+    agent: Agent, subject: str, expression: str, count: int | None, keep: bool, json: bool
+) -> None:
+    async with agent, agent.subscribe(subject, expression, keep=keep) as notifications:
+        printed = 0
+        async for notification in notifications:
+            _say_notification(notification, json)
+            notifications.ack()
+            printed += 1
+            if printed == count:
+                return
+
+
+def _attribute(text: str) -> tuple[str, Value]:
+    name, equals, value = text.partition("=")
+    if not name or not equals:
+        raise ConfigurationError(f"{text!r} is not NAME=VALUE")
+    try:
+        return name, msgspec.json.decode(value)
+    except msgspec.DecodeError:
+        return name, value
+
+
+def _say_published(identity: EventId, json: bool) -> None:
+    if json:
+        say_json({"id": str(identity)})
+    else:
+        say(f"published {identity}")
+
+
+def _say_notification(notification: Notification, json: bool) -> None:
+    event = notification.event
+    if json:
+        say_json(
+            {
+                "id": str(notification.id),
+                "position": {"epoch": notification.position.epoch, "number": notification.position.number},
+                "subscriptions": notification.subscriptions,
+                "redelivered": notification.redelivered,
+                "subject": event.subject,
+                "attributes": event.attributes,
+                "published_us": event.published_us,
+            }
+        )
+    else:
+        values = " ".join(f"{name}={value}" for name, value in event.attributes.items())
+        say(f"{notification.position.number} {event.subject} {values}")

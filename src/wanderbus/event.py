@@ -1,0 +1,127 @@
+"""Events and the notifications made of them (SPEC A-03, A-12, A-13; DESIGN words).
+
+An :class:`Event` is what a publisher says; a :class:`Notification` is an event on its way to one session,
+with the ids of the subscriptions that it matched and its place in that session's stream.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Mapping
+from datetime import datetime
+from typing import Any
+
+import msgspec
+
+from wanderbus import limits
+from wanderbus.errors import EventError
+
+Scalar = str | int | float | bool | datetime
+"""The five types of SPEC A-13: String, Integer (64 bits, signed), Double, Boolean and Date (with a time zone)."""
+
+Value = Scalar | list[Any]
+"""An attribute's value: a scalar, or a list of scalars (SPEC A-16, X4)."""
+
+
+class EventId(msgspec.Struct, frozen=True, array_like=True, order=True):
+    """Who made an event durable and where: the origin server's name and the offset in its log."""
+
+    origin: str
+    offset: int
+
+    def __str__(self) -> str:
+        return f"{self.origin}-{self.offset}"
+
+
+class Position(msgspec.Struct, frozen=True, array_like=True, order=True):
+    """A place in one session's stream: numbers are dense and rise by one within an epoch."""
+
+    epoch: int
+    number: int
+
+
+class Event(msgspec.Struct, frozen=True):
+    """A published item: a subject and named, typed attributes.
+
+    ``published_us`` and ``arrived_us`` are the two settable time variables of SPEC A-12, microseconds since
+    the Unix epoch: the publisher's word, and the consumer's. A missing attribute is absent, never zero.
+    Attributes are of type :data:`Value`, which :func:`check_event` holds to: the decoder cannot, since a text
+    and a date are told apart by their encoding alone.
+    """
+
+    subject: str
+    attributes: Mapping[str, Any]
+    published_us: int | None = None
+    arrived_us: int | None = None
+
+    def __getitem__(self, name: str) -> Value:
+        """Return the attribute ``name``; ``KeyError`` if the event does not carry it."""
+        value: Value = self.attributes[name]
+        return value
+
+    def get(self, name: str, default: Any = None) -> Any:
+        """Return the attribute ``name``, or ``default`` if the event does not carry it."""
+        return self.attributes.get(name, default)
+
+
+class Notification(msgspec.Struct, frozen=True):
+    """An event for one session.
+
+    ``subscriptions`` are the ids of the session's subscriptions that it matched (SPEC J-04); ``position`` is what
+    an application stores with its result and hands to ``connect(resume=...)``; ``redelivered`` says that an
+    earlier life of this device may already have seen it.
+    """
+
+    event: Event
+    subscriptions: tuple[str, ...]
+    position: Position
+    id: EventId
+    redelivered: bool = False
+
+
+class Gap(msgspec.Struct, frozen=True):
+    """Stands in a session's stream where ``count`` notifications were dropped, and says why (SPEC U-02)."""
+
+    count: int
+    reason: str
+    position: Position
+
+
+def check_event(event: Event) -> Event:
+    """Return ``event`` if it may be published; raise :class:`EventError` naming the attribute at fault.
+
+    Bounds are those of :mod:`wanderbus.limits`; NaN is refused because it compares with nothing (DESIGN 7.1).
+    """
+    if not event.subject or len(event.subject) > limits.EVENT_NAME_CHARACTERS_MAX:
+        raise EventError(f"the subject must have 1 to {limits.EVENT_NAME_CHARACTERS_MAX} characters")
+    if len(event.attributes) > limits.EVENT_ATTRIBUTES_MAX:
+        raise EventError(f"an event carries at most {limits.EVENT_ATTRIBUTES_MAX} attributes")
+    for name, value in event.attributes.items():
+        if not isinstance(name, str) or not 0 < len(name) <= limits.EVENT_NAME_CHARACTERS_MAX:
+            raise EventError(f"attribute names have 1 to {limits.EVENT_NAME_CHARACTERS_MAX} characters: {name!r}")
+        items = value if isinstance(value, list) else [value]
+        if len(items) > limits.EVENT_LIST_ITEMS_MAX:
+            raise EventError(f"attribute {name!r} lists more than {limits.EVENT_LIST_ITEMS_MAX} items")
+        for item in items:
+            _check_scalar(name, item)
+    return event
+
+
+def _check_scalar(name: str, value: object) -> None:
+    match value:
+        case bool() | str():
+            return
+        case int():
+            if not -(2**63) <= value < 2**63:
+                raise EventError(f"attribute {name!r} is an integer beyond 64 bits")
+        case float():
+            if math.isnan(value):
+                raise EventError(f"attribute {name!r} is not a number; leave it out instead")
+        case datetime():
+            if value.tzinfo is None:
+                raise EventError(f"attribute {name!r} is a date without a time zone; give it one")
+        case _:
+            raise EventError(
+                f"attribute {name!r} has the type {type(value).__name__}; "
+                "use str, int, float, bool, datetime or a list of them"
+            )

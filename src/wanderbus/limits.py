@@ -1,0 +1,35 @@
+"""Bounds on what others may send us, in one place, so that each can be found and argued about.
+
+Every bound that is met by outside input raises or refuses with its own name (SPEC U, Taste: bound everything).
+"""
+
+from __future__ import annotations
+
+from typing import Final
+
+EVENT_ATTRIBUTES_MAX: Final = 256
+"""Attributes of one event."""
+
+EVENT_NAME_CHARACTERS_MAX: Final = 256
+"""Characters of a subject or of an attribute's name."""
+
+EVENT_LIST_ITEMS_MAX: Final = 1_024
+"""Items of one list attribute."""
+
+MESSAGE_BYTES_MAX: Final = 65_536
+"""One application message on the data channel, encoded; an event has to fit."""
+
+EXPRESSION_CHARACTERS_MAX: Final = 16_384
+"""Characters of one expression of interest."""
+
+EXPRESSION_DEPTH_MAX: Final = 64
+"""Nesting of one expression of interest."""
+
+SIP_MESSAGE_BYTES_MAX: Final = 65_535
+"""One SIP message over UDP (RFC 3261 18.1.1: the largest datagram)."""
+
+SIP_HEADERS_MAX: Final = 256
+"""Header fields of one SIP message."""
+
+DATAGRAM_BYTES_MAX: Final = 1_200
+"""One datagram of the data channel: under the path MTU of nearly every network (RFC 9000 14)."""

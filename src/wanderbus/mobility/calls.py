@@ -1,0 +1,214 @@
+"""The working state of sessions: what is under way in each, beside what is agreed (:mod:`.session`).
+
+Nothing here survives a restart. The parts that invite (:mod:`.inviting`), answer (:mod:`.answering`) and end
+sessions (:mod:`.session_manager`) share it, and all of them change sessions through :class:`Calls`, so that the
+transition table is obeyed and each change of state is reported once.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping
+from types import MappingProxyType
+from typing import Any
+
+import msgspec
+
+from wanderbus.errors import LocalProtocolError
+from wanderbus.machine import Address, CancelTimer, Input, Output
+from wanderbus.mobility.messages import SessionStateChanged
+from wanderbus.mobility.session import SIPSession
+from wanderbus.mobility.status import Occurrence, RemoteMediaStatus, SIPCommunicationStatus, advanced, advanced_media
+from wanderbus.sip.message import Request, Response, make_response
+from wanderbus.sip.sdp import MediaDescription, SessionDescription
+from wanderbus.sip.transactions import ForgetTransaction, Respond
+
+Effect = Input | Output
+"""What a part of the user agent returns: an Input is for its transaction layer, an Output for the world."""
+
+INVITE_TIMER = "invite"
+"""Our INVITE was silent for too long, or its pause before the next attempt is over."""
+ANSWER_TIMER = "answer"
+"""Our 200 to an INVITE still lacks its ACK."""
+
+
+class Outgoing(msgspec.Struct):
+    """Our INVITE or re-INVITE, from the owner's wish to its end."""
+
+    media: MediaDescription
+    attempt: int = 0
+    """How often it was sent or repeated, challenges not counted."""
+    failures: int = 0
+    """How often it was refused for a passing reason; sets the pause before the next attempt."""
+    challenges: int = 0
+    """How often it was challenged since it was last accepted as authentic."""
+    through_proxy: bool = False
+    """Whether a re-INVITE goes to the address of record instead of straight to the peer."""
+    transaction: str | None = None
+    """The transaction under way; None while pausing or waiting for the other side's INVITE to end."""
+    request: Request | None = None
+    destination: Address | None = None
+    sent_at: float | None = None
+
+
+class Offer(msgspec.Struct, frozen=True):
+    """The other side's INVITE or re-INVITE, waiting for the owner's reply."""
+
+    transaction: str
+    request: Request
+    description: SessionDescription
+    media: MediaDescription
+    local_tag: str
+    """The tag we answer with: a new one when the INVITE begins a dialog."""
+    update: bool
+    """Whether the session was established before."""
+
+
+class Unconfirmed(msgspec.Struct, frozen=True):
+    """Our 200 to an INVITE, repeated until its ACK comes (RFC 3261 13.3.1.4)."""
+
+    transaction: str
+    response: Response
+    cseq: int
+    interval_s: float
+    give_up_at: float
+    update: bool
+
+
+class Confirmed(msgspec.Struct, frozen=True):
+    """The ACK for the 200 we took, sent again for each copy of that 200 (RFC 3261 13.2.2.4)."""
+
+    transaction: str
+    ack: Request
+
+
+class Farewell(msgspec.Struct):
+    """Our BYE and why it was sent."""
+
+    transaction: str
+    reason: str
+    challenges: int = 0
+
+
+class Call(msgspec.Struct):
+    """One session with what is under way in it."""
+
+    session: SIPSession
+    outgoing: Outgoing | None = None
+    offer: Offer | None = None
+    unconfirmed: Unconfirmed | None = None
+    confirmed: Confirmed | None = None
+    farewell: Farewell | None = None
+    ending: bool = False
+    """The owner ended the session before our first INVITE was answered."""
+
+    @property
+    def established(self) -> bool:
+        return self.session.dialog is not None
+
+    @property
+    def inviting(self) -> bool:
+        """Whether a re-INVITE or INVITE of ours is under way, so that another's is glare (RFC 3261 14.2)."""
+        return self.outgoing is not None and self.outgoing.transaction is not None
+
+
+class Calls:
+    """All calls by session id; the only place that changes a session."""
+
+    def __init__(self) -> None:
+        self._calls: dict[str, Call] = {}
+        self._sessions: dict[str, SIPSession] = {}
+        self.sessions: Mapping[str, SIPSession] = MappingProxyType(self._sessions)
+        self._named = 0
+
+    def __len__(self) -> int:
+        return len(self._calls)
+
+    def __iter__(self) -> Iterator[Call]:
+        return iter(list(self._calls.values()))
+
+    def get(self, id: str) -> Call | None:
+        """Return the call of session ``id``, None if there is none."""
+        return self._calls.get(id)
+
+    def add(self, session: SIPSession) -> Call:
+        """Take up ``session``; LocalProtocolError if its id is in use."""
+        if session.id in self._calls:
+            raise LocalProtocolError(f"there is a session {session.id} already")
+        call = self._calls[session.id] = Call(session)
+        self._sessions[session.id] = session
+        return call
+
+    def change(self, call: Call, **changes: Any) -> None:
+        """Replace fields of the call's session."""
+        call.session = msgspec.structs.replace(call.session, **changes)
+        self._sessions[call.session.id] = call.session
+
+    def transaction_name(self, kind: str, call: Call) -> str:
+        """Return a name for a new transaction of ``call``; :meth:`named_in` reads it."""
+        self._named += 1
+        return f"{kind} {self._named} {call.session.id}"
+
+    def named_in(self, transaction: str) -> tuple[str, Call | None]:
+        """Return the kind of ``transaction`` and its call, None if that is gone."""
+        kind, _, rest = transaction.partition(" ")
+        return kind, self._calls.get(rest.partition(" ")[2])
+
+    def advance(self, call: Call, occurrence: Occurrence) -> list[Effect]:
+        """Move both states along the transition table; report a change."""
+        session = call.session
+        return self._set_states(
+            call, advanced(session.communication, occurrence), advanced_media(session.media_status, occurrence)
+        )
+
+    def set_media_status(self, call: Call, media: RemoteMediaStatus) -> list[Effect]:
+        """Set what the application says of its data channel (SPEC C-14); report a change."""
+        return self._set_states(call, call.session.communication, media)
+
+    def _set_states(self, call: Call, communication: SIPCommunicationStatus, media: RemoteMediaStatus) -> list[Effect]:
+        session = call.session
+        if (communication, media) == (session.communication, session.media_status):
+            return []
+        self.change(call, communication=communication, media_status=media)
+        return [SessionStateChanged(session.id, communication, media)]
+
+    def end(self, call: Call, report: Output) -> list[Effect]:
+        """Drop the call with everything under way in it and say so with ``report``."""
+        effects = self.stop(call)
+        if call.session.communication is not SIPCommunicationStatus.DISCONNECTED:
+            effects += self.advance(call, Occurrence.ENDED)
+        del self._calls[call.session.id]
+        del self._sessions[call.session.id]
+        return [*effects, report]
+
+    def stop(self, call: Call) -> list[Effect]:
+        """Abandon whatever is under way, except a BYE."""
+        effects: list[Effect] = [*abandon_outgoing(call)]
+        if call.offer is not None:
+            effects += self.withdraw_offer(call)
+        return effects + stop_repeating(call)
+
+    def withdraw_offer(self, call: Call) -> list[Effect]:
+        """Refuse the INVITE that waits for the owner: it was cancelled or overtaken (RFC 3261 9.2, 15.1.2)."""
+        offer, call.offer = call.offer, None
+        assert offer is not None
+        return [Respond(offer.transaction, make_response(offer.request, 487, to_tag=offer.local_tag))]
+
+
+def abandon_outgoing(call: Call) -> list[Effect]:
+    """Forget our INVITE and its timer; a late answer to it finds no transaction."""
+    outgoing, call.outgoing = call.outgoing, None
+    if outgoing is None:
+        return []
+    return [*forget_transaction(outgoing), CancelTimer((call.session.id, INVITE_TIMER))]
+
+
+def forget_transaction(outgoing: Outgoing) -> list[Effect]:
+    """Forget the transaction of our INVITE, which is kept for another attempt."""
+    transaction, outgoing.transaction = outgoing.transaction, None
+    return [] if transaction is None else [ForgetTransaction(transaction)]
+
+
+def stop_repeating(call: Call) -> list[Effect]:
+    """Stop repeating our 200, if we do: the other side has it, or no longer waits for it."""
+    unconfirmed, call.unconfirmed = call.unconfirmed, None
+    return [] if unconfirmed is None else [CancelTimer((call.session.id, ANSWER_TIMER))]

@@ -1,0 +1,44 @@
+"""Answers digest challenges on behalf of the user (RFC 3261 22, RFC 7616; DESIGN 6.4)."""
+
+from __future__ import annotations
+
+from typing import Final
+
+from wanderbus.errors import SIPParseError
+from wanderbus.machine import RandomSource
+from wanderbus.mobility.properties import Properties
+from wanderbus.sip.digest import DigestClient
+from wanderbus.sip.message import Request, Response
+
+CHALLENGE_STATUSES: Final = (401, 407)
+
+CHALLENGES_MAX: Final = 4
+"""How often one request is repeated because of challenges.
+
+One is the rule; more come when a nonce grows stale between, or when reordering makes ``nc`` look repeated.
+"""
+
+
+class Challenges:
+    """Credentials towards one authenticating server; without a password no challenge is answered.
+
+    The registrar and the called side may issue nonces of their own in one realm, so registration and sessions
+    each have one of these: shared, each would make the other's cached nonce look stale.
+    """
+
+    def __init__(self, properties: Properties, random: RandomSource) -> None:
+        password = properties.password
+        self._client = None if password is None else DigestClient(properties.username, password, random)
+
+    def answered_ahead(self, request: Request) -> Request:
+        """Return ``request`` with credentials for the last challenge, if there was one."""
+        return request if self._client is None else self._client.authorize(request)
+
+    def worth_retrying(self, response: Response, challenged: int) -> bool:
+        """Take in the challenge of a 401 or 407; tell whether another attempt can succeed after ``challenged``."""
+        if self._client is None or challenged >= CHALLENGES_MAX:
+            return False
+        try:
+            return self._client.learn(response)
+        except SIPParseError:
+            return False

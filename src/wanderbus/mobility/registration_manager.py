@@ -1,0 +1,141 @@
+"""Keeps our binding at the registrar alive and at the right address (RFC 3261 10.2, SPEC D-02 to D-05, D-12).
+
+One REGISTER is under way at a time, except that a move overtakes it: the old one names an address that is gone,
+and waiting for its answer, which RFC 3261 10.2 asks for, would be waiting for what cannot arrive. The registrar
+tells them apart by CSeq.
+"""
+
+from __future__ import annotations
+
+from typing import Final
+
+from wanderbus.errors import SIPParseError
+from wanderbus.machine import CancelTimer, SetTimer
+from wanderbus.mobility.calls import Effect
+from wanderbus.mobility.challenges import CHALLENGE_STATUSES, Challenges
+from wanderbus.mobility.composer import Composer
+from wanderbus.mobility.messages import Registered, RegistrationFailed, Unregistered
+from wanderbus.sip.message import Response
+from wanderbus.sip.transactions import ForgetTransaction, SendRequest
+
+TRANSACTION_PREFIX: Final = "register-"
+"""How the names of our transactions begin."""
+
+REFRESH_FRACTION: Final = 1 / 3
+"""When a granted registration is refreshed, as a part of its lifetime (SPEC D-03, X10)."""
+
+RETRY_S_MIN: Final = 0.5
+RETRY_S_MAX: Final = 8.0
+"""Pauses between attempts after a failure, in seconds: doubled from the first to the second."""
+
+_TIMER: Final = "register"
+_CREDENTIALS_REFUSED: Final = (401, 403, 404, 407)
+
+
+class RegistrationManager:
+    """One binding of one user. Its methods return requests for the transaction layer, timers and reports."""
+
+    def __init__(self, composer: Composer, challenges: Challenges) -> None:
+        self._composer = composer
+        self._challenges = challenges
+        self._call_id = composer.fresh_call_id()
+        self._tag = composer.fresh_tag()
+        self._cseq = 0
+        self._sent = 0
+        self._transaction: str | None = None
+        self._asked_s = composer.properties.register_expires_s
+        self._pause_s = RETRY_S_MIN
+        self._challenged = 0
+        self._wanted = False
+        self._started = False
+
+    def start(self, now: float) -> list[Effect]:
+        """Register and stay registered until :meth:`stop`."""
+        self._wanted = self._started = True
+        return self._afresh(now)
+
+    def stop(self, now: float) -> list[Effect]:
+        """Remove the binding (RFC 3261 10.2.2); nothing to do if we never registered."""
+        if not self._started:
+            return [Unregistered()]
+        self._wanted = self._started = False
+        return self._afresh(now)
+
+    def address_changed(self, now: float) -> list[Effect]:
+        """Register the new address without waiting for anything (SPEC D-08 step 1, X12)."""
+        return self._afresh(now) if self._wanted else []
+
+    def timer_fired(self, now: float) -> list[Effect]:
+        """Refresh, or try again after a pause."""
+        return self._send() if self._wanted and self._transaction is None else []
+
+    def responded(self, transaction: str, response: Response, now: float) -> list[Effect]:
+        """Handle the answer to a REGISTER; that of one that was overtaken is ignored."""
+        if transaction != self._transaction or response.status < 200:
+            return []
+        if response.status in CHALLENGE_STATUSES and self._challenges.worth_retrying(response, self._challenged):
+            self._challenged += 1
+            return self._send()
+        self._transaction = None
+        if not self._wanted:
+            return [Unregistered()]
+        if response.status < 300:
+            return self._granted(response, now)
+        if response.status == 423 and self._ask_longer(response):
+            return self._send()
+        return self._refused(response.status, response.reason, now)
+
+    def timed_out(self, transaction: str, now: float) -> list[Effect]:
+        """Handle that nobody answered."""
+        if transaction != self._transaction:
+            return []
+        self._transaction = None
+        return self._refused(None, "the registrar does not answer", now) if self._wanted else [Unregistered()]
+
+    def _afresh(self, now: float) -> list[Effect]:
+        self._pause_s = RETRY_S_MIN
+        self._challenged = 0
+        overtaken: list[Effect] = [] if self._transaction is None else [ForgetTransaction(self._transaction)]
+        return [*overtaken, CancelTimer(_TIMER), *self._send()]
+
+    def _send(self) -> list[Effect]:
+        self._cseq += 1
+        self._sent += 1
+        self._transaction = f"{TRANSACTION_PREFIX}{self._sent}"
+        expires_s = self._asked_s if self._wanted else 0
+        request = self._composer.register(self._call_id, self._tag, self._cseq, expires_s)
+        request = self._challenges.answered_ahead(request)
+        return [SendRequest(self._transaction, request, self._composer.properties.server)]
+
+    def _granted(self, response: Response, now: float) -> list[Effect]:
+        self._pause_s = RETRY_S_MIN
+        self._challenged = 0
+        granted_s = self._granted_s(response)
+        return [SetTimer(_TIMER, now + granted_s * REFRESH_FRACTION), Registered(granted_s)]
+
+    def _granted_s(self, response: Response) -> float:
+        """Return the lifetime the registrar gave to our contact, in seconds (RFC 3261 10.2.4)."""
+        try:
+            for contact in response.contacts:
+                text = contact.param("expires") or ""
+                if str(contact.uri) == self._composer.contact_uri and text.isascii() and text.isdigit():
+                    return max(float(text[:10]), 1.0)
+            expires_s = response.expires
+        except SIPParseError:
+            expires_s = None
+        return max(float(self._asked_s if expires_s is None else expires_s), 1.0)
+
+    def _ask_longer(self, response: Response) -> bool:
+        """Take the registrar's least lifetime as ours (RFC 3261 10.2.8); False if it asks for no longer one."""
+        text = (response.header("Min-Expires") or "").strip()
+        if not (text.isascii() and text.isdigit() and len(text) <= 10 and int(text) > self._asked_s):
+            return False
+        self._asked_s = int(text)
+        return True
+
+    def _refused(self, status: int | None, reason: str, now: float) -> list[Effect]:
+        report = RegistrationFailed(status, reason)
+        if status in _CREDENTIALS_REFUSED:
+            return [report]
+        pause_s, self._pause_s = self._pause_s, min(2 * self._pause_s, RETRY_S_MAX)
+        return [SetTimer(_TIMER, now + pause_s), report]

@@ -1,0 +1,79 @@
+"""One session between two user agents: what is agreed, what is stored, what survives a restart (SPEC C-11)."""
+
+from __future__ import annotations
+
+from typing import Final
+
+import msgspec
+
+from wanderbus.errors import LocalProtocolError
+from wanderbus.machine import Address
+from wanderbus.mobility.status import RemoteMediaStatus, SIPCommunicationStatus
+from wanderbus.sip.dialog import Dialog
+from wanderbus.sip.sdp import MediaDescription
+
+RESTART_LEAP: Final = 1_000
+"""How far CSeq and SDP version jump when a stored session is taken up again.
+
+The store may be older than the last message sent, and neither number may go backwards (RFC 3261 12.2.1.1,
+RFC 3264 8). A thousand updates fit between two savings; the sequence space is 2**31.
+"""
+
+
+class SIPSession(msgspec.Struct, frozen=True):
+    """A session as seen from this side; the machine replaces the whole value at each change."""
+
+    id: str
+    """The Call-ID: it stays when addresses change (SPEC X8, C-19)."""
+    owner_uri: str
+    """Address of record of this side."""
+    remote_uri: str
+    """Address of record of the other side."""
+    created_here: bool
+    """Whether this side sent the first INVITE, and so owns the Call-ID (RFC 3261 14.1)."""
+    local_tag: str
+    """Our half of the dialog's identity, chosen before there is a dialog."""
+    local_cseq: int
+    """Number of our last request before there was a dialog; afterwards the dialog counts."""
+    sip_address: Address
+    """Where this side's signalling is reached."""
+    description_id: int
+    """The id in our SDP origin: fixed for the session (SPEC X8)."""
+    description_version: int = 0
+    """The version in our SDP origin: rises when our description changes (RFC 3264 8)."""
+    local_media: MediaDescription | None = None
+    """Where this side receives data, as last told to the other side; None until then."""
+    remote_media: MediaDescription | None = None
+    """Where the other side receives data; None until established."""
+    remote_instance: str | None = None
+    """The other side's device, if it said (RFC 5626 4.1)."""
+    dialog: Dialog | None = None
+    communication: SIPCommunicationStatus = SIPCommunicationStatus.UNDEFINED
+    media_status: RemoteMediaStatus = RemoteMediaStatus.DISCONNECTED
+    sip_transport: str = "UDP"
+
+    def snapshot(self) -> bytes:
+        """Return this session as JSON, fit for a row of the state store, for :meth:`restore`."""
+        return msgspec.json.encode(self)
+
+    @classmethod
+    def restore(cls, snapshot: bytes) -> SIPSession:
+        """Return the session to go on with after a restart, with its counters leapt ahead (DESIGN 6.3).
+
+        Its data channel is not known to work, hence media DISCONNECTED until it is updated. Raises
+        LocalProtocolError when the bytes are no snapshot of an established session.
+        """
+        try:
+            session = msgspec.json.decode(snapshot, type=cls)
+        except msgspec.DecodeError as error:
+            raise LocalProtocolError(f"not a snapshot of a session: {error}") from error
+        if session.dialog is None:
+            raise LocalProtocolError(f"session {session.id} was never established: there is nothing to go on with")
+        dialog = session.dialog
+        return msgspec.structs.replace(
+            session,
+            dialog=msgspec.structs.replace(dialog, local_cseq=dialog.local_cseq + RESTART_LEAP),
+            description_version=session.description_version + RESTART_LEAP,
+            communication=SIPCommunicationStatus.CONNECTED,
+            media_status=RemoteMediaStatus.DISCONNECTED,
+        )

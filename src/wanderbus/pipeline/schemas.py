@@ -1,0 +1,62 @@
+"""The columns of the pipeline's tables: log records as rows, the lake, and the evidence of a run (SPEC T-02, T-03).
+
+Times are int64 microseconds since the Unix epoch throughout: timestamps would depend on zones and lose their
+exactness in pandas.
+"""
+
+from __future__ import annotations
+
+from typing import Any, Final
+
+import msgspec
+import pyarrow as pa
+
+from wanderbus.records import AnyRecord, Published
+
+LOG_SCHEMA: Final = (
+    "offset bigint, at_us bigint, kind string, user string, session string, device string, subject string, "
+    "record string"
+)
+"""One row per log record. ``record`` is the whole record as JSON; the others are drawn from it where it has them."""
+
+LOG_ARROW_SCHEMA: Final = pa.schema(
+    [("offset", pa.int64()), ("at_us", pa.int64())]
+    + [(name, pa.string()) for name in ("kind", "user", "session", "device", "subject", "record")]
+)
+"""The same for Arrow batches."""
+
+NOTIFIED_TYPE: Final = "array<struct<user: string, session: string, number: bigint, subscriptions: array<string>>>"
+"""The notifications generated of one event, in order of :class:`wanderbus.records.Notified`."""
+
+LAKE_SCHEMA: Final = (
+    "offset bigint, at_us bigint, user string, session string, device string, subject string, "
+    "epoch bigint, number bigint, first bigint, last bigint, reason string, status string, address string, "
+    f"published_us bigint, attributes variant, notified {NOTIFIED_TYPE}, record string, kind string, date date"
+)
+"""The lake: a record's own fields as typed columns, an event's attributes as VARIANT, partitioned by the last two."""
+
+EVIDENCE_SCHEMAS: Final = {
+    "expected": "user string, row bigint",
+    "taken": "user string, seq bigint, row bigint, at_us bigint",
+    "moves": "user string, moved_us bigint, healed_us bigint, address string",
+    "away": "user string, from_us bigint, to_us bigint, why string",
+}
+"""The files of a run's evidence, ``<name>.jsonl``; only ``healed_us`` may be null (the move never healed)."""
+
+_json = msgspec.json.Encoder()
+
+
+def log_row(offset: int, record: AnyRecord) -> tuple[Any, ...]:
+    """Return the row of :data:`LOG_SCHEMA` for ``record``; infinite figures become null, JSON has no word for them."""
+    subscription = getattr(record, "subscription", None)
+    source = record if subscription is None or isinstance(subscription, str) else subscription
+    return (
+        offset,
+        record.at_us,
+        record.__struct_config__.tag,
+        getattr(source, "owner", None) or getattr(source, "user", None),
+        getattr(source, "session", None),
+        getattr(source, "device", None),
+        record.event.subject if isinstance(record, Published) else getattr(source, "subject", None),
+        _json.encode(record).decode(),
+    )

@@ -1,0 +1,157 @@
+"""The records of the event log: the one truth that state, history and analytics derive from (DESIGN 5.1, SPEC T-01).
+
+A record is a msgpack map with its kind under ``"kind"``. Fields may be added with a default; a field is never
+renamed or given another meaning: that takes a new kind and :data:`SCHEMA_VERSION` one higher. Times are
+microseconds since the Unix epoch by the broker's clock. ``user`` is a canonical ``sip:name@domain``.
+"""
+
+from __future__ import annotations
+
+from typing import Final
+
+import msgspec
+
+from wanderbus.event import Event
+from wanderbus.subscription import Subscription
+
+SCHEMA_VERSION: Final = 1
+
+
+class Record(msgspec.Struct, frozen=True, tag_field="kind", kw_only=True, omit_defaults=True):
+    """Base of all records; ``at_us`` is the broker's wall clock when it decided."""
+
+    at_us: int
+
+
+class Started(Record, frozen=True, tag="started", kw_only=True):
+    """The server ``server`` began to serve, with ``schema`` as its record schema."""
+
+    server: str
+    schema: int = SCHEMA_VERSION
+
+
+class Notified(msgspec.Struct, frozen=True, array_like=True):
+    """One notification generated: its session (``user``, ``session``), number, and matched subscription ids.
+
+    ``bound`` pairs those of them that are bound to a device with that device (SPEC E-05).
+    """
+
+    user: str
+    session: str
+    number: int
+    subscriptions: tuple[str, ...]
+    bound: tuple[tuple[str, str], ...] = ()
+
+
+class Published(Record, frozen=True, tag="published", kw_only=True):
+    """An event was accepted, and these notifications were generated of it: one record, so one commit.
+
+    (``device``, ``epoch``, ``number``) is the publisher's own name for it, by which a repeat is recognised.
+    """
+
+    event: Event
+    user: str
+    device: str
+    epoch: int
+    number: int
+    notified: tuple[Notified, ...] = ()
+
+
+class Dropped(Record, frozen=True, tag="dropped", kw_only=True):
+    """Notifications ``first`` to ``last`` of a session left its queue undelivered, because of ``reason``."""
+
+    user: str
+    session: str
+    first: int
+    last: int
+    reason: str
+
+
+class Took(Record, frozen=True, tag="took", kw_only=True):
+    """The application on ``device`` took every notification of the session up to ``number`` (notify-ack)."""
+
+    user: str
+    session: str
+    device: str
+    number: int
+
+
+class Subscribed(Record, frozen=True, tag="subscribed", kw_only=True):
+    """A subscription was accepted."""
+
+    subscription: Subscription
+
+
+class Changed(Record, frozen=True, tag="changed", kw_only=True):
+    """A subscription was renewed or given restrictions: this is it from now on."""
+
+    subscription: Subscription
+
+
+class Unsubscribed(Record, frozen=True, tag="unsubscribed", kw_only=True):
+    """A subscription ended; ``reason`` is ``asked``, ``expired`` or ``discarded``."""
+
+    user: str
+    subscription: str
+    reason: str
+
+
+class Attached(Record, frozen=True, tag="attached", kw_only=True):
+    """A device opened its data channel to a session; ``epoch`` names that life of the agent.
+
+    Notifications up to ``redelivered_through`` may have been seen by an earlier life of it.
+    """
+
+    user: str
+    session: str
+    device: str
+    epoch: int
+    redelivered_through: int = 0
+
+
+class Bound(Record, frozen=True, tag="bound", kw_only=True):
+    """The signalling layer's state for a device's dialog changed; ``binding`` is opaque outside that layer.
+
+    ``address`` is where its data goes now, ``host:port``.
+    """
+
+    user: str
+    device: str
+    address: str
+    binding: bytes
+
+
+class StatusChanged(Record, frozen=True, tag="status", kw_only=True):
+    """A device became ``CONNECTED`` or ``DISCONNECTED`` (its Remote Media Status), because of ``reason``."""
+
+    user: str
+    device: str
+    status: str
+    reason: str
+
+
+class Left(Record, frozen=True, tag="left", kw_only=True):
+    """A device is no longer a member of its session; ``reason`` is ``asked`` or ``grace``."""
+
+    user: str
+    session: str
+    device: str
+    reason: str
+
+
+AnyRecord = (
+    Started | Published | Dropped | Took | Subscribed | Changed | Unsubscribed | Attached | Bound | StatusChanged | Left
+)
+
+_encoder = msgspec.msgpack.Encoder()
+_decoder: msgspec.msgpack.Decoder[AnyRecord] = msgspec.msgpack.Decoder(AnyRecord)
+
+
+def encode_record(record: Record) -> bytes:
+    """Return the bytes that the log stores for ``record``."""
+    return _encoder.encode(record)
+
+
+def decode_record(payload: bytes) -> AnyRecord:
+    """Return the record that ``payload`` holds; ``msgspec.DecodeError`` if it is none of this schema."""
+    return _decoder.decode(payload)

@@ -1,0 +1,37 @@
+"""Reliable UDP: messages exactly once and in order over datagrams, with failure detection (SPEC F, F-09).
+
+It needs the shared vocabulary alone, so it can be used without SIP and without a broker::
+
+    endpoint.step([SendMessage(local_id, b"...")], now) -> [SendDatagram(...), SetTimer(...)]
+    endpoint.step([DatagramReceived(...)], now)         -> [MessageReceived(local_id, b"..."), SendDatagram(...)]
+"""
+
+from wanderbus.rudp.config import RudpConfig
+from wanderbus.rudp.endpoint import Endpoint
+from wanderbus.rudp.interface import (
+    ChangePath,
+    CloseConnection,
+    ConnectionFailed,
+    ConnectionReset,
+    Counters,
+    GapDetected,
+    MessageReceived,
+    OpenConnection,
+    Probe,
+    SendMessage,
+)
+
+__all__ = [
+    "ChangePath",
+    "CloseConnection",
+    "ConnectionFailed",
+    "ConnectionReset",
+    "Counters",
+    "Endpoint",
+    "GapDetected",
+    "MessageReceived",
+    "OpenConnection",
+    "Probe",
+    "RudpConfig",
+    "SendMessage",
+]

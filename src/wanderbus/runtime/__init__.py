@@ -1,0 +1,1 @@
+"""The only I/O: sockets, timers, clocks, disks and randomness around the pure machines (DESIGN rule 2)."""

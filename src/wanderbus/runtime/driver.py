@@ -1,0 +1,180 @@
+"""The driver: lets a machine run on asyncio with real UDP sockets and one heap of timers.
+
+All that arrived since the last turn of the loop is one batch: a burst of datagrams costs one ``step``.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import heapq
+import socket
+from collections.abc import Callable, Hashable, Mapping, Sequence
+from typing import Final
+
+import structlog
+
+from wanderbus.machine import (
+    Address,
+    CancelTimer,
+    ClockRead,
+    DatagramReceived,
+    Input,
+    Machine,
+    Output,
+    SendDatagram,
+    SetTimer,
+    TimerFired,
+)
+from wanderbus.runtime.ambient import wall_us
+
+_log = structlog.get_logger("wanderbus.driver")
+
+RECEIVE_BUFFER_BYTES: Final = 4 * 2**20
+_DATAGRAMS_A_TURN: Final = 128
+_DATAGRAM_BYTES: Final = 65_536
+
+
+class Driver:
+    """Runs one machine; reports that are not for the world go to ``on_report`` in order."""
+
+    def __init__(self, machine: Machine, on_report: Callable[[Output], None], *, wall_clock: bool = False) -> None:
+        self.machine = machine
+        self.unsent = 0
+        """Datagrams that the operating system would not take: as good as lost on the way."""
+        self._on_report = on_report
+        self._wall_clock = wall_clock
+        self._loop = asyncio.get_running_loop()
+        self._sockets: dict[str, socket.socket] = {}
+        self._inbox: list[Input] = []
+        self._turn: asyncio.Handle | None = None
+        self._deadlines: dict[Hashable, float] = {}
+        self._heap: list[tuple[float, int, Hashable]] = []
+        self._heap_count = 0
+        self._alarm: asyncio.TimerHandle | None = None
+        self._alarm_at: float | None = None
+        self._closed = False
+
+    def bind(self, addresses: Mapping[str, Address]) -> dict[str, Address]:
+        """Open these UDP sockets by name, and only then close those they replace; return the addresses in use.
+
+        Raises ``OSError`` if one cannot be had; the sockets of before then stay.
+        """
+        opened: dict[str, socket.socket] = {}
+        try:
+            for name, address in addresses.items():
+                opened[name] = _open_udp(address)
+        except OSError:
+            for each in opened.values():
+                each.close()
+            raise
+        for name, each in opened.items():
+            self._unbind(name)
+            self._sockets[name] = each
+            self._loop.add_reader(each, self._readable, name, each)
+        return {name: each.getsockname()[:2] for name, each in opened.items()}
+
+    def feed(self, *inputs: Input) -> None:
+        """Let the machine take ``inputs`` in this turn of the loop, together with what else arrives."""
+        self._inbox += inputs
+        if self._turn is None and not self._closed:
+            self._turn = self._loop.call_soon(self._run)
+
+    def perform(self, outputs: Sequence[Output]) -> None:
+        """Do what the machine asks."""
+        for output in outputs:
+            match output:
+                case SendDatagram(socket=name, destination=destination, data=data):
+                    self._send(name, destination, data)
+                case SetTimer(key=key, at=at):
+                    self._deadlines[key] = at
+                    self._heap_count += 1
+                    heapq.heappush(self._heap, (at, self._heap_count, key))
+                case CancelTimer(key=key):
+                    self._deadlines.pop(key, None)
+                case _:
+                    self._on_report(output)
+        self._set_alarm()
+
+    def close(self) -> None:
+        """Close every socket and forget every timer; the machine is not asked again."""
+        self._closed = True
+        for name in list(self._sockets):
+            self._unbind(name)
+        for handle in (self._turn, self._alarm):
+            if handle is not None:
+                handle.cancel()
+
+    def _unbind(self, name: str) -> None:
+        if (old := self._sockets.pop(name, None)) is not None:
+            self._loop.remove_reader(old)
+            old.close()
+
+    def _readable(self, name: str, source: socket.socket) -> None:
+        for _ in range(_DATAGRAMS_A_TURN):
+            try:
+                data, address = source.recvfrom(_DATAGRAM_BYTES)
+            except BlockingIOError:
+                break
+            except OSError:
+                # An ICMP error of an earlier datagram: its loss is for the machine's timers to notice.
+                continue
+            self._inbox.append(DatagramReceived(name, address[:2], data))
+        if self._inbox and self._turn is None:
+            self._turn = self._loop.call_soon(self._run)
+
+    def _run(self) -> None:
+        self._turn = None
+        if self._closed or not self._inbox:
+            return
+        batch, self._inbox = self._inbox, []
+        if self._wall_clock:
+            batch.insert(0, ClockRead(wall_us()))
+        self.perform(self.machine.step(batch, self._loop.time()))
+
+    def _send(self, name: str, destination: Address, data: bytes) -> None:
+        sender = self._sockets.get(name)
+        if sender is None:
+            return
+        try:
+            sender.sendto(data, destination)
+        except OSError as error:
+            self.unsent += 1
+            _log.debug("datagram not sent", socket=name, destination=destination, error=str(error))
+
+    def _set_alarm(self) -> None:
+        while self._heap and self._deadlines.get(self._heap[0][2]) != self._heap[0][0]:
+            heapq.heappop(self._heap)
+        due = self._heap[0][0] if self._heap else None
+        if due == self._alarm_at:
+            return
+        if self._alarm is not None:
+            self._alarm.cancel()
+            self._alarm = None
+        self._alarm_at = due
+        if due is not None and not self._closed:
+            self._alarm = self._loop.call_at(due, self._ring)
+
+    def _ring(self) -> None:
+        self._alarm = self._alarm_at = None
+        now = self._loop.time()
+        fired: list[Input] = []
+        while self._heap and self._heap[0][0] <= now:
+            at, _, key = heapq.heappop(self._heap)
+            if self._deadlines.get(key) == at:
+                del self._deadlines[key]
+                fired.append(TimerFired(key))
+        self.feed(*fired)
+        self._set_alarm()
+
+
+def _open_udp(address: Address) -> socket.socket:
+    family = socket.AF_INET6 if ":" in address[0] else socket.AF_INET
+    opened = socket.socket(family, socket.SOCK_DGRAM)
+    try:
+        opened.setblocking(False)
+        opened.setsockopt(socket.SOL_SOCKET, socket.SO_RCVBUF, RECEIVE_BUFFER_BYTES)
+        opened.bind(address)
+    except OSError:
+        opened.close()
+        raise
+    return opened

@@ -1,0 +1,207 @@
+"""The event log on disk: one writer, dense offsets, group commits (SPEC T-01, DESIGN 5.1, 8).
+
+A directory holds segments (:mod:`wanderbus.segments`), the high-water mark ``durable`` and a ``lock``. A record
+is *written* when :meth:`EventLog.append` returns and *durable* when :meth:`EventLog.sync` does; whoever reads the
+directory from outside stops at the mark. Two rules make recovery decidable:
+
+* a segment is synced before the next one begins, so only the last can end in a torn write;
+* the mark is published after the sync that it speaks of, so what lies below it was once whole on disk.
+"""
+
+from __future__ import annotations
+
+import errno
+import fcntl
+import os
+from collections.abc import Iterator, Sequence
+from pathlib import Path
+from typing import Final
+
+from wanderbus.errors import LogCorrupt, StorageError
+from wanderbus.runtime.log_recovery import recover, segment_paths, sync_directory
+from wanderbus.segments import HEADER, HIGH_WATER, Frame, frames, pack_frame, pack_mark, segment_name
+
+SEGMENT_BYTES_MAX: Final = 64 * 1024 * 1024
+"""A segment that has reached this size is closed and the next one begun."""
+
+LOCK: Final = "lock"
+"""Name of the file whose advisory lock marks a log as being written."""
+
+
+class EventLog:
+    """The writer of one log directory; made by :meth:`open`.
+
+    ``append`` and ``sync`` may run in two threads, one of each at a time, so that a driver can go on
+    appending while a sync is under way.
+    """
+
+    def __init__(self, directory: Path, lock: int, next_offset: int, segment_bytes_max: int) -> None:
+        self.directory = directory
+        self.next_offset = next_offset
+        """The offset that the next record has to have."""
+        self.durable_offset = 0
+        """Records below it have been synced and are published."""
+        self._segment_bytes_max = segment_bytes_max
+        self._lock = lock
+        self._segment = -1
+        self._segment_bytes = 0
+        self._retired: list[int] = []
+        self._fault: OSError | None = None
+        self._mark = os.open(directory / HIGH_WATER, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o644)
+
+    @classmethod
+    def open(cls, directory: Path, *, segment_bytes_max: int = SEGMENT_BYTES_MAX) -> EventLog:
+        """Take the log in ``directory``, which is made if need be, and recover it.
+
+        A torn tail is copied to ``<segment>.torn`` and cut off; every whole record is kept and made durable.
+        Raises :class:`LogCorrupt` (and leaves everything as it is) when more than an unsynced tail is damaged,
+        :class:`StorageError` when another process has the log, ``OSError`` from the disk.
+        """
+        directory.mkdir(parents=True, exist_ok=True)
+        lock = _take_lock(directory)
+        try:
+            log = cls(directory, lock, recover(directory), segment_bytes_max)
+        except BaseException:
+            os.close(lock)
+            raise
+        try:
+            log._continue_last_segment()
+            log.sync()
+        except BaseException:
+            log.close()
+            raise
+        return log
+
+    def append(self, entries: Sequence[tuple[int, int, bytes]]) -> None:
+        """Write ``entries``, each an offset, a time in microseconds since the Unix epoch and a payload.
+
+        Offsets continue at :attr:`next_offset` without a hole. On ``OSError`` (a full disk, say) none of the
+        entries counts as written past :attr:`next_offset`, and the same call may be tried again.
+        """
+        self._check_usable()
+        batch: list[bytes] = []
+        batch_bytes = 0
+        for expected, (offset, at_us, payload) in enumerate(entries, self.next_offset):
+            assert offset == expected, f"offset {offset} where {expected} is next"
+            frame = pack_frame(offset, at_us, payload)
+            batch.append(frame)
+            batch_bytes += len(frame)
+            if self._segment_bytes + batch_bytes >= self._segment_bytes_max:
+                self._write(batch)
+                self._begin_segment()
+                batch, batch_bytes = [], 0
+        self._write(batch)
+
+    def sync(self) -> int:
+        """Make every record written before this call durable, publish that, and return the next durable offset.
+
+        Raises ``OSError`` when the disk fails; what was written since the last sync is then in doubt, so the
+        log takes nothing more until it is opened anew.
+        """
+        self._check_usable()
+        reached = self.next_offset
+        segment = self._segment
+        try:
+            os.fdatasync(segment)
+            os.pwrite(self._mark, pack_mark(reached), 0)
+        except OSError as error:
+            self._fault = error
+            raise
+        self.durable_offset = reached
+        while self._retired:
+            os.close(self._retired.pop())
+        return reached
+
+    def read(self, start: int = 0) -> Iterator[Frame]:
+        """Yield the records from offset ``start`` (or the oldest kept) up to what is written now, from disk.
+
+        Raises :class:`LogCorrupt` when a record that should be there cannot be read.
+        """
+        end = self.next_offset
+        paths = segment_paths(self.directory)
+        bases = [int(path.stem) for path in paths]
+        for path, base, next_base in zip(paths, bases, [*bases[1:], end], strict=True):
+            if next_base <= start or base >= end:
+                continue
+            offset, byte = base, len(HEADER)
+            for frame in frames(path.read_bytes(), len(HEADER)):
+                if frame.offset >= end:
+                    return
+                if frame.offset >= start:
+                    yield frame
+                offset, byte = frame.offset + 1, frame.end
+            if offset < next_base:
+                raise LogCorrupt(f"{path} is damaged at byte {byte}: record {offset} cannot be read any more")
+
+    def close(self) -> None:
+        """Give the directory back; does not sync. Closing twice is harmless."""
+        for descriptor in (self._segment, self._mark, self._lock, *self._retired):
+            if descriptor >= 0:
+                os.close(descriptor)
+        self._segment = self._mark = self._lock = -1
+        self._retired = []
+
+    def _check_usable(self) -> None:
+        if self._lock < 0:
+            raise StorageError(f"the event log in {self.directory} is closed")
+        if self._fault is not None:
+            raise OSError(errno.EIO, f"the disk failed earlier ({self._fault}); open the log anew", str(self.directory))
+
+    def _write(self, batch: list[bytes]) -> None:
+        data = memoryview(b"".join(batch))
+        written = 0
+        try:
+            while written < len(data):
+                written += os.write(self._segment, data[written:])
+        except OSError:
+            self._take_back()
+            raise
+        self._segment_bytes += written
+        self.next_offset += len(batch)
+
+    def _take_back(self) -> None:
+        """Cut off a half-written batch, which a later one must not follow."""
+        try:
+            os.ftruncate(self._segment, self._segment_bytes)
+        except OSError as error:
+            self._fault = error
+
+    def _begin_segment(self) -> None:
+        """Sync the present segment, if any, and go on in a fresh one.
+
+        The old descriptor stays open until the next sync has ended: one may be using it right now.
+        """
+        if self._segment >= 0:
+            os.fdatasync(self._segment)
+        descriptor = _open_segment(self.directory / segment_name(self.next_offset))
+        os.ftruncate(descriptor, 0)
+        os.write(descriptor, HEADER)
+        sync_directory(self.directory)
+        if self._segment >= 0:
+            self._retired.append(self._segment)
+        self._segment = descriptor
+        self._segment_bytes = len(HEADER)
+
+    def _continue_last_segment(self) -> None:
+        paths = segment_paths(self.directory)
+        if not paths or paths[-1].stat().st_size < len(HEADER):
+            self._begin_segment()
+        else:
+            self._segment = _open_segment(paths[-1])
+            self._segment_bytes = os.fstat(self._segment).st_size
+
+
+def _open_segment(path: Path) -> int:
+    return os.open(path, os.O_WRONLY | os.O_CREAT | os.O_APPEND | os.O_CLOEXEC, 0o644)
+
+
+def _take_lock(directory: Path) -> int:
+    lock = os.open(directory / LOCK, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o644)
+    try:
+        fcntl.flock(lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
+    except OSError as error:
+        os.close(lock)
+        if error.errno not in (errno.EAGAIN, errno.EACCES):
+            raise
+        raise StorageError(f"the event log in {directory} is in use by another process; stop that one first") from None
+    return lock

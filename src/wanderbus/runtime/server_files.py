@@ -1,0 +1,124 @@
+"""A server's data directory: who it is, which ports it had, its log and its state, brought up to date."""
+
+from __future__ import annotations
+
+import os
+import secrets
+from collections.abc import Mapping
+from pathlib import Path
+
+import msgspec
+
+from wanderbus.broker.state import BrokerState
+from wanderbus.errors import ConfigurationError, LogCorrupt, StateCorrupt, StorageError
+from wanderbus.records import decode_record
+from wanderbus.runtime.event_log import EventLog
+from wanderbus.runtime.state_store import StateStore
+
+
+class Identity(msgspec.Struct, frozen=True):
+    """What stays the same over restarts: the name in event ids, and the ports that agents know (DESIGN 6.3)."""
+
+    server: str
+    broker_port: int = 0
+    data_port: int = 0
+
+
+class ServerFiles:
+    """The open files of one server; made by :meth:`open`."""
+
+    def __init__(self, directory: Path, identity: Identity, log: EventLog, store: StateStore) -> None:
+        self.directory = directory
+        self.identity = identity
+        self.log = log
+        self.store = store
+
+    @classmethod
+    def open(cls, directory: Path) -> ServerFiles:
+        """Open or begin a data directory; :class:`StorageError` in one line says what cannot be used and why."""
+        try:
+            directory.mkdir(parents=True, exist_ok=True)
+            log = EventLog.open(directory / "log")
+        except OSError as error:
+            raise StorageError(f"the data directory {directory} cannot be used: {error.strerror}") from None
+        try:
+            identity = _load_identity(directory / "server.json")
+            store = StateStore.open(directory / "state.db", server=identity.server)
+        except BaseException:
+            log.close()
+            raise
+        return cls(directory, identity, log, store)
+
+    def load_state(self, publishes_remembered: int) -> BrokerState:
+        """Return the state: the stored rows, brought up to date from the log."""
+        state = BrokerState(self.identity.server, publishes_remembered)
+        if self.store.offset > self.log.next_offset:
+            raise LogCorrupt(
+                f"{self.store.path} reflects {self.store.offset} records, {self.log.directory} holds "
+                f"{self.log.next_offset}: segments are missing; put them back"
+            )
+        try:
+            state.load({table.name: self.store.load(table.name) for table in state.tables}, self.store.offset)
+            for frame in self.log.read(self.store.offset):
+                state.apply(frame.offset, decode_record(frame.payload))
+        except msgspec.DecodeError as error:
+            raise StateCorrupt(
+                f"{self.store.path} or {self.log.directory} was written by another version: {error}"
+            ) from None
+        return state
+
+    def keep_ports(self, broker_port: int, data_port: int) -> None:
+        """Remember the ports for the next start."""
+        self.identity = Identity(self.identity.server, broker_port, data_port)
+        _save_identity(self.directory / "server.json", self.identity)
+
+    def close(self) -> None:
+        """Close everything."""
+        self.store.close()
+        self.log.close()
+
+
+def read_users(path: Path) -> Mapping[str, str]:
+    """Return names and passwords from a file of ``name:password`` lines; ``#`` begins a comment line.
+
+    Raises :class:`ConfigurationError` naming the line at fault, never its content.
+    """
+    try:
+        lines = path.read_text(encoding="utf-8").splitlines()
+    except (OSError, UnicodeDecodeError) as error:
+        reason = error.strerror if isinstance(error, OSError) else "it is not UTF-8 text"
+        raise ConfigurationError(f"the users file {path} cannot be read: {reason}") from None
+    users: dict[str, str] = {}
+    for number, line in enumerate(lines, 1):
+        if not line.strip() or line.lstrip().startswith("#"):
+            continue
+        name, colon, password = line.strip().partition(":")
+        if not name or not colon or not password:
+            raise ConfigurationError(f"{path}, line {number}: write name:password")
+        if name in users or name == "broker":
+            raise ConfigurationError(f"{path}, line {number}: the name {name!r} is taken")
+        users[name] = password
+    return users
+
+
+def _load_identity(path: Path) -> Identity:
+    try:
+        return msgspec.json.decode(path.read_bytes(), type=Identity)
+    except FileNotFoundError:
+        identity = Identity(f"wb{secrets.token_hex(3)}")
+        _save_identity(path, identity)
+        return identity
+    except msgspec.DecodeError:
+        raise StateCorrupt(
+            f'{path} is damaged; write {{"server": NAME}} with the name that event ids in the log begin with'
+        ) from None
+
+
+def _save_identity(path: Path, identity: Identity) -> None:
+    """Replace the file as a whole: a crash leaves the old or the new one."""
+    fresh = path.with_suffix(".new")
+    with fresh.open("wb") as file:
+        file.write(msgspec.json.encode(identity) + b"\n")
+        file.flush()
+        os.fsync(file.fileno())
+    fresh.replace(path)

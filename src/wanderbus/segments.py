@@ -1,0 +1,73 @@
+"""The bytes of a segment of the event log: pure framing, no files (DESIGN 8, SPEC T-01).
+
+A segment file is named ``<offset of its first record, 20 digits>.seg`` and holds an 8-byte header
+(``WBLOG``, a zero, a version as u16), then frames::
+
+    u32 length of payload | u32 crc32 of the rest | i64 offset | i64 at_us | payload
+
+Offsets are dense across segments. A frame that is cut short or fails its checksum ends the readable part.
+"""
+
+from __future__ import annotations
+
+import struct
+import zlib
+from collections.abc import Iterator
+from typing import Final, NamedTuple
+
+HEADER: Final = b"WBLOG\x00\x00\x01"
+"""First bytes of every segment file; the last two are the version of this framing."""
+
+_LENGTHS = struct.Struct("<II")
+_STAMP = struct.Struct("<qq")
+FRAME_OVERHEAD_BYTES: Final = _LENGTHS.size + _STAMP.size
+
+HIGH_WATER: Final = "durable"
+"""Name of the file beside the segments that holds the durable high-water mark (see :func:`pack_mark`)."""
+
+
+class Frame(NamedTuple):
+    """One record in a segment: its log ``offset``, the time it was written, its payload, and where it ends."""
+
+    offset: int
+    at_us: int
+    payload: bytes
+    end: int
+
+
+def segment_name(offset: int) -> str:
+    """Return the file name of the segment whose first record has ``offset``."""
+    return f"{offset:020d}.seg"
+
+
+def pack_frame(offset: int, at_us: int, payload: bytes) -> bytes:
+    """Return the frame of one record."""
+    stamp = _STAMP.pack(offset, at_us)
+    return _LENGTHS.pack(len(payload), zlib.crc32(payload, zlib.crc32(stamp))) + stamp + payload
+
+
+def frames(data: bytes, start: int = 0) -> Iterator[Frame]:
+    """Yield the whole, intact frames of ``data`` from byte ``start`` on; stop at the first that is not."""
+    size = len(data)
+    while start + FRAME_OVERHEAD_BYTES <= size:
+        length, checksum = _LENGTHS.unpack_from(data, start)
+        body = start + _LENGTHS.size
+        end = start + FRAME_OVERHEAD_BYTES + length
+        if end > size or zlib.crc32(data[body:end]) != checksum:
+            return
+        offset, at_us = _STAMP.unpack_from(data, body)
+        yield Frame(offset, at_us, data[body + _STAMP.size : end], end)
+        start = end
+
+
+def pack_mark(next_offset: int) -> bytes:
+    """Return the durable high-water mark: records below ``next_offset`` have been synced."""
+    body = struct.pack("<q", next_offset)
+    return body + struct.pack("<I", zlib.crc32(body))
+
+
+def unpack_mark(data: bytes) -> int | None:
+    """Return the offset in a high-water mark, or None if ``data`` is not a whole one."""
+    if len(data) != 12 or struct.unpack("<I", data[8:])[0] != zlib.crc32(data[:8]):
+        return None
+    return int(struct.unpack("<q", data[:8])[0])

@@ -1,0 +1,79 @@
+"""A disk that keeps what was synced, and after a crash any part of what was only written (DESIGN rule 3)."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping, Sequence
+
+from wanderbus.simulation.world import World
+
+LogEntry = tuple[int, int, bytes]
+
+
+class Disk:
+    """The event log and the state store of one simulated server."""
+
+    def __init__(self, world: World) -> None:
+        self.log: list[LogEntry] = []
+        self.rows: dict[str, dict[str, bytes]] = {}
+        self.rows_offset = 0
+        self._world = world
+        self._synced = 0
+        self._syncing = False
+        self._power = 0
+        self.on_append: Callable[[], None] = lambda: None
+        """Called when something was written and not synced yet: the worst moment for a crash."""
+        self._pending: list[tuple[Mapping[str, Mapping[str, bytes | None]], int]] = []
+
+    def append(self, entries: Sequence[LogEntry], synced: Callable[[int], None]) -> None:
+        """Write ``entries``; call ``synced`` with the durable next offset after each sync that group commit makes."""
+        self.log.extend(entries)
+        self.on_append()
+        if not self._syncing:
+            self._sync(synced)
+
+    def save(self, changes: Mapping[str, Mapping[str, bytes | None]], offset: int) -> None:
+        """Commit rows that reflect every record below ``offset``, not before those are durable."""
+        self._pending.append((changes, offset))
+        self._commit_rows()
+
+    def crash(self) -> None:
+        """Lose power: of what was not synced, some first part survives."""
+        self._power += 1
+        self._syncing = False
+        self._pending.clear()
+        kept = self._world.random.randint(self._synced, len(self.log))
+        self._world.note("disk", f"crash keeps {kept} of {len(self.log)} records, {self._synced} synced")
+        del self.log[kept:]
+        self._synced = kept
+
+    def forget_rows(self) -> None:
+        """Delete the state file; the log is whole."""
+        self.rows.clear()
+        self.rows_offset = 0
+
+    def _sync(self, synced: Callable[[int], None]) -> None:
+        self._syncing = True
+        target, power = len(self.log), self._power
+
+        def finished() -> None:
+            if power != self._power:
+                return
+            self._syncing = False
+            self._synced = target
+            self._commit_rows()
+            synced(target)
+            if len(self.log) > target and not self._syncing:
+                self._sync(synced)
+
+        self._world.after(self._world.random.uniform(0.0002, 0.01), finished)
+
+    def _commit_rows(self) -> None:
+        while self._pending and self._pending[0][1] <= self._synced:
+            changes, self.rows_offset = self._pending.pop(0)
+            for table, rows in changes.items():
+                stored = self.rows.setdefault(table, {})
+                for key, row in rows.items():
+                    if row is None:
+                        stored.pop(key, None)
+                    else:
+                        stored[key] = row

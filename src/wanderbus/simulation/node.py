@@ -1,0 +1,92 @@
+"""One machine in the simulated world: the driver's work with virtual sockets and timers."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Hashable, Mapping, Sequence
+
+from wanderbus.machine import (
+    Address,
+    CancelTimer,
+    DatagramReceived,
+    Input,
+    Machine,
+    Output,
+    SendDatagram,
+    SetTimer,
+    TimerFired,
+)
+from wanderbus.simulation.network import Network
+from wanderbus.simulation.world import World
+
+
+class Node:
+    """Feeds a machine and performs its outputs; reports go to ``on_report``."""
+
+    def __init__(
+        self,
+        name: str,
+        machine: Machine,
+        sockets: Mapping[str, Address],
+        world: World,
+        network: Network,
+        on_report: Callable[[Output], None],
+    ) -> None:
+        self.name = name
+        self.machine = machine
+        self.alive = True
+        self._world = world
+        self._network = network
+        self._on_report = on_report
+        self._timers: dict[Hashable, object] = {}
+        self._sockets: dict[str, Address] = {}
+        self.rebind(sockets)
+
+    def rebind(self, sockets: Mapping[str, Address]) -> None:
+        """Close every socket and open these, by name."""
+        for address in self._sockets.values():
+            self._network.unbind(address)
+        self._sockets = dict(sockets)
+        for name, address in sockets.items():
+            self._network.bind(address, self._receiver(name))
+
+    def kill(self) -> None:
+        """Stop at once, as by kill -9."""
+        self.alive = False
+        self._world.note(self.name, "killed")
+        self.rebind({})
+        self._timers.clear()
+
+    def feed(self, inputs: Sequence[Input]) -> None:
+        """Let the machine take ``inputs`` now, and do what it asks."""
+        if self.alive:
+            for given in inputs:
+                self._world.note(self.name, f"< {given!r}")
+            self.perform(self.machine.step(inputs, self._world.now))
+
+    def perform(self, outputs: Sequence[Output]) -> None:
+        """Do what the machine asks."""
+        for output in outputs:
+            self._world.note(self.name, f"> {output!r}")
+            match output:
+                case SendDatagram(socket=socket, destination=destination, data=data):
+                    if source := self._sockets.get(socket):
+                        self._network.send(source, destination, data)
+                case SetTimer(key=key, at=at):
+                    self._set_timer(key, at)
+                case CancelTimer(key=key):
+                    self._timers.pop(key, None)
+                case _:
+                    self._on_report(output)
+
+    def _receiver(self, socket: str) -> Callable[[Address, bytes], None]:
+        return lambda source, data: self.feed([DatagramReceived(socket, source, data)])
+
+    def _set_timer(self, key: Hashable, at: float) -> None:
+        token = self._timers[key] = object()
+
+        def fire() -> None:
+            if self._timers.get(key) is token:
+                del self._timers[key]
+                self.feed([TimerFired(key)])
+
+        self._world.at(at, fire)

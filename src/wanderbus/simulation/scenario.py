@@ -1,0 +1,216 @@
+"""One simulated history: who publishes, moves, disappears and crashes is drawn from the seed."""
+
+from __future__ import annotations
+
+from typing import Final
+
+import msgspec
+
+from wanderbus.broker.config import BrokerConfig
+from wanderbus.rudp import RudpConfig
+from wanderbus.simulation.checkers import check_all
+from wanderbus.simulation.network import Conditions, Network
+from wanderbus.simulation.server import SERVER_IP, SimulatedServer
+from wanderbus.simulation.traveller import Traveller
+from wanderbus.simulation.world import World
+
+EXPRESSIONS: Final = (
+    "(Stock == PETR4) and (Price < 25)",
+    "Stock == VALE3",
+    "(Price >= 40) or (Stock == ITUB4)",
+    "not (Price < 10)",
+    "",
+)
+STOCKS: Final = ("PETR4", "VALE3", "ITUB4")
+
+ACTIVE_S: Final = 40.0
+"""Seconds in which things happen."""
+
+HEAL_S: Final = 1.5
+"""Without loss, a moved agent is reached at its new address within this time: three round trips and no timeout."""
+
+SETTLE_S: Final = 150.0
+"""Seconds that a mended world has to come to rest."""
+
+
+class Result(msgspec.Struct, frozen=True):
+    """What became of one seed; ``problems`` is empty when every promise held."""
+
+    seed: int
+    problems: list[str]
+    events: int
+    notifications: int
+    address_changes: int
+    agent_kills: int
+    server_crashes: int
+    datagrams: int
+    virtual_s: float
+    fingerprint: str
+
+
+class Scenario:
+    """A world with one server and a few travellers, set up by the seed."""
+
+    def __init__(self, seed: int, *, keep_trace: bool = False) -> None:
+        self.world = World(seed, keep_trace=keep_trace)
+        self.seed = seed
+        self.moves = 0
+        self.kills = 0
+        self._cuts = 0
+        self._last_move: dict[str, int] = {}
+        draw = self.world.random
+        self.network = Network(self.world, self._conditions())
+        rudp = RudpConfig()
+        queue_max = 15 if draw.random() < 0.2 else 10_000
+        self.server = SimulatedServer(self.world, self.network, BrokerConfig(queue_notifications_max=queue_max), rudp)
+        self.travellers = [
+            Traveller(
+                f"user{number}",
+                number,
+                self.world,
+                self.network,
+                rudp,
+                expressions=draw.sample(EXPRESSIONS, draw.randint(1, 3)),
+                resumes=draw.random() < 0.8,
+                think_s_max=draw.choice([0.01, 0.1, 1.0]),
+            )
+            for number in range(1, draw.randint(2, 4) + 1)
+        ]
+
+    def run(self) -> Result:
+        """Let the world happen, mend it, let it come to rest, and check it."""
+        self.server.start()
+        for traveller in self.travellers:
+            self.world.at(self.world.random.uniform(0, 2), traveller.start)
+            self._plan(traveller)
+        if self.world.random.random() < 0.7:
+            self._plan_server_crashes()
+        self.world.run(ACTIVE_S)
+        self._mend()
+        self.world.run(ACTIVE_S + SETTLE_S, self._at_rest)
+        self.world.run(self.world.now + 8.0)
+        return Result(
+            seed=self.seed,
+            problems=check_all(self.server, self.travellers),
+            events=sum(len(traveller.accepted) for traveller in self.travellers),
+            notifications=sum(len(traveller.committed.items) for traveller in self.travellers),
+            address_changes=self.moves,
+            agent_kills=self.kills,
+            server_crashes=self.server.crashes,
+            datagrams=self.network.delivered,
+            virtual_s=round(self.world.now, 3),
+            fingerprint=self.world.fingerprint(),
+        )
+
+    def _conditions(self) -> Conditions:
+        draw = self.world.random
+        bad = max(0.0, draw.uniform(-0.5, 1))
+        return Conditions(
+            loss=draw.uniform(0, 0.3) * bad,
+            duplication=draw.uniform(0, 0.1) * bad,
+            delay_min_s=0.0005,
+            delay_max_s=draw.choice([0.002, 0.02, 0.1]),
+            spike=draw.uniform(0, 0.05) * bad,
+        )
+
+    def _plan(self, traveller: Traveller) -> None:
+        """Publish at a rate of its own; move, lose the network, die and come back now and then."""
+        draw = self.world.random
+        for _ in range(draw.randint(5, 20)):
+            start = draw.uniform(3, ACTIVE_S)
+            for _ in range(draw.choice([1, 1, 2, 8])):
+                self.world.at(start + draw.uniform(0, 0.05), lambda: self._publish(traveller))
+        for _ in range(draw.randint(0, 4)):
+            self.world.at(draw.uniform(2, ACTIVE_S), lambda: self._move(traveller))
+        if draw.random() < 0.5:
+            start = draw.uniform(4, ACTIVE_S - 12)
+            self.world.at(start, lambda: self._cut(traveller))
+            self.world.at(start + draw.uniform(0.2, 12), lambda: self.network.mend(traveller.ip))
+        if draw.random() < 0.5:
+            start = draw.uniform(4, ACTIVE_S - 8)
+            self.world.at(start, lambda: self._kill(traveller))
+            self.world.at(start + draw.uniform(0.05, 8), lambda: self._revive(traveller))
+
+    def _plan_server_crashes(self) -> None:
+        """Crash at any time, or just after something was written and before it was synced."""
+        draw = self.world.random
+        for _ in range(draw.randint(1, 3)):
+            start = draw.uniform(3, ACTIVE_S - 6)
+            if draw.random() < 0.3:
+                self.world.at(start, self._crash_server)
+            else:
+                self.world.at(start, self._crash_at_next_append)
+
+    def _crash_at_next_append(self) -> None:
+        delay_s = self.world.random.uniform(0, 0.01)
+
+        def crash() -> None:
+            self.server.disk.on_append = lambda: None
+            self.world.after(delay_s, self._crash_server)
+
+        self.server.disk.on_append = crash
+
+    def _crash_server(self) -> None:
+        draw = self.world.random
+        if self.network.is_bound((SERVER_IP, 5060)):
+            self.server.crash(lose_rows=draw.random() < 0.3)
+            self.world.after(draw.uniform(0.05, 5), self.server.start)
+
+    def _publish(self, traveller: Traveller) -> None:
+        if traveller.running:
+            draw = self.world.random
+            traveller.publish({"Stock": draw.choice(STOCKS), "Price": draw.randint(1, 50)})
+
+    def _move(self, traveller: Traveller) -> None:
+        """Move; in a world without loss the broker must know the new address within a bound (SPEC D-08)."""
+        self.moves += 1
+        self.network.mend(traveller.ip)
+        was_connected = traveller.connected
+        traveller.move()
+        conditions = self.network.conditions
+        serving = self.network.is_bound((SERVER_IP, 5060))
+        undisturbed = was_connected and serving and not (conditions.loss or conditions.spike)
+        moment, crashes, kills = self.moves, self.server.crashes, self.kills
+
+        def check() -> None:
+            disturbed = (self.server.crashes, self.kills) != (crashes, kills) or self._cuts
+            if undisturbed and not disturbed and self._last_move[traveller.name] == moment:
+                known = self.server.address_of(traveller.uri)
+                if known is None or not known.startswith(f"{traveller.ip}:"):
+                    traveller.problems.append(f"moved to {traveller.ip}, the broker sends to {known} {HEAL_S} s later")
+
+        self._last_move[traveller.name] = moment
+        self.world.after(HEAL_S, check)
+
+    def _cut(self, traveller: Traveller) -> None:
+        self._cuts += 1
+        self.network.cut(traveller.ip)
+
+    def _kill(self, traveller: Traveller) -> None:
+        if traveller.running:
+            self.kills += 1
+            traveller.kill()
+
+    def _revive(self, traveller: Traveller) -> None:
+        if not traveller.running:
+            traveller.start()
+
+    def _mend(self) -> None:
+        self.network.conditions.loss = self.network.conditions.spike = 0.0
+        for traveller in self.travellers:
+            self.network.mend(traveller.ip)
+            self._revive(traveller)
+
+    def _at_rest(self) -> bool:
+        """Everyone is connected, and has taken all that the broker has for them."""
+        if not self.network.is_bound((SERVER_IP, 5060)):
+            return False
+        state = self.server.state
+        return all(traveller.connected and traveller.settled for traveller in self.travellers) and all(
+            session.first == session.next for session in state.sessions.values()
+        )
+
+
+def run_seed(seed: int) -> Result:
+    """Return what becomes of ``seed``; the same every time."""
+    return Scenario(seed).run()

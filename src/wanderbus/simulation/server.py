@@ -1,0 +1,126 @@
+"""The simulated server: registrar and proxy, access server with its broker, and the disk they leave behind."""
+
+from __future__ import annotations
+
+from typing import Final
+
+from wanderbus.broker.config import BrokerConfig
+from wanderbus.broker.core import Append, Appended, Broker
+from wanderbus.broker.state import BrokerState
+from wanderbus.domain.access_server import DATA_SOCKET, SIP_SOCKET, AccessServer
+from wanderbus.machine import Address, ClockRead, Input, Output
+from wanderbus.mobility.properties import Properties
+from wanderbus.records import Bound, decode_record
+from wanderbus.rudp import RudpConfig
+from wanderbus.simulation.disk import Disk
+from wanderbus.simulation.network import Network
+from wanderbus.simulation.node import Node
+from wanderbus.simulation.world import SeededRandom, World
+from wanderbus.sip.digest import Authenticator
+from wanderbus.sip.server import SIPServer
+
+DOMAIN: Final = "sim.test"
+BROKER_URI: Final = f"sip:broker@{DOMAIN}"
+SERVER_IP: Final = "10.0.0.1"
+SERVER_ADDRESS: Final[Address] = (SERVER_IP, 5060)
+_BROKER_ADDRESS: Final[Address] = (SERVER_IP, 5070)
+_DATA_ADDRESS: Final[Address] = (SERVER_IP, 5071)
+
+
+def password_of(user: str) -> str:
+    """Return the password of a simulated user name."""
+    return f"secret of {user}"
+
+
+class AccessNode(Node):
+    """The node of the access server: its machine is told the wall clock with every batch."""
+
+    def feed(self, inputs: object) -> None:
+        """Let the machine take ``inputs``, the wall clock first."""
+        super().feed([ClockRead(self._world.wall_us), *inputs])  # type: ignore[misc]
+
+
+class SimulatedServer:
+    """Starts, crashes and restarts the server machines over one disk."""
+
+    def __init__(self, world: World, network: Network, config: BrokerConfig, rudp: RudpConfig) -> None:
+        self.disk = Disk(world)
+        self.crashes = 0
+        self._config = config
+        self._rudp = rudp
+        self._world = world
+        self._network = network
+        self._sip: Node | None = None
+        self._access: AccessNode | None = None
+
+    @property
+    def state(self) -> BrokerState:
+        """Return the live broker's state."""
+        assert self._access is not None
+        machine = self._access.machine
+        assert isinstance(machine, AccessServer)
+        return machine.broker.state
+
+    def address_of(self, user: str) -> str | None:
+        """Return where the broker sends the user's data, by its log."""
+        bound = (decode_record(payload) for _, _, payload in reversed(self.disk.log))
+        return next((r.address for r in bound if isinstance(r, Bound) and r.user == user), None)
+
+    def start(self) -> None:
+        """Boot from what the disk holds."""
+        random = SeededRandom(self._world)
+        sip = SIPServer(DOMAIN, SERVER_ADDRESS, password_of, random, random.token(16))
+        self._sip = Node("registrar", sip, {"sip": SERVER_ADDRESS}, self._world, self._network, self._report)
+        access = AccessServer(
+            Properties(uri=BROKER_URI, server=SERVER_ADDRESS, password=password_of("broker")),
+            Broker(self.recovered_state(), self._config),
+            random,
+            sip_address=_BROKER_ADDRESS,
+            data_address=_DATA_ADDRESS,
+            authenticator=Authenticator(DOMAIN, password_of, random.token(16)),
+            rudp=self._rudp,
+        )
+        sockets = {SIP_SOCKET: _BROKER_ADDRESS, DATA_SOCKET: _DATA_ADDRESS}
+        self._access = AccessNode("access", access, sockets, self._world, self._network, self._report)
+        self._access.perform(access.start(self._world.wall_us, self._world.now))
+        self._save_later(self._access)
+
+    def recovered_state(self, *, from_log_alone: bool = False) -> BrokerState:
+        """Return the state that the disk gives: rows brought up to date from the log, or the log alone."""
+        state = BrokerState(self._config.server, self._config.publishes_remembered)
+        if not from_log_alone:
+            state.load({name: rows.items() for name, rows in self.disk.rows.items()}, self.disk.rows_offset)
+        for offset, _, payload in self.disk.log[state.offset :]:
+            state.apply(offset, decode_record(payload))
+        return state
+
+    def crash(self, *, lose_rows: bool) -> None:
+        """Kill every server process and the power with it; perhaps the state file is gone too."""
+        assert self._sip is not None
+        assert self._access is not None
+        self.crashes += 1
+        self._sip.kill()
+        self._access.kill()
+        self.disk.crash()
+        if lose_rows:
+            self.disk.forget_rows()
+
+    def _report(self, output: Output) -> None:
+        if isinstance(output, Append):
+            node = self._access
+
+            def appended(durable: int) -> None:
+                inputs: list[Input] = [Appended(durable)]
+                if node is self._access and node is not None:
+                    node.feed(inputs)
+
+            self.disk.append(output.entries, appended)
+
+    def _save_later(self, node: AccessNode) -> None:
+        def save() -> None:
+            if node.alive:
+                state = self.state
+                self.disk.save(state.changes(), state.offset)
+                self._save_later(node)
+
+        self._world.after(self._world.random.uniform(0.5, 5.0), save)

@@ -1,0 +1,199 @@
+"""A simulated user: an agent machine and an application that commits what it takes (DESIGN 5.5)."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+import msgspec
+
+from wanderbus.agent.core import DATA_SOCKET, SIP_SOCKET, Agent
+from wanderbus.agent.messages import (
+    AgentProperties,
+    AgentStatusChanged,
+    Arrived,
+    Ask,
+    Connect,
+    ConnectRefused,
+    Moved,
+    PublishEvent,
+    PublishSettled,
+    RequestSettled,
+    Took,
+)
+from wanderbus.broker import protocol
+from wanderbus.event import Event, EventId, Gap, Notification, Position
+from wanderbus.machine import Address, Output
+from wanderbus.rudp import RudpConfig
+from wanderbus.simulation.network import Network
+from wanderbus.simulation.node import Node
+from wanderbus.simulation.server import BROKER_URI, DOMAIN, SERVER_ADDRESS, password_of
+from wanderbus.simulation.world import SeededRandom, World
+
+SUBJECT = "Trade"
+
+
+class Committed(msgspec.Struct):
+    """What the application has on its own disk: items in the order it committed them, and the last position."""
+
+    items: list[Notification | Gap] = msgspec.field(default_factory=list)
+    position: Position | None = None
+
+
+class Traveller:
+    """One user's device.
+
+    ``resumes`` says whether the application commits the position with its results, ``think_s_max`` how long it
+    looks at a notification at most before it takes it.
+    """
+
+    def __init__(
+        self,
+        name: str,
+        number: int,
+        world: World,
+        network: Network,
+        rudp: RudpConfig,
+        *,
+        expressions: Sequence[str],
+        resumes: bool,
+        think_s_max: float,
+    ) -> None:
+        self.name = name
+        self.uri = f"sip:{name}@{DOMAIN}"
+        self.expressions = expressions
+        self.resumes = resumes
+        self._think_s_max = think_s_max
+        self.committed = Committed()
+        self.accepted: dict[int, EventId] = {}
+        self.submitted = 0
+        self.subscribed = False
+        self.problems: list[str] = []
+        self._world = world
+        self._network = network
+        self._rudp = rudp
+        self._random = SeededRandom(world)
+        self._device = self._random.token(16).hex()
+        self._number = number
+        self._moves = 0
+        self._node: Node | None = None
+        self._life = 0
+        self._in_hand: list[Notification | Gap] = []
+        self._asked: set[int] = set()
+        self._published_in_life = 0
+        self._unsettled: dict[int, int] = {}
+
+    @property
+    def ip(self) -> str:
+        """Return the present address."""
+        return f"10.{self._number}.{self._moves // 250}.{self._moves % 250 + 1}"
+
+    @property
+    def running(self) -> bool:
+        """Return whether the agent process lives."""
+        return self._node is not None
+
+    @property
+    def connected(self) -> bool:
+        """Return the ECIAgent Status."""
+        return self._node is not None and self._agent.connected
+
+    @property
+    def settled(self) -> bool:
+        """Return whether nothing of this application is still under way."""
+        return self.running and self.subscribed and not self._in_hand and not self._unsettled
+
+    @property
+    def _agent(self) -> Agent:
+        assert self._node is not None
+        machine = self._node.machine
+        assert isinstance(machine, Agent)
+        return machine
+
+    def start(self) -> None:
+        """Start the agent process and subscribe (again)."""
+        self._life += 1
+        properties = AgentProperties(
+            uri=self.uri,
+            server=SERVER_ADDRESS,
+            broker=BROKER_URI,
+            device=self._device,
+            epoch=int.from_bytes(self._random.token(7), "big"),
+            password=password_of(self.name),
+            resume=self.committed.position if self.resumes else None,
+        )
+        sockets = self._addresses()
+        agent = Agent(properties, self._random, sip=sockets[SIP_SOCKET], data=sockets[DATA_SOCKET], rudp=self._rudp)
+        self._node = Node(self.name, agent, sockets, self._world, self._network, self._report)
+        self._published_in_life = 0
+        self._unsettled.clear()
+        self._in_hand.clear()
+        self._asked = set(range(1, len(self.expressions) + 1))
+        asks = [
+            Ask(protocol.Subscribe(request, SUBJECT, expression, None, (), False, None))
+            for request, expression in enumerate(self.expressions, 1)
+        ]
+        self._node.feed([Connect(), *asks])
+
+    def kill(self) -> None:
+        """Kill the agent process; what the application committed stays."""
+        assert self._node is not None
+        self._node.kill()
+        self._node = None
+
+    def move(self) -> None:
+        """Change the device's address: the old one is gone at once."""
+        self._moves += 1
+        if self._node is not None:
+            addresses = self._addresses()
+            self._node.rebind(addresses)
+            self._node.feed([Moved(addresses[SIP_SOCKET], addresses[DATA_SOCKET])])
+
+    def publish(self, attributes: dict[str, int | str]) -> None:
+        """Publish an event whose ``Uid`` is unique in the world."""
+        assert self._node is not None
+        self._published_in_life += 1
+        self.submitted += 1
+        uid = self._number * 1_000_000 + self.submitted
+        self._unsettled[self._published_in_life] = uid
+        self._node.feed([PublishEvent(self._published_in_life, Event(SUBJECT, {**attributes, "Uid": uid}))])
+
+    def _addresses(self) -> dict[str, Address]:
+        return {SIP_SOCKET: (self.ip, 5060), DATA_SOCKET: (self.ip, 40_000 + self._life)}
+
+    def _report(self, output: Output) -> None:
+        match output:
+            case Arrived(item=item):
+                self._in_hand.append(item)
+                if len(self._in_hand) == 1:
+                    self._think()
+            case PublishSettled(number=number, id=identity):
+                uid = self._unsettled.pop(number)
+                if identity is None:
+                    self.problems.append(f"publish {uid} was refused")
+                else:
+                    self.accepted[uid] = identity
+            case RequestSettled(request=request, refusal=refusal):
+                self._asked.discard(request)
+                self.subscribed = not self._asked
+                if refusal:
+                    self.problems.append(f"subscribe was refused: {refusal.reason}")
+            case ConnectRefused(status=status, reason=reason):
+                self.problems.append(f"refused with {status}: {reason}")
+            case AgentStatusChanged():
+                pass
+
+    def _think(self) -> None:
+        """The application looks at the first item in hand, commits its result, and asks for the next."""
+        life = self._life
+
+        def commit() -> None:
+            if self._node is None or life != self._life:
+                return
+            item = self._in_hand.pop(0)
+            self.committed.items.append(item)
+            self.committed.position = item.position
+            self._node.feed([Took(item.position.number)])
+            if self._in_hand:
+                self._think()
+
+        self._world.after(self._world.random.uniform(0.0, self._think_s_max), commit)

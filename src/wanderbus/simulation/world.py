@@ -1,0 +1,69 @@
+"""Virtual time, one seed and a trace: everything that happens in a simulated world happens through here."""
+
+from __future__ import annotations
+
+import hashlib
+import heapq
+import random
+from collections.abc import Callable
+
+EPOCH_US = 1_700_000_000_000_000
+"""Wall clock at simulated second 0."""
+
+
+class World:
+    """A heap of actions in virtual time, and the one source of randomness."""
+
+    def __init__(self, seed: int, *, keep_trace: bool = False) -> None:
+        self.random = random.Random(seed)
+        self.now = 0.0
+        self.trace: list[str] | None = [] if keep_trace else None
+        self._digest = hashlib.sha256()
+        self._heap: list[tuple[float, int, Callable[[], None]]] = []
+        self._count = 0
+
+    @property
+    def wall_us(self) -> int:
+        """Return the simulated wall clock in microseconds since the Unix epoch."""
+        return EPOCH_US + round(self.now * 1e6)
+
+    def at(self, when: float, action: Callable[[], None]) -> None:
+        """Do ``action`` at virtual second ``when``; actions of one instant keep the order of asking."""
+        self._count += 1
+        heapq.heappush(self._heap, (max(when, self.now), self._count, action))
+
+    def after(self, seconds: float, action: Callable[[], None]) -> None:
+        """Do ``action`` in ``seconds`` from now."""
+        self.at(self.now + seconds, action)
+
+    def run(self, until: float, done: Callable[[], bool] = lambda: False) -> None:
+        """Let time pass up to ``until``, or to when ``done()`` holds."""
+        while self._heap and self._heap[0][0] <= until and not done():
+            self.now, _, action = heapq.heappop(self._heap)
+            action()
+
+    def note(self, who: str, what: str) -> None:
+        """Write a line of the trace."""
+        line = f"{self.now:.6f} {who} {what}"
+        self._digest.update(line.encode())
+        if self.trace is not None:
+            self.trace.append(line)
+
+    def fingerprint(self) -> str:
+        """Return a digest of the whole trace: the same seed gives the same one."""
+        return self._digest.hexdigest()[:16]
+
+
+class SeededRandom:
+    """A machine's :class:`~wanderbus.machine.RandomSource`, drawn from the world's seed."""
+
+    def __init__(self, world: World) -> None:
+        self._random = random.Random(world.random.getrandbits(64))
+
+    def token(self, n_bytes: int) -> bytes:
+        """Return ``n_bytes`` bytes of the seed's stream."""
+        return self._random.randbytes(n_bytes)
+
+    def uniform(self, low: float, high: float) -> float:
+        """Return a number from ``low`` up to ``high`` of the seed's stream."""
+        return self._random.uniform(low, high)

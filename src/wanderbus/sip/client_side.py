@@ -1,0 +1,155 @@
+"""The client half of the transaction layer: our requests, and the responses that match them (RFC 3261 17.1.3, 9.1)."""
+
+from __future__ import annotations
+
+from collections import Counter
+from typing import Final
+
+from wanderbus.errors import LocalProtocolError
+from wanderbus.machine import Address, Output, RandomSource, scoped
+from wanderbus.sip.client_transactions import (
+    ClientTransaction,
+    InviteClientTransaction,
+    NonInviteClientTransaction,
+)
+from wanderbus.sip.headers import Via
+from wanderbus.sip.message import Request, Response
+from wanderbus.sip.response_routing import BRANCH_COOKIE, make_via, sent_by, with_via
+from wanderbus.sip.transaction_machine import State, Timers, Trigger
+from wanderbus.sip.transaction_signals import SendRequest, TransactionTimedOut
+
+_BRANCH_BYTES: Final = 12
+
+_UNANSWERED: Final = frozenset({State.CALLING, State.TRYING, State.PROCEEDING})
+
+ClientKey = tuple[str, str]
+"""Branch and method; the method tells a CANCEL from the INVITE whose branch it shares (RFC 3261 17.1.3)."""
+
+InviteKey = tuple[str, int, str]
+"""Call-ID, CSeq number and Request-URI: what a CANCEL has in common with its INVITE (RFC 3261 9.1)."""
+
+
+class ClientSide:
+    """All client transactions of one layer; at most ``transactions_max`` of them, ``drops`` counts the rest."""
+
+    def __init__(
+        self, random: RandomSource, socket: str, timers: Timers, transactions_max: int, drops: Counter[str]
+    ) -> None:
+        self._random = random
+        self._socket = socket
+        self._timers = timers
+        self._transactions_max = transactions_max
+        self._drops = drops
+        self._transactions: dict[ClientKey, ClientTransaction] = {}
+        self._keys: dict[str, ClientKey] = {}
+        self._invites: dict[InviteKey, ClientKey] = {}
+        self._waiting_cancels: dict[ClientKey, SendRequest] = {}
+
+    def __len__(self) -> int:
+        return len(self._transactions)
+
+    def fresh_branch(self) -> str:
+        """Return a branch nobody used or can guess (RFC 3261 8.1.1.7)."""
+        return BRANCH_COOKIE + self._random.token(_BRANCH_BYTES).hex()
+
+    def send(self, item: SendRequest, local: Address, now: float) -> list[Output]:
+        """Start a transaction whose Via names ``local``.
+
+        Raises:
+            LocalProtocolError: the name still waits for its final response, or the request is an ACK.
+        """
+        if item.request.method == "ACK":
+            raise LocalProtocolError("an ACK has no transaction; give it to SendAck")
+        running = self._named(item.transaction)
+        if running is not None and running.state in _UNANSWERED:
+            raise LocalProtocolError(f"transaction {item.transaction} still waits for its final response")
+        if item.request.method == "CANCEL":
+            return self._send_cancel(item, now)
+        return self._start(item, make_via(local, self.fresh_branch() + item.branch_suffix), item.destination, now)
+
+    def receive(self, response: Response, now: float) -> list[Output]:
+        """Hand ``response`` to its transaction; without one it is dropped (RFC 3261 18.1.2, RFC 6026 7.2).
+
+        Raises:
+            SIPParseError: its top Via or CSeq cannot be read.
+        """
+        via = response.via
+        key = (via.branch or "", response.cseq.method)
+        transaction = self._transactions.get(key)
+        if transaction is None or sent_by(via) != sent_by(transaction.request.via):
+            self._drops["stray response"] += 1
+            return []
+        return self._settle(key, transaction, transaction.receive(response, now), now)
+
+    def fire(self, key: ClientKey, timer: Trigger, now: float) -> list[Output]:
+        """Hand a timer to its transaction, if that is still there."""
+        transaction = self._transactions.get(key)
+        if transaction is None:
+            return []
+        return self._settle(key, transaction, transaction.fire(timer, now), now)
+
+    def forget(self, name: str, now: float) -> list[Output]:
+        """End the transaction ``name`` in silence."""
+        for waiting in [key for key, item in self._waiting_cancels.items() if item.transaction == name]:
+            del self._waiting_cancels[waiting]
+        transaction = self._named(name)
+        if transaction is None:
+            return []
+        return self._settle(self._keys[name], transaction, transaction.stop(), now)
+
+    def _named(self, name: str) -> ClientTransaction | None:
+        key = self._keys.get(name)
+        return None if key is None else self._transactions[key]
+
+    def _send_cancel(self, item: SendRequest, now: float) -> list[Output]:
+        """Send a CANCEL the way its INVITE went, not before the INVITE had a provisional response (RFC 3261 9.1)."""
+        key = self._invites.get(_invite_key(item.request))
+        invite = None if key is None else self._transactions[key]
+        if key is None or invite is None or invite.state not in _UNANSWERED or self._is_cancelled(key):
+            return [TransactionTimedOut(item.transaction)]
+        if invite.state is State.CALLING:
+            self._waiting_cancels[key] = item
+            return []
+        return self._start(item, invite.request.via, invite.destination, now)
+
+    def _is_cancelled(self, key: ClientKey) -> bool:
+        return key in self._waiting_cancels or (key[0], "CANCEL") in self._transactions
+
+    def _release_cancel(self, key: ClientKey, invite: ClientTransaction, now: float) -> list[Output]:
+        if invite.state is State.CALLING or key not in self._waiting_cancels:
+            return []
+        item = self._waiting_cancels.pop(key)
+        if invite.state is State.PROCEEDING:
+            return self._start(item, invite.request.via, invite.destination, now)
+        return [TransactionTimedOut(item.transaction)]
+
+    def _start(self, item: SendRequest, via: Via, destination: Address, now: float) -> list[Output]:
+        if len(self._transactions) >= self._transactions_max:
+            self._drops["over limit"] += 1
+            return [TransactionTimedOut(item.transaction)]
+        request = with_via(item.request, via)
+        kind = InviteClientTransaction if request.method == "INVITE" else NonInviteClientTransaction
+        transaction = kind(item.transaction, request, destination, self._socket, self._timers)
+        key = (via.branch or "", request.method)
+        self._transactions[key] = transaction
+        self._keys[item.transaction] = key
+        if request.method == "INVITE":
+            self._invites[_invite_key(request)] = key
+        return self._settle(key, transaction, transaction.start(now), now)
+
+    def _settle(
+        self, key: ClientKey, transaction: ClientTransaction, outputs: list[Output], now: float
+    ) -> list[Output]:
+        """Name the timers in ``outputs`` and do what the transaction's new state calls for."""
+        settled: list[Output] = scoped(("client", key), outputs)
+        if transaction.terminated:
+            del self._transactions[key]
+            if self._keys.get(transaction.name) == key:
+                del self._keys[transaction.name]
+            if self._invites.get(_invite_key(transaction.request)) == key:
+                del self._invites[_invite_key(transaction.request)]
+        return settled + self._release_cancel(key, transaction, now)
+
+
+def _invite_key(request: Request) -> InviteKey:
+    return request.call_id, request.cseq.number, request.uri

@@ -1,0 +1,172 @@
+"""Client transactions over UDP: a request retransmitted until it is answered (RFC 3261 17.1, RFC 6026 7.2).
+
+Requests leave with our Via already on top. The INVITE transaction confirms refusals itself; the ACK for a 2xx is
+the transaction user's.
+"""
+
+from __future__ import annotations
+
+from typing import Final
+
+from wanderbus.machine import Address, Output, SendDatagram
+from wanderbus.sip.message import Message, Request, Response, encode_message
+from wanderbus.sip.transaction_machine import Running, State, Table, Timers, TransactionMachine, Trigger
+from wanderbus.sip.transaction_signals import ResponseReceived, TransactionTimedOut
+
+INVITE_CLIENT: Final[Table] = {
+    (State.CALLING, Trigger.TIMER_A): State.CALLING,
+    (State.CALLING, Trigger.TIMER_B): State.TERMINATED,
+    (State.CALLING, Trigger.PROVISIONAL): State.PROCEEDING,
+    (State.CALLING, Trigger.SUCCESS): State.ACCEPTED,
+    (State.CALLING, Trigger.FAILURE): State.COMPLETED,
+    (State.PROCEEDING, Trigger.PROVISIONAL): State.PROCEEDING,
+    (State.PROCEEDING, Trigger.SUCCESS): State.ACCEPTED,
+    (State.PROCEEDING, Trigger.FAILURE): State.COMPLETED,
+    (State.COMPLETED, Trigger.FAILURE): State.COMPLETED,
+    (State.COMPLETED, Trigger.TIMER_D): State.TERMINATED,
+    (State.ACCEPTED, Trigger.SUCCESS): State.ACCEPTED,
+    (State.ACCEPTED, Trigger.TIMER_M): State.TERMINATED,
+}
+"""RFC 3261 17.1.1.2, figure 5, with the Accepted state of RFC 6026 7.2."""
+
+INVITE_CLIENT_TIMERS: Final[Running] = {
+    State.CALLING: frozenset({Trigger.TIMER_A, Trigger.TIMER_B}),
+    State.COMPLETED: frozenset({Trigger.TIMER_D}),
+    State.ACCEPTED: frozenset({Trigger.TIMER_M}),
+}
+
+NON_INVITE_CLIENT: Final[Table] = {
+    (State.TRYING, Trigger.TIMER_E): State.TRYING,
+    (State.TRYING, Trigger.TIMER_F): State.TERMINATED,
+    (State.TRYING, Trigger.PROVISIONAL): State.PROCEEDING,
+    (State.TRYING, Trigger.FINAL): State.COMPLETED,
+    (State.PROCEEDING, Trigger.TIMER_E): State.PROCEEDING,
+    (State.PROCEEDING, Trigger.TIMER_F): State.TERMINATED,
+    (State.PROCEEDING, Trigger.PROVISIONAL): State.PROCEEDING,
+    (State.PROCEEDING, Trigger.FINAL): State.COMPLETED,
+    (State.COMPLETED, Trigger.TIMER_K): State.TERMINATED,
+}
+"""RFC 3261 17.1.2.2, figure 6."""
+
+NON_INVITE_CLIENT_TIMERS: Final[Running] = {
+    State.TRYING: frozenset({Trigger.TIMER_E, Trigger.TIMER_F}),
+    State.PROCEEDING: frozenset({Trigger.TIMER_E, Trigger.TIMER_F}),
+    State.COMPLETED: frozenset({Trigger.TIMER_K}),
+}
+
+_MAX_FORWARDS = ("Max-Forwards", "70")
+
+
+class ClientTransaction(TransactionMachine):
+    """What INVITE and other client transactions share: one datagram that is sent again and again."""
+
+    def __init__(self, name: str, request: Request, destination: Address, socket: str, timers: Timers) -> None:
+        super().__init__(name, timers)
+        self.request = request
+        self._socket = socket
+        self.destination = destination
+        self._datagram = SendDatagram(socket, destination, encode_message(request))
+        self._interval_s = timers.t1_s
+
+    def start(self, now: float) -> list[Output]:
+        """Send the request for the first time."""
+        return [self._datagram, *self._start_timers(now)]
+
+    def receive(self, response: Response, now: float) -> list[Output]:
+        """Handle a response that matched this transaction (RFC 3261 17.1.3)."""
+        return self._advance(self._trigger(response.status), now, response)
+
+    def _trigger(self, status: int) -> Trigger:
+        raise NotImplementedError
+
+    def _report(self, response: Message | None) -> Output:
+        assert isinstance(response, Response)
+        return ResponseReceived(self.name, response)
+
+
+class InviteClientTransaction(ClientTransaction):
+    """RFC 3261 17.1.1."""
+
+    table = INVITE_CLIENT
+    running = INVITE_CLIENT_TIMERS
+    initial = State.CALLING
+
+    def _trigger(self, status: int) -> Trigger:
+        if status < 200:
+            return Trigger.PROVISIONAL
+        return Trigger.SUCCESS if status < 300 else Trigger.FAILURE
+
+    def _act(self, trigger: Trigger, previous: State, now: float, message: Message | None) -> list[Output]:
+        match trigger:
+            case Trigger.TIMER_A:
+                self._interval_s *= 2
+                return [self._datagram, self._set(trigger, now, self._interval_s)]
+            case Trigger.TIMER_B:
+                return [TransactionTimedOut(self.name)]
+            case Trigger.PROVISIONAL | Trigger.SUCCESS:
+                return [self._report(message)]
+            case Trigger.FAILURE:
+                return self._confirm(message, already_reported=previous is State.COMPLETED)
+            case _:
+                return []
+
+    def _confirm(self, message: Message | None, *, already_reported: bool) -> list[Output]:
+        """ACK a refusal, each time it comes; report it the first time."""
+        assert isinstance(message, Response)
+        ack = encode_message(make_failure_ack(self.request, message))
+        sent: list[Output] = [SendDatagram(self._socket, self.destination, ack)]
+        return sent if already_reported else [*sent, self._report(message)]
+
+
+class NonInviteClientTransaction(ClientTransaction):
+    """RFC 3261 17.1.2."""
+
+    table = NON_INVITE_CLIENT
+    running = NON_INVITE_CLIENT_TIMERS
+    initial = State.TRYING
+
+    def _trigger(self, status: int) -> Trigger:
+        return Trigger.PROVISIONAL if status < 200 else Trigger.FINAL
+
+    def _act(self, trigger: Trigger, previous: State, now: float, message: Message | None) -> list[Output]:
+        match trigger:
+            case Trigger.TIMER_E:
+                doubled_s = min(2 * self._interval_s, self.timers.t2_s)
+                self._interval_s = self.timers.t2_s if self.state is State.PROCEEDING else doubled_s
+                return [self._datagram, self._set(trigger, now, self._interval_s)]
+            case Trigger.TIMER_F:
+                return [TransactionTimedOut(self.name)]
+            case Trigger.PROVISIONAL | Trigger.FINAL:
+                return [self._report(message)]
+            case _:
+                return []
+
+
+def make_failure_ack(invite: Request, response: Response) -> Request:
+    """Return the ACK for a 300-699 ``response`` to ``invite``, which carries our Via (RFC 3261 17.1.1.3).
+
+    Raises:
+        SIPParseError: ``invite`` or ``response`` lacks a header field that the ACK copies.
+    """
+    headers = [("Via", str(invite.via)), _MAX_FORWARDS, ("From", _header(invite, "From"))]
+    headers += [("To", _header(response, "To")), ("Call-ID", invite.call_id), ("CSeq", f"{invite.cseq.number} ACK")]
+    return Request("ACK", invite.uri, (*headers, *_routes(invite)))
+
+
+def make_cancel(invite: Request) -> Request:
+    """Return the CANCEL of ``invite``, without a Via: :class:`SendRequest` gives it the INVITE's (RFC 3261 9.1).
+
+    Raises:
+        SIPParseError: ``invite`` lacks a header field that the CANCEL copies.
+    """
+    headers = [_MAX_FORWARDS, ("From", _header(invite, "From")), ("To", _header(invite, "To"))]
+    headers += [("Call-ID", invite.call_id), ("CSeq", f"{invite.cseq.number} CANCEL")]
+    return Request("CANCEL", invite.uri, (*headers, *_routes(invite)))
+
+
+def _header(message: Message, name: str) -> str:
+    return message.header(name) or ""
+
+
+def _routes(request: Request) -> list[tuple[str, str]]:
+    return [("Route", value) for value in request.headers_all("Route")]

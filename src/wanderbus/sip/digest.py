@@ -1,0 +1,194 @@
+"""The server's side of digest authentication, and the names of the whole of it (RFC 3261 22, RFC 7616, RFC 8760).
+
+A nonce carries the time it was issued and a serial number under a keyed hash, so that issuing one costs no
+memory. Memory is kept only for nonces that a known user has used rightly: the highest count seen, which has
+to rise. The key should be fresh in each process, because what was seen is forgotten with it.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import heapq
+import hmac
+import struct
+from base64 import urlsafe_b64decode, urlsafe_b64encode
+from collections.abc import Callable, Sequence
+from typing import Final
+
+import msgspec
+
+from wanderbus.errors import SIPParseError
+from wanderbus.sip.digest_client import DigestClient
+from wanderbus.sip.digest_values import Challenge, Credentials, ha1, response_digest
+from wanderbus.sip.message import Request
+
+__all__ = [
+    "Accepted",
+    "Authenticator",
+    "Challenge",
+    "Challenged",
+    "Credentials",
+    "DigestClient",
+    "Rejected",
+    "Verdict",
+    "ha1",
+    "response_digest",
+]
+
+NONCES_REMEMBERED_MAX: Final = 4_096
+"""Nonces in use whose count is remembered; beyond that the oldest is declared stale."""
+
+_NONCE: Final = struct.Struct("!QQ")
+_SEAL_BYTES: Final = 16
+_NONCE_CHARACTERS: Final = 44
+
+
+class Accepted(msgspec.Struct, frozen=True):
+    """The request is from ``username``."""
+
+    username: str
+
+
+class Challenged(msgspec.Struct, frozen=True):
+    """Answer 401 (407) with ``challenges`` as WWW-Authenticate (Proxy-Authenticate) fields, in this order."""
+
+    challenges: list[str]
+    stale: bool
+
+
+class Rejected(msgspec.Struct, frozen=True):
+    """Answer with ``status`` and ``reason``."""
+
+    status: int
+    reason: str
+
+
+Verdict = Accepted | Challenged | Rejected
+
+
+class _Nonce(msgspec.Struct, frozen=True):
+    issued_ms: int
+    serial: int
+
+
+class Authenticator:
+    """Checks who sent a request.
+
+    ``passwords`` gives a user's password or None; ``key`` seals the nonces; ``algorithms`` is in order of
+    preference; a nonce holds for ``nonce_lifetime_s`` seconds.
+    """
+
+    def __init__(
+        self,
+        realm: str,
+        passwords: Callable[[str], str | None],
+        key: bytes,
+        *,
+        algorithms: Sequence[str] = ("SHA-256", "MD5"),
+        nonce_lifetime_s: float = 300.0,
+    ) -> None:
+        self._realm = realm
+        self._passwords = passwords
+        self._key = key
+        self._algorithms = tuple(algorithms)
+        self._nonce_lifetime_ms = int(nonce_lifetime_s * 1000)
+        self._serial = 0
+        self._counts: dict[int, int] = {}
+        self._serials: list[tuple[int, int]] = []
+        self._forgotten_serial = 0
+
+    def check(self, request: Request, now: float, *, header: str = "Authorization") -> Verdict:
+        """Judge a request at monotonic second ``now`` by the credentials in ``header``.
+
+        None, unreadable or outdated ones give Challenged; with a nonce of ours an unknown user gives
+        Rejected 404 and a wrong digest Rejected 403 (SPEC: agents tell the two apart). A digest that is right
+        but for its nonce or count gives Challenged with stale (RFC 7616 3.3).
+        """
+        now_ms = int(now * 1000)
+        credentials = self._credentials(request, header)
+        if credentials is None:
+            return self._challenged(now_ms, stale=False)
+        password = self._passwords(credentials.username)
+        right = password is not None and self._is_right(credentials, password, request.method)
+        nonce = self._opened(credentials.nonce)
+        if nonce is None or self._is_outdated(nonce, now_ms):
+            return self._challenged(now_ms, stale=right)
+        if password is None:
+            return Rejected(404, "Unknown User")
+        if not right:
+            return Rejected(403, "Wrong Password")
+        if not self._counted(nonce, credentials.nonce_count or 0, now_ms):
+            return self._challenged(now_ms, stale=True)
+        return Accepted(credentials.username)
+
+    def __repr__(self) -> str:
+        return f"Authenticator(realm={self._realm!r}, algorithms={self._algorithms!r})"
+
+    def _challenged(self, now_ms: int, *, stale: bool) -> Challenged:
+        self._serial += 1
+        nonce = self._sealed(_Nonce(now_ms, self._serial))
+        offered = [Challenge(self._realm, nonce, algorithm, ("auth",), stale) for algorithm in self._algorithms]
+        return Challenged([str(challenge) for challenge in offered], stale)
+
+    def _credentials(self, request: Request, header: str) -> Credentials | None:
+        """The first credentials for our realm that are complete and use what we offer."""
+        offered = {algorithm.lower() for algorithm in self._algorithms}
+        for value in request.headers_all(header):
+            try:
+                found = Credentials.parse(value)
+            except SIPParseError:
+                continue
+            complete = found.qop == "auth" and found.nonce_count and found.cnonce
+            if found.realm == self._realm and found.algorithm.lower() in offered and complete:
+                return found
+        return None
+
+    def _is_right(self, credentials: Credentials, password: str, method: str) -> bool:
+        secret = ha1(credentials.username, self._realm, password, credentials.algorithm)
+        expected = response_digest(secret, credentials, method)
+        return hmac.compare_digest(expected.encode(), credentials.response.encode())
+
+    def _sealed(self, nonce: _Nonce) -> str:
+        content = _NONCE.pack(nonce.issued_ms, nonce.serial)
+        return urlsafe_b64encode(content + self._seal(content)).decode()
+
+    def _opened(self, text: str) -> _Nonce | None:
+        """Return what a nonce of ours says, None for any other."""
+        if len(text) != _NONCE_CHARACTERS or not text.isascii():
+            return None
+        try:
+            sealed = urlsafe_b64decode(text)
+        except ValueError:
+            return None
+        content, seal = sealed[: _NONCE.size], sealed[_NONCE.size :]
+        if not hmac.compare_digest(seal, self._seal(content)):
+            return None
+        return _Nonce(*_NONCE.unpack(content))
+
+    def _seal(self, content: bytes) -> bytes:
+        return hmac.digest(self._key, content + self._realm.encode(), hashlib.sha256)[:_SEAL_BYTES]
+
+    def _is_outdated(self, nonce: _Nonce, now_ms: int) -> bool:
+        age_ms = now_ms - nonce.issued_ms
+        return not 0 <= age_ms <= self._nonce_lifetime_ms or nonce.serial <= self._forgotten_serial
+
+    def _counted(self, nonce: _Nonce, count: int, now_ms: int) -> bool:
+        """Take note of a count; False if it does not rise, which is a repetition (RFC 7616 3.4)."""
+        seen = self._counts.get(nonce.serial)
+        if seen is not None and count <= seen:
+            return False
+        if seen is None:
+            self._forget(now_ms)
+            heapq.heappush(self._serials, (nonce.serial, nonce.issued_ms))
+        self._counts[nonce.serial] = count
+        return True
+
+    def _forget(self, now_ms: int) -> None:
+        """Drop nonces past their time, and the oldest ones while there are too many."""
+        while self._serials:
+            serial, issued_ms = self._serials[0]
+            if now_ms - issued_ms <= self._nonce_lifetime_ms and len(self._serials) < NONCES_REMEMBERED_MAX:
+                return
+            heapq.heappop(self._serials)
+            del self._counts[serial]
+            self._forgotten_serial = max(self._forgotten_serial, serial)

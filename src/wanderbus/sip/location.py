@@ -1,0 +1,132 @@
+"""The location service: which contacts an address of record has right now (RFC 3261 10, SPEC D-02, A-05).
+
+A table from address of record to bindings. The registrar writes it, the proxy reads it. It holds no policy:
+who may register, for how long and in which order updates count is the registrar's business.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator
+from typing import Final
+
+import msgspec
+
+from wanderbus.errors import LimitExceeded
+from wanderbus.machine import Address, Output
+from wanderbus.sip.uri import SIPUri
+
+BINDINGS_PER_AOR_MAX: Final = 16
+"""Contacts of one address of record: more devices than one person carries."""
+
+AORS_MAX: Final = 100_000
+"""Addresses of record with at least one binding."""
+
+SIP_PORT: Final = 5060
+"""Where SIP over UDP is served when a URI names no port (RFC 3261 19.1.2)."""
+
+_DECISIVE_PARAMS: Final = frozenset({"user", "ttl", "method", "maddr"})
+
+
+class Domain(msgspec.Struct, frozen=True):
+    """The one domain a server answers for: its ``name`` (lower case) and the ``address`` it listens on."""
+
+    name: str
+    address: Address
+
+    def serves(self, uri: SIPUri) -> bool:
+        """Say whether ``uri`` is ours to resolve: our name or our address, at no port but ours (RFC 3261 16.4)."""
+        if not uri.is_sip:
+            return False
+        if uri.host == self.name:
+            return uri.port in (None, self.address[1])
+        return (uri.host, uri.port or SIP_PORT) == self.address
+
+    def address_of_record(self, user: str) -> str:
+        """Return the canonical address of record of ``user`` in this domain (SPEC A-05)."""
+        return f"sip:{user}@{self.name}"
+
+
+class BindingChanged(Output, frozen=True):
+    """The set of contacts of ``aor`` changed; ``contacts`` is what it is now, in the order to be tried."""
+
+    aor: str
+    contacts: tuple[str, ...]
+
+
+class Binding(msgspec.Struct, frozen=True):
+    """One contact of an address of record.
+
+    ``contact`` is a SIP URI; ``expires_at`` is in monotonic seconds; ``call_id`` and ``cseq`` name the REGISTER
+    that last touched it (RFC 3261 10.3); ``instance`` is the device's ``+sip.instance`` (RFC 5626 4.1) or None;
+    ``q`` is the preference from 0 to 1.
+    """
+
+    contact: str
+    expires_at: float
+    call_id: str
+    cseq: int
+    instance: str | None = None
+    q: float = 1.0
+
+
+class LocationService:
+    """Bindings by address of record, each list with the newest contact first."""
+
+    def __init__(self) -> None:
+        self._bindings: dict[str, tuple[Binding, ...]] = {}
+
+    def __len__(self) -> int:
+        return len(self._bindings)
+
+    def __iter__(self) -> Iterator[str]:
+        return iter(self._bindings)
+
+    def bindings(self, aor: str, now: float) -> tuple[Binding, ...]:
+        """Return the live bindings of ``aor`` at monotonic second ``now``: by falling ``q``, then newest first."""
+        live = (binding for binding in self._bindings.get(aor, ()) if binding.expires_at > now)
+        return tuple(sorted(live, key=lambda binding: -binding.q))
+
+    def contacts(self, aor: str, now: float) -> tuple[str, ...]:
+        """Return the live contacts of ``aor`` in the order to be tried."""
+        return tuple(binding.contact for binding in self.bindings(aor, now))
+
+    def replace(self, aor: str, bindings: Iterable[Binding]) -> None:
+        """Let ``bindings``, newest first, be all bindings of ``aor``.
+
+        Raises:
+            LimitExceeded: there are too many bindings or addresses of record; nothing was changed.
+        """
+        kept = tuple(bindings)
+        if len(kept) > BINDINGS_PER_AOR_MAX:
+            raise LimitExceeded(f"{aor} has {BINDINGS_PER_AOR_MAX} bindings already", "BINDINGS_PER_AOR_MAX")
+        if kept and aor not in self._bindings and len(self._bindings) >= AORS_MAX:
+            raise LimitExceeded(f"{AORS_MAX} users are registered already", "AORS_MAX")
+        if kept:
+            self._bindings[aor] = kept
+        else:
+            self._bindings.pop(aor, None)
+
+    def expire(self, aor: str, now: float) -> bool:
+        """Forget the bindings of ``aor`` that ended by ``now``; say whether there were any."""
+        held = self._bindings.get(aor, ())
+        live = tuple(binding for binding in held if binding.expires_at > now)
+        self.replace(aor, live)
+        return len(live) < len(held)
+
+    def next_expiry(self, aor: str) -> float | None:
+        """Return the monotonic second at which the first binding of ``aor`` ends, None if it has none."""
+        return min((binding.expires_at for binding in self._bindings.get(aor, ())), default=None)
+
+
+def same_contact(first: SIPUri, second: SIPUri) -> bool:
+    """Say whether two contact URIs name one binding (RFC 3261 19.1.4, without percent-decoding the user)."""
+    if (first.scheme, first.user, first.host, first.port) != (second.scheme, second.user, second.host, second.port):
+        return False
+    ours, theirs = _folded(first), _folded(second)
+    shared = ours.keys() & theirs.keys()
+    lone = ours.keys() ^ theirs.keys()
+    return all(ours[name] == theirs[name] for name in shared) and lone.isdisjoint(_DECISIVE_PARAMS)
+
+
+def _folded(uri: SIPUri) -> dict[str, str]:
+    return {name.lower(): (value or "").lower() for name, value in uri.params}

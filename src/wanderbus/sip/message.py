@@ -1,0 +1,247 @@
+"""SIP messages: the two kinds, reading and writing them, and answering a request (RFC 3261 7, 8.2.6, 18.3, 25.1).
+
+Reading is strict where a doubt could be used against us (framing, repeated single fields, quotes) and
+lenient where RFC 4475 asks for it (folding, compact forms, white space, unknown things). A message that
+was read has been checked: its typed shortcuts do not raise.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterator, Sequence
+from typing import Any, Final
+
+import msgspec
+
+from wanderbus.errors import LocalProtocolError, SIPParseError
+from wanderbus.limits import SIP_HEADERS_MAX, SIP_MESSAGE_BYTES_MAX
+from wanderbus.sip.header_access import HeaderAccess, Headers, canonical_name
+from wanderbus.sip.headers import TOKEN, NameAddr
+from wanderbus.sip.reasons import REASONS
+from wanderbus.sip.uri import SIPUri, parse_number
+
+_HEAD_END: Final = re.compile(rb"\r?\n\r?\n")
+_LINE_END: Final = re.compile(r"\r?\n")
+_VERSION: Final = re.compile(r"SIP/[0-9]{1,9}+\.[0-9]{1,9}+", re.IGNORECASE)
+_STATUS: Final = re.compile(r"[1-6][0-9][0-9]")
+_URI_PASSWORD: Final = re.compile(r"([^:]*+:[^:@]*+:)[^@]*+@")
+_ONLY_ONCE: Final = ("From", "To", "Call-ID", "CSeq", "Max-Forwards", "Content-Length", "Content-Type", "Expires")
+_DIALOG_MAKING: Final = ("INVITE", "SUBSCRIBE", "REFER")
+
+VERSION_NOT_SUPPORTED: Final = 505
+MESSAGE_TOO_LARGE: Final = 513
+
+
+class Request(HeaderAccess, msgspec.Struct, frozen=True):
+    """A request. ``uri`` is the Request-URI as written; Content-Length is not kept in ``headers``."""
+
+    method: str
+    uri: str
+    headers: Headers
+    body: bytes = b""
+
+    def __repr__(self) -> str:
+        secret = _URI_PASSWORD.match(self.uri)
+        uri = self.uri if secret is None else f"{secret[1]}***@{self.uri[secret.end() :]}"
+        return f"Request({self.method} {uri}, {_summary(self)})"
+
+    def __rich_repr__(self) -> list[tuple[str, Any]]:
+        return [("message", repr(self))]
+
+
+class Response(HeaderAccess, msgspec.Struct, frozen=True):
+    """A response. ``reason`` may be empty; Content-Length is not kept in ``headers``."""
+
+    status: int
+    reason: str
+    headers: Headers
+    body: bytes = b""
+
+    def __repr__(self) -> str:
+        return f"Response({self.status} {self.reason}, {_summary(self)})"
+
+    def __rich_repr__(self) -> list[tuple[str, Any]]:
+        return [("message", repr(self))]
+
+
+Message = Request | Response
+
+
+def parse_message(data: bytes) -> Message:
+    """Read one datagram (RFC 3261 18.3).
+
+    A body shorter than its Content-Length is an error, bytes beyond it are ignored. SIPParseError with the
+    status to answer with (400, 505, 513), or None where no answer is due: to a response, to an ACK, to noise.
+    """
+    if len(data) > SIP_MESSAGE_BYTES_MAX:
+        raise SIPParseError(f"message: more than {SIP_MESSAGE_BYTES_MAX} bytes", MESSAGE_TOO_LARGE)
+    try:
+        message = _assemble(*_take_apart(data))
+        _check(message)
+    except SIPParseError as error:
+        if data.lstrip(b"\r\n")[:4].upper() in (b"SIP/", b"ACK ", b""):
+            error.status = None
+        raise
+    return message
+
+
+def read_for_reply(data: bytes) -> Request | None:
+    """Read no more of a faulty request than an answer needs (RFC 3261 8.2.6.2, 16.3), None if there is too little.
+
+    The top Via is good, and From, To, Call-ID and CSeq are there, whatever they hold; an ACK gives None.
+    """
+    try:
+        start, fields, _ = _take_apart(data[:SIP_MESSAGE_BYTES_MAX])
+        method, _, uri = start.partition(" ")
+        request = Request(method, uri.partition(" ")[0], fields)
+        if method == "ACK" or not TOKEN.fullmatch(method) or not request.via:
+            return None
+    except SIPParseError:
+        return None
+    complete = all(request.header(name) is not None for name in ("From", "To", "Call-ID", "CSeq"))
+    return request if complete else None
+
+
+def encode_message(message: Message) -> bytes:
+    """Write a message, with its Content-Length. LocalProtocolError if a field would break its line."""
+    match message:
+        case Request(method=method, uri=uri):
+            start = f"{method} {uri} SIP/2.0"
+        case Response(status=status, reason=reason):
+            start = f"SIP/2.0 {status} {reason}"
+    lines = [start]
+    lines += [f"{name}: {value}" for name, value in message.headers if canonical_name(name) != "Content-Length"]
+    lines.append(f"Content-Length: {len(message.body)}")
+    head = "\r\n".join(lines)
+    if head.count("\r") != len(lines) - 1 or head.count("\n") != len(lines) - 1:
+        raise LocalProtocolError("message: a line break within a header field")
+    return f"{head}\r\n\r\n".encode() + message.body
+
+
+def make_response(
+    request: Request,
+    status: int,
+    reason: str | None = None,
+    *,
+    to_tag: str | None = None,
+    headers: Sequence[tuple[str, str]] = (),
+    body: bytes = b"",
+) -> Response:
+    """Answer a request (RFC 3261 8.2.6.2): Via, From, To, Call-ID and CSeq are copied.
+
+    ``to_tag`` is added unless the request has one or the status is 100. Record-Route is copied to what
+    makes a dialog (12.1.1), Timestamp to a 100 (8.2.6.1).
+    """
+    copied = ["Via", "From", "To", "Call-ID", "CSeq"]
+    if request.method in _DIALOG_MAKING and 100 < status < 300:
+        copied.append("Record-Route")
+    if status == 100:
+        copied.append("Timestamp")
+    fields = [(name, value) for name, value in request.headers if canonical_name(name) in copied]
+    if to_tag is not None and status != 100:
+        fields = [(name, _tagged(value, to_tag) if canonical_name(name) == "To" else value) for name, value in fields]
+    fields += [(canonical_name(name), value) for name, value in headers]
+    return Response(status, REASONS.get(status, "") if reason is None else reason, tuple(fields), body)
+
+
+def _take_apart(data: bytes) -> tuple[str, Headers, bytes]:
+    """Return the start line, the unfolded fields and all bytes after the empty line."""
+    data = data.lstrip(b"\r\n")
+    found = _HEAD_END.search(data)
+    if not found:
+        raise SIPParseError("message: no empty line after the header fields")
+    try:
+        head = data[: found.start()].decode()
+    except UnicodeDecodeError:
+        raise SIPParseError("message: the header fields are not UTF-8") from None
+    start, *lines = _LINE_END.split(head)
+    if "\r" in head.replace("\r\n", ""):
+        raise SIPParseError("message: a carriage return within a line")
+    return start, tuple(_unfolded(lines)), data[found.end() :]
+
+
+def _unfolded(lines: list[str]) -> Iterator[tuple[str, str]]:
+    grouped: list[list[str]] = []
+    for line in lines:
+        if line[:1] not in (" ", "\t"):
+            grouped.append([line])
+        elif grouped:
+            grouped[-1].append(line)
+        else:
+            raise SIPParseError("message: the start line is folded")
+        if len(grouped) > SIP_HEADERS_MAX:
+            raise SIPParseError(f"message: more than {SIP_HEADERS_MAX} header fields")
+    for group in grouped:
+        name, colon, first = group[0].partition(":")
+        name = name.rstrip(" \t")
+        if not colon or not TOKEN.fullmatch(name):
+            raise SIPParseError("message: not a header field")
+        parts = [part.strip(" \t") for part in (first, *group[1:])]
+        yield canonical_name(name), " ".join(part for part in parts if part)
+
+
+def _assemble(start: str, fields: Headers, body: bytes) -> Message:
+    lengths = [value for name, value in fields if name == "Content-Length"]
+    if len(lengths) > 1:
+        raise SIPParseError("Content-Length is given more than once")
+    if lengths:
+        length = parse_number(lengths[0], SIP_MESSAGE_BYTES_MAX, "Content-Length")
+        if length > len(body):
+            raise SIPParseError("Content-Length: larger than the body")
+        body = body[:length]
+    headers = tuple(field for field in fields if field[0] != "Content-Length")
+    if start[:4].upper() == "SIP/":
+        return _response(start, headers, body)
+    return _request(start, headers, body)
+
+
+def _request(start: str, headers: Headers, body: bytes) -> Request:
+    words = start.split(" ")
+    if len(words) != 3 or not TOKEN.fullmatch(words[0]):
+        raise SIPParseError("Request-Line: not a method, a URI and a version with one space between")
+    method, uri, version = words
+    if not _VERSION.fullmatch(version):
+        raise SIPParseError("Request-Line: no SIP version")
+    if version.upper() != "SIP/2.0":
+        raise SIPParseError("Request-Line: not SIP/2.0", VERSION_NOT_SUPPORTED)
+    SIPUri.parse_any(uri)
+    return Request(method, uri, headers, body)
+
+
+def _response(start: str, headers: Headers, body: bytes) -> Response:
+    version, _, rest = start.partition(" ")
+    status, _, reason = rest.partition(" ")
+    if version.upper() != "SIP/2.0" or not _STATUS.fullmatch(status):
+        raise SIPParseError("Status-Line: not SIP/2.0 and a status of three digits")
+    return Response(int(status), reason, headers, body)
+
+
+def _check(message: Message) -> None:
+    """Try every typed shortcut and what has to be there once (RFC 3261 8.1.1, 16.3; RFC 4475 3.3.8)."""
+    for name in _ONLY_ONCE:
+        if sum(key == name for key, _ in message.headers) > 1:
+            raise SIPParseError(f"{name} is given more than once")
+    if not message.vias:
+        raise SIPParseError("Via is missing")
+    for via in message.vias:
+        _ = via.rport
+    _ = message.from_, message.to, message.call_id, message.max_forwards, message.expires
+    _ = message.contacts, message.routes, message.record_routes
+    cseq = message.cseq
+    if isinstance(message, Request) and cseq.method != message.method:
+        raise SIPParseError("CSeq: its method is not the request's")
+
+
+def _tagged(to: str, tag: str) -> str:
+    """Add a tag to a To value as written, which may be one that cannot be read."""
+    try:
+        address = NameAddr.parse(to)
+    except SIPParseError:
+        return to
+    return to if address.tag else str(address.with_param("tag", tag))
+
+
+def _summary(message: HeaderAccess) -> str:
+    """What tells messages apart, without the fields that hold credentials."""
+    shown = [f"{name} {message.header(name)}" for name in ("Call-ID", "CSeq")]
+    return ", ".join([*shown, f"{len(message.headers)} header fields"])

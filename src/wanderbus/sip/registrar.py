@@ -1,0 +1,229 @@
+"""The registrar: answers REGISTER and writes the location service (RFC 3261 10.3, SPEC D-02, D-04, C-20).
+
+Every REGISTER is authenticated, and a user writes the bindings of their own address of record alone. An update is
+taken whole or not at all. A contact that carries a ``+sip.instance`` replaces whatever contact the same device had
+before (after RFC 5626 6), so that a device that moved is found at its new address at once and only there; flows,
+reg-id and keep-alives of that RFC are not offered.
+"""
+
+from __future__ import annotations
+
+import ipaddress
+import re
+from collections.abc import Sequence
+from typing import Final
+
+import msgspec
+
+from wanderbus.errors import LimitExceeded, SIPParseError
+from wanderbus.machine import CancelTimer, Output, RandomSource, SetTimer
+from wanderbus.sip.digest import Accepted, Authenticator, Challenged
+from wanderbus.sip.headers import CONTACT_STAR, NameAddr
+from wanderbus.sip.location import (
+    BINDINGS_PER_AOR_MAX,
+    Binding,
+    BindingChanged,
+    Domain,
+    LocationService,
+    same_contact,
+)
+from wanderbus.sip.message import Request, Response, make_response
+from wanderbus.sip.uri import SIPUri
+
+MALFORMED_EXPIRES_S: Final = 3_600
+"""What an unreadable ``expires`` parameter counts as (RFC 3261 20.10)."""
+
+BINDING_TEXT_CHARACTERS_MAX: Final = 512
+"""Characters of each text kept in a binding: contact, Call-ID, instance."""
+
+_Q_VALUE: Final = re.compile(r"0(\.[0-9]{0,3})?|1(\.0{0,3})?")
+_DELTA_SECONDS: Final = re.compile(r"[0-9]{1,10}")
+_INSTANCE: Final = re.compile(r"<[\x21\x23-\x3b\x3d\x3f-\x5b\x5d-\x7e]+>")
+
+
+class ExpiryPolicy(msgspec.Struct, frozen=True):
+    """How long a binding may last, in seconds: shortest granted, longest granted, granted when none was asked."""
+
+    min_s: int = 5
+    max_s: int = 3_600
+    default_s: int = 300
+
+
+class Registrar:
+    """Answers the REGISTER requests of one domain.
+
+    Timers it sets carry the address of record as key; hand it back to :meth:`expire` when due.
+    """
+
+    def __init__(
+        self,
+        domain: Domain,
+        location: LocationService,
+        authenticator: Authenticator,
+        random: RandomSource,
+        policy: ExpiryPolicy,
+    ) -> None:
+        self._domain = domain
+        self._location = location
+        self._authenticator = authenticator
+        self._random = random
+        self._policy = policy
+
+    def register(self, request: Request, now: float) -> tuple[Response, list[Output]]:
+        """Return the answer to a REGISTER and, when bindings were written, their timer and report."""
+        try:
+            refusal = self._unserved(request) or self._unauthorised(request, now)
+            if refusal is not None:
+                return refusal, []
+            if not request.contacts:
+                return self._listing(request, now), []
+            return self._update(request, now)
+        except SIPParseError as error:
+            return self._answer(request, error.status or 400), []
+        except LimitExceeded:
+            return self._answer(request, 503), []
+
+    def expire(self, aor: str, now: float) -> list[Output]:
+        """Drop the bindings of ``aor`` that ended by ``now``; return its next timer and what changed."""
+        changed = self._location.expire(aor, now)
+        return self._written(aor, now, changed=changed)
+
+    def _unserved(self, request: Request) -> Response | None:
+        """Refuse a foreign domain or an extension we lack (RFC 3261 10.3 steps 1 and 2)."""
+        if not self._domain.serves(SIPUri.parse(request.uri)):
+            return self._answer(request, 403)
+        required = request.headers_all("Require")
+        if required:
+            return self._answer(request, 420, [("Unsupported", ", ".join(required))])
+        return None
+
+    def _unauthorised(self, request: Request, now: float) -> Response | None:
+        """Challenge, or refuse a user who is not the one in To (RFC 3261 10.3 steps 3 to 5)."""
+        verdict = self._authenticator.check(request, now)
+        if isinstance(verdict, Challenged):
+            return self._answer(request, 401, [("WWW-Authenticate", text) for text in verdict.challenges])
+        if not isinstance(verdict, Accepted):
+            return self._answer(request, verdict.status, reason=verdict.reason)
+        if request.to.uri.address_of_record != self._domain.address_of_record(verdict.username):
+            return self._answer(request, 403)
+        return None
+
+    def _update(self, request: Request, now: float) -> tuple[Response, list[Output]]:
+        """Write what the Contact fields ask for, all of it or nothing (RFC 3261 10.3 steps 6 to 8)."""
+        aor = request.to.uri.address_of_record
+        held = self._location.bindings(aor, now)
+        wanted = self._wanted(request, held, now)
+        if wanted is None:
+            return self._answer(request, 423, [("Min-Expires", str(self._policy.min_s))]), []
+        updated = _merged(held, wanted)
+        if updated is None:
+            return self._answer(request, 500, reason="CSeq Out Of Order"), []
+        before = self._location.contacts(aor, now)
+        self._location.replace(aor, [binding for binding in updated if binding.expires_at > now])
+        changed = self._location.contacts(aor, now) != before
+        return self._listing(request, now), self._written(aor, now, changed=changed)
+
+    def _wanted(self, request: Request, held: Sequence[Binding], now: float) -> list[Binding] | None:
+        """Read the bindings asked for, ``expires_at`` being ``now`` for a removal; None: one is too brief.
+
+        ``*`` asks for the removal of every contact there is.
+        """
+        contacts = request.contacts
+        if contacts == [CONTACT_STAR]:
+            if request.expires != 0:
+                raise SIPParseError("Contact: * needs Expires: 0")
+            return [_removal(binding, request, now) for binding in held]
+        if len(contacts) > BINDINGS_PER_AOR_MAX:
+            raise LimitExceeded("too many contacts in one REGISTER", "BINDINGS_PER_AOR_MAX")
+        wanted = []
+        for contact in contacts:
+            expires_s = self._requested_s(contact, request)
+            if 0 < expires_s < self._policy.min_s:
+                return None
+            wanted.append(_binding(contact, request, now + min(expires_s, self._policy.max_s)))
+        return wanted
+
+    def _requested_s(self, contact: NameAddr, request: Request) -> int:
+        text = contact.param("expires")
+        if text is not None:
+            return int(text) if _DELTA_SECONDS.fullmatch(text) else MALFORMED_EXPIRES_S
+        expires_s = request.expires
+        return self._policy.default_s if expires_s is None else expires_s
+
+    def _listing(self, request: Request, now: float) -> Response:
+        """Answer 200 with every live binding and the seconds it has left (RFC 3261 10.3 step 8)."""
+        bindings = self._location.bindings(request.to.uri.address_of_record, now)
+        return self._answer(request, 200, [("Contact", _listed(binding, now)) for binding in bindings])
+
+    def _written(self, aor: str, now: float, *, changed: bool) -> list[Output]:
+        outputs: list[Output] = []
+        if changed:
+            outputs.append(BindingChanged(aor, self._location.contacts(aor, now)))
+        ends_at = self._location.next_expiry(aor)
+        outputs.append(CancelTimer(aor) if ends_at is None else SetTimer(aor, ends_at))
+        return outputs
+
+    def _answer(
+        self, request: Request, status: int, headers: Sequence[tuple[str, str]] = (), *, reason: str | None = None
+    ) -> Response:
+        return make_response(request, status, reason, to_tag=self._random.token(8).hex(), headers=headers)
+
+
+def _binding(contact: NameAddr, request: Request, expires_at: float) -> Binding:
+    """Read one Contact value.
+
+    Raises:
+        SIPParseError: the contact cannot be sent to over UDP without asking a name server, or is overlong.
+    """
+    uri = msgspec.structs.replace(contact.uri, headers=())
+    if uri.scheme != "sip" or (uri.param("transport") or "udp").lower() != "udp":
+        raise SIPParseError("contact: not a sip: URI over UDP")
+    try:
+        ipaddress.ip_address(uri.host)
+    except ValueError:
+        raise SIPParseError("contact: the host is not an IP address") from None
+    instance = contact.param("+sip.instance")
+    q_text = contact.param("q") or "1"
+    binding = Binding(
+        contact=str(uri),
+        expires_at=expires_at,
+        call_id=request.call_id,
+        cseq=request.cseq.number,
+        instance=instance if instance and _INSTANCE.fullmatch(instance) else None,
+        q=float(q_text) if _Q_VALUE.fullmatch(q_text) else 1.0,
+    )
+    if max(map(len, (binding.contact, binding.call_id, binding.instance or ""))) > BINDING_TEXT_CHARACTERS_MAX:
+        raise SIPParseError(f"contact: longer than {BINDING_TEXT_CHARACTERS_MAX} characters")
+    return binding
+
+
+def _removal(binding: Binding, request: Request, now: float) -> Binding:
+    return msgspec.structs.replace(binding, expires_at=now, call_id=request.call_id, cseq=request.cseq.number)
+
+
+def _merged(held: Sequence[Binding], wanted: Sequence[Binding]) -> list[Binding] | None:
+    """Return ``held`` with ``wanted`` applied, newest contact first; None if a binding was written by a later request.
+
+    A refreshed contact keeps its place: only a contact that was not there before is new. A removal is a binding
+    that ends now, so the caller drops it with whatever else has ended.
+    """
+    merged = list(held)
+    for new in wanted:
+        rivals = [old for old in merged if _same_binding(old, new)]
+        if any(old in held and old.call_id == new.call_id and old.cseq >= new.cseq for old in rivals):
+            return None
+        refreshed = [merged.index(old) for old in rivals if old.contact == new.contact]
+        merged = [old for old in merged if old not in rivals]
+        merged.insert(refreshed[0] if refreshed else 0, new)
+    return merged
+
+
+def _same_binding(old: Binding, new: Binding) -> bool:
+    if new.instance is not None and old.instance == new.instance:
+        return True
+    return same_contact(SIPUri.parse(old.contact), SIPUri.parse(new.contact))
+
+
+def _listed(binding: Binding, now: float) -> str:
+    instance = f';+sip.instance="{binding.instance}"' if binding.instance else ""
+    return f"<{binding.contact}>;expires={max(1, round(binding.expires_at - now))};q={binding.q:g}{instance}"

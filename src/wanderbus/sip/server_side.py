@@ -1,0 +1,132 @@
+"""The server half of the transaction layer: the requests of others and their transactions (RFC 3261 17.2.3, 9.2)."""
+
+from __future__ import annotations
+
+from collections import Counter
+from typing import Final
+
+from wanderbus.machine import Address, Output, RandomSource, scoped
+from wanderbus.sip.message import Request, make_response
+from wanderbus.sip.response_routing import BRANCH_COOKIE, response_address, sent_by
+from wanderbus.sip.server_transactions import InviteServerTransaction, NonInviteServerTransaction, ServerTransaction
+from wanderbus.sip.transaction_machine import State, Timers, Trigger
+from wanderbus.sip.transaction_signals import AckReceived, CancelReceived, RequestReceived, Respond
+
+_TAG_BYTES: Final = 8
+
+ServerKey = tuple[str, Address, str]
+"""Branch, sent-by and method, where an ACK counts as INVITE."""
+
+
+class ServerSide:
+    """All server transactions of one layer; at most ``transactions_max`` of them, ``drops`` counts the rest."""
+
+    def __init__(
+        self, random: RandomSource, socket: str, timers: Timers, transactions_max: int, drops: Counter[str]
+    ) -> None:
+        self._random = random
+        self._socket = socket
+        self._timers = timers
+        self._transactions_max = transactions_max
+        self._drops = drops
+        self._transactions: dict[str, ServerTransaction] = {}
+        self._names: dict[ServerKey, str] = {}
+        self._made = 0
+
+    def __len__(self) -> int:
+        return len(self._transactions)
+
+    def fresh_tag(self) -> str:
+        """Return a To tag for an answer of the layer's own (RFC 3261 19.3)."""
+        return self._random.token(_TAG_BYTES).hex()
+
+    def receive(self, request: Request, source: Address, now: float) -> list[Output]:
+        """Handle ``request`` from ``source``, whose address is already in the top Via.
+
+        Raises:
+            SIPParseError: a header field needed for matching cannot be read.
+        """
+        key = server_key(request)
+        known = self._transactions.get(self._names.get(key, ""))
+        if request.method == "ACK":
+            return self._acknowledge(known, request, source, now)
+        destination = response_address(request.via, source)
+        if known is not None:
+            return self._settle(known, known.receive_again(destination, now))
+        if len(self._transactions) >= self._transactions_max:
+            self._drops["over limit"] += 1
+            return []
+        transaction = self._add(key, request, destination)
+        if request.method == "CANCEL":
+            return self._cancel(key, transaction, request, now)
+        received: list[Output] = [RequestReceived(transaction.name, request, source)]
+        return received + self._settle(transaction, transaction.start(now))
+
+    def respond(self, item: Respond, now: float) -> list[Output]:
+        """Send a response of the transaction user, if the transaction is still there and admits it."""
+        transaction = self._transactions.get(item.transaction)
+        return [] if transaction is None else self._settle(transaction, transaction.respond(item.response, now))
+
+    def fire(self, name: str, timer: Trigger, now: float) -> list[Output]:
+        """Hand a timer to its transaction, if that is still there."""
+        transaction = self._transactions.get(name)
+        return [] if transaction is None else self._settle(transaction, transaction.fire(timer, now))
+
+    def forget(self, name: str) -> list[Output]:
+        """End the transaction ``name`` in silence; another copy of its request would be a new one."""
+        transaction = self._transactions.get(name)
+        return [] if transaction is None else self._settle(transaction, transaction.stop())
+
+    def _acknowledge(
+        self, invite: ServerTransaction | None, request: Request, source: Address, now: float
+    ) -> list[Output]:
+        """An ACK for a refusal ends here; any other, also one for a 2xx under the INVITE's branch, is the user's."""
+        if not isinstance(invite, InviteServerTransaction) or invite.state is State.ACCEPTED:
+            return [AckReceived(request, source)]
+        return self._settle(invite, invite.acknowledge(now))
+
+    def _cancel(self, key: ServerKey, cancel: ServerTransaction, request: Request, now: float) -> list[Output]:
+        """Answer a CANCEL; report it if its INVITE has no final response yet (RFC 3261 9.2)."""
+        branch, sender, _ = key
+        invite = self._transactions.get(self._names.get((branch, sender, "INVITE"), ""))
+        answered = None if invite is None else invite.last_response
+        tag = (answered and answered.to.tag) or self.fresh_tag()
+        response = make_response(request, 481 if invite is None else 200, to_tag=tag)
+        outputs = cancel.start(now) + cancel.respond(response, now)
+        settled = self._settle(cancel, outputs)
+        if invite is not None and invite.state is State.PROCEEDING:
+            settled.append(CancelReceived(invite.name, request))
+        return settled
+
+    def _add(self, key: ServerKey, request: Request, destination: Address) -> ServerTransaction:
+        self._made += 1
+        kind = InviteServerTransaction if request.method == "INVITE" else NonInviteServerTransaction
+        transaction = kind(f"server-{self._made}", request, destination, self._socket, self._timers)
+        self._transactions[transaction.name] = transaction
+        self._names[key] = transaction.name
+        return transaction
+
+    def _settle(self, transaction: ServerTransaction, outputs: list[Output]) -> list[Output]:
+        """Name the timers in ``outputs``; drop the transaction if it is over."""
+        if transaction.terminated:
+            del self._transactions[transaction.name]
+            del self._names[server_key(transaction.request)]
+        settled: list[Output] = scoped(("server", transaction.name), outputs)
+        return settled
+
+
+def server_key(request: Request) -> ServerKey:
+    """Return what tells the transaction of ``request`` from all others (RFC 3261 17.2.3).
+
+    A branch without the cookie comes from an RFC 2543 client and may repeat: the rest of what names a request is
+    then part of the key.
+
+    Raises:
+        SIPParseError: a header field of the key cannot be read.
+    """
+    method = "INVITE" if request.method == "ACK" else request.method
+    via = request.via
+    branch = via.branch or ""
+    if not branch.startswith(BRANCH_COOKIE):
+        branch = " ".join((branch, request.call_id, str(request.cseq.number), request.from_.tag or ""))
+    return branch, sent_by(via), method

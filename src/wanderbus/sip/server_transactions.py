@@ -1,0 +1,155 @@
+"""Server transactions over UDP: a request reported once, its answer replayed (RFC 3261 17.2, RFC 6026 7.1).
+
+Retransmissions of a request are absorbed here and answered with the last response. An answer goes to where the
+newest copy of the request came from, so that a device that moves within a transaction still gets it.
+"""
+
+from __future__ import annotations
+
+from typing import Final
+
+from wanderbus.machine import Address, Output, SendDatagram
+from wanderbus.sip.message import Message, Request, Response, encode_message, make_response
+from wanderbus.sip.transaction_machine import Running, State, Table, Timers, TransactionMachine, Trigger
+from wanderbus.sip.transaction_signals import TransactionTimedOut
+
+INVITE_SERVER: Final[Table] = {
+    (State.PROCEEDING, Trigger.REQUEST): State.PROCEEDING,
+    (State.PROCEEDING, Trigger.TIMER_TRYING): State.PROCEEDING,
+    (State.PROCEEDING, Trigger.SEND_PROVISIONAL): State.PROCEEDING,
+    (State.PROCEEDING, Trigger.SEND_SUCCESS): State.ACCEPTED,
+    (State.PROCEEDING, Trigger.SEND_FAILURE): State.COMPLETED,
+    (State.COMPLETED, Trigger.REQUEST): State.COMPLETED,
+    (State.COMPLETED, Trigger.TIMER_G): State.COMPLETED,
+    (State.COMPLETED, Trigger.TIMER_H): State.TERMINATED,
+    (State.COMPLETED, Trigger.ACK): State.CONFIRMED,
+    (State.CONFIRMED, Trigger.TIMER_I): State.TERMINATED,
+    (State.ACCEPTED, Trigger.SEND_SUCCESS): State.ACCEPTED,
+    (State.ACCEPTED, Trigger.TIMER_L): State.TERMINATED,
+}
+"""RFC 3261 17.2.1, figure 7, with the Accepted state of RFC 6026 7.1, in which a repeated INVITE is absorbed."""
+
+INVITE_SERVER_TIMERS: Final[Running] = {
+    State.PROCEEDING: frozenset({Trigger.TIMER_TRYING}),
+    State.COMPLETED: frozenset({Trigger.TIMER_G, Trigger.TIMER_H}),
+    State.CONFIRMED: frozenset({Trigger.TIMER_I}),
+    State.ACCEPTED: frozenset({Trigger.TIMER_L}),
+}
+
+NON_INVITE_SERVER: Final[Table] = {
+    (State.TRYING, Trigger.SEND_PROVISIONAL): State.PROCEEDING,
+    (State.TRYING, Trigger.SEND_FINAL): State.COMPLETED,
+    (State.TRYING, Trigger.TIMER_EXPIRY): State.TERMINATED,
+    (State.PROCEEDING, Trigger.REQUEST): State.PROCEEDING,
+    (State.PROCEEDING, Trigger.SEND_PROVISIONAL): State.PROCEEDING,
+    (State.PROCEEDING, Trigger.SEND_FINAL): State.COMPLETED,
+    (State.PROCEEDING, Trigger.TIMER_EXPIRY): State.TERMINATED,
+    (State.COMPLETED, Trigger.REQUEST): State.COMPLETED,
+    (State.COMPLETED, Trigger.TIMER_J): State.TERMINATED,
+}
+"""RFC 3261 17.2.2, figure 8, with an end to waiting for our own answer: after 64*T1 the client has given up, and
+RFC 4320 4.2 wants no answer any more."""
+
+NON_INVITE_SERVER_TIMERS: Final[Running] = {
+    State.TRYING: frozenset({Trigger.TIMER_EXPIRY}),
+    State.PROCEEDING: frozenset({Trigger.TIMER_EXPIRY}),
+    State.COMPLETED: frozenset({Trigger.TIMER_J}),
+}
+
+
+class ServerTransaction(TransactionMachine):
+    """What INVITE and other server transactions share: one request, the last answer, where it goes."""
+
+    def __init__(self, name: str, request: Request, destination: Address, socket: str, timers: Timers) -> None:
+        super().__init__(name, timers)
+        self.request = request
+        self.last_response: Response | None = None
+        self._last_data = b""
+        self._destination = destination
+        self._socket = socket
+
+    def start(self, now: float) -> list[Output]:
+        """Begin with the first copy of the request, which the layer reports."""
+        return self._start_timers(now)
+
+    def receive_again(self, destination: Address, now: float) -> list[Output]:
+        """Absorb a retransmission of the request whose answer has to go to ``destination``."""
+        self._destination = destination
+        return self._advance(Trigger.REQUEST, now)
+
+    def respond(self, response: Response, now: float) -> list[Output]:
+        """Send ``response`` if the present state admits it."""
+        return self._advance(self._trigger(response.status), now, response)
+
+    def _trigger(self, status: int) -> Trigger:
+        raise NotImplementedError
+
+    def _send(self, response: Message | None) -> list[Output]:
+        assert isinstance(response, Response)
+        self.last_response = response
+        self._last_data = encode_message(response)
+        return self._replay()
+
+    def _replay(self) -> list[Output]:
+        if self.last_response is None:
+            return []
+        return [SendDatagram(self._socket, self._destination, self._last_data)]
+
+
+class InviteServerTransaction(ServerTransaction):
+    """RFC 3261 17.2.1."""
+
+    table = INVITE_SERVER
+    running = INVITE_SERVER_TIMERS
+    initial = State.PROCEEDING
+
+    def __init__(self, name: str, request: Request, destination: Address, socket: str, timers: Timers) -> None:
+        super().__init__(name, request, destination, socket, timers)
+        self._interval_s = timers.t1_s
+
+    def acknowledge(self, now: float) -> list[Output]:
+        """Handle an ACK with the branch of this INVITE."""
+        return self._advance(Trigger.ACK, now)
+
+    def _trigger(self, status: int) -> Trigger:
+        if status < 200:
+            return Trigger.SEND_PROVISIONAL
+        return Trigger.SEND_SUCCESS if status < 300 else Trigger.SEND_FAILURE
+
+    def _act(self, trigger: Trigger, previous: State, now: float, message: Message | None) -> list[Output]:
+        match trigger:
+            case Trigger.SEND_PROVISIONAL | Trigger.SEND_SUCCESS | Trigger.SEND_FAILURE:
+                return self._send(message)
+            case Trigger.REQUEST:
+                return self._replay()
+            case Trigger.TIMER_TRYING:
+                return self._send(make_response(self.request, 100)) if self.last_response is None else []
+            case Trigger.TIMER_G:
+                self._interval_s = min(2 * self._interval_s, self.timers.t2_s)
+                return [*self._replay(), self._set(trigger, now, self._interval_s)]
+            case Trigger.TIMER_H:
+                return [TransactionTimedOut(self.name)]
+            case _:
+                return []
+
+
+class NonInviteServerTransaction(ServerTransaction):
+    """RFC 3261 17.2.2."""
+
+    table = NON_INVITE_SERVER
+    running = NON_INVITE_SERVER_TIMERS
+    initial = State.TRYING
+
+    def _trigger(self, status: int) -> Trigger:
+        return Trigger.SEND_PROVISIONAL if status < 200 else Trigger.SEND_FINAL
+
+    def _act(self, trigger: Trigger, previous: State, now: float, message: Message | None) -> list[Output]:
+        match trigger:
+            case Trigger.SEND_PROVISIONAL | Trigger.SEND_FINAL:
+                return self._send(message)
+            case Trigger.REQUEST:
+                return self._replay()
+            case Trigger.TIMER_EXPIRY:
+                return [TransactionTimedOut(self.name)]
+            case _:
+                return []

@@ -1,0 +1,96 @@
+"""What a transaction layer is told and what it reports: the words between it and the transaction user (RFC 3261 17).
+
+Names of client transactions are chosen by the transaction user, which may use one again once it had the final
+response; names of server transactions are chosen by the layer.
+"""
+
+from __future__ import annotations
+
+from wanderbus.machine import Address, Input, Output
+from wanderbus.sip.message import Request, Response
+
+
+class SendRequest(Input, frozen=True):
+    """Start the client transaction ``transaction``: send ``request`` to ``destination`` under a Via of our own.
+
+    ``request`` comes without our Via; the layer puts one on top. ``branch_suffix`` is appended to the fresh branch
+    (a proxy keeps its loop hash there, RFC 3261 16.6 item 8). A CANCEL takes the branch of the INVITE that has its
+    Call-ID, CSeq number and Request-URI (9.1), and waits for that INVITE's first provisional response.
+    """
+
+    transaction: str
+    request: Request
+    destination: Address
+    branch_suffix: str = ""
+
+
+class Respond(Input, frozen=True):
+    """Send ``response`` in the server transaction ``transaction``; nothing happens if that has ended.
+
+    A 2xx to an INVITE may be given again and again, as its retransmission is up to the user (RFC 6026 7.1).
+    """
+
+    transaction: str
+    response: Response
+
+
+class SendAck(Input, frozen=True):
+    """Send the ACK ``request`` for a 2xx to ``destination`` under a Via of ours, outside any transaction (13.2.2.4)."""
+
+    request: Request
+    destination: Address
+
+
+class ForgetTransaction(Input, frozen=True):
+    """Drop the client or server transaction ``transaction`` and its timers in silence; no harm if there is none."""
+
+    transaction: str
+
+
+class RequestReceived(Output, frozen=True):
+    """A new request came from ``source``; answer it with :class:`Respond` to ``transaction``.
+
+    Its top Via carries ``received`` and ``rport`` (RFC 3581 4). ACK and CANCEL are never reported here.
+    """
+
+    transaction: str
+    request: Request
+    source: Address
+
+
+class AckReceived(Output, frozen=True):
+    """An ACK came that belongs to no refused INVITE: it confirms a 2xx, or nothing at all (RFC 3261 13.3.1.4)."""
+
+    request: Request
+    source: Address
+
+
+class CancelReceived(Output, frozen=True):
+    """The unanswered INVITE ``transaction`` was cancelled by ``request``, to which the layer said 200 (RFC 3261 9.2).
+
+    The user now refuses the INVITE with 487.
+    """
+
+    transaction: str
+    request: Request
+
+
+class ResponseReceived(Output, frozen=True):
+    """A response for the client transaction ``transaction``, still with our Via on top.
+
+    Every provisional response is reported, the final one once, and each retransmission of a 2xx to INVITE.
+    """
+
+    transaction: str
+    response: Response
+
+
+class TransactionTimedOut(Output, frozen=True):
+    """``transaction`` ended without what it waited for.
+
+    For a client transaction that is the final response (timers B and F; also a CANCEL that had nothing to cancel,
+    or a request over the limit); for an INVITE server transaction the ACK (timer H); for any other server
+    transaction our own answer, which comes too late after 64*T1 (RFC 4320 4.2).
+    """
+
+    transaction: str

@@ -1,0 +1,95 @@
+"""The two networks: loopback addresses that change by word, namespaces whose addresses really change."""
+
+from __future__ import annotations
+
+import os
+import shutil
+import subprocess
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+
+from demo import CannotRunError, namespaces
+from demo.namespaces import NamespaceNetwork
+from demo.network import PLACES, LoopbackNetwork, choose
+
+HOSTS = ("server", "ana", "bruno")
+
+
+def test_loopback_addresses_are_distinct_and_come_round() -> None:
+    net = LoopbackNetwork(HOSTS)
+    net.open()
+    seen = [net.address("ana"), *(net.move("ana") for _ in range(PLACES))]
+    assert len(set(seen)) == PLACES
+    assert seen[0] == seen[-1]
+    assert net.address("server") not in seen
+    assert net.command("ana", ["true"]) == ["true"]
+
+
+def test_auto_falls_back_to_loopback_and_says_why(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(os, "geteuid", lambda: 1000)
+    net, why = choose("auto", HOSTS)
+    assert net.mode == "loopback"
+    assert "127.0.0.0/8" in why
+    assert "takes root" in why
+
+
+def test_asking_for_namespaces_that_cannot_be_is_an_error(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(shutil, "which", lambda _: None)
+    monkeypatch.setattr(os, "geteuid", lambda: 0)
+    with pytest.raises(CannotRunError, match="iproute2"):
+        choose("netns", HOSTS)
+
+
+def test_a_build_that_fails_halfway_leaves_nothing(monkeypatch: pytest.MonkeyPatch) -> None:
+    ran: list[tuple[str, ...]] = []
+
+    def run(argv: list[str], text: str | None = None) -> None:
+        ran.append(tuple(argv))
+        if argv[:2] == ["ip", "link"]:
+            raise CannotRunError("no veth here")
+
+    monkeypatch.setattr(os, "geteuid", lambda: 0)
+    monkeypatch.setattr(shutil, "which", lambda name: f"/sbin/{name}")
+    monkeypatch.setattr(namespaces, "_sweep", lambda: None)
+    monkeypatch.setattr(namespaces, "_run", run)
+    with pytest.raises(CannotRunError, match="veth"):
+        NamespaceNetwork(HOSTS).open()
+    added = {argv[3] for argv in ran if argv[:3] == ("ip", "netns", "add")}
+    deleted = {argv[3] for argv in ran if argv[:3] == ("ip", "netns", "delete")}
+    assert added == deleted
+    assert len(added) == len(HOSTS) + 1
+
+
+@pytest.fixture
+def net() -> Iterator[NamespaceNetwork]:
+    built = NamespaceNetwork(HOSTS)
+    try:
+        built.open()
+    except CannotRunError as error:
+        pytest.skip(f"no network namespaces here: {error}")
+    yield built
+    built.close()
+    assert not list(Path("/run/netns").glob(f"wbdemo{os.getpid()}-*"))
+
+
+@pytest.mark.integration
+def test_a_move_takes_the_old_address_away_and_the_new_one_is_reached(net: NamespaceNetwork) -> None:
+    old = net.address("bruno")
+    new = net.move("bruno")
+    shown = subprocess.run(
+        net.command("bruno", ["ip", "-4", "addr"]), capture_output=True, text=True, check=True
+    ).stdout
+    assert new in shown
+    assert old not in shown
+    net._check()
+
+
+@pytest.mark.integration
+def test_what_a_dead_conductor_left_is_swept_and_the_living_keep_theirs(net: NamespaceNetwork) -> None:
+    dead = "wbdemo99999999-0000-server"
+    subprocess.run(["ip", "netns", "add", dead], check=True)
+    namespaces._sweep()
+    assert not Path("/run/netns", dead).exists()
+    assert len(list(Path("/run/netns").glob(f"wbdemo{os.getpid()}-*"))) == len(HOSTS) + 1

@@ -1,0 +1,111 @@
+"""./do: what it installs, what it says, and the exit status it leaves with (DESIGN 9)."""
+
+from __future__ import annotations
+
+import importlib.machinery
+import importlib.util
+import os
+import shutil
+import sys
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+
+@pytest.fixture
+def do(root: Path, monkeypatch: pytest.MonkeyPatch) -> Any:
+    """The script as a module, its environment being the one that runs the tests."""
+    monkeypatch.setattr(sys, "dont_write_bytecode", True)
+    loader = importlib.machinery.SourceFileLoader("do", str(root / "do"))
+    spec = importlib.util.spec_from_loader("do", loader)
+    assert spec is not None
+    module = importlib.util.module_from_spec(spec)
+    loader.exec_module(module)
+    monkeypatch.setattr(module, "PYTHON", sys.executable)
+    return module
+
+
+@pytest.mark.parametrize(
+    ("program", "status"), [("pass", 0), ("raise SystemExit(7)", 7), ("import os; os.kill(os.getpid(), 9)", 137)]
+)
+def test_exit_status_is_that_of_the_command(
+    do: Any, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str], program: str, status: int
+) -> None:
+    monkeypatch.setattr(do, "install", lambda command: None)
+    monkeypatch.setattr(do, "sim", lambda arguments: do.pass_on("the simulation", ["-c", program, *arguments]))
+    monkeypatch.chdir(Path.cwd())
+    assert do.main(["sim", "--seeds", "1"]) == status
+    said = capsys.readouterr().err.splitlines()
+    assert len(said) == (1 if status else 0)
+    assert status == 0 or f"./do sim failed: the simulation (exit status {status})" in said[0]
+
+
+def test_unknown_command_is_refused(do: Any) -> None:
+    assert do.main(["nonsense"]) == 2
+
+
+def test_without_root_the_exact_line_is_said(do: Any, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(os, "geteuid", lambda: 1000)
+    monkeypatch.setattr(shutil, "which", lambda name, path=None: f"/usr/bin/{name}")
+    line = "run: sudo apt-get install -y --no-install-recommends openjdk-17-jre-headless iproute2"
+    with pytest.raises(do.StepError, match=line):
+        do.install_debian(["openjdk-17-jre-headless", "iproute2"])
+
+
+@pytest.mark.parametrize(("command", "missing"), [("demo", ["openjdk-17-jre-headless", "iproute2"]), ("check", [])])
+def test_only_what_a_command_needs_is_installed(
+    do: Any, monkeypatch: pytest.MonkeyPatch, command: str, missing: list[str]
+) -> None:
+    asked: list[str] = []
+    monkeypatch.setattr(do, "use_java", lambda: False)
+    monkeypatch.setattr(shutil, "which", lambda name, path=None: None)
+    monkeypatch.setattr(do, "is_installed", lambda: True)
+    monkeypatch.setattr(do, "install_debian", asked.extend)
+    do.install(command)
+    assert asked == missing
+
+
+def test_missing_venv_module_is_installed_first(do: Any, monkeypatch: pytest.MonkeyPatch) -> None:
+    done: list[object] = []
+    monkeypatch.setattr(do, "is_installed", lambda: False)
+    monkeypatch.setattr(do, "can_make_venv", lambda python: False)
+    monkeypatch.setattr(do, "base_python", lambda: "/usr/bin/python3")
+    monkeypatch.setattr(do, "install_debian", done.append)
+    monkeypatch.setattr(do, "install_python", done.append)
+    do.install("check")
+    assert done == [["python3-venv"], "/usr/bin/python3"]
+
+
+def test_stamp_changes_with_the_lock(do: Any, monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
+    before = do.fingerprint()
+    lock = tmp_path / "requirements.lock"
+    lock.write_text("another", encoding="utf-8")
+    monkeypatch.setattr(do, "LOCK", str(lock))
+    assert do.fingerprint() != before
+
+
+@pytest.mark.parametrize(
+    ("release", "version"),
+    [
+        ('IMPLEMENTOR_VERSION="Debian-1"\nJAVA_VERSION="17.0.15"\n', 17),
+        ('JAVA_VERSION="1.8.0_402"\n', 8),
+        ("", 0),
+    ],
+)
+def test_version_of_java(do: Any, tmp_path: Path, release: str, version: int) -> None:
+    java = tmp_path / "bin" / "java"
+    java.parent.mkdir()
+    java.touch()
+    (tmp_path / "release").write_text(release, encoding="utf-8")
+    assert do.java_version(str(java)) == version
+    assert do.java_version(str(tmp_path / "bin" / "none")) == 0
+
+
+def test_failed_command_shows_what_it_said(do: Any, capfd: pytest.CaptureFixture[str]) -> None:
+    do.quietly("something quiet", [sys.executable, "-c", "print('noise')"])
+    assert "noise" not in "".join(capfd.readouterr())
+    with pytest.raises(do.StepError, match=r"something loud \(exit status 3\)") as caught:
+        do.quietly("something loud", [sys.executable, "-c", "print('why'); raise SystemExit(3)"])
+    assert caught.value.status == 3
+    assert "why" in capfd.readouterr().err

@@ -1,0 +1,131 @@
+"""Imports go one way (DESIGN 3)."""
+
+from __future__ import annotations
+
+import ast
+from collections.abc import Iterator
+from pathlib import Path
+
+import wanderbus
+
+PACKAGE = Path("src/wanderbus")
+VOCABULARY = {"codec", "errors", "event", "limits", "machine", "records", "segments", "subscription"}
+MACHINES = {"filters", "matching", "sip", "rudp", "mobility", "relay", "broker", "agent", "domain"}
+
+# Of room to the rooms that it may import besides itself and the vocabulary.
+ALLOWED: dict[str, set[str]] = {
+    "vocabulary": set(),
+    "filters": set(),
+    "sip": set(),
+    "rudp": set(),
+    "matching": {"filters"},
+    "mobility": {"sip", "rudp"},
+    "relay": {"sip", "rudp"},
+    "broker": {"filters", "matching"},
+    "agent": MACHINES - {"agent", "domain"},
+    "domain": MACHINES - {"agent", "domain"},
+    "pipeline": {"filters", "matching"},
+    "simulation": MACHINES,
+    "runtime": MACHINES,
+    "api": MACHINES | {"runtime"},
+    "web": MACHINES | {"runtime", "api"},
+    "cli": MACHINES | {"runtime", "api", "web", "pipeline", "simulation"},
+    "__init__": {"api"},
+    "__main__": {"cli"},
+}
+
+# What a program outside the package may name, besides the names of `wanderbus` itself: demo/ and examples/ are such.
+PUBLIC = ("wanderbus.errors", "wanderbus.filters", "wanderbus.pipeline")
+
+
+def room_of(path: Path) -> str:
+    """The room of a file of the package; the files at its top are the vocabulary, apart from its two doors."""
+    parts = path.relative_to(PACKAGE).parts
+    if len(parts) > 1:
+        return parts[0]
+    stem = path.stem
+    return "vocabulary" if stem in VOCABULARY else stem
+
+
+def imported(path: Path, tree: ast.Module) -> Iterator[tuple[str, int]]:
+    """Every module that a file imports, in full and with the names taken from it, and the line."""
+    here = path.relative_to("src").with_suffix("").parts if path.is_relative_to("src") else path.parts
+    for node in ast.walk(tree):
+        if isinstance(node, ast.Import):
+            yield from ((alias.name, node.lineno) for alias in node.names)
+        elif isinstance(node, ast.ImportFrom):
+            base = [*here[: len(here) - node.level]] if node.level else []
+            module = ".".join([*base, *([node.module] if node.module else [])])
+            yield from ((f"{module}.{alias.name}", node.lineno) for alias in node.names)
+
+
+def breaches(modules: dict[Path, ast.Module]) -> list[str]:
+    found = []
+    for path, tree in modules.items():
+        if not path.is_relative_to(PACKAGE):
+            continue
+        room = room_of(path)
+        for name, line in imported(path, tree):
+            parts = name.split(".")
+            if parts[0] != "wanderbus" or len(parts) == 1:
+                continue
+            target = parts[1]
+            if target not in {room} | VOCABULARY | ALLOWED[room]:
+                found.append(f"{path}:{line}: {room} may not import {target}")
+    return sorted(set(found))
+
+
+def test_every_room_is_known(modules: dict[Path, ast.Module]) -> None:
+    unknown = {room_of(path) for path in modules if path.is_relative_to(PACKAGE)} - ALLOWED.keys()
+    assert not unknown, "give these a place in ALLOWED, and in docs/ARCHITECTURE.md"
+
+
+def test_imports_go_one_way(modules: dict[Path, ast.Module]) -> None:
+    assert breaches(modules) == []
+
+
+def test_the_table_of_layers_has_no_cycle() -> None:
+    done: set[str] = set()
+    while rest := ALLOWED.keys() - done:
+        free = {room for room in rest if ALLOWED[room] - {room} <= done | (ALLOWED[room] - ALLOWED.keys())}
+        assert free, f"a cycle among {sorted(rest)}"
+        done |= free
+
+
+def test_broker_names_neither_sip_nor_rudp(modules: dict[Path, ast.Module]) -> None:
+    """DESIGN 3: not even as a word in its code; `sip:` in a text is a user's URI."""
+    for path, tree in modules.items():
+        if path.is_relative_to(PACKAGE / "broker"):
+            names = {node.id for node in ast.walk(tree) if isinstance(node, ast.Name)}
+            names |= {node.attr for node in ast.walk(tree) if isinstance(node, ast.Attribute)}
+            assert not {name for name in names if "rudp" in name.lower() or name.lower().startswith("sip")}, path
+
+
+def is_public(name: str) -> bool:
+    """Whether ``name`` is the package, one of its pinned names, or within a public room."""
+    _, _, rest = name.partition(".")
+    return rest in ("", *wanderbus.__all__) or any(f"{name}.".startswith(f"{room}.") for room in PUBLIC)
+
+
+def test_programs_use_the_public_interface_alone(modules: dict[Path, ast.Module]) -> None:
+    found = []
+    for path, tree in modules.items():
+        if path.parts[0] in ("demo", "examples"):
+            for name, line in imported(path, tree):
+                if name.split(".")[0] == "wanderbus" and not is_public(name):
+                    found.append(f"{path}:{line}: {name} is not public")
+    assert found == []
+
+
+def test_the_checker_sees_a_breach() -> None:
+    """A test must be able to fail: imports of every form are seen."""
+    for text in (
+        "import wanderbus.sip.uri",
+        "from wanderbus import sip",
+        "from wanderbus.sip import uri",
+        "from ..sip import uri",
+        "def f():\n    from wanderbus.sip.uri import SIPUri",
+    ):
+        path = PACKAGE / "broker" / "core.py"
+        assert len(breaches({path: ast.parse(text)})) == 1, text
+    assert breaches({PACKAGE / "broker" / "core.py": ast.parse("from wanderbus.event import Event")}) == []

@@ -1,0 +1,176 @@
+"""Every scenario converges while 30 % of all datagrams are lost (SPEC D-12, U-09; DESIGN 2.3)."""
+
+from __future__ import annotations
+
+import functools
+from collections.abc import Callable
+
+import pytest
+
+from tests.mobility.world import Phone, Talk, established, media_at, settled
+from wanderbus.mobility.messages import (
+    Registered,
+    SessionFailed,
+    SessionRemoved,
+    TerminateSession,
+    UpdateFailed,
+    UpdateSession,
+)
+
+SEEDS = range(40)
+LOSS = 0.3
+SETTLES_WITHIN_S = 90.0
+
+
+def to_settle(talk: Talk) -> None:
+    """Wait until both sides agree, then see that they stay in agreement, and fall silent once nothing is lost."""
+    world, alice, broker = talk
+    world.run_until(lambda: settled(alice, broker), SETTLES_WITHIN_S)
+    world.run(40.0)
+    world.run_until(lambda: settled(alice, broker), 20.0)
+    world.loss = 0.0
+    world.run(40.0)
+    assert settled(alice, broker), f"seed {world.seed}: came apart again"
+    world.trace.clear()
+    world.run(22.0)
+    assert {sent.message.cseq.method for sent in world.trace} == {"REGISTER"}, f"seed {world.seed}: no rest"
+    assert_agreement(alice, broker)
+
+
+def assert_agreement(alice: Phone, broker: Phone) -> None:
+    assert list(alice.agent.sessions) == list(broker.agent.sessions)
+    for id in alice.agent.sessions:
+        ours, theirs = alice.session(id), broker.session(id)
+        assert ours.local_media == theirs.remote_media
+        assert theirs.local_media == ours.remote_media
+
+
+def stay(talk: Talk) -> None:
+    pass
+
+
+def move_once(talk: Talk) -> None:
+    _, alice, _ = talk
+    alice.move("10.0.3.1")
+
+
+def move_again_soon(talk: Talk) -> None:
+    world, alice, _ = talk
+    for number in range(4):
+        alice.move(f"10.0.3.{number}")
+        world.run(world.random.uniform(0.0, 1.0))
+
+
+def called_side_moves(talk: Talk) -> None:
+    _, _, broker = talk
+    broker.move("10.0.4.1")
+
+
+def both_move(talk: Talk) -> None:
+    _, alice, broker = talk
+    alice.move("10.0.3.1")
+    broker.move("10.0.4.1")
+
+
+def both_update(talk: Talk) -> None:
+    _, alice, broker = talk
+    alice.give(UpdateSession("call", media_at(alice.address)))
+    broker.give(UpdateSession("call", media_at(broker.address)))
+
+
+def called_side_restarts(talk: Talk) -> None:
+    world, _, broker = talk
+    snapshot = broker.session().snapshot()
+    broker.crash()
+    world.run(2.0)
+    broker.restart(snapshot)
+
+
+def caller_moves_while_called_side_restarts(talk: Talk) -> None:
+    world, alice, broker = talk
+    snapshot = broker.session().snapshot()
+    broker.crash()
+    alice.move("10.0.3.1")
+    world.run(2.0)
+    broker.restart(snapshot)
+
+
+def server_restarts(talk: Talk) -> None:
+    world, alice, broker = talk
+    world.restart_server()
+    both_move((world, alice, broker))
+
+
+SCENARIOS: list[Callable[[Talk], None]] = [
+    stay,
+    move_once,
+    move_again_soon,
+    called_side_moves,
+    both_move,
+    both_update,
+    called_side_restarts,
+    caller_moves_while_called_side_restarts,
+    server_restarts,
+]
+
+
+@pytest.mark.parametrize("scenario", SCENARIOS, ids=lambda scenario: scenario.__name__)
+def test_converges(scenario: Callable[[Talk], None]) -> None:
+    for seed in SEEDS:
+        talk = established(seed, LOSS)
+        scenario(talk)
+        to_settle(talk)
+        _, alice, broker = talk
+        for phone in (alice, broker):
+            assert not phone.all_of(UpdateFailed), f"seed {seed}"
+            assert not phone.all_of(SessionFailed), f"seed {seed}"
+            assert not phone.all_of(SessionRemoved), f"seed {seed}"
+
+
+@pytest.mark.parametrize("scenario", [move_again_soon, both_move, caller_moves_while_called_side_restarts])
+def test_converges_when_datagrams_are_slow_doubled_and_out_of_order(scenario: Callable[[Talk], None]) -> None:
+    for seed in SEEDS[:20]:
+        talk = established(seed, loss=0.1, delay_s=0.4, duplication=0.3)
+        scenario(talk)
+        to_settle(talk)
+
+
+def test_caller_moves_while_inviting() -> None:
+    for seed in SEEDS:
+        world, alice, broker = established(seed, LOSS)
+        alice.call("broker", id="second")
+        world.run(world.random.uniform(0.0, 1.0))
+        alice.move("10.0.3.1")
+        both = functools.partial(lambda a, b, id: a.sends_to(b, id) and b.sends_to(a, id), alice, broker)
+        world.run_until(lambda both=both: both("call") and both("second"), SETTLES_WITHIN_S)  # type: ignore[misc]
+        to_settle((world, alice, broker))
+
+
+def test_a_peer_without_state_ends_the_update_with_481() -> None:
+    for seed in SEEDS:
+        world, alice, broker = established(seed, LOSS)
+        broker.crash()
+        broker.restart()
+        alice.move("10.0.3.1")
+        world.run_until(lambda alice=alice: bool(alice.all_of(UpdateFailed)), SETTLES_WITHIN_S)  # type: ignore[misc]
+        assert alice.all_of(UpdateFailed)[0].status in (481, None)
+
+
+def test_bye_ends_both_sides() -> None:
+    for seed in SEEDS:
+        world, alice, broker = established(seed, LOSS)
+        alice.give(TerminateSession("call"))
+        world.run(60.0)
+        assert not alice.agent.sessions, f"seed {seed}"
+        assert not broker.agent.sessions, f"seed {seed}"
+        assert len(alice.all_of(SessionRemoved)) == len(broker.all_of(SessionRemoved)) == 1
+
+
+def test_registration_never_lapses() -> None:
+    """D-03: a third of the lifetime leaves room for two refreshes to fail."""
+    for seed in SEEDS:
+        world, alice, _ = established(seed, LOSS)
+        for _ in range(24):
+            world.run(5.0)
+            assert world.registered_at("alice"), f"seed {seed}"
+        assert len(alice.all_of(Registered)) > 3

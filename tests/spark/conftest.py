@@ -1,0 +1,62 @@
+"""One Spark session for the whole folder, and logs to read (DESIGN 8)."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator, Sequence
+from pathlib import Path
+
+import pytest
+from pyspark.sql import SparkSession
+
+from wanderbus.event import Event
+from wanderbus.pipeline.session import spark_session
+from wanderbus.records import Notified, Published, Record, encode_record
+from wanderbus.segments import HEADER, HIGH_WATER, pack_frame, pack_mark, segment_name
+
+START_US = 1_700_000_000_000_000
+
+
+@pytest.fixture(scope="session")
+def spark() -> Iterator[SparkSession]:
+    session = spark_session("wanderbus-tests")
+    yield session
+    session.stop()
+
+
+@pytest.fixture
+def write_log(tmp_path: Path) -> Callable[..., Path]:
+    """Return a function that writes records as a log, some per segment, and publishes the mark."""
+
+    def write(
+        records: Sequence[Record], *, per_segment: int = 1_000_000, durable: int | None = None, name: str = "log"
+    ) -> Path:
+        directory = tmp_path / name
+        directory.mkdir(exist_ok=True)
+        for first in range(0, len(records), per_segment):
+            packed = b"".join(
+                pack_frame(offset, record.at_us, encode_record(record))
+                for offset, record in enumerate(records[first : first + per_segment], first)
+            )
+            (directory / segment_name(first)).write_bytes(HEADER + packed)
+        (directory / HIGH_WATER).write_bytes(pack_mark(len(records) if durable is None else durable))
+        return directory
+
+    return write
+
+
+@pytest.fixture
+def make_published() -> Callable[..., Published]:
+    """Return a function that makes the record of the event of one row of the input."""
+
+    def make(row: int, users: Sequence[str] = (), subject: str = "Departure") -> Published:
+        return Published(
+            at_us=START_US + row * 1_000,
+            event=Event(subject, {"Row": row, "Dest": "IAH"}, published_us=START_US + row * 1_000 - 500),
+            user="sip:airline@localhost",
+            device="urn:uuid:1",
+            epoch=1,
+            number=row,
+            notified=tuple(Notified(user, "default", row, ("north-1",)) for user in users),
+        )
+
+    return make

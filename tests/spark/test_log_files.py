@@ -1,0 +1,90 @@
+"""Positions in the log, found without Spark (SPEC T-02)."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from pathlib import Path
+
+import pytest
+
+from wanderbus.errors import LogCorrupt, StorageError
+from wanderbus.pipeline.log_files import LogFiles, Slice, durable_end, read_slice
+from wanderbus.records import Published
+from wanderbus.segments import HEADER, HIGH_WATER, frames, segment_name
+
+WriteLog = Callable[..., Path]
+MakePublished = Callable[..., Published]
+
+
+def offsets(slices: list[Slice]) -> list[int]:
+    return [frame.offset for part in slices for frame in read_slice(part)]
+
+
+def test_slices_cover_a_range_exactly_whatever_the_segments(write_log: WriteLog, make_published: MakePublished) -> None:
+    log = write_log([make_published(row) for row in range(50)], per_segment=7)
+    files = LogFiles(log)
+    for first, end in [(0, 50), (0, 1), (6, 8), (7, 14), (13, 43), (49, 50), (20, 20)]:
+        slices = files.slices(first, end, records_max=4)
+        assert offsets(slices) == list(range(first, end))
+        assert all(part.end - part.first <= 4 for part in slices)
+
+
+def test_positions_far_into_a_segment_are_right(write_log: WriteLog, make_published: MakePublished) -> None:
+    """More records than one entry of the sparse index covers, asked for forwards and backwards."""
+    log = write_log([make_published(row) for row in range(3_000)])
+    files = LogFiles(log)
+    assert offsets(files.slices(2_500, 2_503, 10)) == [2_500, 2_501, 2_502]
+    assert offsets(files.slices(1_100, 1_102, 10)) == [1_100, 1_101]
+
+
+def test_a_slice_ends_where_it_should_beside_bytes_that_are_no_frame(
+    write_log: WriteLog, make_published: MakePublished
+) -> None:
+    log = write_log([make_published(row) for row in range(4)], durable=3)
+    segment = log / segment_name(0)
+    segment.write_bytes(segment.read_bytes()[:-5])
+    assert offsets(LogFiles(log).slices(0, durable_end(log), 10)) == [0, 1, 2]
+
+
+@pytest.mark.parametrize("byte_in_frame", [0, 4, 8, 16, 30])
+def test_damage_is_named_by_file_and_byte(
+    write_log: WriteLog, make_published: MakePublished, byte_in_frame: int
+) -> None:
+    log = write_log([make_published(row) for row in range(6)], per_segment=3)
+    segment = log / segment_name(3)
+    data = bytearray(segment.read_bytes())
+    byte = next(frames(bytes(data), len(HEADER))).end
+    data[byte + byte_in_frame] ^= 0x01
+    segment.write_bytes(data)
+    with pytest.raises(LogCorrupt, match=rf"^{segment} is damaged at byte {byte}: record 4 cannot be read") as caught:
+        offsets(LogFiles(log).slices(0, 6, 10))
+    assert "\n" not in str(caught.value)
+
+
+def test_records_that_are_no_longer_kept_are_named(write_log: WriteLog, make_published: MakePublished) -> None:
+    log = write_log([make_published(row) for row in range(6)], per_segment=3)
+    (log / segment_name(0)).unlink()
+    assert LogFiles(log).oldest() == 3
+    with pytest.raises(StorageError, match="no longer has record 2: the oldest kept is 3"):
+        LogFiles(log).slices(2, 6, 10)
+
+
+def test_bytes_are_counted_over_segments_and_one_record_always_fits(
+    write_log: WriteLog, make_published: MakePublished
+) -> None:
+    log = write_log([make_published(10 + row) for row in range(9)], per_segment=4)
+    frame_bytes = next(frames((log / segment_name(0)).read_bytes(), len(HEADER))).end - len(HEADER)
+    files = LogFiles(log)
+    assert files.end_within(0, 9, 6 * frame_bytes) == 6
+    assert files.end_within(2, 9, 6 * frame_bytes - 1) == 7
+    assert files.end_within(3, 9, 1) == 4
+    assert files.end_within(0, 9, 10**9) == 9
+
+
+def test_the_mark_is_zero_until_published_and_an_unreadable_one_is_reported(tmp_path: Path) -> None:
+    assert durable_end(tmp_path) == 0
+    (tmp_path / HIGH_WATER).write_bytes(b"")
+    assert durable_end(tmp_path) == 0
+    (tmp_path / HIGH_WATER).write_bytes(b"x" * 12)
+    with pytest.raises(LogCorrupt, match="holds no durable mark"):
+        durable_end(tmp_path)
