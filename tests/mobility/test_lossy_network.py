@@ -7,7 +7,7 @@ from collections.abc import Callable
 
 import pytest
 
-from tests.mobility.world import Phone, Talk, established, media_at, settled
+from tests.mobility.world import Phone, Talk, World, established, media_at, settled
 from wanderbus.mobility.messages import (
     Registered,
     SessionFailed,
@@ -17,7 +17,7 @@ from wanderbus.mobility.messages import (
     UpdateSession,
 )
 
-SEEDS = range(40)
+SEEDS = range(50)
 LOSS = 0.3
 SETTLES_WITHIN_S = 90.0
 
@@ -33,7 +33,7 @@ def to_settle(talk: Talk) -> None:
     assert settled(alice, broker), f"seed {world.seed}: came apart again"
     world.trace.clear()
     world.run(22.0)
-    assert {sent.message.cseq.method for sent in world.trace} == {"REGISTER"}, f"seed {world.seed}: no rest"
+    assert {sent.message.cseq.method for sent in world.trace} <= {"REGISTER"}, f"seed {world.seed}: no rest"
     assert_agreement(alice, broker)
 
 
@@ -137,13 +137,12 @@ def test_converges_when_datagrams_are_slow_doubled_and_out_of_order(scenario: Ca
 
 def test_caller_moves_while_inviting() -> None:
     for seed in SEEDS:
-        world, alice, broker = established(seed, LOSS)
+        world, alice, broker = talk = established(seed, LOSS)
         alice.call("broker", id="second")
         world.run(world.random.uniform(0.0, 1.0))
         alice.move("10.0.3.1")
-        both = functools.partial(lambda a, b, id: a.sends_to(b, id) and b.sends_to(a, id), alice, broker)
-        world.run_until(lambda both=both: both("call") and both("second"), SETTLES_WITHIN_S)  # type: ignore[misc]
-        to_settle((world, alice, broker))
+        world.run_until(functools.partial(settled, alice, broker, "second"), SETTLES_WITHIN_S)
+        to_settle(talk)
 
 
 def test_a_peer_without_state_ends_the_update_with_481() -> None:
@@ -152,8 +151,8 @@ def test_a_peer_without_state_ends_the_update_with_481() -> None:
         broker.crash()
         broker.restart()
         alice.move("10.0.3.1")
-        world.run_until(lambda alice=alice: bool(alice.all_of(UpdateFailed)), SETTLES_WITHIN_S)  # type: ignore[misc]
-        assert alice.all_of(UpdateFailed)[0].status in (481, None)
+        world.run_until(functools.partial(alice.all_of, UpdateFailed), SETTLES_WITHIN_S)
+        assert alice.all_of(UpdateFailed)[0].status == 481
 
 
 def test_bye_ends_both_sides() -> None:
@@ -169,7 +168,9 @@ def test_bye_ends_both_sides() -> None:
 def test_registration_never_lapses() -> None:
     """D-03: a third of the lifetime leaves room for two refreshes to fail."""
     for seed in SEEDS:
-        world, alice, _ = established(seed, LOSS)
+        world = World(seed, LOSS)
+        alice = world.phone("alice", "10.0.2.1")
+        world.run_until(functools.partial(world.registered_at, "alice"), 30.0)
         for _ in range(24):
             world.run(5.0)
             assert world.registered_at("alice"), f"seed {seed}"

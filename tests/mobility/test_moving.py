@@ -124,8 +124,8 @@ def test_x13_both_sides_move_at_once_and_find_each_other_through_the_proxy(talk:
 def test_glare_is_refused_with_491_and_resolved(talk: Talk) -> None:
     """RFC 3261 14.1, 14.2: the owner of the Call-ID waits 2.1 to 4 s, the other side up to 2 s."""
     world, alice, broker = talk
-    alice.give(UpdateSession("call", media_at(("10.0.2.1", 1))))
-    broker.give(UpdateSession("call", media_at(("10.0.1.1", 1))))
+    alice.give(UpdateSession("call", media_at(alice.address, 1)))
+    broker.give(UpdateSession("call", media_at(broker.address, 1)))
     world.run(0.5)
     assert len(world.sent("491 INVITE")) == 2
     world.run(10.0)
@@ -180,13 +180,30 @@ def test_an_update_waits_while_the_owner_thinks_about_the_peers(talk: Talk) -> N
     broker.answers = False
     alice.move("10.0.3.1")
     world.run(0.1)
-    broker.give(UpdateSession("call", media_at(("10.0.1.1", 7))))
+    broker.give(UpdateSession("call", media_at(broker.address, 7)))
     world.run(0.5)
     assert world.sent("INVITE", broker) == []
     broker.give(Answer("call", media_at(broker.address)))
     world.run(10.0)
-    assert alice.session().remote_media == broker.session().local_media == media_at(("10.0.1.1", 7))
+    assert alice.session().remote_media == broker.session().local_media == media_at(broker.address, 7)
     assert settled(alice, broker)
+
+
+def test_an_update_goes_on_after_the_owner_refused_the_peers(talk: Talk) -> None:
+    """Ours was overtaken by one from a new address; as that was refused, ours still has to be said."""
+    world, alice, broker = talk
+    alice.answers = False
+    wanted = media_at(alice.address, 7)
+    world.loses = lambda sent: sent.what == "INVITE" and sent.source == alice.address and not alice.answers
+    alice.give(UpdateSession("call", wanted))
+    broker.move("10.0.4.1")
+    world.run(0.5)
+    alice.give(Refuse("call", 480))
+    alice.answers = True
+    world.run(10.0)
+    assert broker.session().remote_media == wanted
+    assert alice.sends_to(broker)
+    assert no_end(alice, broker)
 
 
 def test_a_refused_update_leaves_the_session_as_it_was_and_is_retried(talk: Talk) -> None:

@@ -63,9 +63,9 @@ def password_of(user: str) -> str | None:
     return f"secret of {user}" if user in ("alice", "bob", "broker") else None
 
 
-def media_at(address: Address) -> MediaDescription:
-    """Return the data channel of a user agent at ``address``."""
-    return MediaDescription(address=address[0], port=DATA_PORT)
+def media_at(address: Address, port: int = DATA_PORT) -> MediaDescription:
+    """Return a data channel of the host whose SIP ``address`` it is."""
+    return MediaDescription(address=address[0], port=port)
 
 
 class Node:
@@ -279,7 +279,7 @@ class World:
         """Let ``seconds`` pass."""
         self.run_until(lambda: False, seconds, must=False)
 
-    def run_until(self, reached: Callable[[], bool], within_s: float = 120.0, *, must: bool = True) -> float:
+    def run_until(self, reached: Callable[[], object], within_s: float = 120.0, *, must: bool = True) -> float:
         """Let time pass until ``reached``; return how long that took. Fails after ``within_s``."""
         began, deadline = self.now, self.now + within_s
         while not reached():
@@ -305,14 +305,14 @@ def established(seed: int = 0, loss: float = 0.0, delay_s: float = 0.01, duplica
     """Return a world where alice, on a device, called the broker, which authenticates; both are CONNECTED."""
     world = World(seed, loss, delay_s)
     world.duplication = duplication
-    broker = world.phone("broker", "10.0.1.1", authenticates=True)
-    alice = world.phone("alice", "10.0.2.1")
+    broker = world.phone("broker", "10.0.1.1", authenticates=True, register_expires_s=300)
+    alice = world.phone("alice", "10.0.2.1", register_expires_s=300)
     world.run_until(lambda: bool(world.registered_at("broker") and world.registered_at("alice")))
     alice.call("broker")
-    world.run_until(lambda: alice.sends_to(broker) and broker.sends_to(alice))
+    world.run_until(lambda: settled(alice, broker))
     return world, alice, broker
 
 
-def settled(alice: Phone, broker: Phone) -> bool:
+def settled(alice: Phone, broker: Phone, id: str = "call") -> bool:
     """Tell whether both sides are CONNECTED and would send to where the other is."""
-    return alice.sends_to(broker) and broker.sends_to(alice)
+    return alice.sends_to(broker, id) and broker.sends_to(alice, id)

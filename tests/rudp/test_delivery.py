@@ -167,3 +167,13 @@ def test_connections_of_one_endpoint_do_not_mix(pair: Pair) -> None:
     inputs = [DatagramReceived("data", pair.left.address, d.data) for d in datagrams]
     reports = [o for o in pair.right.endpoint.step(inputs, 0.1) if not isinstance(o, SendDatagram)]
     assert reports == [MessageReceived(second_right, b"two"), MessageReceived(pair.right.local_id, b"one")]
+
+
+def test_all_confirmed_says_when_the_peer_has_acknowledged_everything(pair: Pair) -> None:
+    assert pair.left.endpoint.all_confirmed(pair.left.local_id)
+    datagrams = pair.left.send(0.0, b"a") + pair.left.send(0.0, bytes(3_000))
+    assert not pair.left.endpoint.all_confirmed(pair.left.local_id)
+    pair.left.take(0.2, pair.right.take(0.1, datagrams[:-1]))
+    assert not pair.left.endpoint.all_confirmed(pair.left.local_id)
+    pair.left.take(0.4, pair.right.take(0.3, datagrams[-1:]))
+    assert pair.left.endpoint.all_confirmed(pair.left.local_id)

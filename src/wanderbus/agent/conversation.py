@@ -92,10 +92,9 @@ class Conversation:
         self._keep = True
 
     def _notified(self, notify: protocol.Notify) -> list[Output]:
+        self._check_attached()
         if notify.number <= self._received:
             return []
-        if not self._epoch:
-            raise RemoteProtocolError("a notification came before the attachment", None)
         self._received = notify.number
         event = protocol.decode_event(bytes(notify.event))
         position = Position(self._epoch, notify.number)
@@ -103,8 +102,13 @@ class Conversation:
 
     def _gap(self, first: int, last: int, reason: str) -> list[Output]:
         """Numbers that were received before they were dropped are not missing."""
+        self._check_attached()
         first = max(first, self._received + 1)
         if last < first:
             return []
         self._received = last
         return [Arrived(Gap(last - first + 1, reason, Position(self._epoch, last)))]
+
+    def _check_attached(self) -> None:
+        if not self._epoch:
+            raise RemoteProtocolError("a notification came before the attachment", None)

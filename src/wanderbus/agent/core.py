@@ -250,17 +250,22 @@ class Agent:
         for output in scoped("data", outputs):
             match output:
                 case MessageReceived(payload=payload):
-                    self._heard(payload)
+                    self._heard(payload, now)
                 case ConnectionFailed() | ConnectionReset():
                     self._channel_failed(output, now)
                 case SendDatagram() | SetTimer() | CancelTimer():
                     self._outputs.append(output)
 
-    def _heard(self, payload: bytes) -> None:
+    def _heard(self, payload: bytes, now: float) -> None:
+        """What makes no sense ends the connection, and with it what came after: the next one begins where it stood."""
+        if self._channel.remote is None:
+            return
         try:
             self._outputs += self._conversation.hear(payload)
         except RemoteProtocolError as error:
             self._disconnected(str(error))
+            self._step_user_agent(sip.SetMediaStatus(self._session, RemoteMediaStatus.DISCONNECTED), now)
+            self._outputs.append(SetTimer("heal", now + self._random.uniform(0.2, 1.0)))
 
     def _channel_failed(self, failure: ConnectionFailed | ConnectionReset, now: float) -> None:
         """An exhausted send marks media DISCONNECTED and leaves SIP as it is (SPEC C-14, G-01); then heal."""
@@ -283,7 +288,8 @@ class Agent:
     def _drain(self, now: float) -> None:
         """End the session once what was said has arrived, or it takes too long."""
         assert self._leaving_until is not None
-        if self._connected and self._endpoint.unsent_bytes(self._channel.local) and now < self._leaving_until:
+        confirmed = self._endpoint.all_confirmed(self._channel.local)
+        if self._connected and not confirmed and now < self._leaving_until:
             self._outputs.append(SetTimer("drain", now + _DRAIN_STEP_S))
             return
         self._outputs += [CancelTimer("heal"), CancelTimer("keepalive")]

@@ -40,6 +40,7 @@ from wanderbus.errors import (
     ConfigurationError,
     FilterError,
     LimitExceeded,
+    LocalProtocolError,
     Refused,
     SIPParseError,
     UnknownUser,
@@ -261,7 +262,11 @@ class Agent:
         return await answered
 
     def claim(self, subscription: str, reader: Notifications) -> None:
-        """Let ``reader`` have the notifications of ``subscription``."""
+        """Let ``reader`` have the notifications of ``subscription``; LocalProtocolError if another one has."""
+        if self._dispatcher.is_read(subscription):
+            raise LocalProtocolError(
+                "this agent reads the same subscription already; leave that block first, or vary the expression"
+            )
         self._readers.append(reader)
         self._dispatcher.claim(subscription, reader)
 

@@ -44,6 +44,10 @@ class Dispatcher:
         }
         return sorted(missing - self._readers.keys())
 
+    def is_read(self, subscription: str) -> bool:
+        """Return whether a reader has claimed ``subscription``."""
+        return subscription in self._readers
+
     def arrived(self, item: Item) -> int | None:
         """Pass ``item`` on; return the number to acknowledge if that has risen."""
         number = item.position.number

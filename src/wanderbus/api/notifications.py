@@ -56,8 +56,9 @@ class Notifications:
         return self._subscription
 
     async def __aenter__(self) -> Self:
-        (self._subscription,) = await self._agent.ask(self._request)
-        self._agent.claim(self._subscription.id, self)
+        (subscription,) = await self._agent.ask(self._request)
+        self._agent.claim(subscription.id, self)
+        self._subscription = subscription
         return self
 
     async def __aexit__(

@@ -207,6 +207,13 @@ class Broker:
         else:
             self._left(user, row.session, device, "grace")
 
+    def _leave(self, link: Link, session: str, request: int) -> None:
+        before = self._links.status(link.user)
+        self._links.close(link)
+        self._left(link.user, session, link.device, "asked")
+        self._links.say(link, protocol.Done(request, ()))
+        self._report(link.user, before)
+
     def _left(self, user: str, session: str, device: str, reason: str) -> None:
         self._write(
             records.Left(
@@ -242,10 +249,7 @@ class Broker:
             case protocol.Take(number=number):
                 self._take(link, number)
             case protocol.Leave(request=request):
-                session = link.session
-                self._links.close(link)
-                self._left(link.user, session, link.device, "asked")
-                self._links.say(link, protocol.Done(request, ()))
+                self._leave(link, link.session, request)
             case _:
                 self._subscriptions.answer(link, message)
 
@@ -300,7 +304,7 @@ class Broker:
         row = self.state.devices[device_key(link.user, link.device)]
         if message.epoch == row.epoch:
             return row.redelivered_through
-        return 0 if message.resume else self._links.handed(link.user, link.device)
+        return 0 if message.resume else self._links.handed(link.user, message.session, link.device)
 
     def _take(self, link: Link, number: int) -> None:
         assert link.session is not None

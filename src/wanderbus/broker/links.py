@@ -51,9 +51,7 @@ class Links:
         self._by_user: dict[str, set[int]] = {}
         self._by_session: dict[str, list[Link]] = {}
         self._handed = {
-            key: state.sessions[session_key(device.user, device.session)].next - 1
-            for key, device in state.devices.items()
-            if device.session
+            (session.key, device): session.next - 1 for session in state.sessions.values() for device in session.devices
         }
 
     def get(self, link: int) -> Link | None:
@@ -92,9 +90,9 @@ class Links:
         """Return the User Status: CONNECTED while any device of the user can be reached (SPEC E-06, E-07)."""
         return "CONNECTED" if user in self._by_user else "DISCONNECTED"
 
-    def handed(self, user: str, device: str) -> int:
-        """Return the highest number that this device may have been sent in any of its lives."""
-        return self._handed.get(device_key(user, device), 0)
+    def handed(self, user: str, session: str, device: str) -> int:
+        """Return the highest number of ``session`` that this device may have been sent in any of its lives."""
+        return self._handed.get((session_key(user, session), device), 0)
 
     def say(self, link: Link, message: BrokerMessage) -> None:
         """Send ``message`` once everything it rests on is durable."""
@@ -108,6 +106,13 @@ class Links:
     def _pump_link(self, session: SessionRow, link: Link) -> None:
         device = self._state.devices[device_key(link.user, link.device)]
         link.sent = max(link.sent, session.first - 1)
+        self._fill_window(session, link, device)
+        while self._pass_over(session, link, device):
+            self._fill_window(session, link, device)
+        key = (session.key, link.device)
+        self._handed[key] = max(self._handed.get(key, 0), link.sent)
+
+    def _fill_window(self, session: SessionRow, link: Link, device: DeviceRow) -> None:
         while link.sent + 1 < session.next and link.sent - device.cursor < self._window:
             number = link.sent + 1
             entry = self._state.entry(session, number)
@@ -115,27 +120,26 @@ class Links:
             link.sent = entry.last
             if message := self._message(entry, device):
                 self.say(link, message)
-        self._pass_over(session, link, device)
-        key = device_key(link.user, link.device)
-        self._handed[key] = max(self._handed.get(key, 0), link.sent)
 
-    def _pass_over(self, session: SessionRow, link: Link, device: DeviceRow) -> None:
-        """Advance the cursor over notifications that are bound to other devices (DESIGN 5.4)."""
+    def _pass_over(self, session: SessionRow, link: Link, device: DeviceRow) -> bool:
+        """Advance the cursor over notifications bound to other devices (DESIGN 5.4); tell whether there were any."""
         number = device.cursor
         while number < link.sent:
             entry = self._state.entry(session, number + 1)
             if entry is None or self._message(entry, device):
                 break
             number = entry.last
-        if number > device.cursor:
-            took = records.Took(
-                at_us=self._state.wall_us,
-                user=link.user,
-                session=session.name,
-                device=link.device,
-                number=number,
-            )
-            self._journal.write(took, urgent=False)
+        if number == device.cursor:
+            return False
+        took = records.Took(
+            at_us=self._state.wall_us,
+            user=link.user,
+            session=session.name,
+            device=link.device,
+            number=number,
+        )
+        self._journal.write(took, urgent=False)
+        return True
 
     def _message(self, entry: Entry, device: DeviceRow) -> BrokerMessage | None:
         if entry.id is None:

@@ -16,8 +16,8 @@ def check_restrictions(restrictions: Sequence[Restriction]) -> None:
         raise Refused("a subscription takes one frequency restriction at most; leave the others out")
     for restriction in restrictions:
         match restriction:
-            case Frequency(period_s=period_s) if not period_s > 0:
-                raise Refused("the period of a frequency restriction must be above 0 seconds")
+            case Frequency(period_s=period_s) if not 0 < period_s < 1e10:
+                raise Refused("the period of a frequency restriction must be above 0 seconds, and less than 300 years")
             case Interval(start_us=start_us, end_us=end_us) if end_us <= start_us:
                 raise Refused("an interval must end after it starts")
             case Daily():

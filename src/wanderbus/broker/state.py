@@ -275,9 +275,9 @@ class BrokerState:
     def _attached(self, record: records.Attached) -> None:
         session = self._session(record.user, record.session)
         key = device_key(record.user, record.device)
-        device = self.devices.get(key)
-        if device is None:
-            device = DeviceRow(record.user, record.device, record.session, cursor=session.first - 1)
+        device = self.devices.get(key) or DeviceRow(record.user, record.device, record.session)
+        if device.session != record.session:
+            self._leave_session(record.user, device.session, record.device)
         if record.device not in session.devices:
             session.devices.append(record.device)
             device.session, device.cursor = record.session, session.first - 1
@@ -297,13 +297,17 @@ class BrokerState:
         self.devices.put(key, device)
 
     def _left(self, record: records.Left) -> None:
-        session = self._session(record.user, record.session)
-        if record.device in session.devices:
-            session.devices.remove(record.device)
-            self.sessions.put(session.key, session)
+        self._leave_session(record.user, record.session, record.device)
         self.devices.drop(device_key(record.user, record.device))
         self.publishers.drop(device_key(record.user, record.device))
-        self._trim(session)
+
+    def _leave_session(self, user: str, name: str, device: str) -> None:
+        """End a membership: a device is in one session at a time, its cursor counts in the numbers of that one."""
+        session = self.sessions.get(session_key(user, name))
+        if session is not None and device in session.devices:
+            session.devices.remove(device)
+            self.sessions.put(session.key, session)
+            self._trim(session)
 
     def _started(self, record: records.Started) -> None:
         """A server that starts has no link to anyone yet."""

@@ -2,9 +2,6 @@
 
 from __future__ import annotations
 
-import sys
-
-import click
 import typer
 
 from wanderbus.cli import events, serving, simulating
@@ -28,7 +25,9 @@ app.command("sim")(simulating.sim)
 def run(arguments: list[str] | None = None) -> int:
     """Run the command line; return the exit status. Every foreseen error ends as one line on standard error."""
     try:
-        status = app(args=arguments, standalone_mode=False)
+        app(args=arguments)
+    except SystemExit as leaving:
+        return leaving.code if isinstance(leaving.code, int) else 0
     except FilterError as error:
         complain(error.pointed())
         return 2
@@ -38,13 +37,4 @@ def run(arguments: list[str] | None = None) -> int:
     except WanderbusError as error:
         complain(str(error))
         return 1
-    except click.ClickException as error:
-        error.show(file=sys.stderr)
-        return error.exit_code
-    except (KeyboardInterrupt, click.Abort):
-        return 130
-    except BrokenPipeError:
-        # Whoever read our output has had enough; nothing more can be written, also not at exit.
-        sys.stdout = None
-        return 0
-    return status if isinstance(status, int) else 0
+    return 0

@@ -23,7 +23,7 @@ def sim(
     seed: Annotated[int | None, typer.Option(min=0, help="Replay this one alone.", show_default=False)] = None,
     trace: Annotated[Path | None, typer.Option(help="With --seed: write everything that happened.")] = None,
     json: Annotated[Path | None, typer.Option(help="Write results to this file.")] = None,
-) -> int:
+) -> None:
     """Simulate users who move, crash and lose the network, and check that nothing is lost, repeated or reordered.
 
     Exit status 1 if a promise was broken; each failure names the command that replays it.
@@ -54,7 +54,8 @@ def sim(
         goals = [{"name": "failed", "value": len(failed), "unit": "seeds", "goal": 0, "met": not failed}]
         report = {"command": "sim", "machine": machine(), "summary": summary, "results": results, "goals": goals}
         write_json(json, report)
-    return 1 if failed else 0
+    if failed:
+        raise typer.Exit(1)
 
 
 def _replay(seed: int, trace: Path | None) -> Result:

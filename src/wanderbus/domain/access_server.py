@@ -219,7 +219,13 @@ class AccessServer:
         self._take_endpoint(line.channel.close(now), now)
 
     def _settle(self, line: Line, media: MediaDescription, now: float) -> None:
-        """A session was agreed on or updated: keep what a restart needs, and tell the broker of a new link."""
+        """A session was agreed on or updated: keep what a restart needs, and tell the broker of a new link.
+
+        It may have been ended in the very batch that established it; that is reported next.
+        """
+        session = self._user_agent.sessions.get(line.session)
+        if session is None:
+            return
         try:
             remote = read_end(media)
         except RemoteProtocolError:
@@ -227,9 +233,8 @@ class AccessServer:
         opened, outputs = line.channel.agreed(remote, now)
         self._by_link[line.channel.local] = line
         self._take_endpoint(outputs, now)
-        snapshot = self._user_agent.sessions[line.session].snapshot()
         address = f"{remote.address[0]}:{remote.address[1]}"
-        inputs: list[Input] = [DeviceBound(line.user, line.device, address, snapshot)]
+        inputs: list[Input] = [DeviceBound(line.user, line.device, address, session.snapshot())]
         if opened or line.fresh:
             line.fresh = False
             inputs.append(LinkOpened(line.channel.local, line.user, line.device))

@@ -90,7 +90,7 @@ class Answering:
             *self._repeat_until_confirmed(call, offer, response, now),
             *self._calls.advance(call, Occurrence.ESTABLISHED),
             SessionEstablished(call.session.id, offer.media, offer.update),
-            *self._inviting.resume(call, now),
+            *self._inviting.resume(call, now, answered=True),
         ]
 
     def refuse(self, call: Call, status: int, now: float) -> list[Effect]:
@@ -104,7 +104,7 @@ class Answering:
         assert offer is not None
         refusal = Respond(offer.transaction, make_response(offer.request, status, to_tag=offer.local_tag))
         if call.established:
-            return [refusal, *self._inviting.resume(call, now)]
+            return [refusal, *self._inviting.resume(call, now, answered=False)]
         return [refusal, *self._calls.end(call, SessionRemoved(call.session.id, f"refused with {status}"))]
 
     def cancelled(self, transaction: str, request: Request, now: float) -> list[Effect]:
@@ -114,7 +114,7 @@ class Answering:
             return []
         if not call.established:
             return self._calls.end(call, SessionRemoved(call.session.id, "the caller gave up"))
-        return [*self._calls.withdraw_offer(call), *self._inviting.resume(call, now)]
+        return [*self._calls.withdraw_offer(call), *self._inviting.resume(call, now, answered=False)]
 
     def acknowledged(self, request: Request) -> list[Effect]:
         """Stop repeating the 200 that this ACK confirms."""

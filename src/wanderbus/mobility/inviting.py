@@ -93,12 +93,12 @@ class Inviting:
         call.outgoing = Outgoing(media)
         return effects if call.offer is not None else effects + self._attempt(call, now)
 
-    def resume(self, call: Call, now: float) -> list[Effect]:
-        """Go on after the other side's INVITE ended: what its answer said already need not be said again."""
+    def resume(self, call: Call, now: float, *, answered: bool) -> list[Effect]:
+        """Go on after the other side's INVITE ended; what our answer to it said need not be said again."""
         outgoing = call.outgoing
         if outgoing is None or outgoing.transaction is not None:
             return []
-        if self._said(call, outgoing.media):
+        if answered and self._said(call, outgoing.media):
             return abandon_outgoing(call)
         return self._attempt(call, now)
 

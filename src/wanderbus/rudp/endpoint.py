@@ -63,6 +63,11 @@ class Endpoint:
         connection = self._connections.get(local_id)
         return connection.sender.unsent_bytes if connection else 0
 
+    def all_confirmed(self, local_id: int) -> bool:
+        """Return whether the peer has acknowledged everything that was to be sent; True for an unknown id."""
+        connection = self._connections.get(local_id)
+        return connection is None or connection.sender.all_confirmed
+
     def step(self, inputs: Iterable[Input], now: float) -> list[Output]:
         """Take a batch of inputs at monotonic second ``now``.
 

@@ -61,6 +61,11 @@ class Sender:
         """Packets that wait for their ACK, retransmitted ones once."""
         return len(self._in_flight)
 
+    @property
+    def all_confirmed(self) -> bool:
+        """Whether every DATA frame queued so far has been confirmed."""
+        return self._base == self._number_due
+
     def queue(self, message: bytes) -> None:
         """Take a message; above one datagram it is cut into DATA frames that fill one each."""
         most = self._frame_bytes_max - DATA_HEADER_BYTES

@@ -65,7 +65,9 @@ def recover(directory: Path) -> int:
     if last.next_offset < mark:
         raise _damaged(paths[-1], last, f"but records below {mark} were durable")
     if last.end < len(last.data):
-        found = next(_later_records(last), None)
+        # Without a mark nobody can say whether what follows the damage was acknowledged; with one it was not, and a
+        # power cut may well have written later pages before earlier ones.
+        found = None if mark else next(_later_records(last), None)
         if found is not None:
             raise _damaged(paths[-1], last, f"but record {found} after it is whole")
         _put_aside(paths[-1], last)

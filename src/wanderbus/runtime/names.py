@@ -25,5 +25,6 @@ def resolve(server: str, *, default_port: int = 5060) -> Address:
         raise ConfigurationError(f"{server!r} is not host:port") from None
     except OSError as error:
         raise ConfigurationError(f"the host of {server!r} cannot be found: {error.strerror}") from None
-    address = found[0][4]
+    # A server listens on one address, and a name such as localhost often stands for one of either family.
+    address = min(found, key=lambda entry: entry[0] != socket.AF_INET)[4]
     return str(address[0]), int(address[1])

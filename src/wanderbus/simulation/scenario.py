@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import traceback
+from pathlib import Path
 from typing import Final
 
 import msgspec
@@ -78,7 +80,30 @@ class Scenario:
         ]
 
     def run(self) -> Result:
-        """Let the world happen, mend it, let it come to rest, and check it."""
+        """Let the world happen, mend it, let it come to rest, and check it.
+
+        An exception out of a machine ends the world: that is a broken promise too.
+        """
+        try:
+            self._play()
+            problems = check_all(self.server, self.travellers)
+        except Exception as error:
+            place = traceback.extract_tb(error.__traceback__)[-1]
+            problems = [f"{type(error).__name__}: {error} in {place.name}, {Path(place.filename).name}:{place.lineno}"]
+        return Result(
+            seed=self.seed,
+            problems=problems,
+            events=sum(len(traveller.accepted) for traveller in self.travellers),
+            notifications=sum(len(traveller.committed.items) for traveller in self.travellers),
+            address_changes=self.moves,
+            agent_kills=self.kills,
+            server_crashes=self.server.crashes,
+            datagrams=self.network.delivered,
+            virtual_s=round(self.world.now, 3),
+            fingerprint=self.world.fingerprint(),
+        )
+
+    def _play(self) -> None:
         self.server.start()
         for traveller in self.travellers:
             self.world.at(self.world.random.uniform(0, 2), traveller.start)
@@ -89,18 +114,6 @@ class Scenario:
         self._mend()
         self.world.run(ACTIVE_S + SETTLE_S, self._at_rest)
         self.world.run(self.world.now + 8.0)
-        return Result(
-            seed=self.seed,
-            problems=check_all(self.server, self.travellers),
-            events=sum(len(traveller.accepted) for traveller in self.travellers),
-            notifications=sum(len(traveller.committed.items) for traveller in self.travellers),
-            address_changes=self.moves,
-            agent_kills=self.kills,
-            server_crashes=self.server.crashes,
-            datagrams=self.network.delivered,
-            virtual_s=round(self.world.now, 3),
-            fingerprint=self.world.fingerprint(),
-        )
 
     def _conditions(self) -> Conditions:
         draw = self.world.random

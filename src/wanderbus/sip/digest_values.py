@@ -13,7 +13,7 @@ from typing import Any, Final
 import msgspec
 
 from wanderbus.errors import SIPParseError
-from wanderbus.sip.headers import TOKEN, bare_or_quoted, quoted, split_list, unquoted
+from wanderbus.sip.headers import TOKEN, quoted, split_list, unquoted
 
 _HASHES: Final = {"md5": "md5", "sha-256": "sha256", "sha-512-256": "sha512_256"}
 _QUOTED_VALUE: Final = re.compile(r'"(?:[^"\\]|\\.)*+"', re.DOTALL)
@@ -55,7 +55,7 @@ class Challenge(msgspec.Struct, frozen=True):
             parts.append(f"opaque={quoted(self.opaque)}")
         if self.stale:
             parts.append("stale=true")
-        parts.append(f"algorithm={bare_or_quoted(self.algorithm)}")
+        parts.append(f"algorithm={_token_or_quoted(self.algorithm)}")
         if self.qop:
             parts.append(f"qop={quoted(','.join(self.qop))}")
         return "Digest " + ", ".join(parts)
@@ -112,9 +112,9 @@ class Credentials(msgspec.Struct, frozen=True):
             )
             if value is not None
         ]
-        parts.append(f"algorithm={bare_or_quoted(self.algorithm)}")
+        parts.append(f"algorithm={_token_or_quoted(self.algorithm)}")
         if self.qop is not None:
-            parts.append(f"qop={bare_or_quoted(self.qop)}")
+            parts.append(f"qop={_token_or_quoted(self.qop)}")
         if self.nonce_count is not None:
             parts.append(f"nc={self.nonce_count:08x}")
         return "Digest " + ", ".join(parts)
@@ -172,6 +172,10 @@ def _parse_digest(text: str) -> dict[str, str]:
             raise SIPParseError(f"digest: a value of more than {VALUE_CHARACTERS_MAX} characters")
         values[name] = unquoted(value)
     return values
+
+
+def _token_or_quoted(value: str) -> str:
+    return value if TOKEN.fullmatch(value) else quoted(value)
 
 
 def _needed(values: dict[str, str], name: str) -> str:

@@ -203,7 +203,7 @@ def parse_params(text: str, what: str) -> Params:
 
 def format_params(params: Params) -> str:
     """Return the parameters as they stand after a value, quoted where they have to be."""
-    return "".join(f";{name}" if value is None else f";{name}={bare_or_quoted(value)}" for name, value in params)
+    return "".join(f";{name}" if value is None else f";{name}={_bare_or_quoted(value)}" for name, value in params)
 
 
 def find_param(params: Params, name: str) -> str | None:
@@ -231,8 +231,7 @@ def unquoted(text: str) -> str:
     return _QUOTED_PAIR.sub(r"\1", found[1]) if found else text
 
 
-def bare_or_quoted(value: str) -> str:
-    """Return a parameter's value as it is if it may stand so, else as a quoted-string."""
+def _bare_or_quoted(value: str) -> str:
     return value if _BARE_VALUE.fullmatch(value) else quoted(value)
 
 
