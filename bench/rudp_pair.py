@@ -66,7 +66,7 @@ def carried_back(left: Endpoint, answers: list[Output], source: Address, now: fl
     return [output for output in outputs if type(output) is SendDatagram]
 
 
-def main() -> int:
+def main(arguments: list[str] | None = None) -> int:
     """Measure, print, and write the result if asked; with ``--strict`` an unmet goal gives exit status 1."""
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0] if __doc__ else None)
     parser.add_argument("--messages", type=int, default=100_000, help="messages per run (default %(default)s)")
@@ -75,7 +75,7 @@ def main() -> int:
     parser.add_argument("--runs", type=int, default=3, help="the median of so many runs counts (default %(default)s)")
     parser.add_argument("--json", type=Path, metavar="FILE", help="write the result there as JSON")
     parser.add_argument("--strict", action="store_true", help="fail if the goal is not met")
-    args = parser.parse_args()
+    args = parser.parse_args(arguments)
     rates = [round(run_once(args.messages, args.batch, args.payload_bytes)) for _ in range(args.runs)]
     median = round(statistics.median(rates))
     met = median >= GOAL_MESSAGES_PER_S

@@ -10,6 +10,9 @@ from collections.abc import Callable
 EPOCH_US = 1_700_000_000_000_000
 """Wall clock at simulated second 0."""
 
+ACTIONS_AT_ONCE_MAX = 10_000
+"""More than this in one instant is a machine that goes round in circles."""
+
 
 class World:
     """A heap of actions in virtual time, and the one source of randomness."""
@@ -38,8 +41,13 @@ class World:
 
     def run(self, until: float, done: Callable[[], bool] = lambda: False) -> None:
         """Let time pass up to ``until``, or to when ``done()`` holds."""
+        at_once = 0
         while self._heap and self._heap[0][0] <= until and not done():
-            self.now, _, action = heapq.heappop(self._heap)
+            when, _, action = heapq.heappop(self._heap)
+            at_once = at_once + 1 if when == self.now else 0
+            if at_once > ACTIONS_AT_ONCE_MAX:
+                raise RuntimeError(f"time stands still at {when:.6f} s: a machine sets timers that are due at once")
+            self.now = when
             action()
 
     def note(self, who: str, what: str) -> None:

@@ -1,0 +1,216 @@
+"""Events per second through one server, each durable before it is acknowledged, beside a bare UDP relay.
+
+Publisher, server and subscriber are three processes on loopback. The relay is asyncio alone: it passes datagrams of
+the same size on without log, matching or order, and the subscriber acknowledges each; it is what Python's event loop
+could do at most. Both run in turn, several times; the ratio is of their medians.
+"""
+
+from __future__ import annotations
+
+import argparse
+import asyncio
+import contextlib
+import json
+import multiprocessing
+import os
+import platform
+import statistics
+import subprocess
+import sys
+import tempfile
+import time
+from collections.abc import Callable, Iterator
+from multiprocessing.connection import Connection
+from pathlib import Path
+from typing import Any
+
+import wanderbus
+
+SUBJECT = "Departure"
+EXPRESSION = "(Dest == IAH) and (DepDelay > 30)"
+ATTRIBUTES = {"Carrier": "UA", "Flight": 1545, "Origin": "EWR", "Dest": "IAH", "DepDelay": 42.0, "Distance": 1400}
+UNSETTLED_MAX = 256
+EVENT_BYTES = 200
+WINDOW = 64
+
+
+def main(arguments: list[str] | None = None) -> int:
+    """Measure, print, and write JSON if asked; return the exit status."""
+    options = _options(arguments)
+    durable: list[dict[str, float]] = []
+    relayed: list[float] = []
+    for turn in range(options.runs):
+        print(f"run {turn + 1} of {options.runs}", file=sys.stderr, flush=True)
+        durable.append(measure_server(options.events))
+        relayed.append(measure_relay(options.events))
+    published = statistics.median(run["published_per_s"] for run in durable)
+    delivered = statistics.median(run["delivered_per_s"] for run in durable)
+    bare = statistics.median(relayed)
+    report = {
+        "command": "bench sustained",
+        "machine": {"python": platform.python_version(), "processors": os.cpu_count()},
+        "results": [{"server": run, "relay_per_s": relay} for run, relay in zip(durable, relayed, strict=True)],
+        "goals": [
+            {"name": "delivered_vs_relay", "value": delivered / bare, "unit": "ratio", "goal": None, "met": None}
+        ],
+    }
+    print(f"server: {published:,.0f} events/s published (durable), {delivered:,.0f} events/s delivered")
+    print(f"bare UDP relay: {bare:,.0f} events/s delivered; ratio {delivered / bare:.2f}")
+    if options.json:
+        options.json.write_text(json.dumps(report, indent=2) + "\n", encoding="utf-8")
+    return 0
+
+
+def measure_server(events: int) -> dict[str, float]:
+    """Publish ``events`` as fast as they are acknowledged; return events per second published and delivered."""
+    with _server() as place, _process(_subscribe, place, events) as subscriber:
+        subscriber.recv()
+        with _process(_publish, place, events) as publisher:
+            started, ended = publisher.recv()
+            received = subscriber.recv()
+    return {"published_per_s": events / (ended - started), "delivered_per_s": events / (received - started)}
+
+
+def measure_relay(events: int) -> float:
+    """Send ``events`` datagrams through a bare relay, a window unacknowledged; return those delivered per second."""
+    with _process(_relay) as relay:
+        port = relay.recv()
+        with _process(_send_bare, port, events) as sender:
+            return events / float(sender.recv())
+
+
+@contextlib.contextmanager
+def _server() -> Iterator[str]:
+    with tempfile.TemporaryDirectory() as directory:
+        users = Path(directory) / "users"
+        users.write_text("alice:a\nbob:b\n", encoding="utf-8")
+        command = [sys.executable, "-m", "wanderbus", "up", "--port", "0", "--data", f"{directory}/data"]
+        with subprocess.Popen([*command, "--users", str(users)], stdout=subprocess.PIPE, text=True) as server:
+            assert server.stdout is not None
+            try:
+                yield server.stdout.readline().removeprefix("ready sip:").strip()
+            finally:
+                server.terminate()
+
+
+@contextlib.contextmanager
+def _process(role: Callable[..., None], *arguments: Any) -> Iterator[Connection]:
+    here, there = multiprocessing.Pipe()
+    process = multiprocessing.get_context("spawn").Process(target=role, args=(there, *arguments), daemon=True)
+    process.start()
+    try:
+        yield here
+    finally:
+        process.terminate()
+        process.join()
+
+
+def _run(main: Any) -> None:
+    import uvloop
+
+    with asyncio.Runner(loop_factory=uvloop.new_event_loop) as runner:
+        runner.run(main)
+
+
+def _subscribe(report: Connection, place: str, events: int) -> None:
+    async def main() -> None:
+        with tempfile.TemporaryDirectory() as state:
+            agent = wanderbus.connect("sip:bob@localhost", password="b", server=place, state_dir=state)
+            async with agent, agent.subscribe(SUBJECT, EXPRESSION) as notifications:
+                report.send("ready")
+                for _ in range(events):
+                    await anext(notifications)
+                report.send(time.monotonic())
+                await asyncio.sleep(60)
+
+    _run(main())
+
+
+def _publish(report: Connection, place: str, events: int) -> None:
+    async def main() -> None:
+        with tempfile.TemporaryDirectory() as state:
+            async with wanderbus.connect("sip:alice@localhost", password="a", server=place, state_dir=state) as agent:
+                started = time.monotonic()
+                slots = asyncio.Semaphore(UNSETTLED_MAX)
+
+                async def publish() -> None:
+                    async with slots:
+                        await agent.publish(SUBJECT, ATTRIBUTES)
+
+                await asyncio.gather(*(publish() for _ in range(events)))
+                report.send((started, time.monotonic()))
+                await asyncio.sleep(60)
+
+    _run(main())
+
+
+class _Relay(asyncio.DatagramProtocol):
+    """Passes what the sender sends back to it: one hop in, one hop out, nothing in between."""
+
+    def connection_made(self, transport: asyncio.BaseTransport) -> None:
+        self._transport = transport
+
+    def datagram_received(self, data: bytes, addr: Any) -> None:
+        self._transport.sendto(data, addr)  # type: ignore[attr-defined]
+
+
+def _relay(report: Connection) -> None:
+    async def main() -> None:
+        loop = asyncio.get_running_loop()
+        transport, _ = await loop.create_datagram_endpoint(_Relay, local_addr=("127.0.0.1", 0))
+        report.send(transport.get_extra_info("sockname")[1])
+        await asyncio.sleep(600)
+
+    _run(main())
+
+
+class _Counter(asyncio.DatagramProtocol):
+    """Keeps a window of datagrams on their way until enough have come back; what the kernel dropped goes again."""
+
+    def __init__(self, events: int) -> None:
+        self.done: asyncio.Future[None] = asyncio.get_running_loop().create_future()
+        self._to_come = events
+        self._seen = -1
+
+    def connection_made(self, transport: asyncio.BaseTransport) -> None:
+        self._transport = transport
+        self._refill()
+
+    def datagram_received(self, data: bytes, addr: Any) -> None:
+        self._to_come -= 1
+        if self._to_come > 0:
+            self._send()
+        elif not self.done.done():
+            self.done.set_result(None)
+
+    def _refill(self) -> None:
+        """Fill the window anew whenever nothing came back for a while."""
+        if self._to_come > 0:
+            if self._seen in (-1, self._to_come):
+                for _ in range(WINDOW):
+                    self._send()
+            self._seen = self._to_come
+            asyncio.get_running_loop().call_later(0.05, self._refill)
+
+    def _send(self) -> None:
+        self._transport.sendto(bytes(EVENT_BYTES))  # type: ignore[attr-defined]
+
+
+def _send_bare(report: Connection, port: int, events: int) -> None:
+    async def main() -> None:
+        loop = asyncio.get_running_loop()
+        started = time.monotonic()
+        _, counter = await loop.create_datagram_endpoint(lambda: _Counter(events), remote_addr=("127.0.0.1", port))
+        await asyncio.wait_for(counter.done, 60)
+        report.send(time.monotonic() - started)
+        await asyncio.sleep(60)
+
+    _run(main())
+
+
+def _options(arguments: list[str] | None) -> argparse.Namespace:
+    parser = argparse.ArgumentParser(prog="./do bench sustained", description=__doc__)
+    parser.add_argument("--events", type=int, default=20_000, help="events a run (default: %(default)s)")
+    parser.add_argument("--runs", type=int, default=3, help="runs of each (default: %(default)s)")
+    parser.add_argument("--json", type=Path, help="write the figures to this file")
+    return parser.parse_args(arguments)
