@@ -7,8 +7,7 @@ from typing import Any
 
 from demo import SUBJECT
 from demo.people import Person
-from wanderbus import filters
-from wanderbus.event import Event
+from wanderbus import Event, filters
 
 
 def expected_rows(people: Sequence[Person], departures: Iterable[Mapping[str, Any]]) -> dict[str, list[int]]:

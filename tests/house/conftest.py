@@ -51,10 +51,10 @@ def modules(files: list[Path]) -> dict[Path, ast.Module]:
 
 @pytest.fixture(scope="session")
 def server(tmp_path_factory: pytest.TempPathFactory) -> Iterator[int]:
-    """A real server on a free port of the loopback; gives the port. Its users are those of examples/users.toml."""
+    """A real server on a free port of the loopback; gives the port. Its users are those of examples/users.txt."""
     directory = tmp_path_factory.mktemp("server")
     command = [sys.executable, "-m", "wanderbus", "up", "--host", "127.0.0.1", "--port", "0", "--domain", "localhost"]
-    command += ["--data", str(directory / "data"), "--users", str(ROOT / "examples" / "users.toml")]
+    command += ["--data", str(directory / "data"), "--users", str(ROOT / "examples" / "users.txt")]
     log = (directory / "stderr").open("w+")
     process = subprocess.Popen(command, cwd=ROOT, stdout=subprocess.PIPE, stderr=log, text=True)
     assert process.stdout is not None

@@ -20,6 +20,8 @@ NAMES = [
     "Interval",
     "Notification",
     "Position",
+    "Server",
+    "StatusChange",
     "Subscription",
     "WanderbusError",
     "connect",

@@ -1,0 +1,58 @@
+"""Every example runs as a program of its own and says what it should (SPEC Q-05, D-11)."""
+
+from __future__ import annotations
+
+import re
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+EXAMPLES = Path(__file__).resolve().parents[2] / "examples"
+RUN_S_MAX = 60
+
+EXPECTED = {
+    "roaming": [
+        "moved to 127.0.0.2",
+        "moved to 127.0.0.3",
+        "moved to 127.0.0.4",
+        "90 quotes published, 90 received over 4 addresses",
+        "each once and in order",
+    ],
+    "stock_exchange": [
+        "PETR4 at 24.90, for both",
+        "PETR4 at 23.15, for the first alone",
+    ],
+}
+"""Of example to what it prints, apart from its log."""
+
+
+def results(output: str) -> list[str]:
+    """The lines that the program itself prints; those of the log begin with a date."""
+    return [line for line in output.splitlines() if not re.match(r"\d{4}-\d\d-\d\d ", line)]
+
+
+def test_every_example_is_tested() -> None:
+    assert {path.stem for path in EXAMPLES.glob("*.py")} == EXPECTED.keys()
+
+
+def test_every_example_is_listed_in_the_readme() -> None:
+    text = (EXAMPLES / "README.md").read_text(encoding="utf-8")
+    assert [path.name for path in sorted(EXAMPLES.iterdir()) if f"`{path.name}`" not in text] == ["README.md"]
+
+
+@pytest.mark.integration
+@pytest.mark.parametrize("name", sorted(EXPECTED))
+def test_example(name: str, tmp_path: Path) -> None:
+    done = subprocess.run(
+        [sys.executable, str(EXAMPLES / f"{name}.py")],
+        cwd=tmp_path,
+        capture_output=True,
+        text=True,
+        timeout=RUN_S_MAX,
+        check=False,
+    )
+    assert done.returncode == 0, done.stderr
+    assert results(done.stdout) == EXPECTED[name]
+    assert list(tmp_path.iterdir()) == [], "an example leaves nothing behind"
