@@ -14,8 +14,9 @@ from importlib import import_module
 from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
-    from wanderbus.api.agent import Agent, StatusChange, connect
+    from wanderbus.api.agent import Agent, connect
     from wanderbus.api.server import Server
+    from wanderbus.api.status_changes import StatusChange
     from wanderbus.errors import WanderbusError
     from wanderbus.event import Event, EventId, Gap, Notification, Position
     from wanderbus.subscription import Daily, Frequency, Interval, Subscription
@@ -31,7 +32,7 @@ _HOMES = {
     "Notification": "wanderbus.event",
     "Position": "wanderbus.event",
     "Server": "wanderbus.api.server",
-    "StatusChange": "wanderbus.api.agent",
+    "StatusChange": "wanderbus.api.status_changes",
     "Subscription": "wanderbus.subscription",
     "WanderbusError": "wanderbus.errors",
     "connect": "wanderbus.api.agent",

@@ -17,7 +17,16 @@ EVENT_LIST_ITEMS_MAX: Final = 1_024
 """Items of one list attribute."""
 
 MESSAGE_BYTES_MAX: Final = 65_536
-"""One application message on the data channel, encoded; an event has to fit."""
+"""One application message on the data channel, encoded."""
+
+EVENT_BYTES_MAX: Final = MESSAGE_BYTES_MAX // 2
+"""One event, encoded: what is left of a notification's message is for the ids of the subscriptions it matches."""
+
+SUBSCRIPTION_BYTES_MAX: Final = MESSAGE_BYTES_MAX // 2
+"""One subscription, encoded; answers that list more than that are sent in parts."""
+
+REASON_CHARACTERS_MAX: Final = 1_000
+"""Text of a refusal, which may quote what was refused."""
 
 EXPRESSION_CHARACTERS_MAX: Final = 16_384
 """Characters of one expression of interest."""

@@ -12,7 +12,7 @@ from hypothesis import strategies as st
 
 from wanderbus.errors import LogCorrupt, StorageError
 from wanderbus.runtime.event_log import EventLog
-from wanderbus.segments import FRAME_OVERHEAD_BYTES, HEADER, frames, pack_frame, segment_name, unpack_mark
+from wanderbus.segments import FRAME_OVERHEAD_BYTES, HEADER, HIGH_WATER, frames, pack_frame, segment_name, unpack_mark
 
 FRAME_BYTES = FRAME_OVERHEAD_BYTES + 10
 
@@ -177,17 +177,35 @@ def test_damage_below_the_mark_is_reported_with_file_and_byte(tmp_path: Path) ->
     assert "restore it from a copy" in line
 
 
-@pytest.mark.parametrize("byte", [0, 4, 8, FRAME_BYTES - 1])
-def test_damage_that_whole_records_follow_is_reported_even_beyond_the_mark(tmp_path: Path, byte: int) -> None:
-    """A length, checksum, offset or payload may be hit: the later record is found wherever it begins."""
-    segment = written(tmp_path, 1)
+def damaged_before_a_whole_record(directory: Path, byte: int) -> Path:
+    """Write record 0 durably and 1 and 2 unsynced, and damage 1 at ``byte`` of its frame."""
+    segment = written(directory, 1)
     with segment.open("ab") as file:
         for offset, at_us, payload in entries(1, 2):
             file.write(pack_frame(offset, at_us, payload))
     flip(segment, len(HEADER) + FRAME_BYTES + byte)
+    return segment
+
+
+@pytest.mark.parametrize("byte", [0, 4, 8, FRAME_BYTES - 1])
+def test_damage_that_whole_records_follow_is_reported_where_no_mark_tells_what_was_durable(
+    tmp_path: Path, byte: int
+) -> None:
+    """A length, checksum, offset or payload may be hit: the later record is found wherever it begins."""
+    damaged_before_a_whole_record(tmp_path, byte)
+    (tmp_path / HIGH_WATER).unlink()
     line = refused_untouched(tmp_path)
     assert f"damaged at byte {len(HEADER) + FRAME_BYTES}" in line
     assert "record 2 after it is whole" in line
+
+
+def test_a_power_cut_may_leave_later_pages_of_what_was_never_synced(tmp_path: Path) -> None:
+    """Beyond the mark nothing was acknowledged: it is put aside even where a whole record follows the damage."""
+    segment = damaged_before_a_whole_record(tmp_path, 8)
+    log = EventLog.open(tmp_path)
+    assert log.next_offset == 1
+    assert len(segment.with_name(f"{segment.name}.torn").read_bytes()) == 2 * FRAME_BYTES
+    log.close()
 
 
 def test_damage_in_an_earlier_segment_is_reported(tmp_path: Path) -> None:

@@ -20,6 +20,7 @@ from wanderbus.broker import protocol
 from wanderbus.errors import RemoteProtocolError
 from wanderbus.event import Gap, Notification, Position
 from wanderbus.machine import Output
+from wanderbus.subscription import Subscription
 
 
 class Conversation:
@@ -33,6 +34,8 @@ class Conversation:
         self._keep = properties.keep
         self._publishes: dict[int, bytes] = {}
         self._requests: dict[int, bytes] = {}
+        self._parts: dict[int, tuple[Subscription, ...]] = {}
+        """Of answers that come in parts: what has come on this connection."""
 
     @property
     def unanswered(self) -> int:
@@ -41,6 +44,7 @@ class Conversation:
 
     def opening(self) -> list[bytes]:
         """Return what to say first on a new connection."""
+        self._parts.clear()
         resume = Position(self._epoch, self._taken) if self._epoch else None
         attach = protocol.Attach(self._properties.epoch, self._properties.session, resume, self._keep)
         return [protocol.encode(attach), *self._requests.values(), *self._publishes.values()]
@@ -72,9 +76,8 @@ class Conversation:
             case protocol.PublishRefused(number=number, reason=reason):
                 known = self._publishes.pop(number, None)
                 return [PublishSettled(number, None, reason)] if known else []
-            case protocol.Done(request=request, subscriptions=subscriptions):
-                known = self._requests.pop(request, None)
-                return [RequestSettled(request, subscriptions)] if known else []
+            case protocol.Done() as done:
+                return self._done(done)
             case protocol.RequestRefused(request=0, reason=reason):
                 return [ConnectRefused("attachment", None, reason)]
             case protocol.RequestRefused(request=request) as refusal:
@@ -83,6 +86,16 @@ class Conversation:
             case protocol.Attachment(epoch=epoch, taken=taken):
                 self._attached(epoch, taken)
                 return []
+
+    def _done(self, done: protocol.Done) -> list[Output]:
+        if done.request not in self._requests:
+            return []
+        subscriptions = self._parts.pop(done.request, ()) + done.subscriptions
+        if done.more:
+            self._parts[done.request] = subscriptions
+            return []
+        del self._requests[done.request]
+        return [RequestSettled(done.request, subscriptions)]
 
     def _attached(self, epoch: int, taken: int) -> None:
         """Another epoch is another stream: numbers begin anew."""
@@ -95,8 +108,8 @@ class Conversation:
         self._check_attached()
         if notify.number <= self._received:
             return []
-        self._received = notify.number
         event = protocol.decode_event(bytes(notify.event))
+        self._received = notify.number
         position = Position(self._epoch, notify.number)
         return [Arrived(Notification(event, notify.subscriptions, position, notify.id, notify.redelivered))]
 

@@ -7,13 +7,14 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
-from collections.abc import AsyncIterator, Iterable, Mapping, Sequence
+import ipaddress
+import logging
+from collections.abc import Iterable, Mapping, Sequence
 from pathlib import Path
 from types import TracebackType
 from typing import Any, Self
 
 import msgspec
-import structlog
 
 from wanderbus.agent import core
 from wanderbus.agent.messages import (
@@ -33,24 +34,24 @@ from wanderbus.agent.messages import (
 )
 from wanderbus.api.dispatch import Dispatcher, Item
 from wanderbus.api.notifications import Notifications
+from wanderbus.api.refusals import connect_error, request_error
+from wanderbus.api.status_changes import StatusChange, StatusChanges, Watchers
 from wanderbus.broker import protocol
 from wanderbus.errors import (
-    AuthenticationError,
     Closed,
     ConfigurationError,
-    FilterError,
+    EventError,
     LimitExceeded,
     LocalProtocolError,
     Refused,
+    RemoteProtocolError,
     SIPParseError,
-    UnknownUser,
     Unreachable,
     WanderbusError,
-    WrongPassword,
 )
 from wanderbus.event import Event, EventId, Position, Value, check_event
 from wanderbus.filters import parse
-from wanderbus.limits import MESSAGE_BYTES_MAX
+from wanderbus.limits import EVENT_BYTES_MAX, MESSAGE_BYTES_MAX
 from wanderbus.machine import Address, Output
 from wanderbus.runtime.addresses import AddressMonitor, address_towards
 from wanderbus.runtime.ambient import SystemRandom, wall_us
@@ -60,7 +61,7 @@ from wanderbus.runtime.names import resolve
 from wanderbus.sip.uri import canonical_uri
 from wanderbus.subscription import Restriction, Subscription
 
-_log = structlog.get_logger("wanderbus.agent")
+_log = logging.getLogger("wanderbus.agent")
 
 PUBLISHES_UNSETTLED_MAX = 512
 """Publishes under way at once; further calls wait their turn (below what the broker remembers of a device)."""
@@ -72,17 +73,12 @@ UNCLAIMED_WARNING_S = 10.0
 """Notifications that nobody reads are reported after this time."""
 
 
-class StatusChange(msgspec.Struct, frozen=True):
-    """The agent became ``CONNECTED`` or ``DISCONNECTED``, or completed a move; ``address`` is where its data goes."""
-
-    status: str
-    address: str
-    at_us: int
-    reason: str
-
-
 class Agent:
-    """A user's connection to the broker; made by :func:`connect`, an async context manager."""
+    """A user's connection to the broker; made by :func:`connect`, an async context manager.
+
+    Entering it raises :class:`UnknownUser`, :class:`WrongPassword` or :class:`Refused` as the server answers,
+    :class:`Unreachable` when nobody does, :class:`ConfigurationError` for a local address that cannot be used.
+    """
 
     def __init__(
         self,
@@ -106,10 +102,11 @@ class Agent:
         self._publishes: dict[int, asyncio.Future[EventId]] = {}
         self._requests: dict[int, asyncio.Future[Sequence[Subscription]]] = {}
         self._request_texts: dict[int, str] = {}
-        self._readers: list[Notifications] = []
-        self._watchers: set[asyncio.Queue[StatusChange | None]] = set()
+        self._readers: set[Notifications] = set()
+        self._watchers = Watchers()
         self._slots = asyncio.Semaphore(PUBLISHES_UNSETTLED_MAX)
         self._unclaimed_timer: asyncio.TimerHandle | None = None
+        self._opened = False
 
     @property
     def uri(self) -> str:
@@ -122,13 +119,14 @@ class Agent:
         return self._status
 
     async def __aenter__(self) -> Self:
-        loop = asyncio.get_running_loop()
-        self._connected: asyncio.Future[None] = loop.create_future()
+        if self._opened:
+            raise Closed("an agent is opened once; connect() makes another")
+        self._opened = True
         self._disconnected = asyncio.Event()
         try:
             self._start()
             async with asyncio.timeout(self._connect_s_max):
-                await self._connected
+                await self._attached
         except TimeoutError:
             self._shut(Closed("the agent never connected"))
             host, port = self._properties.server
@@ -153,18 +151,24 @@ class Agent:
 
         Calls made at once keep their order. Raises :class:`~wanderbus.errors.EventError` for what cannot be
         published, :class:`LimitExceeded` for an event too large, :class:`Refused` by the broker, :class:`Closed`.
+        Cancelling the call does not take back an event that is on its way.
         """
         event = check_event(Event(subject, dict(attributes), wall_us() if published_us is None else published_us))
-        size = len(protocol.encode(protocol.Publish(2**40, event)))
-        if size > MESSAGE_BYTES_MAX:
-            raise LimitExceeded(f"the event takes {size} bytes, {MESSAGE_BYTES_MAX} is the most", "message_bytes_max")
-        async with self._slots:
-            driver = self._driving()
-            self._published += 1
-            settled: asyncio.Future[EventId] = asyncio.get_running_loop().create_future()
-            self._publishes[self._published] = settled
-            driver.feed(PublishEvent(self._published, event))
-            return await settled
+        try:
+            _check_message(protocol.Publish(2**40, event))
+        except LocalProtocolError as error:
+            raise EventError(f"the event cannot be published: {error}") from None
+        if (size := protocol.size_of(event)) > EVENT_BYTES_MAX:
+            raise LimitExceeded(f"the event takes {size} bytes, {EVENT_BYTES_MAX} is the most", "event_bytes_max")
+        await self._slots.acquire()
+        if self._driver is None:
+            self._slots.release()
+        driver = self._driving()
+        self._published += 1
+        settled: asyncio.Future[EventId] = asyncio.get_running_loop().create_future()
+        self._publishes[self._published] = settled
+        driver.feed(PublishEvent(self._published, event))
+        return await settled
 
     def subscribe(
         self,
@@ -220,59 +224,66 @@ class Agent:
 
         Raises :class:`ConfigurationError` if it cannot be used; the address of before then stays.
         """
-        self._driving()
+        self._move(local_address)
         if self._monitor is not None:
             self._monitor.close()
             self._monitor = None
-        self._move(local_address)
 
-    async def changes(self) -> AsyncIterator[StatusChange]:
-        """Yield every change of status and every completed move from now on, until the agent is closed."""
-        queue: asyncio.Queue[StatusChange | None] = asyncio.Queue()
-        self._watchers.add(queue)
-        try:
-            while (change := await queue.get()) is not None:
-                yield change
-        finally:
-            self._watchers.discard(queue)
+    def changes(self) -> StatusChanges:
+        """Iterate over every change of status and every completed move from this call on, until the agent is closed."""
+        return self._watchers.watch()
 
     async def close(self) -> None:
         """Leave in order: what was acknowledged reaches the broker, the SIP session ends, subscriptions stay."""
-        if self._driver is None:
+        driver = self._driver
+        if driver is None:
             return
-        if self._device is not None and self._device.ephemeral and self._status == "CONNECTED":
-            with contextlib.suppress(TimeoutError, WanderbusError):
-                async with asyncio.timeout(CLOSE_S_MAX):
-                    await self.ask(protocol.Leave(self._next_request()))
-        self._driver.feed(Disconnect())
         try:
+            if self._device is not None and self._device.ephemeral and self._status == "CONNECTED":
+                with contextlib.suppress(TimeoutError, WanderbusError):
+                    async with asyncio.timeout(CLOSE_S_MAX):
+                        await self.ask(protocol.Leave(self._next_request()))
+            driver.feed(Disconnect())
             async with asyncio.timeout(CLOSE_S_MAX):
                 await self._disconnected.wait()
         except TimeoutError:
-            _log.info("closed without an answer from the server", uri=self.uri)
-        self._shut(Closed("the agent was closed"))
+            _log.info("%s closed without an answer from the server", self.uri)
+        finally:
+            self._shut(Closed("the agent was closed"))
 
     async def ask(self, request: Any) -> Sequence[Subscription]:
         """Make one request of the broker's protocol and return the subscriptions it answers with."""
+        return await self.begin(request)
+
+    def begin(self, request: Any) -> asyncio.Future[Sequence[Subscription]]:
+        """Make one request of the broker's protocol; return its answer to come."""
         driver = self._driving()
+        _check_message(request)
         answered: asyncio.Future[Sequence[Subscription]] = asyncio.get_running_loop().create_future()
         self._requests[request.request] = answered
         self._request_texts[request.request] = getattr(request, "expression", "")
         driver.feed(Ask(request))
-        return await answered
+        return answered
 
     def claim(self, subscription: str, reader: Notifications) -> None:
-        """Let ``reader`` have the notifications of ``subscription``; LocalProtocolError if another one has."""
+        """Let ``reader`` have the notifications of ``subscription``; :class:`LocalProtocolError` if another does."""
         if self._dispatcher.is_read(subscription):
             raise LocalProtocolError(
                 "this agent reads the same subscription already; leave that block first, or vary the expression"
             )
-        self._readers.append(reader)
-        self._dispatcher.claim(subscription, reader)
+        self._readers.add(reader)
+        self._acknowledge(self._dispatcher.claim(subscription, reader))
 
-    def release(self, subscription: str, untaken: Iterable[Item], *, ended: bool) -> None:
+    def release(self, subscription: str, reader: Notifications, untaken: Iterable[Item], *, ended: bool) -> None:
         """End a reader; see :meth:`Dispatcher.release`."""
+        self._readers.discard(reader)
         self._acknowledge(self._dispatcher.release(subscription, untaken, ended=ended))
+
+    def abandon(self, subscription: str) -> None:
+        """End a subscription that was asked for by somebody who did not wait for it; nobody waits for this either."""
+        if self._driver is not None and not self._dispatcher.is_read(subscription):
+            self.begin(protocol.Unsubscribe(self._next_request(), subscription)).cancel()
+            self._acknowledge(self._dispatcher.release(subscription, (), ended=True))
 
     def took(self, subscription: str, number: int) -> None:
         """The application has taken what ``subscription`` had up to ``number``."""
@@ -308,10 +319,17 @@ class Agent:
         if self._local_address is None:
             self._monitor = AddressMonitor(server, self._followed)
         self._driver.feed(Connect())
+        # The first answer shows that the broker has attached us, not just that SIP has led to it.
+        self._attached = self.begin(protocol.Query(self._next_request()))
 
     def _bind(self, local: str) -> dict[str, Address]:
+        driver = self._driving()
         try:
-            return self._driving().bind({core.SIP_SOCKET: (local, 0), core.DATA_SOCKET: (local, 0)})
+            if ipaddress.ip_address(local).is_unspecified:
+                raise ConfigurationError(f"the local address {local} is no address: peers are told where to send")
+            return driver.bind({core.SIP_SOCKET: (local, 0), core.DATA_SOCKET: (local, 0)})
+        except ValueError:
+            raise ConfigurationError(f"the local address {local!r} is not an IP address") from None
         except OSError as error:
             raise ConfigurationError(f"the local address {local} cannot be used: {error.strerror}") from None
 
@@ -319,59 +337,57 @@ class Agent:
         bound = self._bind(local)
         self._driving().feed(Moved(bound[core.SIP_SOCKET], bound[core.DATA_SOCKET]))
 
-    def _followed(self, local: str) -> None:
+    def _followed(self, local: str) -> bool:
         try:
             self._move(local)
         except ConfigurationError as error:
-            _log.warning("could not follow a change of address", error=str(error))
+            _log.warning("could not follow a change of address yet: %s", error)
+            return False
+        return True
 
     def _report(self, output: Output) -> None:
         match output:
             case Arrived(item=item):
                 self._acknowledge(self._dispatcher.arrived(item))
                 self._watch_unclaimed()
-            case PublishSettled(number=number, id=identity, reason=reason):
-                settled = self._publishes.pop(number)
-                if not settled.done():
-                    if identity is not None:
-                        settled.set_result(identity)
-                    else:
-                        settled.set_exception(Refused(f"the broker refused the event: {reason}"))
+            case PublishSettled():
+                self._settle_publish(output)
             case RequestSettled():
                 self._settle_request(output)
             case AgentStatusChanged(status=status, address=address, reason=reason):
                 self._status = status
-                if status == "CONNECTED" and not self._connected.done():
-                    self._connected.set_result(None)
-                change = StatusChange(status, f"{address[0]}:{address[1]}", wall_us(), reason)
-                for queue in self._watchers:
-                    queue.put_nowait(change)
+                self._watchers.tell(StatusChange(status, f"{address[0]}:{address[1]}", wall_us(), reason))
             case ConnectRefused():
                 self._refused(output)
             case Disconnected():
                 self._disconnected.set()
 
+    def _settle_publish(self, publish: PublishSettled) -> None:
+        settled = self._publishes.pop(publish.number)
+        self._slots.release()
+        if settled.done():
+            return
+        if publish.id is not None:
+            settled.set_result(publish.id)
+        else:
+            settled.set_exception(Refused(f"the broker refused the event: {publish.reason}"))
+
     def _settle_request(self, settled: RequestSettled) -> None:
         answered = self._requests.pop(settled.request)
         text = self._request_texts.pop(settled.request)
-        refusal = settled.refusal
         if answered.done():
             return
-        if refusal is None:
+        if settled.refusal is None:
             answered.set_result(settled.subscriptions)
-        elif refusal.position is not None:
-            answered.set_exception(FilterError(refusal.reason, text, refusal.position))
-        elif refusal.limit is not None:
-            answered.set_exception(LimitExceeded(refusal.reason, refusal.limit))
         else:
-            answered.set_exception(Refused(refusal.reason))
+            answered.set_exception(request_error(settled.refusal, text))
 
     def _refused(self, refused: ConnectRefused) -> None:
-        error = _refusal(refused, self._properties)
-        if not self._connected.done():
-            self._connected.set_exception(error)
+        error = connect_error(refused, self._properties)
+        if not self._attached.done():
+            self._attached.set_exception(error)
         else:
-            _log.warning("the server refuses this agent now", error=str(error))
+            _log.warning("the server refuses this agent now: %s", error)
 
     def _watch_unclaimed(self) -> None:
         if self._unclaimed_timer is None and self._dispatcher.unclaimed:
@@ -383,8 +399,8 @@ class Agent:
         if unclaimed := self._dispatcher.unclaimed:
             _log.warning(
                 "notifications wait for subscriptions that nobody reads: subscribe to them again, "
-                "unsubscribe them, or connect with keep=False",
-                subscriptions=unclaimed,
+                "unsubscribe them, or connect with keep=False: %s",
+                ", ".join(unclaimed),
             )
 
     def _shut(self, reason: WanderbusError) -> None:
@@ -404,10 +420,13 @@ class Agent:
             if not future.done():
                 future.set_exception(reason)
                 future.exception()
+        for _ in range(len(self._publishes)):
+            self._slots.release()
+        self._publishes.clear()
+        self._requests.clear()
         for reader in self._readers:
             reader.fail(reason)
-        for queue in self._watchers:
-            queue.put_nowait(None)
+        self._watchers.close()
 
 
 class _NoMachine:
@@ -417,20 +436,17 @@ class _NoMachine:
         return []
 
 
-def _refusal(refused: ConnectRefused, properties: AgentProperties) -> WanderbusError:
-    """Return the error for a refusal, in words that say what to do."""
-    user, server = properties.uri, f"{properties.server[0]}:{properties.server[1]}"
-    match refused:
-        case ConnectRefused(stage="registration", status=404):
-            return UnknownUser(f"the server {server} has no user {user}; add it to the server's users file")
-        case ConnectRefused(stage="registration", status=401 | 403 | 407):
-            return WrongPassword(f"the server {server} does not accept the password of {user}")
-        case ConnectRefused(stage="session", status=404):
-            return Unreachable(f"the server {server} knows no broker {properties.broker}; check the broker's URI")
-        case ConnectRefused(stage="session"):
-            return AuthenticationError(f"the broker does not accept {user}: {refused.reason}")
-        case _:
-            return Refused(f"the broker does not attach {user}: {refused.reason}")
+def _check_message(message: protocol.AgentMessage) -> None:
+    """Raise :class:`LocalProtocolError` for what the broker could not read, :class:`LimitExceeded` if too large."""
+    try:
+        payload = protocol.encode(message)
+        protocol.decode_from_agent(payload)
+    except (TypeError, ValueError, OverflowError) as error:
+        raise LocalProtocolError(f"it cannot be encoded: {error}") from None
+    except RemoteProtocolError as error:
+        raise LocalProtocolError(f"it would be {error}") from None
+    if (size := len(payload)) > MESSAGE_BYTES_MAX:
+        raise LimitExceeded(f"the message takes {size} bytes, {MESSAGE_BYTES_MAX} is the most", "message_bytes_max")
 
 
 def connect(

@@ -9,11 +9,14 @@ from __future__ import annotations
 
 from collections import deque
 from collections.abc import Iterable, Sequence
-from typing import Protocol
+from typing import Final, Protocol
 
 from wanderbus.event import Gap, Notification
 
 Item = Notification | Gap
+
+_ANYBODY: Final = ""
+"""Stands for a subscription where a gap waits for the first reader there is."""
 
 
 class Reader(Protocol):
@@ -34,15 +37,13 @@ class Dispatcher:
         self._ended: set[str] = set()
         self._open: deque[tuple[int, set[str]]] = deque()
         self._waiting_for: dict[int, set[str]] = {}
-        self._unclaimed: dict[int, Notification] = {}
+        self._unclaimed: dict[int, Item] = {}
 
     @property
     def unclaimed(self) -> Sequence[str]:
         """Return the subscriptions that have notifications here and no reader."""
-        missing = {
-            s for number, item in self._unclaimed.items() for s in item.subscriptions if s in self._waiting_for[number]
-        }
-        return sorted(missing - self._readers.keys())
+        missing = {s for number in self._unclaimed for s in self._waiting_for.get(number, ())}
+        return sorted(missing - self._readers.keys() - {_ANYBODY})
 
     def is_read(self, subscription: str) -> bool:
         """Return whether a reader has claimed ``subscription``."""
@@ -52,9 +53,11 @@ class Dispatcher:
         """Pass ``item`` on; return the number to acknowledge if that has risen."""
         number = item.position.number
         if isinstance(item, Gap):
-            for reader in set(self._readers.values()):
+            for reader in self._readers.values():
                 reader.put(item)
-            waiting: set[str] = set()
+            waiting: set[str] = set() if self._readers else {_ANYBODY}
+            if waiting:
+                self._unclaimed[number] = item
         else:
             waiting = set(item.subscriptions) - self._ended
             self._hand_over(item, waiting)
@@ -62,22 +65,24 @@ class Dispatcher:
         self._waiting_for[number] = waiting
         return self._advance()
 
-    def claim(self, subscription: str, reader: Reader) -> None:
-        """Let ``reader`` have what comes, and what has come, for ``subscription``."""
+    def claim(self, subscription: str, reader: Reader) -> int | None:
+        """Let ``reader`` have what comes, and what has come, for ``subscription``; return as :meth:`arrived` does."""
         self._ended.discard(subscription)
         self._readers[subscription] = reader
         for number, item in list(self._unclaimed.items()):
-            if subscription in self._waiting_for[number]:
+            waiting = self._waiting_for.get(number, set())
+            if isinstance(item, Gap) or subscription in waiting:
                 reader.put(item)
-                self._forget_if_claimed(number, item)
+                waiting.discard(_ANYBODY)
+                if not waiting - self._readers.keys():
+                    del self._unclaimed[number]
+        return self._advance()
 
     def release(self, subscription: str, untaken: Iterable[Item], *, ended: bool) -> int | None:
         """End a reader. Its ``untaken`` items wait for the next one, or are done with if the subscription ended."""
         self._readers.pop(subscription, None)
         if not ended:
-            for item in untaken:
-                if isinstance(item, Notification):
-                    self._unclaimed[item.position.number] = item
+            self._unclaimed.update((item.position.number, item) for item in untaken)
             self._unclaimed = dict(sorted(self._unclaimed.items()))
             return None
         self._ended.add(subscription)
@@ -101,10 +106,6 @@ class Dispatcher:
                 reader.put(item)
         if waiting - self._readers.keys():
             self._unclaimed[item.position.number] = item
-
-    def _forget_if_claimed(self, number: int, item: Notification) -> None:
-        if not self._waiting_for[number] - self._readers.keys():
-            del self._unclaimed[number]
 
     def _advance(self) -> int | None:
         before = self.taken

@@ -3,22 +3,22 @@
 from __future__ import annotations
 
 import asyncio
+import logging
 from collections import deque
+from collections.abc import Sequence
 from types import TracebackType
 from typing import TYPE_CHECKING, Self
 
-import structlog
-
 from wanderbus.api.dispatch import Item
 from wanderbus.broker import protocol
-from wanderbus.errors import Closed, Unreachable, WanderbusError
+from wanderbus.errors import Closed, WanderbusError
 from wanderbus.event import Notification
 from wanderbus.subscription import Subscription
 
 if TYPE_CHECKING:
     from wanderbus.api.agent import Agent
 
-_log = structlog.get_logger("wanderbus.agent")
+_log = logging.getLogger("wanderbus.agent")
 
 LEAVE_S = 2.0
 """How long leaving the block waits for the broker to end the subscription."""
@@ -56,7 +56,13 @@ class Notifications:
         return self._subscription
 
     async def __aenter__(self) -> Self:
-        (subscription,) = await self._agent.ask(self._request)
+        answered = self._agent.begin(self._request)
+        try:
+            (subscription,) = await asyncio.shield(answered)
+        except asyncio.CancelledError:
+            if not self._keep:
+                answered.add_done_callback(self._abandon)
+            raise
         self._agent.claim(subscription.id, self)
         self._subscription = subscription
         return self
@@ -67,15 +73,23 @@ class Notifications:
         subscription, self._subscription = self.subscription, None
         untaken = [self._in_hand, *self._items] if self._in_hand else list(self._items)
         self._items.clear()
+        self._in_hand = None
         if self._keep:
-            self._agent.release(subscription.id, untaken, ended=False)
+            self._agent.release(subscription.id, self, untaken, ended=False)
             return
         try:
             async with asyncio.timeout(LEAVE_S):
                 await self._agent.unsubscribe(subscription.id)
-        except (TimeoutError, Closed, Unreachable):
-            _log.warning("subscription left behind: the broker could not be told", subscription=subscription.id)
-        self._agent.release(subscription.id, untaken, ended=True)
+        except (TimeoutError, Closed):
+            _log.warning("subscription %s left behind: the broker could not be told", subscription.id)
+        finally:
+            self._agent.release(subscription.id, self, untaken, ended=True)
+
+    def _abandon(self, answered: asyncio.Future[Sequence[Subscription]]) -> None:
+        """Nobody waits for the answer any more: what it brings must not gather notifications that nobody reads."""
+        if not answered.cancelled() and answered.exception() is None:
+            for subscription in answered.result():
+                self._agent.abandon(subscription.id)
 
     def __aiter__(self) -> Self:
         return self
@@ -95,7 +109,7 @@ class Notifications:
             self.dropped += item.count
             if self._gaps:
                 return item  # type: ignore[return-value]
-            _log.warning("notifications were dropped at the broker", count=item.count, reason=item.reason)
+            _log.warning("%s notifications were dropped at the broker: %s", item.count, item.reason)
 
     def ack(self) -> None:
         """Tell the broker that the notification in hand was taken; what it led to should be committed."""

@@ -11,12 +11,11 @@ from __future__ import annotations
 
 import asyncio
 import ipaddress
+import logging
 from collections.abc import Mapping
 from pathlib import Path
 from types import TracebackType
 from typing import Self
-
-import structlog
 
 from wanderbus.broker.config import BrokerConfig
 from wanderbus.broker.core import Append, Appended, Broker, UserStatusChanged
@@ -27,18 +26,19 @@ from wanderbus.domain.access_server import (
     BrokerRegistered,
     BrokerUnregistered,
 )
-from wanderbus.errors import ConfigurationError, StorageError, Unreachable
+from wanderbus.errors import ConfigurationError, SIPParseError, StorageError, Unreachable
 from wanderbus.machine import Address, Output
 from wanderbus.mobility.properties import Properties
 from wanderbus.rudp import RudpConfig
 from wanderbus.runtime.ambient import SystemRandom, wall_us
 from wanderbus.runtime.committer import Committer
 from wanderbus.runtime.driver import Driver
-from wanderbus.runtime.server_files import ServerFiles
+from wanderbus.runtime.server_files import Identity, ServerFiles
 from wanderbus.sip.digest import Authenticator
 from wanderbus.sip.server import SIPServer
+from wanderbus.sip.uri import canonical_uri
 
-_log = structlog.get_logger("wanderbus.server")
+_log = logging.getLogger("wanderbus.server")
 
 SAVE_S = 1.0
 """Pause between two savings of the state that is derived from the log."""
@@ -81,14 +81,16 @@ class Server:
         self._save_timer: asyncio.TimerHandle | None = None
 
     async def __aenter__(self) -> Self:
-        self._broken: asyncio.Future[None] = asyncio.get_running_loop().create_future()
-        self._ready = asyncio.Event()
+        loop = asyncio.get_running_loop()
+        self._broken: asyncio.Future[None] = loop.create_future()
+        self._ready: asyncio.Future[None] = loop.create_future()
         try:
             self._start()
-            await asyncio.wait_for(self._ready.wait(), START_S_MAX)
-        except TimeoutError:
-            await self.close()
-            raise Unreachable(f"the broker could not register with its own server on {self.address[0]}") from None
+            await asyncio.wait((self._ready, self._broken), timeout=START_S_MAX, return_when=asyncio.FIRST_COMPLETED)
+            if self._broken.done():
+                self._broken.result()
+            if not self._ready.done():
+                raise Unreachable(f"the broker could not register with its own server on {self.address[0]}")
         except BaseException:
             await self.close()
             raise
@@ -119,7 +121,7 @@ class Server:
             self._files = None
 
     def _start(self) -> None:
-        self._check_host()
+        self._check_place()
         files = self._files = ServerFiles.open(self._data_dir)
         self._broker = Broker(files.load_state(BrokerConfig().publishes_remembered), self._config(files))
         self._committer = Committer(files.log, files.store, on_durable=self._durable, on_failure=self._failed)
@@ -130,13 +132,17 @@ class Server:
     def _config(self, files: ServerFiles) -> BrokerConfig:
         return BrokerConfig(server=files.identity.server)
 
-    def _check_host(self) -> None:
+    def _check_place(self) -> None:
         try:
             unspecified = ipaddress.ip_address(self.address[0]).is_unspecified
         except ValueError:
             raise ConfigurationError(f"{self.address[0]!r} is not an IP address; give the one to listen on") from None
         if unspecified:
             raise ConfigurationError("listen on one address that agents can reach, not on all: SIP tells them which")
+        try:
+            canonical_uri(self.broker_uri)
+        except SIPParseError as error:
+            raise ConfigurationError(f"{self.domain!r} is not a domain that SIP can name: {error}") from None
 
     def _start_registrar(self) -> None:
         """The machine has to know its address, so a free port is taken before it is made."""
@@ -150,8 +156,7 @@ class Server:
         driver = Driver(_Silent(), self._report, wall_clock=True)
         self._drivers.append(driver)
         identity = files.identity
-        wanted = {SIP_SOCKET: (host, identity.broker_port), DATA_SOCKET: (host, identity.data_port)}
-        bound = _bind(driver, wanted)
+        bound = self._bind_access(driver, host, identity)
         files.keep_ports(bound[SIP_SOCKET][1], bound[DATA_SOCKET][1])
         access = AccessServer(
             Properties(uri=self.broker_uri, server=self.address, password=self._passwords["broker"]),
@@ -166,17 +171,27 @@ class Server:
         self._access_driver = driver
         driver.perform(access.start(wall_us(), asyncio.get_running_loop().time()))
 
+    def _bind_access(self, driver: Driver, host: str, identity: Identity) -> dict[str, Address]:
+        """Take the ports that agents know; if another program has them by now, agents call again and find new ones."""
+        try:
+            return driver.bind({SIP_SOCKET: (host, identity.broker_port), DATA_SOCKET: (host, identity.data_port)})
+        except OSError as error:
+            ports = (identity.broker_port, identity.data_port)
+            _log.warning("ports %s and %s of before cannot be had (%s), others are taken", *ports, error.strerror)
+            return _bind(driver, {SIP_SOCKET: (host, 0), DATA_SOCKET: (host, 0)})
+
     def _report(self, output: Output) -> None:
         match output:
             case Append(entries=entries):
                 if self._committer is not None:
                     self._committer.append(entries)
             case BrokerRegistered():
-                self._ready.set()
+                if not self._ready.done():
+                    self._ready.set_result(None)
             case BrokerUnregistered(status=status, reason=reason):
-                _log.warning("the broker is not registered", status=status, reason=reason)
+                _log.warning("the broker is not registered: %s %s", status, reason)
             case UserStatusChanged(user=user, status=status):
-                _log.info("user status", user=user, status=status)
+                _log.info("%s is %s", user, status)
 
     def _durable(self, durable: int) -> None:
         self._access_driver.feed(Appended(durable))

@@ -12,6 +12,7 @@ import msgspec
 
 from wanderbus.errors import RemoteProtocolError
 from wanderbus.event import Event, EventId, Position
+from wanderbus.limits import REASON_CHARACTERS_MAX
 from wanderbus.subscription import Restriction, Subscription
 
 
@@ -139,10 +140,11 @@ class NotifyGap(BrokerMessage, frozen=True, tag=5):
 
 
 class Done(BrokerMessage, frozen=True, tag=6):
-    """``request`` is durable; ``subscriptions`` are those it asked for or changed."""
+    """``request`` is durable; ``subscriptions`` are those it asked for or changed, ``more`` if others follow."""
 
     request: int
     subscriptions: tuple[Subscription, ...]
+    more: bool = False
 
 
 class RequestRefused(BrokerMessage, frozen=True, tag=7):
@@ -168,6 +170,16 @@ _event = msgspec.msgpack.Decoder(Event)
 def encode(message: AgentMessage | BrokerMessage) -> bytes:
     """Return the bytes of one message."""
     return _encoder.encode(message)
+
+
+def size_of(value: Event | Subscription) -> int:
+    """Return how many bytes an event or a subscription takes in a message."""
+    return len(_encoder.encode(value))
+
+
+def shortened(reason: object) -> str:
+    """Return ``reason`` as a refusal carries it: it may quote a text of any length."""
+    return str(reason)[:REASON_CHARACTERS_MAX]
 
 
 def decode_from_agent(payload: bytes) -> FromAgent:

@@ -18,6 +18,7 @@ from wanderbus.broker.state import (
 from wanderbus.broker.subscribing import Subscriptions
 from wanderbus.errors import EventError
 from wanderbus.event import Event, EventId, check_event
+from wanderbus.limits import EVENT_BYTES_MAX
 
 
 class Publishing:
@@ -44,9 +45,9 @@ class Publishing:
             self._answer_repeat(link, message.number, publisher.recent.get(message.number))
             return
         try:
-            check_event(message.event)
+            _check(message.event)
         except EventError as error:
-            self._links.say(link, protocol.PublishRefused(message.number, str(error)))
+            self._links.say(link, protocol.PublishRefused(message.number, protocol.shortened(error)))
             return
         notified = self._notified(message.event)
         offset = self._journal.write(
@@ -114,11 +115,11 @@ class Publishing:
 
     def _bound_queue(self, session: SessionRow, notification: records.Notified) -> None:
         """Drop the oldest where a bound was passed (SPEC G-15, G-16, G-18)."""
-        if session.waiting > self._config.queue_notifications_max:
+        while session.waiting > self._config.queue_notifications_max:
             self._drop_oldest(session, None, "queue_notifications_max")
         for identity in notification.subscriptions:
-            row = self._state.subscriptions.get(identity)
-            if row and row.subscription.queue_max is not None and row.waiting > row.subscription.queue_max:
+            row = self._state.subscriptions[identity]
+            while row.subscription.queue_max is not None and row.waiting > row.subscription.queue_max:
                 self._drop_oldest(session, identity, "queue_max")
 
     def _drop_oldest(self, session: SessionRow, subscription: str | None, reason: str) -> None:
@@ -138,3 +139,10 @@ class Publishing:
                     urgent=False,
                 )
                 return
+
+
+def _check(event: Event) -> None:
+    """Raise :class:`EventError` for an event that may not be published, or that no notification could carry."""
+    check_event(event)
+    if (size := protocol.size_of(event)) > EVENT_BYTES_MAX:
+        raise EventError(f"the event takes {size} bytes, event_bytes_max is {EVENT_BYTES_MAX}")

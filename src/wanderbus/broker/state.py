@@ -26,7 +26,8 @@ class SessionRow(msgspec.Struct):
 
     user: str
     name: str
-    epoch: int = 1
+    epoch: int
+    """When the stream began, µs since the Unix epoch: a broker that lost everything begins another one."""
     first: int = 1
     """Lowest number still in the queue; ``next`` when the queue is empty."""
     next: int = 1
@@ -181,7 +182,7 @@ class BrokerState:
     def _session(self, user: str, name: str) -> SessionRow:
         key = session_key(user, name)
         if (session := self.sessions.get(key)) is None:
-            session = SessionRow(user, name)
+            session = SessionRow(user, name, epoch=self.wall_us)
             self.sessions.put(key, session)
         return session
 

@@ -13,7 +13,7 @@ from wanderbus.broker.restrictions import check_restrictions
 from wanderbus.broker.state import BrokerState, SessionRow, session_key
 from wanderbus.errors import FilterError, LimitExceeded, Refused
 from wanderbus.event import Event
-from wanderbus.limits import EVENT_NAME_CHARACTERS_MAX
+from wanderbus.limits import EVENT_NAME_CHARACTERS_MAX, SUBSCRIPTION_BYTES_MAX
 from wanderbus.matching import Index
 from wanderbus.subscription import Subscription
 
@@ -41,17 +41,15 @@ class Subscriptions:
         try:
             done = self._serve(link, request)
         except FilterError as error:
-            refusal = protocol.RequestRefused(request.request, error.reason, position=error.position)
-            self._links.say(link, refusal)
+            reason = protocol.shortened(error.reason)
+            self._links.say(link, protocol.RequestRefused(request.request, reason, position=error.position))
         except LimitExceeded as error:
-            self._links.say(
-                link,
-                protocol.RequestRefused(request.request, str(error), limit=error.limit),
-            )
+            reason = protocol.shortened(error)
+            self._links.say(link, protocol.RequestRefused(request.request, reason, limit=error.limit))
         except Refused as error:
-            self._links.say(link, protocol.RequestRefused(request.request, str(error)))
+            self._links.say(link, protocol.RequestRefused(request.request, protocol.shortened(error)))
         else:
-            self._links.say(link, protocol.Done(request.request, tuple(done)))
+            self._say_done(link, request.request, done)
 
     def end(self, subscription: Subscription, reason: str) -> None:
         """End ``subscription``; what it has queued stays (SPEC G-07)."""
@@ -71,6 +69,19 @@ class Subscriptions:
         for subscription in self._of_session(user, session):
             if subscription.device in (None, device):
                 self.end(subscription, "discarded")
+
+    def _say_done(self, link: Link, request: int, subscriptions: Sequence[Subscription]) -> None:
+        """Answer in as many messages as it takes to list ``subscriptions``."""
+        part: list[Subscription] = []
+        part_bytes = 0
+        for subscription in subscriptions:
+            size = protocol.size_of(subscription)
+            if part_bytes + size > SUBSCRIPTION_BYTES_MAX:
+                self._links.say(link, protocol.Done(request, tuple(part), more=True))
+                part, part_bytes = [], 0
+            part.append(subscription)
+            part_bytes += size
+        self._links.say(link, protocol.Done(request, tuple(part)))
 
     def _serve(self, link: Link, request: Request) -> Sequence[Subscription]:
         assert link.session is not None
@@ -118,6 +129,7 @@ class Subscriptions:
                 f"the session has {len(existing)} subscriptions, as many as it may; end one first",
                 "subscriptions_max",
             )
+        _check_size(wanted)
         self._journal.write(
             records.Subscribed(at_us=self._state.wall_us, subscription=wanted),
             urgent=True,
@@ -130,6 +142,7 @@ class Subscriptions:
         if subscription is None:
             raise Refused(f"the session has no subscription {identity!r}; ask which it has, it may have expired")
         changed = _replaced(subscription, **fields)
+        _check_size(changed)
         self._journal.write(
             records.Changed(at_us=self._state.wall_us, subscription=changed),
             urgent=True,
@@ -175,6 +188,14 @@ class Subscriptions:
 def _replaced(subscription: Subscription, **fields: object) -> Subscription:
     values = {name: getattr(subscription, name) for name in subscription.__struct_fields__}
     return Subscription(**(values | fields))
+
+
+def _check_size(subscription: Subscription) -> None:
+    """Raise :class:`LimitExceeded` for a subscription that would not fit an answer."""
+    if (size := protocol.size_of(subscription)) > SUBSCRIPTION_BYTES_MAX:
+        raise LimitExceeded(
+            f"the subscription takes {size} bytes, {SUBSCRIPTION_BYTES_MAX} is the most", "subscription_bytes_max"
+        )
 
 
 def _same(one: Subscription, other: Subscription) -> bool:

@@ -16,7 +16,8 @@ class Table(Generic[Row]):
     def __init__(self, name: str, kind: type[Row]) -> None:
         self.name = name
         self._rows: dict[str, Row] = {}
-        self._changed: set[str] = set()
+        self._changed: dict[str, None] = {}
+        """Keys in the order of their change: a set's order would differ from process to process."""
         self._decoder = msgspec.json.Decoder(kind)
 
     def get(self, key: str) -> Row | None:
@@ -43,12 +44,12 @@ class Table(Generic[Row]):
     def put(self, key: str, row: Row) -> None:
         """Store ``row`` at ``key``."""
         self._rows[key] = row
-        self._changed.add(key)
+        self._changed[key] = None
 
     def drop(self, key: str) -> None:
         """Remove the row at ``key``; no harm if there is none."""
         if self._rows.pop(key, None) is not None:
-            self._changed.add(key)
+            self._changed[key] = None
 
     def load(self, rows: Iterable[tuple[str, bytes]]) -> None:
         """Take over rows as the store holds them; ``msgspec.DecodeError`` if one is not of this table."""

@@ -6,7 +6,7 @@ import typer
 
 from wanderbus.cli import events, serving, simulating
 from wanderbus.cli.output import complain
-from wanderbus.errors import ConfigurationError, FilterError, WanderbusError
+from wanderbus.errors import ConfigurationError, EventError, FilterError, WanderbusError
 
 app = typer.Typer(
     name="wanderbus",
@@ -31,7 +31,7 @@ def run(arguments: list[str] | None = None) -> int:
     except FilterError as error:
         complain(error.pointed())
         return 2
-    except ConfigurationError as error:
+    except (ConfigurationError, EventError) as error:
         complain(str(error))
         return 2
     except WanderbusError as error:

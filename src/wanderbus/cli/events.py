@@ -3,18 +3,18 @@
 from __future__ import annotations
 
 import asyncio
-import sys
-from collections.abc import AsyncIterator, Mapping
+from collections.abc import Mapping
 from pathlib import Path
-from typing import Annotated, Any
+from typing import Annotated, Any, Final
 
 import msgspec
 import typer
 
 from wanderbus.api.agent import Agent, connect
+from wanderbus.cli.input import numbered_lines
 from wanderbus.cli.output import log_to_stderr, run_async, say, say_json
-from wanderbus.errors import ConfigurationError
-from wanderbus.event import EventId, Notification, Value
+from wanderbus.errors import ConfigurationError, EventError, WanderbusError
+from wanderbus.event import Event, EventId, Notification, Value, check_event
 
 User = Annotated[str, typer.Option("--user", help="Who you are: sip:name@domain.", envvar="WANDERBUS_USER")]
 Password = Annotated[
@@ -24,6 +24,9 @@ Password = Annotated[
 ServerAddress = Annotated[str, typer.Option("--server", help="SIP server, host:port.", envvar="WANDERBUS_SERVER")]
 BrokerUri = Annotated[str | None, typer.Option("--broker", help="URI of the broker; sip:broker@DOMAIN unless given.")]
 StateDir = Annotated[Path | None, typer.Option(help="Where this device keeps its identity.")]
+_PUBLISHES_MAX: Final = 256
+"""Lines of standard input under way at once."""
+
 AsJson = Annotated[bool, typer.Option("--json", help="Print JSON, one object a line.")]
 
 
@@ -86,28 +89,30 @@ async def _publish_one(agent: Agent, subject: str, attributes: Mapping[str, Valu
 async def _publish_lines(agent: Agent, subject: str, json: bool) -> None:
     """Publish while reading; ids are printed in the order of the lines."""
     async with agent:
-        unsettled: asyncio.Queue[asyncio.Task[EventId] | None] = asyncio.Queue(maxsize=256)
-
-        async def settle() -> None:
+        unsettled: asyncio.Queue[asyncio.Task[EventId] | None] = asyncio.Queue(_PUBLISHES_MAX)
+        publishing = asyncio.create_task(_publish_each(agent, subject, unsettled))
+        try:
             while (task := await unsettled.get()) is not None:
                 _say_published(await task, json)
-
-        async with asyncio.TaskGroup() as group:
-            group.create_task(settle())
-            async for attributes in _lines():
-                await unsettled.put(group.create_task(agent.publish(subject, attributes)))
-            await unsettled.put(None)
+            await publishing
+        finally:
+            publishing.cancel()
 
 
-async def _lines() -> AsyncIterator[dict[str, Any]]:
-    number = 0
-    while line := await asyncio.to_thread(sys.stdin.readline):
-        number += 1
-        if line.strip():
+async def _publish_each(agent: Agent, subject: str, unsettled: asyncio.Queue[asyncio.Task[EventId] | None]) -> None:
+    """Begin a publish for each line; one that is at fault ends it, when those before have been begun."""
+    try:
+        async for number, line in numbered_lines():
             try:
-                yield msgspec.json.decode(line, type=dict[str, Any])
-            except msgspec.DecodeError as error:
-                raise ConfigurationError(f"standard input, line {number}: not a JSON object: {error}") from None
+                attributes = msgspec.json.decode(line, type=dict[str, Any])
+                check_event(Event(subject, attributes))
+            except (msgspec.DecodeError, EventError) as error:
+                raise ConfigurationError(f"standard input, line {number}: {error}") from None
+            await unsettled.put(asyncio.create_task(agent.publish(subject, attributes)))
+    except WanderbusError:
+        await unsettled.put(None)
+        raise
+    await unsettled.put(None)
 
 
 async def _print_notifications(

@@ -3,16 +3,17 @@
 from __future__ import annotations
 
 import asyncio
+import contextlib
 import logging
 import os
 import platform
+import signal
 import sys
-from collections.abc import Coroutine
+from collections.abc import Callable, Coroutine
 from pathlib import Path
 from typing import Any, TypeVar
 
 import msgspec
-import structlog
 
 from wanderbus.errors import ConfigurationError
 
@@ -34,6 +35,14 @@ def complain(line: str) -> None:
     print(f"wanderbus: {line}", file=sys.stderr, flush=True)
 
 
+def check_writable(path: Path) -> None:
+    """Raise :class:`ConfigurationError` if ``path`` cannot be written: better before the work than after it."""
+    try:
+        path.open("ab").close()
+    except OSError as error:
+        raise ConfigurationError(f"{path} cannot be written: {error.strerror}") from None
+
+
 def write_json(path: Path, value: object) -> None:
     """Write a JSON file for people and programs; :class:`ConfigurationError` if it cannot be written."""
     try:
@@ -44,25 +53,30 @@ def write_json(path: Path, value: object) -> None:
 
 def log_to_stderr(*, verbose: bool) -> None:
     """Let the logs go to standard error: warnings, or everything of interest."""
-    structlog.configure(
-        processors=[
-            structlog.processors.add_log_level,
-            structlog.processors.TimeStamper(fmt="iso", utc=True),
-            structlog.dev.ConsoleRenderer(colors=sys.stderr.isatty()),
-        ],
-        wrapper_class=structlog.make_filtering_bound_logger(logging.INFO if verbose else logging.WARNING),
-        logger_factory=structlog.PrintLoggerFactory(file=sys.stderr),
+    logging.basicConfig(
+        stream=sys.stderr,
+        level=logging.INFO if verbose else logging.WARNING,
+        format="%(asctime)s %(levelname)s %(name)s: %(message)s",
     )
 
 
 def run_async(main: Coroutine[Any, Any, Returned]) -> Returned:
-    """Run ``main`` on the fastest event loop there is."""
+    """Run ``main`` on the fastest event loop there is; SIGTERM is an interruption as SIGINT is, ending it in order."""
+    new_event_loop: Callable[[], asyncio.AbstractEventLoop] = asyncio.new_event_loop
+    with contextlib.suppress(ModuleNotFoundError):
+        from uvloop import new_event_loop
     try:
-        import uvloop
-    except ModuleNotFoundError:
-        return asyncio.run(main)
-    with asyncio.Runner(loop_factory=uvloop.new_event_loop) as runner:
-        return runner.run(main)
+        with asyncio.Runner(loop_factory=new_event_loop) as runner:
+            return runner.run(_until_terminated(main))
+    except asyncio.CancelledError:
+        raise KeyboardInterrupt from None
+
+
+async def _until_terminated(main: Coroutine[Any, Any, Returned]) -> Returned:
+    task = asyncio.current_task()
+    assert task is not None
+    asyncio.get_running_loop().add_signal_handler(signal.SIGTERM, task.cancel)
+    return await main
 
 
 def machine() -> dict[str, object]:

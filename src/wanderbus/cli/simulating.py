@@ -12,7 +12,7 @@ from typing import Annotated
 import typer
 from rich.progress import track
 
-from wanderbus.cli.output import complain, machine, say, write_json
+from wanderbus.cli.output import check_writable, complain, machine, say, write_json
 from wanderbus.errors import ConfigurationError
 from wanderbus.simulation.scenario import Result, Scenario, run_seed
 
@@ -32,6 +32,9 @@ def sim(
     """
     if trace is not None and seed is None:
         raise ConfigurationError("--trace goes with --seed")
+    for path in (trace, json):
+        if path is not None:
+            check_writable(path)
     started = time.monotonic()
     if seed is not None:
         results = [_replay(seed, trace)]

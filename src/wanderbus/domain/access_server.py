@@ -24,7 +24,7 @@ from wanderbus.broker.core import (
     ServerStarted,
     UserStatusChanged,
 )
-from wanderbus.errors import RemoteProtocolError, StateCorrupt
+from wanderbus.errors import LocalProtocolError, RemoteProtocolError, StateCorrupt
 from wanderbus.machine import (
     Address,
     CancelTimer,
@@ -122,7 +122,7 @@ class AccessServer:
             if device.binding:
                 try:
                     session = self._user_agent.adopt(device.binding)
-                except RemoteProtocolError as error:
+                except LocalProtocolError as error:
                     raise StateCorrupt(f"the stored session of {device.user} cannot be read: {error}") from None
                 self._add_line(Line(session, device.user, device.device, DataChannel(self._endpoint)))
                 self._outputs.append(SetTimer(("renew", session), at))

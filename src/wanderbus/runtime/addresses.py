@@ -33,9 +33,12 @@ def address_towards(server: Address) -> str | None:
 
 
 class AddressMonitor:
-    """Calls ``on_change(address)`` whenever the local address towards ``server`` is another, or is back."""
+    """Calls ``on_change(address)`` whenever the local address towards ``server`` is another, or is back.
 
-    def __init__(self, server: Address, on_change: Callable[[str], None], *, poll_s: float = POLL_S) -> None:
+    It returns whether the address could be used; if not, as just after it appeared, it is offered again.
+    """
+
+    def __init__(self, server: Address, on_change: Callable[[str], bool], *, poll_s: float = POLL_S) -> None:
         self._server = server
         self._on_change = on_change
         self._poll_s = poll_s
@@ -69,8 +72,8 @@ class AddressMonitor:
         found = address_towards(self._server)
         changed = found != self._current
         self._current = found
-        if changed and found is not None:
-            self._on_change(found)
+        if changed and found is not None and not self._on_change(found):
+            self._current = None
 
 
 def _open_netlink() -> socket.socket | None:

@@ -7,11 +7,10 @@ from __future__ import annotations
 
 import asyncio
 import heapq
+import logging
 import socket
 from collections.abc import Callable, Hashable, Mapping, Sequence
 from typing import Final
-
-import structlog
 
 from wanderbus.machine import (
     Address,
@@ -27,7 +26,7 @@ from wanderbus.machine import (
 )
 from wanderbus.runtime.ambient import wall_us
 
-_log = structlog.get_logger("wanderbus.driver")
+_log = logging.getLogger("wanderbus.driver")
 
 RECEIVE_BUFFER_BYTES: Final = 4 * 2**20
 _DATAGRAMS_A_TURN: Final = 128
@@ -57,13 +56,14 @@ class Driver:
     def bind(self, addresses: Mapping[str, Address]) -> dict[str, Address]:
         """Open these UDP sockets by name, and only then close those they replace; return the addresses in use.
 
-        Raises ``OSError`` if one cannot be had; the sockets of before then stay.
+        Raises ``OSError`` if one cannot be had, ``OverflowError`` for a port that does not exist; the sockets of
+        before then stay.
         """
         opened: dict[str, socket.socket] = {}
         try:
             for name, address in addresses.items():
                 opened[name] = _open_udp(address)
-        except OSError:
+        except BaseException:
             for each in opened.values():
                 each.close()
             raise
@@ -139,7 +139,7 @@ class Driver:
             sender.sendto(data, destination)
         except OSError as error:
             self.unsent += 1
-            _log.debug("datagram not sent", socket=name, destination=destination, error=str(error))
+            _log.debug("datagram to %s:%s not sent: %s", *destination, error)
 
     def _set_alarm(self) -> None:
         while self._heap and self._deadlines.get(self._heap[0][2]) != self._heap[0][0]:
@@ -174,7 +174,7 @@ def _open_udp(address: Address) -> socket.socket:
         opened.setblocking(False)
         opened.setsockopt(socket.SOL_SOCKET, socket.SO_RCVBUF, RECEIVE_BUFFER_BYTES)
         opened.bind(address)
-    except OSError:
+    except BaseException:
         opened.close()
         raise
     return opened

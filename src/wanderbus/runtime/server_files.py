@@ -39,14 +39,14 @@ class ServerFiles:
         try:
             directory.mkdir(parents=True, exist_ok=True)
             log = EventLog.open(directory / "log")
+            try:
+                identity = _load_identity(directory / "server.json")
+                store = StateStore.open(directory / "state.db", server=identity.server)
+            except BaseException:
+                log.close()
+                raise
         except OSError as error:
-            raise StorageError(f"the data directory {directory} cannot be used: {error.strerror}") from None
-        try:
-            identity = _load_identity(directory / "server.json")
-            store = StateStore.open(directory / "state.db", server=identity.server)
-        except BaseException:
-            log.close()
-            raise
+            raise _unusable(directory, error) from None
         return cls(directory, identity, log, store)
 
     def load_state(self, publishes_remembered: int) -> BrokerState:
@@ -68,9 +68,12 @@ class ServerFiles:
         return state
 
     def keep_ports(self, broker_port: int, data_port: int) -> None:
-        """Remember the ports for the next start."""
+        """Remember the ports for the next start; :class:`StorageError` if that cannot be written."""
         self.identity = Identity(self.identity.server, broker_port, data_port)
-        _save_identity(self.directory / "server.json", self.identity)
+        try:
+            _save_identity(self.directory / "server.json", self.identity)
+        except OSError as error:
+            raise _unusable(self.directory, error) from None
 
     def close(self) -> None:
         """Close everything."""
@@ -93,12 +96,17 @@ def read_users(path: Path) -> Mapping[str, str]:
         if not line.strip() or line.lstrip().startswith("#"):
             continue
         name, colon, password = line.strip().partition(":")
-        if not name or not colon or not password:
+        if not colon or not password or name.split() != [name]:
             raise ConfigurationError(f"{path}, line {number}: write name:password")
         if name in users or name == "broker":
             raise ConfigurationError(f"{path}, line {number}: the name {name!r} is taken")
         users[name] = password
     return users
+
+
+def _unusable(directory: Path, error: OSError) -> StorageError:
+    where = f" ({error.filename})" if error.filename else ""
+    return StorageError(f"the data directory {directory} cannot be used: {error.strerror}{where}")
 
 
 def _load_identity(path: Path) -> Identity:

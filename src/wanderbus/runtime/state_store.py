@@ -14,7 +14,7 @@ from typing import Final
 
 import apsw
 
-from wanderbus.errors import StateCorrupt
+from wanderbus.errors import StateCorrupt, StorageError
 from wanderbus.records import SCHEMA_VERSION
 
 BUSY_TIMEOUT_MS: Final = 2_000
@@ -38,9 +38,13 @@ class StateStore:
     def open(cls, path: Path, *, server: str = "") -> StateStore:
         """Open the state in ``path``, or begin an empty one at offset 0 for the server named ``server``.
 
-        Raises :class:`StateCorrupt` if the file is damaged, of another record schema or of another server.
+        Raises :class:`StateCorrupt` if the file is damaged, of another record schema or of another server,
+        :class:`StorageError` if it cannot be opened or is in use.
         """
-        connection = apsw.Connection(str(path))
+        try:
+            connection = apsw.Connection(str(path))
+        except apsw.Error as error:
+            raise StorageError(f"{path} cannot be used: {error}") from None
         try:
             connection.set_busy_timeout(BUSY_TIMEOUT_MS)
             return cls(path, connection, _prepare(connection, server))
@@ -50,6 +54,9 @@ class StateStore:
         except (apsw.NotADBError, apsw.CorruptError, apsw.SQLError) as error:
             connection.close()
             raise _unusable(path, str(error)) from error
+        except apsw.Error as error:
+            connection.close()
+            raise StorageError(f"{path} cannot be used: {error}") from None
 
     def load(self, table: str) -> Iterator[tuple[str, bytes]]:
         """Yield the rows of ``table`` in order of their keys; nothing if no row was ever saved in it.

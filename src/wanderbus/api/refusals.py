@@ -1,0 +1,41 @@
+"""What the other side's refusals become: one error each, in words that say what to do."""
+
+from __future__ import annotations
+
+from wanderbus.agent.messages import AgentProperties, ConnectRefused
+from wanderbus.broker import protocol
+from wanderbus.errors import (
+    AuthenticationError,
+    FilterError,
+    LimitExceeded,
+    Refused,
+    UnknownUser,
+    Unreachable,
+    WanderbusError,
+    WrongPassword,
+)
+
+
+def connect_error(refused: ConnectRefused, properties: AgentProperties) -> WanderbusError:
+    """Return the error for a refusal on the way to the broker, or by it."""
+    user, server = properties.uri, f"{properties.server[0]}:{properties.server[1]}"
+    match refused:
+        case ConnectRefused(stage="registration", status=404):
+            return UnknownUser(f"the server {server} has no user {user}; add it to the server's users file")
+        case ConnectRefused(stage="registration", status=401 | 403 | 407):
+            return WrongPassword(f"the server {server} does not accept the password of {user}")
+        case ConnectRefused(stage="session", status=404):
+            return Unreachable(f"the server {server} knows no broker {properties.broker}; check the broker's URI")
+        case ConnectRefused(stage="session"):
+            return AuthenticationError(f"the broker does not accept {user}: {refused.reason}")
+        case _:
+            return Refused(f"the broker does not attach {user}: {refused.reason}")
+
+
+def request_error(refusal: protocol.RequestRefused, expression: str) -> WanderbusError:
+    """Return the error for a request that the broker declined; ``expression`` is what it asked to be matched."""
+    if refusal.position is not None:
+        return FilterError(refusal.reason, expression, refusal.position)
+    if refusal.limit is not None:
+        return LimitExceeded(refusal.reason, refusal.limit)
+    return Refused(refusal.reason)

@@ -1,0 +1,230 @@
+"""The agent's side of the application protocol over many connections (DESIGN 5.2, 5.5, SPEC G-08, G-09, U-02)."""
+
+from __future__ import annotations
+
+import msgspec
+import pytest
+
+from wanderbus.agent.conversation import Conversation
+from wanderbus.agent.messages import (
+    AgentProperties,
+    Arrived,
+    Ask,
+    ConnectRefused,
+    PublishEvent,
+    PublishSettled,
+    RequestSettled,
+    Took,
+)
+from wanderbus.broker import protocol
+from wanderbus.broker.protocol import (
+    AgentMessage,
+    Attach,
+    Attachment,
+    BrokerMessage,
+    Done,
+    NotifyGap,
+    Publish,
+    PublishAccepted,
+    PublishRefused,
+    Query,
+    RequestRefused,
+    Subscribe,
+    Take,
+)
+from wanderbus.errors import RemoteProtocolError
+from wanderbus.event import Event, EventId, Gap, Notification, Position
+from wanderbus.machine import Output
+from wanderbus.subscription import Subscription
+
+EVENT = Event("Trade", {"N": 1})
+SUBSCRIBE = Subscribe(1, "Trade", "", None, (), False, None)
+PROPERTIES = AgentProperties("sip:alice@example.org", ("10.0.0.1", 5060), "sip:broker@example.org", "phone", epoch=7)
+
+
+def conversation(**options: object) -> Conversation:
+    return Conversation(msgspec.structs.replace(PROPERTIES, **options))
+
+
+def hear(talk: Conversation, *messages: BrokerMessage) -> list[Output]:
+    return [output for message in messages for output in talk.hear(protocol.encode(message))]
+
+
+def opening(talk: Conversation) -> list[AgentMessage]:
+    return [protocol.decode_from_agent(payload) for payload in talk.opening()]
+
+
+def notify(number: int, *, redelivered: bool = False) -> protocol.Notify:
+    event = msgspec.Raw(protocol.encode_event(Event("Trade", {"N": number})))
+    return protocol.Notify(number, EventId("wb", 100 + number), event, ("wb-1",), redelivered)
+
+
+def arrived(outputs: list[Output]) -> list[object]:
+    """Numbers of notifications, ``(count, last)`` of gaps."""
+    items = [output.item for output in outputs if isinstance(output, Arrived)]
+    return [i.position.number if isinstance(i, Notification) else (i.count, i.position.number) for i in items]
+
+
+def test_the_first_word_is_the_attachment() -> None:
+    assert opening(conversation()) == [Attach(7, "default", None, True)]
+    assert opening(conversation(session="work", keep=False)) == [Attach(7, "work", None, False)]
+    assert opening(conversation(resume=Position(1, 41))) == [Attach(7, "default", Position(1, 41), True)]
+
+
+def test_design_5_2_what_is_unanswered_is_said_again_in_order_requests_first() -> None:
+    """Publishes keep their order; a subscription comes before the events published after it."""
+    talk = conversation()
+    for number in (1, 2, 3):
+        talk.say(PublishEvent(number, EVENT))
+    talk.say(Ask(SUBSCRIBE))
+    talk.say(Ask(Query(2)))
+    assert talk.unanswered == 5
+    assert opening(talk)[1:] == [SUBSCRIBE, Query(2), Publish(1, EVENT), Publish(2, EVENT), Publish(3, EVENT)]
+    hear(talk, Attachment(1, 0), Done(1, ()), PublishAccepted(1, EventId("wb", 1)), PublishRefused(2, "no"))
+    assert opening(talk)[1:] == [Query(2), Publish(3, EVENT)]
+    hear(talk, Done(2, ()), PublishAccepted(3, EventId("wb", 2)))
+    assert opening(talk)[1:] == []
+    assert talk.unanswered == 0
+
+
+def test_each_answer_is_reported_once() -> None:
+    talk = conversation()
+    talk.say(PublishEvent(1, EVENT))
+    talk.say(PublishEvent(2, EVENT))
+    talk.say(Ask(SUBSCRIBE))
+    accepted, refused, done = PublishAccepted(1, EventId("wb", 5)), PublishRefused(2, "too large"), Done(1, ())
+    assert hear(talk, accepted, refused, done) == [
+        PublishSettled(1, EventId("wb", 5)),
+        PublishSettled(2, None, "too large"),
+        RequestSettled(1, ()),
+    ]
+    assert hear(talk, accepted, refused, done, RequestRefused(1, "late")) == []
+
+
+def test_a_refused_request_carries_its_refusal() -> None:
+    talk = conversation()
+    talk.say(Ask(SUBSCRIBE))
+    refusal = RequestRefused(1, "expected a value", 5, None)
+    assert hear(talk, refusal) == [RequestSettled(1, (), refusal)]
+    assert opening(talk)[1:] == []
+
+
+def test_a_refused_attachment_is_a_refused_connection() -> None:
+    refusal = RequestRefused(0, "devices_max is 1, and it is reached", None, "devices_max")
+    assert hear(conversation(), refusal) == [ConnectRefused("attachment", None, refusal.reason)]
+
+
+def test_g08_an_answer_in_parts_is_reported_whole_and_a_broken_off_one_from_its_start() -> None:
+    talk = conversation()
+    talk.say(Ask(Query(1)))
+    one, two, three = (Subscription(f"wb-{n}", "sip:alice@example.org", "default", "Trade", "") for n in (1, 2, 3))
+    assert hear(talk, Done(1, (one,), more=True)) == []
+    assert opening(talk)[1:] == [Query(1)]
+    assert hear(talk, Done(1, (one, two), more=True)) == []
+    assert hear(talk, Done(1, (three,))) == [RequestSettled(1, (one, two, three))]
+    assert hear(talk, Done(1, (one,), more=True), Done(1, (three,))) == []
+
+
+def test_design_5_5_notifications_arrive_once_and_in_order_over_reconnections() -> None:
+    talk = conversation()
+    assert arrived(hear(talk, Attachment(1, 0), notify(1), notify(2))) == [1, 2]
+    talk.opening()
+    assert arrived(hear(talk, Attachment(1, 0), notify(1), notify(2), notify(3))) == [3]
+
+
+def test_a_notification_arrives_with_everything_that_it_carries() -> None:
+    talk = conversation()
+    (output,) = hear(talk, Attachment(4, 0), notify(1, redelivered=True))
+    expected = Notification(Event("Trade", {"N": 1}), ("wb-1",), Position(4, 1), EventId("wb", 101), True)
+    assert output == Arrived(expected)
+
+
+def test_taking_is_said_once_and_remembered_for_the_next_attachment() -> None:
+    talk = conversation()
+    hear(talk, Attachment(1, 0), notify(1), notify(2))
+    assert talk.say(Took(2)) == protocol.encode(Take(2))
+    assert talk.say(Took(1)) is None
+    assert talk.say(Took(2)) is None
+    assert opening(talk) == [Attach(7, "default", Position(1, 2), True)]
+
+
+def test_what_was_received_and_not_taken_is_not_claimed_on_the_next_attachment() -> None:
+    """The application may still lose it; the broker must keep it."""
+    talk = conversation()
+    hear(talk, Attachment(1, 0), notify(1), notify(2))
+    talk.say(Took(1))
+    assert opening(talk) == [Attach(7, "default", Position(1, 1), True)]
+
+
+def test_resuming_drops_what_the_application_has_committed() -> None:
+    talk = conversation(resume=Position(1, 5))
+    assert arrived(hear(talk, Attachment(1, 3), notify(4), notify(5), notify(6))) == [6]
+
+
+def test_the_broker_may_be_further_than_the_application_remembers() -> None:
+    """As after a wiped state directory: what was taken before does not come again."""
+    talk = conversation()
+    assert arrived(hear(talk, Attachment(1, 5), notify(5), notify(6))) == [6]
+
+
+@pytest.mark.parametrize(
+    ("received", "gap", "heard"),
+    [
+        (0, (1, 3), [(3, 3)]),
+        (2, (1, 5), [(3, 5)]),
+        (5, (1, 5), []),
+        (7, (1, 5), []),
+        (2, (3, 3), [(1, 3)]),
+    ],
+)
+def test_u02_a_gap_counts_only_what_was_not_received(received: int, gap: tuple[int, int], heard: list[object]) -> None:
+    """A gap at the head of the queue grows; what came before it was dropped is not missing."""
+    talk = conversation()
+    hear(talk, Attachment(1, 0), *[notify(n) for n in range(1, received + 1)])
+    assert arrived(hear(talk, NotifyGap(*gap, "queue_max"))) == heard
+    following = max(received, gap[1]) + 1
+    assert arrived(hear(talk, notify(following - 1), notify(following))) == [following]
+
+
+def test_u02_a_gap_arrives_with_its_reason_and_the_position_to_commit() -> None:
+    talk = conversation()
+    (output,) = hear(talk, Attachment(2, 0), NotifyGap(1, 4, "queue_max"))
+    assert output == Arrived(Gap(4, "queue_max", Position(2, 4)))
+
+
+def test_design_5_3_another_epoch_is_another_stream() -> None:
+    talk = conversation(resume=Position(1, 50))
+    assert arrived(hear(talk, Attachment(2, 3), notify(4))) == [4]
+    assert opening(talk) == [Attach(7, "default", Position(2, 3), True)]
+
+
+def test_g09_discarding_happens_once_and_not_on_every_reconnection() -> None:
+    talk = conversation(keep=False)
+    hear(talk, Attachment(1, 0))
+    (attach,) = opening(talk)
+    assert isinstance(attach, Attach)
+    assert attach.keep
+
+
+@pytest.mark.parametrize(
+    "payload",
+    [
+        b"",
+        b"\xff\xff",
+        protocol.encode(Query(1)),
+        protocol.encode(notify(1)),
+        protocol.encode(NotifyGap(1, 2, "x")),
+    ],
+    ids=["empty", "noise", "an agent's message", "before attachment", "gap before attachment"],
+)
+def test_what_makes_no_sense_is_an_error_of_the_other_side(payload: bytes) -> None:
+    with pytest.raises(RemoteProtocolError):
+        conversation().hear(payload)
+
+
+def test_a_notification_without_an_event_in_it_does_not_count_as_received() -> None:
+    talk = conversation()
+    hear(talk, Attachment(1, 0))
+    with pytest.raises(RemoteProtocolError):
+        hear(talk, protocol.Notify(1, EventId("wb", 1), msgspec.Raw(b"\x01"), (), False))
+    assert arrived(hear(talk, notify(1))) == [1]

@@ -1,0 +1,112 @@
+"""A server and agents on loopback, in one loop that must end with nothing left over."""
+
+from __future__ import annotations
+
+import asyncio
+import gc
+from collections.abc import AsyncIterator, Awaitable, Callable, Coroutine
+from contextlib import asynccontextmanager
+from pathlib import Path
+from typing import Any, TypeVar
+
+import wanderbus
+from wanderbus.api.notifications import Notifications
+from wanderbus.errors import Closed
+from wanderbus.event import Value
+
+Returned = TypeVar("Returned")
+
+PASSWORDS = {"alice": "secret", "bob": "hunter2"}
+SUBJECT = "Departure"
+STORY_S_MAX = 20.0
+
+
+def run(story: Coroutine[Any, Any, Returned]) -> Returned:
+    """Run a story; fail if it leaves tasks behind or an exception that nobody took."""
+    faults: list[dict[str, Any]] = []
+
+    async def watched() -> Returned:
+        asyncio.get_running_loop().set_exception_handler(lambda _, context: faults.append(context))
+        async with asyncio.timeout(STORY_S_MAX):
+            result = await story
+        gc.collect()
+        left = asyncio.all_tasks() - {asyncio.current_task()}
+        assert not left, left
+        return result
+
+    result = asyncio.run(watched())
+    gc.collect()
+    assert faults == []
+    return result
+
+
+class World:
+    """Where servers and agents of one test keep their files; a server that is started again has its port."""
+
+    def __init__(self, directory: Path) -> None:
+        self.directory = directory
+        self.port = 0
+
+    @property
+    def address(self) -> str:
+        return f"127.0.0.1:{self.port}"
+
+    @asynccontextmanager
+    async def server(self, **options: Any) -> AsyncIterator[wanderbus.Server]:
+        settings: dict[str, Any] = {
+            "domain": "localhost",
+            "data_dir": self.directory / "data",
+            "users": PASSWORDS,
+            "port": self.port,
+        }
+        async with wanderbus.Server(**(settings | options)) as server:
+            self.port = server.address[1]
+            yield server
+
+    def agent(self, name: str = "alice", *, device: str | None = None, **options: Any) -> wanderbus.Agent:
+        settings: dict[str, Any] = {
+            "password": PASSWORDS.get(name),
+            "server": self.address,
+            "state_dir": self.directory / (device or name),
+        }
+        return wanderbus.connect(f"sip:{name}@localhost", **(settings | options))
+
+
+async def take(notifications: Notifications, count: int) -> list[wanderbus.Notification]:
+    """Take the next ``count`` and acknowledge them."""
+    taken = [await anext(notifications) for _ in range(count)]
+    notifications.ack()
+    return taken
+
+
+async def numbers(notifications: Notifications, count: int) -> list[Value]:
+    """Take the next ``count`` and return what their attribute n says."""
+    return [each.event["n"] for each in await take(notifications, count)]
+
+
+async def publish(agent: wanderbus.Agent, *values: int) -> list[wanderbus.EventId]:
+    return list(await asyncio.gather(*(agent.publish(SUBJECT, {"n": value}) for value in values)))
+
+
+async def nothing_more(notifications: Notifications, wait_s: float = 0.1) -> None:
+    try:
+        async with asyncio.timeout(wait_s):
+            unwanted = await anext(notifications)
+    except TimeoutError:
+        return
+    raise AssertionError(f"nothing should have come, this did: {unwanted}")
+
+
+async def until(condition: Callable[[], object]) -> None:
+    while not condition():
+        await asyncio.sleep(0.005)
+
+
+async def until_true(condition: Callable[[], Awaitable[bool]]) -> None:
+    while not await condition():
+        await asyncio.sleep(0.005)
+
+
+def crash(agent: wanderbus.Agent) -> None:
+    """End an agent as ``kill -9`` does: its sockets and its lock are gone, nobody is told."""
+    agent._shut(Closed("crashed"))

@@ -1,0 +1,251 @@
+"""A broker on a test's desk: literal inputs in, messages out, a log and a state file of plain lists."""
+
+from __future__ import annotations
+
+from collections.abc import Hashable, Sequence
+from typing import TypeVar
+
+import msgspec
+
+from wanderbus.broker import protocol
+from wanderbus.broker.config import BrokerConfig
+from wanderbus.broker.core import (
+    Append,
+    Appended,
+    Broker,
+    LinkClosed,
+    LinkOpened,
+    MessageArrived,
+    SendOnLink,
+    ServerStarted,
+    UserStatusChanged,
+)
+from wanderbus.broker.protocol import (
+    AgentMessage,
+    Attach,
+    BrokerMessage,
+    Done,
+    Notify,
+    NotifyGap,
+    Publish,
+    PublishAccepted,
+    RequestRefused,
+    Subscribe,
+    Take,
+)
+from wanderbus.broker.state import BrokerState
+from wanderbus.event import Event, Position, Value
+from wanderbus.machine import CancelTimer, ClockRead, Input, Output, SetTimer, TimerFired
+from wanderbus.records import AnyRecord, decode_record
+from wanderbus.subscription import Restriction, Subscription
+
+START_US = 1_700_000_000_000_000
+ALICE, BOB = "sip:alice@example.org", "sip:bob@example.org"
+SUBJECT = "Trade"
+
+Kind = TypeVar("Kind", bound=BrokerMessage)
+RecordKind = TypeVar("RecordKind", bound=AnyRecord)
+
+
+def rows_of(state: BrokerState) -> dict[str, dict[str, bytes]]:
+    """Every row of a state as the store would hold it: two states are equal when these are."""
+    return {table.name: {key: msgspec.json.encode(row) for key, row in table.items()} for table in state.tables}
+
+
+def named(messages: Sequence[BrokerMessage]) -> list[object]:
+    """What a device heard of its stream: the event's ``N``, or ``(first, last)`` of a gap."""
+    heard: list[object] = []
+    for message in messages:
+        match message:
+            case Notify(event=event):
+                heard.append(protocol.decode_event(bytes(event))["N"])
+            case NotifyGap(first=first, last=last):
+                heard.append((first, last))
+    return heard
+
+
+class Desk:
+    """A broker, its disk, and what came out of it; unless ``held``, what it writes is durable at once."""
+
+    def __init__(self, config: BrokerConfig | None = None, *, log: Sequence[bytes] = ()) -> None:
+        self.config = config or BrokerConfig()
+        self.log = list(log)
+        self.rows: dict[str, dict[str, bytes]] = {}
+        self.rows_offset = 0
+        self.now = 0.0
+        self.held = False
+        self.out: dict[int, list[BrokerMessage]] = {}
+        self.statuses: list[UserStatusChanged] = []
+        self.timers: dict[Hashable, float] = {}
+        self._requests = 0
+        self._published: dict[int, int] = {}
+        self._links = 0
+        self.start()
+
+    @property
+    def wall_us(self) -> int:
+        return START_US + round(self.now * 1e6)
+
+    # The world around the broker --------------------------------------------------------------------------------
+
+    def start(self) -> None:
+        """Boot from what the disk holds."""
+        self.broker = Broker(self.recovered(), self.config)
+        self.timers.clear()
+        self.give(ServerStarted())
+
+    def recovered(self, *, from_log_alone: bool = False) -> BrokerState:
+        """The state that the disk gives."""
+        state = BrokerState(self.config.server, self.config.publishes_remembered)
+        if not from_log_alone:
+            state.load({name: rows.items() for name, rows in self.rows.items()}, self.rows_offset)
+        for offset, payload in enumerate(self.log[state.offset :], state.offset):
+            state.apply(offset, decode_record(payload))
+        return state
+
+    def save(self) -> None:
+        """Let the state file catch up with the log."""
+        state = self.broker.state
+        for table, rows in state.changes().items():
+            stored = self.rows.setdefault(table, {})
+            for key, row in rows.items():
+                if row is None:
+                    stored.pop(key, None)
+                else:
+                    stored[key] = row
+        self.rows_offset = state.offset
+
+    def restart(self, *, with_rows: bool = False) -> None:
+        """Crash and boot; every link is gone. Without rows the state file is lost."""
+        if not with_rows:
+            self.rows, self.rows_offset = {}, 0
+        self.start()
+
+    def step(self, *inputs: Input) -> list[Output]:
+        """Step the broker without doing anything of what it asks."""
+        return self.broker.step([ClockRead(self.wall_us), *inputs], self.now)
+
+    def give(self, *inputs: Input) -> None:
+        """Step the broker and do what it asks, in the order of asking."""
+        self.perform(self.step(*inputs))
+
+    def perform(self, outputs: Sequence[Output]) -> None:
+        for output in outputs:
+            match output:
+                case SendOnLink(link=link, payload=payload):
+                    assert len(payload) <= 65_536
+                    self.out.setdefault(link, []).append(protocol.decode_from_broker(payload))
+                case Append(entries=entries):
+                    assert [offset for offset, _, _ in entries] == list(
+                        range(len(self.log), len(self.log) + len(entries))
+                    )
+                    self.log.extend(payload for _, _, payload in entries)
+                    if not self.held:
+                        self.give(Appended(len(self.log)))
+                case UserStatusChanged():
+                    self.statuses.append(output)
+                case SetTimer(key=key, at=at):
+                    self.timers[key] = at
+                case CancelTimer(key=key):
+                    self.timers.pop(key, None)
+
+    def sync(self) -> None:
+        """Make everything that was written durable."""
+        self.give(Appended(len(self.log)))
+
+    def later(self, seconds: float) -> None:
+        """Let time pass, and fire the timers that are due."""
+        end = self.now + seconds
+        while self.timers and min(self.timers.values()) <= end:
+            key = min(self.timers, key=lambda each: self.timers[each])
+            self.now = max(self.now, self.timers.pop(key))
+            self.give(TimerFired(key))
+        self.now = end
+
+    # Agents -------------------------------------------------------------------------------------------------------
+
+    def say(self, link: int, *messages: AgentMessage) -> None:
+        self.give(*[MessageArrived(link, protocol.encode(message)) for message in messages])
+
+    def open(self, user: str, device: str) -> int:
+        """Open a link and say nothing on it yet."""
+        self._links += 1
+        self.give(LinkOpened(self._links, user, device))
+        return self._links
+
+    def attach(
+        self,
+        user: str = ALICE,
+        device: str = "phone",
+        *,
+        epoch: int = 1,
+        session: str = "default",
+        resume: int | None = None,
+        keep: bool = True,
+    ) -> int:
+        """Open a link and attach it; ``resume`` is a number in the session's stream."""
+        link = self.open(user, device)
+        position = None if resume is None else Position(self.epoch(user, session), resume)
+        self.say(link, Attach(epoch, session, position, keep))
+        return link
+
+    def epoch(self, user: str = ALICE, session: str = "default") -> int:
+        """Return the epoch of a session's stream, 0 while there is none."""
+        row = self.broker.state.sessions.get(f"{user}/{session}")
+        return row.epoch if row else 0
+
+    def close(self, link: int) -> None:
+        self.give(LinkClosed(link, "the agent does not answer"))
+
+    def publish(self, link: int, n: int, subject: str = SUBJECT, **attributes: Value) -> None:
+        """Publish an event whose ``N`` is ``n``, numbered on from the last on this link."""
+        number = self._published[link] = self._published.get(link, 0) + 1
+        self.say(link, Publish(number, Event(subject, {"N": n, **attributes})))
+
+    def ask(self, link: int, message: AgentMessage) -> Done | RequestRefused:
+        """Make a request; give its answer, which must be the last thing said on the link."""
+        self.say(link, message)
+        answer = self.out[link].pop()
+        assert isinstance(answer, Done | RequestRefused)
+        return answer
+
+    def subscribe(
+        self,
+        link: int,
+        expression: str = "",
+        *,
+        subject: str = SUBJECT,
+        lifetime_s: float | None = None,
+        restrictions: tuple[Restriction, ...] = (),
+        this_device_only: bool = False,
+        queue_max: int | None = None,
+    ) -> Done | RequestRefused:
+        self._requests += 1
+        return self.ask(
+            link,
+            Subscribe(self._requests, subject, expression, lifetime_s, restrictions, this_device_only, queue_max),
+        )
+
+    def subscribed(self, link: int, expression: str = "", **options: object) -> Subscription:
+        """Subscribe, which must be granted; give the subscription."""
+        answer = self.subscribe(link, expression, **options)  # type: ignore[arg-type]
+        assert isinstance(answer, Done), answer
+        return answer.subscriptions[0]
+
+    def take(self, link: int, number: int) -> None:
+        self.say(link, Take(number))
+
+    def heard(self, link: int, kind: type[Kind]) -> list[Kind]:
+        """Everything of a kind that was said on a link so far."""
+        return [message for message in self.out.get(link, ()) if isinstance(message, kind)]
+
+    def stream(self, link: int) -> list[object]:
+        """The session's stream as it came down a link so far: see :func:`named`."""
+        return named(self.out.get(link, ()))
+
+    def accepted(self, link: int) -> list[int]:
+        return [message.number for message in self.heard(link, PublishAccepted)]
+
+    def written(self, kind: type[RecordKind]) -> list[RecordKind]:
+        """Every record of a kind in the log."""
+        return [record for record in map(decode_record, self.log) if isinstance(record, kind)]

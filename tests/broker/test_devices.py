@@ -1,0 +1,299 @@
+"""Several devices of one user: places in the queue, binding, status, grace (SPEC E-02 to E-10, G-01, G-02, X40)."""
+
+from __future__ import annotations
+
+import pytest
+
+from tests.broker.desk import ALICE, BOB, Desk
+from wanderbus import records
+from wanderbus.broker.config import BrokerConfig
+from wanderbus.broker.core import DeviceBound, LinkClosed, UserStatusChanged
+from wanderbus.broker.protocol import Attach, Attachment, Done, Leave, Notify, RequestRefused
+
+DEFAULT = f"{ALICE}/default"
+
+
+def pair(desk: Desk, **options: object) -> tuple[int, int, int]:
+    """Phone and laptop of Alice, who subscribed to everything on the phone; and Bob."""
+    phone, laptop = desk.attach(), desk.attach(device="laptop")
+    desk.subscribed(phone, **options)
+    return phone, laptop, desk.attach(BOB)
+
+
+def test_e03_e04_each_device_gets_everything(desk: Desk) -> None:
+    phone, laptop, bob = pair(desk)
+    for n in (1, 2):
+        desk.publish(bob, n)
+    assert desk.stream(phone) == desk.stream(laptop) == [1, 2]
+
+
+def test_design_5_4_an_entry_goes_when_every_member_has_taken_it(desk: Desk) -> None:
+    phone, laptop, bob = pair(desk)
+    for n in (1, 2, 3):
+        desk.publish(bob, n)
+    assert len(desk.broker.state.queue) == 3
+    desk.take(phone, 3)
+    assert len(desk.broker.state.queue) == 3
+    desk.take(laptop, 2)
+    assert list(dict(desk.broker.state.queue.items())) == [f"{DEFAULT}/3"]
+    desk.take(laptop, 3)
+    assert len(desk.broker.state.queue) == 0
+
+
+def test_design_5_4_each_device_continues_at_its_own_place(desk: Desk) -> None:
+    phone, laptop, bob = pair(desk)
+    for n in (1, 2, 3):
+        desk.publish(bob, n)
+    desk.take(phone, 2)
+    desk.take(laptop, 1)
+    assert desk.stream(desk.attach()) == [3]
+    assert desk.stream(desk.attach(device="laptop")) == [2, 3]
+
+
+def test_e03_a_new_device_begins_with_what_is_still_queued(desk: Desk) -> None:
+    phone, _, bob = pair(desk)
+    for n in (1, 2):
+        desk.publish(bob, n)
+    desk.take(phone, 2)
+    assert desk.stream(desk.attach(device="tablet")) == [1, 2]
+
+
+@pytest.mark.parametrize("with_rows", [False, True])
+def test_e05_a_bound_subscription_notifies_its_device_alone(desk: Desk, with_rows: bool) -> None:
+    phone, laptop, bob = pair(desk, this_device_only=True)
+    desk.publish(bob, 1)
+    assert (desk.stream(phone), desk.stream(laptop)) == ([1], [])
+    desk.save()
+    desk.restart(with_rows=with_rows)
+    assert desk.stream(desk.attach(device="laptop")) == []
+    assert desk.stream(desk.attach()) == [1]
+
+
+def test_e05_the_other_devices_cursor_passes_over_what_is_bound(desk: Desk) -> None:
+    phone, _, bob = pair(desk, this_device_only=True)
+    for n in (1, 2):
+        desk.publish(bob, n)
+    desk.take(phone, 2)
+    assert len(desk.broker.state.queue) == 0
+    assert desk.broker.state.devices[f"{ALICE}/laptop"].cursor == 2
+
+
+def test_e05_passing_over_does_not_take_what_lies_between(desk: Desk) -> None:
+    phone, laptop, bob = pair(desk, expression="Kind == bound", this_device_only=True)
+    desk.subscribed(phone, "Kind == all")
+    for n, kind in enumerate(["bound", "all", "bound", "all", "bound"], 1):
+        desk.publish(bob, n, Kind=kind)
+    assert desk.stream(laptop) == [2, 4]
+    assert desk.broker.state.devices[f"{ALICE}/laptop"].cursor == 1
+    desk.take(laptop, 2)
+    assert desk.broker.state.devices[f"{ALICE}/laptop"].cursor == 3
+    assert desk.stream(desk.attach(device="laptop")) == [4]
+
+
+def test_e05_one_event_for_a_bound_and_a_free_subscription_names_those_that_are_for_the_device(desk: Desk) -> None:
+    phone, laptop, bob = pair(desk, expression="N > 0", this_device_only=True)
+    free = desk.subscribed(laptop, "N > 0")
+    desk.publish(bob, 1)
+    assert [len(notify.subscriptions) for notify in desk.heard(phone, Notify)] == [2]
+    assert [notify.subscriptions for notify in desk.heard(laptop, Notify)] == [(free.id,)]
+
+
+def test_e05_more_than_a_window_of_what_is_bound_elsewhere_does_not_stop_the_stream() -> None:
+    """The window counts what the device has to take, and nothing of this is for it."""
+    desk = Desk(BrokerConfig(unacknowledged_max=2))
+    phone, laptop, bob = pair(desk, expression="Kind == bound", this_device_only=True)
+    desk.subscribed(phone, "Kind == all")
+    desk.close(laptop)
+    for n in range(1, 6):
+        desk.publish(bob, n, Kind="bound")
+    desk.publish(bob, 6, Kind="all")
+    assert desk.stream(desk.attach(device="laptop")) == [6]
+
+
+def test_e10_a_new_session_of_the_same_device_replaces_the_old_and_keeps_its_place(desk: Desk) -> None:
+    old = desk.attach()
+    desk.subscribed(old)
+    new = desk.attach(epoch=2)
+    bob = desk.attach(BOB)
+    desk.publish(bob, 1)
+    assert (desk.stream(old), desk.stream(new)) == ([], [1])
+    desk.publish(old, 7)
+    assert desk.accepted(old) == []
+    desk.close(old)
+    assert desk.broker.status(ALICE) == "CONNECTED"
+    assert desk.broker.state.sessions[DEFAULT].devices == ["phone"]
+
+
+def test_e06_e07_a_user_is_connected_while_any_device_is(desk: Desk) -> None:
+    phone, laptop = desk.attach(), desk.attach(device="laptop")
+    desk.close(phone)
+    assert desk.broker.status(ALICE) == "CONNECTED"
+    desk.close(laptop)
+    assert desk.broker.status(ALICE) == "DISCONNECTED"
+    desk.attach()
+    assert desk.statuses == [
+        UserStatusChanged(ALICE, "CONNECTED"),
+        UserStatusChanged(ALICE, "DISCONNECTED"),
+        UserStatusChanged(ALICE, "CONNECTED"),
+    ]
+
+
+def test_e07_each_change_of_a_device_is_in_the_log_with_its_reason(desk: Desk) -> None:
+    link = desk.attach()
+    desk.give(LinkClosed(link, "the agent does not answer"))
+    desk.attach()
+    assert [(r.device, r.status, r.reason) for r in desk.written(records.StatusChanged)] == [
+        ("phone", "CONNECTED", "session established"),
+        ("phone", "DISCONNECTED", "the agent does not answer"),
+        ("phone", "CONNECTED", "session established"),
+    ]
+
+
+def test_e06_after_a_restart_nobody_is_connected_until_reached_anew(desk: Desk) -> None:
+    desk.attach()
+    desk.restart()
+    assert desk.broker.status(ALICE) == "DISCONNECTED"
+    assert desk.broker.state.devices[f"{ALICE}/phone"].status == "DISCONNECTED"
+    desk.attach()
+    assert desk.broker.state.devices[f"{ALICE}/phone"].away_since_us is None
+
+
+def test_x40_a_device_away_for_longer_than_the_grace_is_no_member_but_the_last_one_stays() -> None:
+    desk = Desk(BrokerConfig(device_grace_s=100.0))
+    phone, laptop, bob = pair(desk)
+    desk.publish(bob, 1)
+    desk.close(laptop)
+    desk.take(phone, 1)
+    desk.later(99.0)
+    assert len(desk.broker.state.queue) == 1
+    desk.later(2.0)
+    assert desk.broker.state.sessions[DEFAULT].devices == ["phone"]
+    assert len(desk.broker.state.queue) == 0
+    assert [(r.device, r.reason) for r in desk.written(records.Left)] == [("laptop", "grace")]
+    desk.close(phone)
+    desk.publish(bob, 2)
+    desk.later(1000.0)
+    assert desk.broker.state.sessions[DEFAULT].devices == ["phone"]
+    assert desk.stream(desk.attach()) == [2]
+
+
+def test_x40_a_device_that_came_back_in_time_stays() -> None:
+    desk = Desk(BrokerConfig(device_grace_s=100.0))
+    _, laptop, _ = pair(desk)
+    desk.close(laptop)
+    desk.later(60.0)
+    laptop = desk.attach(device="laptop")
+    desk.later(60.0)
+    desk.close(laptop)
+    desk.later(60.0)
+    assert desk.written(records.Left) == []
+    desk.later(50.0)
+    assert [record.device for record in desk.written(records.Left)] == ["laptop"]
+
+
+@pytest.mark.parametrize("with_rows", [False, True])
+def test_x40_the_grace_runs_on_over_a_restart(with_rows: bool) -> None:
+    desk = Desk(BrokerConfig(device_grace_s=100.0))
+    _, laptop, _ = pair(desk)
+    desk.close(laptop)
+    desk.later(60.0)
+    desk.save()
+    desk.restart(with_rows=with_rows)
+    desk.attach()
+    desk.later(41.0)
+    assert [record.device for record in desk.written(records.Left)] == ["laptop"]
+
+
+def test_x40_with_no_member_at_all_the_queue_waits(desk: Desk) -> None:
+    phone, laptop, bob = pair(desk)
+    for number, link in enumerate((phone, laptop), 1):
+        desk.say(link, Leave(number))
+        assert desk.heard(link, Done)[-1] == Done(number, ())
+    desk.publish(bob, 1)
+    assert desk.broker.state.sessions[DEFAULT].devices == []
+    assert desk.stream(desk.attach(device="tablet")) == [1]
+
+
+def test_leaving_frees_the_queue_and_ends_the_status(desk: Desk) -> None:
+    phone, laptop, bob = pair(desk)
+    desk.publish(bob, 1)
+    desk.take(phone, 1)
+    desk.say(laptop, Leave(1))
+    assert len(desk.broker.state.queue) == 0
+    assert f"{ALICE}/laptop" not in desk.broker.state.devices
+    desk.say(phone, Leave(1))
+    assert desk.broker.status(ALICE) == "DISCONNECTED"
+    assert desk.statuses[-1] == UserStatusChanged(ALICE, "DISCONNECTED")
+
+
+def test_a_device_is_in_one_session_at_a_time_and_its_place_counts_there(desk: Desk) -> None:
+    """Numbers of one session mean nothing in another: going back and forth must lose nothing."""
+    bob = desk.attach(BOB)
+    work = desk.attach(session="work")
+    desk.subscribed(work, "Kind == work")
+    home = desk.attach(session="home", epoch=2)
+    desk.subscribed(home, "Kind == home")
+    for n in range(1, 6):
+        desk.publish(bob, n, Kind="home")
+    desk.take(home, 5)
+    for n in (6, 7):
+        desk.publish(bob, n, Kind="work")
+    work = desk.attach(session="work", epoch=3)
+    assert desk.stream(work) == [6, 7]
+    assert [notify.redelivered for notify in desk.heard(work, Notify)] == [False, False]
+    desk.take(work, 2)
+    assert desk.broker.state.sessions[f"{ALICE}/home"].devices == []
+    assert len(desk.broker.state.queue) == 0
+
+
+@pytest.mark.parametrize(
+    ("config", "limit"), [(BrokerConfig(sessions_max=1), "sessions_max"), (BrokerConfig(devices_max=1), "devices_max")]
+)
+def test_bounds_of_sessions_and_devices_are_named_in_the_refusal(config: BrokerConfig, limit: str) -> None:
+    desk = Desk(config)
+    desk.attach()
+    link = desk.attach(device="laptop", session="default" if limit == "devices_max" else "work")
+    (refused,) = desk.heard(link, RequestRefused)
+    assert (refused.request, refused.limit) == (0, limit)
+    assert limit in refused.reason
+    assert desk.heard(link, Attachment) == []
+    assert desk.heard(desk.attach(), Attachment)
+    assert desk.heard(desk.attach(BOB), Attachment)
+
+
+@pytest.mark.parametrize("name", ["", "a/b", "é", "x" * 65, "a b", "a\n"])
+def test_a_session_name_is_plain(desk: Desk, name: str) -> None:
+    link = desk.attach(session=name)
+    (refused,) = desk.heard(link, RequestRefused)
+    assert "session's name" in refused.reason
+    assert len(desk.broker.state.sessions) == 0
+
+
+def test_a_device_that_never_attached_leaves_nothing_behind() -> None:
+    desk = Desk(BrokerConfig(device_grace_s=10.0))
+    desk.close(desk.open(ALICE, "phone"))
+    desk.later(11.0)
+    assert len(desk.broker.state.devices) == len(desk.broker.state.sessions) == 0
+
+
+def test_a_second_attachment_on_one_link_is_ignored(desk: Desk) -> None:
+    link = desk.attach()
+    desk.say(link, Attach(9, "work", None, False))
+    assert len(desk.heard(link, Attachment)) == 1
+    assert list(dict(desk.broker.state.sessions.items())) == [DEFAULT]
+
+
+@pytest.mark.parametrize("with_rows", [False, True])
+def test_design_6_3_signalling_state_of_a_device_survives_a_restart(desk: Desk, with_rows: bool) -> None:
+    desk.give(DeviceBound(ALICE, "phone", "10.0.0.1:40000", b"dialog"))
+    desk.save()
+    desk.restart(with_rows=with_rows)
+    assert desk.broker.state.devices[f"{ALICE}/phone"].binding == b"dialog"
+    desk.give(DeviceBound(ALICE, "phone", "", b""))
+    assert not desk.broker.state.devices[f"{ALICE}/phone"].binding
+    assert [record.address for record in desk.written(records.Bound)] == ["10.0.0.1:40000", ""]
+
+
+def test_nothing_is_kept_of_an_unknown_device_that_ended(desk: Desk) -> None:
+    desk.give(DeviceBound(ALICE, "phone", "", b""))
+    assert desk.written(records.Bound) == []

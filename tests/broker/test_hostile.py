@@ -1,0 +1,100 @@
+"""What an agent sends cannot hurt the broker or anybody else (SPEC U, Taste: bound everything)."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import msgspec
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from tests.broker.desk import ALICE, BOB, SUBJECT, Desk, rows_of
+from wanderbus import records
+from wanderbus.broker import protocol
+from wanderbus.broker.core import LinkClosed, MessageArrived
+from wanderbus.broker.protocol import FromAgent, Publish, Query
+from wanderbus.event import Event
+from wanderbus.limits import MESSAGE_BYTES_MAX
+
+GARBAGE = [
+    b"",
+    b"\xc1",
+    b"\x00",
+    b"\xff" * 100,
+    b"\x93\x63\x01\x02",
+    b"\x91" * 60_000,
+    protocol.encode(Publish(1, Event(SUBJECT, {})))[:-1],
+    protocol.encode(protocol.Attachment(1, 1)),
+    msgspec.msgpack.encode([2, "one", {"subject": "s", "attributes": {}}]),
+    msgspec.msgpack.encode([2, 1, {"subject": "s", "attributes": {"A": "x"}, 5: 5}]),
+]
+
+
+@pytest.mark.parametrize("payload", GARBAGE, ids=[str(i) for i in range(len(GARBAGE))])
+def test_bytes_that_are_no_message_close_their_link_and_nothing_else(desk: Desk, payload: bytes) -> None:
+    alice, bob = desk.attach(), desk.attach(BOB)
+    desk.subscribed(bob)
+    desk.give(MessageArrived(alice, payload))
+    assert desk.broker.status(ALICE) == "DISCONNECTED"
+    assert [r.reason[:5] for r in desk.written(records.StatusChanged) if r.status == "DISCONNECTED"] == ["not a"]
+    desk.publish(alice, 1)
+    assert desk.accepted(alice) == []
+    desk.publish(bob, 2)
+    assert desk.stream(bob) == [2]
+    back = desk.attach()
+    desk.publish(back, 3)
+    assert desk.accepted(back) == [1]
+
+
+def test_messages_and_ends_of_unknown_links_are_ignored(desk: Desk) -> None:
+    before = len(desk.log)
+    desk.give(MessageArrived(99, protocol.encode(Query(1))), LinkClosed(99, "gone"))
+    assert (desk.out, len(desk.log)) == ({}, before)
+
+
+texts = st.text(max_size=20) | st.sampled_from(["default", "wb-1", "wb-3", "\x00" * 30_000, "16:00", "UTC", "A == 1"])
+values: st.SearchStrategy[Any] = st.recursive(
+    st.none() | st.booleans() | st.integers(-(2**63), 2**64 - 1) | st.floats() | texts | st.binary(max_size=8),
+    lambda inner: st.lists(inner, max_size=3) | st.dictionaries(texts, inner, max_size=2),
+    max_leaves=6,
+)
+"""What an attribute's value may decode to, allowed or not."""
+
+events = st.builds(Event, texts, st.dictionaries(texts, values, max_size=3), st.none() | st.integers(-5, 2**64 - 1))
+integers = st.integers(-3, 6) | st.integers(-(2**63), 2**64 - 1)
+
+
+def field_values(annotation: Any) -> st.SearchStrategy[Any]:
+    chosen: dict[Any, st.SearchStrategy[Any]] = {str: texts, int: integers, Event: events}
+    return chosen[annotation] if annotation in chosen else st.from_type(annotation)
+
+
+def messages_of(kind: Any) -> st.SearchStrategy[FromAgent]:
+    return st.builds(kind, **{field.name: field_values(field.type) for field in msgspec.structs.fields(kind)})
+
+
+agent_messages = st.one_of([messages_of(kind) for kind in FromAgent.__args__])
+"""Any message that the decoder lets through, well-meant or not."""
+
+
+@settings(max_examples=60)
+@given(data=st.lists(st.tuples(st.integers(0, 1), agent_messages), max_size=12), late=st.booleans())
+def test_any_decodable_conversation_is_survived_and_can_be_stored(
+    data: list[tuple[int, FromAgent]], late: bool
+) -> None:
+    """No exception, no message beyond the channel's bound (the desk checks it), rows that the store reads back."""
+    desk = Desk()
+    links = [desk.open(ALICE, "phone") if late else desk.attach(), desk.attach(BOB)]
+    for who, message in data:
+        try:
+            payload = protocol.encode(message)
+        except (UnicodeEncodeError, OverflowError):
+            continue
+        if len(payload) <= MESSAGE_BYTES_MAX:
+            desk.give(MessageArrived(links[who], payload))
+        desk.later(0.5)
+    live = rows_of(desk.broker.state)
+    desk.save()
+    assert rows_of(desk.recovered()) == live
+    assert rows_of(desk.recovered(from_log_alone=True)) == live

@@ -1,0 +1,170 @@
+"""Nothing is said before what it rests on is durable (DESIGN 5.1, SPEC T-01, X22)."""
+
+from __future__ import annotations
+
+import pytest
+
+from tests.broker.desk import ALICE, SUBJECT, Desk
+from wanderbus import records
+from wanderbus.broker import protocol
+from wanderbus.broker.core import Append, Appended, MessageArrived, SendOnLink
+from wanderbus.broker.journal import Journal
+from wanderbus.broker.protocol import Attach, Attachment, Done, Notify, Publish, PublishAccepted, Query, Subscribe, Take
+from wanderbus.broker.state import BrokerState
+from wanderbus.event import Event
+from wanderbus.machine import CancelTimer, Output
+from wanderbus.records import decode_record
+
+
+def said(outputs: list[Output]) -> list[object]:
+    """The kinds of message that leave in ``outputs``."""
+    return [type(protocol.decode_from_broker(o.payload)) for o in outputs if isinstance(o, SendOnLink)]
+
+
+def kinds_written(outputs: list[Output]) -> list[object]:
+    return [type(decode_record(data)) for o in outputs if isinstance(o, Append) for _, _, data in o.entries]
+
+
+def message(link: int, said: protocol.AgentMessage) -> MessageArrived:
+    return MessageArrived(link, protocol.encode(said))
+
+
+@pytest.fixture
+def busy(desk: Desk) -> tuple[Desk, int]:
+    """Alice is attached and subscribed to everything."""
+    link = desk.attach()
+    desk.subscribed(link)
+    return desk, link
+
+
+def test_design_5_1_a_publish_is_acknowledged_and_notified_after_its_sync_and_not_before(
+    busy: tuple[Desk, int],
+) -> None:
+    desk, link = busy
+    outputs = desk.step(message(link, Publish(1, Event(SUBJECT, {"N": 1}))))
+    assert said(outputs) == []
+    assert kinds_written(outputs) == [records.Published]
+    offset = len(desk.log)
+    assert desk.step(Appended(offset)) == []
+    assert said(desk.step(Appended(offset + 1))) == [PublishAccepted, Notify]
+
+
+def test_design_5_1_one_record_holds_the_event_and_its_notifications(busy: tuple[Desk, int]) -> None:
+    """So that one commit is enough for both: a crash cannot keep the event and forget whom it was for."""
+    desk, link = busy
+    desk.publish(link, 1)
+    published = desk.written(records.Published)
+    assert [(n.user, n.session, n.number) for n in published[0].notified] == [(ALICE, "default", 1)]
+
+
+@pytest.mark.parametrize(
+    ("asked", "answer", "written"),
+    [
+        (Subscribe(1, SUBJECT, "A == 1", None, (), False, None), Done, [records.Subscribed]),
+        (protocol.Renew(1, "wb-3", 60.0), Done, [records.Changed]),
+        (protocol.Unsubscribe(1, "wb-3"), Done, [records.Unsubscribed]),
+        (protocol.Leave(1), Done, [records.Left]),
+    ],
+)
+def test_design_5_1_requests_are_answered_when_durable(
+    busy: tuple[Desk, int], asked: protocol.AgentMessage, answer: object, written: list[object]
+) -> None:
+    desk, link = busy
+    assert next(iter(desk.broker.state.subscriptions.values())).subscription.id == "wb-3"
+    outputs = desk.step(message(link, asked))
+    assert said(outputs) == []
+    assert kinds_written(outputs) == written
+    assert said(desk.step(Appended(len(desk.log) + 1))) == [answer]
+
+
+def test_design_5_1_an_attachment_is_confirmed_when_durable(desk: Desk) -> None:
+    """The epoch of an agent's life must not be forgotten after it was used to tell repeats."""
+    link = desk.open(ALICE, "phone")
+    outputs = desk.step(message(link, Attach(1, "default", None, True)))
+    assert said(outputs) == []
+    assert said(desk.step(Appended(len(desk.log) + 1))) == [Attachment]
+
+
+def test_design_5_1_several_commits_release_their_outputs_one_by_one_in_order(busy: tuple[Desk, int]) -> None:
+    desk, link = busy
+    desk.held = True
+    for n in (1, 2, 3):
+        desk.publish(link, n)
+    start = len(desk.log) - 3
+    released = [said(desk.step(Appended(start + done))) for done in (1, 2, 3)]
+    assert released == [[PublishAccepted, Notify]] * 3
+
+
+def test_design_5_1_a_later_answer_waits_behind_an_earlier_commit(busy: tuple[Desk, int]) -> None:
+    """A query writes nothing, but what it tells rests on the subscription that is not durable yet."""
+    desk, link = busy
+    desk.held = True
+    desk.say(link, Subscribe(7, SUBJECT, "A == 1", None, (), False, None))
+    before = len(desk.out[link])
+    desk.say(link, Query(8))
+    assert desk.out[link][before:] == []
+    desk.sync()
+    assert [m.request for m in desk.out[link][before:] if isinstance(m, Done)] == [7, 8]
+
+
+def test_took_and_status_records_hold_nothing_back(busy: tuple[Desk, int]) -> None:
+    """They may be lost without harm: a notify-ack is repeated, a status is found out again."""
+    desk, link = busy
+    desk.publish(link, 1)
+    desk.held = True
+    outputs = desk.step(message(link, Take(1)), message(link, Query(9)))
+    assert kinds_written(outputs) == [records.Took]
+    assert said(outputs) == [Done]
+
+
+def test_a_status_change_is_reported_at_once(busy: tuple[Desk, int]) -> None:
+    desk, link = busy
+    desk.held = True
+    desk.close(link)
+    assert [change.status for change in desk.statuses] == ["CONNECTED", "DISCONNECTED"]
+
+
+def test_records_go_out_behind_what_may_be_said_already(busy: tuple[Desk, int]) -> None:
+    """A slow disk write must not delay what is ready."""
+    desk, link = busy
+    outputs = desk.step(message(link, Query(1)), message(link, Publish(1, Event(SUBJECT, {"N": 1}))))
+    assert [type(output) for output in outputs] == [SendOnLink, Append]
+
+
+def test_a_crash_before_the_sync_forgets_what_nobody_was_told(busy: tuple[Desk, int]) -> None:
+    desk, link = busy
+    durable = len(desk.log)
+    desk.held = True
+    desk.publish(link, 1)
+    assert desk.accepted(link) == []
+    assert desk.stream(link) == []
+    del desk.log[durable:]
+    desk.held = False
+    desk.restart()
+    again = desk.attach()
+    assert desk.stream(again) == []
+    desk.publish(again, 1)
+    assert desk.accepted(again) == [1]
+    assert desk.stream(again) == [1]
+
+
+def test_journal_starts_with_what_it_finds_durable() -> None:
+    state = BrokerState("wb", 8)
+    state.offset = 7
+    journal = Journal(state)
+    journal.say(CancelTimer("now"))
+    assert journal.drain() == [CancelTimer("now")]
+    assert journal.drain() == []
+    offset = journal.write(records.Started(at_us=1, server="wb"), urgent=True)
+    assert offset == 7
+    journal.say(CancelTimer("held"))
+    (append,) = journal.drain()
+    assert isinstance(append, Append)
+    assert [entry[:2] for entry in append.entries] == [(7, 1)]
+    journal.appended(7)
+    assert journal.drain() == []
+    journal.appended(8)
+    assert journal.drain() == [CancelTimer("held")]
+    journal.appended(3)
+    journal.say(CancelTimer("free"))
+    assert journal.drain() == [CancelTimer("free")]

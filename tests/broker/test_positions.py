@@ -1,0 +1,139 @@
+"""Where a returning agent continues: cursor, resume, redelivered (DESIGN 5.5, SPEC G-09, G-19, E-10)."""
+
+from __future__ import annotations
+
+import pytest
+
+from tests.broker.desk import ALICE, BOB, Desk
+from wanderbus.broker.config import BrokerConfig
+from wanderbus.broker.protocol import Attach, Attachment, Notify
+from wanderbus.event import Position
+
+
+def published(desk: Desk, count: int) -> int:
+    """Alice subscribes on her phone, and ``count`` events are sent there and not taken."""
+    link = desk.attach(epoch=1)
+    desk.subscribed(link)
+    bob = desk.attach(BOB)
+    for n in range(1, count + 1):
+        desk.publish(bob, n)
+    return link
+
+
+def marks(desk: Desk, link: int) -> dict[int, bool]:
+    return {notify.number: notify.redelivered for notify in desk.heard(link, Notify)}
+
+
+def test_the_attachment_tells_epoch_and_cursor(desk: Desk) -> None:
+    link = published(desk, 3)
+    desk.take(link, 2)
+    assert desk.heard(desk.attach(), Attachment) == [Attachment(desk.epoch(), 2)]
+
+
+def test_design_5_5_a_new_life_gets_the_untaken_again_marked_redelivered(desk: Desk) -> None:
+    link = published(desk, 3)
+    desk.take(link, 1)
+    again = desk.attach(epoch=2)
+    desk.publish(desk.attach(BOB, "desk"), 4)
+    assert marks(desk, again) == {2: True, 3: True, 4: False}
+
+
+def test_design_5_5_the_same_life_gets_them_unmarked(desk: Desk) -> None:
+    published(desk, 2)
+    assert marks(desk, desk.attach(epoch=1)) == {1: False, 2: False}
+
+
+def test_design_5_5_who_resumes_gets_them_unmarked_after_the_position(desk: Desk) -> None:
+    published(desk, 3)
+    assert marks(desk, desk.attach(epoch=2, resume=1)) == {2: False, 3: False}
+
+
+def test_design_5_5_marks_stay_when_the_second_life_reconnects(desk: Desk) -> None:
+    published(desk, 2)
+    desk.attach(epoch=2)
+    again = desk.attach(epoch=2)
+    assert marks(desk, again) == {1: True, 2: True}
+
+
+def test_design_5_5_what_waited_for_a_device_that_was_away_is_not_marked(desk: Desk) -> None:
+    """It was never sent, so no life of the agent can have seen it."""
+    desk.close(published(desk, 1))
+    desk.publish(desk.attach(BOB, "desk"), 2)
+    assert marks(desk, desk.attach(epoch=2)) == {1: True, 2: False}
+
+
+def test_design_5_5_only_what_went_out_is_marked() -> None:
+    desk = Desk(BrokerConfig(unacknowledged_max=2))
+    published(desk, 4)
+    again = desk.attach(epoch=2)
+    desk.take(again, 2)
+    assert marks(desk, again) == {1: True, 2: True, 3: False, 4: False}
+
+
+@pytest.mark.parametrize("with_rows", [False, True])
+def test_design_5_5_after_a_restart_of_the_broker_all_that_was_queued_may_have_been_seen(
+    desk: Desk, with_rows: bool
+) -> None:
+    published(desk, 2)
+    desk.save()
+    desk.restart(with_rows=with_rows)
+    again = desk.attach(epoch=2)
+    desk.publish(desk.attach(BOB, "desk"), 3)
+    assert marks(desk, again) == {1: True, 2: True, 3: False}
+
+
+def test_design_5_5_another_device_has_seen_nothing(desk: Desk) -> None:
+    published(desk, 2)
+    assert marks(desk, desk.attach(device="laptop", epoch=9)) == {1: False, 2: False}
+
+
+def test_resuming_counts_as_taking(desk: Desk) -> None:
+    published(desk, 3)
+    link = desk.attach(epoch=2, resume=2)
+    assert desk.heard(link, Attachment) == [Attachment(desk.epoch(), 2)]
+    assert desk.stream(link) == [3]
+    assert desk.broker.state.sessions[f"{ALICE}/default"].first == 3
+
+
+def test_resuming_behind_the_cursor_goes_on_at_the_cursor(desk: Desk) -> None:
+    desk.take(published(desk, 3), 2)
+    assert desk.stream(desk.attach(epoch=2, resume=1)) == [3]
+
+
+def test_resuming_beyond_the_stream_takes_what_there_is(desk: Desk) -> None:
+    """As after the loss of a disk: the next numbers must still come."""
+    published(desk, 3)
+    link = desk.attach(epoch=2, resume=1000)
+    desk.publish(desk.attach(BOB, "desk"), 4)
+    assert desk.stream(link) == [4]
+
+
+def test_a_position_of_another_epoch_is_not_of_this_stream(desk: Desk) -> None:
+    published(desk, 3)
+    link = desk.open(ALICE, "phone")
+    desk.say(link, Attach(2, "default", Position(7, 3), True))
+    assert desk.stream(link) == [1, 2, 3]
+
+
+def test_g09_keep_false_drops_the_queue_of_this_device_and_starts_at_the_end(desk: Desk) -> None:
+    published(desk, 3)
+    laptop = desk.attach(device="laptop")
+    link = desk.attach(epoch=2, keep=False)
+    assert desk.heard(link, Attachment) == [Attachment(desk.epoch(), 3)]
+    desk.subscribed(link)
+    desk.publish(desk.attach(BOB, "desk"), 4)
+    assert desk.stream(link) == [4]
+    assert desk.stream(laptop) == [1, 2, 3, 4]
+
+
+def test_a_broker_that_lost_everything_begins_another_stream(desk: Desk) -> None:
+    """DESIGN 5.3: numbers begin anew, so a position of the lost stream must not hide them."""
+    published(desk, 3)
+    lost = Position(desk.epoch(), 3)
+    fresh = Desk()
+    fresh.now = desk.now + 60.0
+    published(fresh, 2)
+    link = fresh.open(ALICE, "phone")
+    fresh.say(link, Attach(1, "default", lost, True))
+    assert fresh.epoch() > lost.epoch
+    assert fresh.stream(link) == [1, 2]

@@ -1,0 +1,90 @@
+"""What agents and broker say to each other survives its encoding, and nothing else is believed (DESIGN 5.2)."""
+
+from __future__ import annotations
+
+import contextlib
+
+import msgspec
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from wanderbus.broker import protocol
+from wanderbus.broker.protocol import FromAgent, FromBroker
+from wanderbus.errors import RemoteProtocolError
+from wanderbus.event import Event, EventId, Position
+from wanderbus.limits import REASON_CHARACTERS_MAX
+from wanderbus.subscription import Daily, Frequency, Interval, Subscription
+
+EVENT = Event("Trade", {"Stock": "PETR4", "Price": 24, "Change": -0.5, "Open": True, "Tags": ["a", 1]}, 7)
+RESTRICTIONS = (Frequency(15.0, "away"), Interval(1, 2), Daily("22:00", "06:00"))
+
+FROM_AGENT: list[FromAgent] = [
+    protocol.Attach(2**56, "default", Position(1, 9), False),
+    protocol.Attach(1, "default", None, True),
+    protocol.Publish(1, EVENT),
+    protocol.Subscribe(1, "Trade", "Price < 25", 60.0, RESTRICTIONS, True, 5),
+    protocol.Unsubscribe(2, "wb-1"),
+    protocol.Renew(3, "wb-1", None),
+    protocol.Restrict(4, "wb-1", RESTRICTIONS),
+    protocol.Query(5),
+    protocol.Take(6),
+    protocol.Leave(7),
+]
+FROM_BROKER: list[FromBroker] = [
+    protocol.Attachment(1, 2),
+    protocol.PublishAccepted(1, EventId("wb", 9)),
+    protocol.PublishRefused(1, "no"),
+    protocol.NotifyGap(1, 2, "queue_max"),
+    protocol.Done(1, (Subscription("wb-1", "sip:a@b", "default", "Trade", "", 5, RESTRICTIONS, "phone", 3),), True),
+    protocol.RequestRefused(1, "no", 5, "subscriptions_max"),
+]
+
+
+@pytest.mark.parametrize("message", FROM_AGENT, ids=lambda m: type(m).__name__)
+def test_an_agents_message_survives(message: FromAgent) -> None:
+    assert protocol.decode_from_agent(protocol.encode(message)) == message
+
+
+@pytest.mark.parametrize("message", FROM_BROKER, ids=lambda m: type(m).__name__)
+def test_a_brokers_message_survives(message: FromBroker) -> None:
+    assert protocol.decode_from_broker(protocol.encode(message)) == message
+
+
+def test_the_kinds_are_all_here_and_each_has_its_own_tag() -> None:
+    assert {type(message) for message in FROM_AGENT} == set(FromAgent.__args__)
+    assert {type(message) for message in FROM_BROKER} | {protocol.Notify} == set(FromBroker.__args__)
+    for kinds in (FromAgent.__args__, FromBroker.__args__):
+        assert len({kind.__struct_config__.tag for kind in kinds}) == len(kinds)
+
+
+def test_an_event_inside_a_notification_is_the_event_and_is_encoded_once() -> None:
+    raw = protocol.encode_event(EVENT)
+    notify = protocol.Notify(3, EventId("wb", 4), msgspec.Raw(raw), ("wb-1",), True)
+    decoded = protocol.decode_from_broker(protocol.encode(notify))
+    assert isinstance(decoded, protocol.Notify)
+    assert protocol.decode_event(bytes(decoded.event)) == EVENT
+    assert (decoded.number, decoded.id, decoded.subscriptions, decoded.redelivered) == (3, notify.id, ("wb-1",), True)
+
+
+def test_a_done_of_an_older_broker_has_no_more() -> None:
+    """A field may be added at the end, with a default."""
+    assert protocol.decode_from_broker(msgspec.msgpack.encode([6, 1, []])) == protocol.Done(1, ())
+
+
+@given(st.binary(max_size=60))
+def test_bytes_raise_the_declared_error_alone(data: bytes) -> None:
+    for decode in (protocol.decode_from_agent, protocol.decode_from_broker, protocol.decode_event):
+        with contextlib.suppress(RemoteProtocolError):
+            decode(data)
+
+
+def test_deep_nesting_is_refused_and_not_a_crash() -> None:
+    with pytest.raises(RemoteProtocolError):
+        protocol.decode_event(b"\x82\xa7subject\xa1s\xaaattributes\x81\xa1A" + b"\x91" * 60_000 + b"\x01")
+
+
+def test_sizes_and_reasons_are_those_of_the_message() -> None:
+    assert protocol.size_of(EVENT) == len(protocol.encode_event(EVENT))
+    assert protocol.shortened(ValueError("short")) == "short"
+    assert protocol.shortened("x" * 5000) == "x" * REASON_CHARACTERS_MAX

@@ -1,0 +1,123 @@
+"""The state is a fold over the log, with saved rows or without (DESIGN 5.1, SPEC T-01)."""
+
+from __future__ import annotations
+
+import msgspec
+import pytest
+
+from tests.broker.desk import ALICE, BOB, Desk, rows_of
+from wanderbus import records
+from wanderbus.broker.config import BrokerConfig
+from wanderbus.broker.protocol import Unsubscribe
+from wanderbus.broker.state import BrokerState, Entry, SessionRow
+from wanderbus.broker.tables import Table
+from wanderbus.event import EventId
+from wanderbus.subscription import Frequency
+
+
+def eventful() -> Desk:
+    """A broker in whose log every kind of record has happened."""
+    desk = Desk(BrokerConfig(queue_notifications_max=3, device_grace_s=50.0))
+    phone, laptop, bob = desk.attach(), desk.attach(device="laptop"), desk.attach(BOB)
+    desk.subscribed(phone, "N > 0", lifetime_s=200.0)
+    desk.subscribed(phone, "N > 1", this_device_only=True, queue_max=1)
+    ended = desk.subscribed(laptop, "N > 2", restrictions=(Frequency(5.0),))
+    desk.close(phone)
+    for n in range(8):
+        desk.publish(bob, n)
+        desk.later(1.0)
+    desk.take(laptop, 5)
+    desk.save()
+    desk.ask(laptop, Unsubscribe(900, ended.id))
+    desk.publish(bob, 9)
+    desk.close(laptop)
+    desk.later(60.0)
+    desk.attach(device="tablet", session="work")
+    desk.attach(session="work", epoch=2)
+    desk.publish(bob, 10)
+    return desk
+
+
+def test_design_5_1_live_state_equals_the_log_with_rows_and_without() -> None:
+    desk = eventful()
+    kinds = {type(record) for record in map(records.decode_record, desk.log)}
+    assert kinds >= {records.Dropped, records.Left, records.Took, records.Unsubscribed, records.StatusChanged}
+    live = rows_of(desk.broker.state)
+    assert 0 < desk.rows_offset < len(desk.log)
+    assert rows_of(desk.recovered()) == live
+    assert rows_of(desk.recovered(from_log_alone=True)) == live
+
+
+def test_design_5_1_every_prefix_of_the_log_is_a_state_that_could_be_saved() -> None:
+    """Rows saved at any record and the rest of the log give the same state: a crash may fall anywhere."""
+    desk = eventful()
+    whole = rows_of(desk.recovered(from_log_alone=True))
+    for cut in range(0, len(desk.log), 3):
+        state = BrokerState("wb", desk.config.publishes_remembered)
+        for offset, payload in enumerate(desk.log[:cut]):
+            state.apply(offset, records.decode_record(payload))
+        loaded = BrokerState("wb", desk.config.publishes_remembered)
+        loaded.load({name: rows.items() for name, rows in rows_of(state).items()}, cut)
+        for offset, payload in enumerate(desk.log[cut:], cut):
+            loaded.apply(offset, records.decode_record(payload))
+        assert rows_of(loaded) == whole
+
+
+def test_changes_are_what_the_store_lacks_and_are_told_once() -> None:
+    desk = eventful()
+    desk.save()
+    assert {name: rows for name, rows in desk.rows.items() if rows} == {
+        name: rows for name, rows in rows_of(desk.broker.state).items() if rows
+    }
+    assert desk.broker.state.changes() == {}
+
+
+def test_offsets_are_dense() -> None:
+    state = BrokerState("wb", 8)
+    with pytest.raises(AssertionError):
+        state.apply(1, records.Started(at_us=0, server="wb"))
+
+
+def test_the_wall_clock_never_runs_backwards_design_5_8() -> None:
+    state = BrokerState("wb", 8)
+    state.apply(0, records.Started(at_us=500, server="wb"))
+    state.apply(1, records.Started(at_us=400, server="wb"))
+    assert state.wall_us == 500
+
+
+@pytest.mark.parametrize("number", [1, 2, 3])
+def test_an_entry_is_found_by_any_number_it_covers(number: int) -> None:
+    state = BrokerState("wb", 8)
+    session = SessionRow(ALICE, "default", epoch=7, first=1, next=5)
+    gap = Entry(1, 3, reason="queue_max")
+    state.queue.put(f"{session.key}/1", gap)
+    state.queue.put(f"{session.key}/4", Entry(4, 4, b"", EventId("wb", 9)))
+    assert state.entry(session, number) is gap
+    assert state.entry(session, 4) is state.queue[f"{session.key}/4"]
+    assert state.entry(session, 5) is None
+
+
+class Row(msgspec.Struct):
+    value: int
+
+
+def test_a_table_tells_what_changed_since_it_was_asked_last() -> None:
+    table = Table("rows", Row)
+    table.load([("kept", b'{"value":1}')])
+    assert table.changes() == {}
+    table.put("new", Row(2))
+    table.put("gone", Row(3))
+    table.drop("gone")
+    table.drop("never")
+    assert table.changes() == {"new": b'{"value":2}', "gone": None}
+    assert table.changes() == {}
+    table["kept"].value = 5
+    table.put("kept", table["kept"])
+    table.drop("new")
+    assert table.changes() == {"kept": b'{"value":5}', "new": None}
+    assert ("kept" in table, "new" in table, len(table), table.get("new")) == (True, False, 1, None)
+
+
+def test_a_table_refuses_rows_of_another_shape() -> None:
+    with pytest.raises(msgspec.DecodeError):
+        Table("rows", Row).load([("bad", b'{"value":"text"}')])

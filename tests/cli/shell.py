@@ -1,0 +1,86 @@
+"""The command line as a process, and a server to talk to."""
+
+from __future__ import annotations
+
+import os
+import subprocess
+import sys
+from pathlib import Path
+from typing import Any
+
+ROOT = Path(__file__).resolve().parents[2]
+WAIT_S = 20.0
+
+
+class Shell:
+    """Runs ``wanderbus`` in a directory of its own; whatever it started is gone after the test."""
+
+    def __init__(self, directory: Path) -> None:
+        self.directory = directory
+        self.port = 0
+        self._started: list[subprocess.Popen[str]] = []
+        self.write_users("alice:secret\nbob:hunter2\n")
+
+    def write_users(self, text: str) -> None:
+        (self.directory / "users").write_text(text)
+
+    def start(self, *arguments: str, **options: Any) -> subprocess.Popen[str]:
+        environment = {**os.environ, "PYTHONPATH": str(ROOT / "src"), "XDG_STATE_HOME": str(self.directory / "xdg")}
+        environment |= options.pop("environment", {})
+        process = subprocess.Popen(
+            [sys.executable, "-m", "wanderbus", *arguments],
+            cwd=self.directory,
+            env=environment,
+            text=True,
+            stdin=options.pop("stdin", subprocess.DEVNULL),
+            stdout=options.pop("stdout", subprocess.PIPE),
+            stderr=subprocess.PIPE,
+        )
+        self._started.append(process)
+        return process
+
+    def run(self, *arguments: str, input: str | None = None, **options: Any) -> tuple[int, str, str]:
+        """Run to the end; return exit status, standard output and standard error."""
+        if input is not None:
+            options["stdin"] = subprocess.PIPE
+        process = self.start(*arguments, **options)
+        out, err = process.communicate(input, timeout=WAIT_S)
+        return process.returncode, out, err
+
+    def up(self, *more: str) -> subprocess.Popen[str]:
+        """Start a server, and wait until it is ready; a second one has the port of the first."""
+        server = self.start("up", "--users", "users", "--data", "data", "--port", str(self.port), *more)
+        line = read_line(server)
+        assert line.startswith("ready sip:127.0.0.1:"), (line, server.poll())
+        self.port = int(line.rpartition(":")[2])
+        return server
+
+    def as_user(self, name: str = "alice", password: str = "secret", device: str | None = None) -> list[str]:
+        """Return the options that say who we are and where the server is."""
+        words = ["--user", f"sip:{name}@localhost", "--password", password, "--server", f"127.0.0.1:{self.port}"]
+        return [*words, "--state-dir", device or name]
+
+    def close(self) -> None:
+        for process in self._started:
+            if process.poll() is None:
+                process.kill()
+            process.communicate()
+
+
+def read_line(process: subprocess.Popen[str]) -> str:
+    assert process.stdout is not None
+    return process.stdout.readline().rstrip("\n")
+
+
+def ended(process: subprocess.Popen[str]) -> tuple[int, str, str]:
+    """Wait for the end; return exit status and what was not read yet of standard output and standard error."""
+    out, err = process.communicate(timeout=WAIT_S)
+    return process.returncode, out, err
+
+
+def one_line(err: str) -> str:
+    """Return a complaint after checking that it is one line of the command's."""
+    assert err.endswith("\n"), err
+    assert err.count("\n") == 1, err
+    assert err.startswith("wanderbus: "), err
+    return err.removeprefix("wanderbus: ").rstrip("\n")

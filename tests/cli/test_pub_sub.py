@@ -1,0 +1,176 @@
+"""``wanderbus pub`` and ``wanderbus sub``: events from and to the shell, and their complaints."""
+
+from __future__ import annotations
+
+import json
+import signal
+import socket
+import subprocess
+import time
+
+import pytest
+
+from tests.cli.shell import Shell, ended, one_line, read_line
+
+pytestmark = pytest.mark.integration
+
+
+def test_events_go_from_one_shell_to_another(shell: Shell) -> None:
+    shell.up()
+    reader = shell.start("sub", "Departure", "(Dest == IAH)", "--keep", "--json", "--count", "2", *shell.as_user())
+    listed = '{"Dest": "IAH", "n": 2, "list": ["a", 1], "date": "2013-01-01"}\n\n{"Dest": "ORD"}\n'
+    status, out, err = shell.run("pub", "Departure", "-", "--json", *shell.as_user("bob", "hunter2"), input=listed)
+    assert (status, err) == (0, "")
+    assert [json.loads(line).keys() for line in out.splitlines()] == [{"id"}, {"id"}]
+    words = ["Dest=IAH", "DepDelay=42.0", "Late=true", "Text=4 o'clock", 'Quoted="42"']
+    status, out, err = shell.run("pub", "Departure", *words, *shell.as_user("bob", "hunter2"))
+    assert (status, err) == (0, "")
+    assert out.startswith("published wb")
+    if reader.poll() is None:
+        time.sleep(0.3)
+    if reader.poll() is None:
+        # It subscribed after the first events, and would wait for one more.
+        shell.run("pub", "Departure", "Dest=IAH", *shell.as_user("bob", "hunter2"))
+    status, out, err = ended(reader)
+    assert (status, err) == (0, "")
+    received = [json.loads(line) for line in out.splitlines()]
+    assert len(received) == 2
+    typed = {"Dest": "IAH", "DepDelay": 42.0, "Late": True, "Text": "4 o'clock", "Quoted": "42"}
+    assert typed in [each["attributes"] for each in received]
+    keys = {"id", "position", "subscriptions", "redelivered", "subject", "attributes", "published_us"}
+    assert all(each.keys() == keys for each in received)
+    assert [each["position"]["number"] for each in received] == [1, 2]
+
+
+def test_a_kept_subscription_prints_later_what_it_missed(shell: Shell) -> None:
+    shell.up()
+    first = shell.start("sub", "Departure", "--keep", "--count", "1", *shell.as_user())
+    while first.poll() is None:
+        shell.run("pub", "Departure", "n=1", *shell.as_user("bob", "hunter2"))
+    assert ended(first)[0] == 0
+    lines = "".join(f'{{"n": {value}}}\n' for value in range(100, 200))
+    assert shell.run("pub", "Departure", "-", *shell.as_user("bob", "hunter2"), input=lines)[0] == 0
+    second = shell.start("sub", "Departure", "--keep", *shell.as_user())
+    printed: list[str] = []
+    while not printed or not printed[-1].endswith("n=199"):
+        printed.append(read_line(second))
+    second.terminate()
+    ended(second)
+    assert [line.rpartition("=")[2] for line in printed if not line.endswith("n=1")] == [
+        str(value) for value in range(100, 200)
+    ]
+
+
+@pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGTERM])
+def test_an_interrupted_reader_leaves_in_order(shell: Shell, number: signal.Signals) -> None:
+    """Exit status 130, and no subscription is left behind to gather what nobody reads."""
+    server = shell.up("--verbose")
+    reader = shell.start("sub", "Departure", *shell.as_user())
+    while shell.run("pub", "Departure", "n=1", *shell.as_user("bob", "hunter2"))[0] == 0:
+        if reader.stdout and reader.stdout.readable() and read_line(reader):
+            break
+    reader.send_signal(number)
+    status, _, err = ended(reader)
+    assert (status, err.replace("Aborted!", "").strip()) == (130, "")
+    server.terminate()
+    assert ended(server)[2].count("status=DISCONNECTED user=sip:alice@localhost") == 1
+
+
+@pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGTERM])
+def test_an_interrupted_publisher_does_not_wait_for_its_input(shell: Shell, number: signal.Signals) -> None:
+    shell.up()
+    publisher = shell.start("pub", "Departure", "-", *shell.as_user(), stdin=subprocess.PIPE)
+    assert publisher.stdin is not None
+    publisher.stdin.write('{"n": 1}\n')
+    publisher.stdin.flush()
+    assert read_line(publisher).startswith("published ")
+    publisher.send_signal(number)
+    assert publisher.wait(5) == 130
+
+
+def test_whoever_closes_our_output_ends_us(shell: Shell) -> None:
+    shell.up()
+    reader = shell.start("sub", "Departure", *shell.as_user())
+    assert reader.stdout is not None
+    publisher = shell.start("pub", "Departure", "-", *shell.as_user("bob", "hunter2"), stdin=subprocess.PIPE)
+    assert publisher.stdin is not None
+    for value in range(1_000):
+        publisher.stdin.write(f'{{"n": {value}}}\n')
+        publisher.stdin.flush()
+        if value == 0:
+            time.sleep(1.5)
+        if value == 5:
+            reader.stdout.close()
+        if reader.poll() is not None:
+            break
+        time.sleep(0.01)
+    assert reader.wait(5) in (0, 1)
+    assert reader.stderr is not None
+    assert "Traceback" not in reader.stderr.read()
+    publisher.kill()
+
+
+@pytest.mark.parametrize("bad", ["nonsense", '["a", "list"]', '{"n": null}', '{"n": {"deep": 1}}', '{"\\ud800": 1}'])
+def test_a_bad_line_ends_the_input_after_those_before_it(shell: Shell, bad: str) -> None:
+    shell.up()
+    lines = f'{{"n": 1}}\n\n{{"n": 2}}\n{bad}\n{{"n": 3}}\n'
+    status, out, err = shell.run("pub", "Departure", "-", *shell.as_user(), input=lines)
+    assert (status, out.count("published ")) == (2, 2)
+    assert one_line(err).startswith("standard input, line 4: ")
+
+
+def test_complaints_about_the_command_line(shell: Shell) -> None:
+    shell.up()
+    for words, status, complaint in (
+        (["pub", "Departure", "n", *shell.as_user()], 2, "'n' is not NAME=VALUE"),
+        (["pub", "Departure", "n=null", *shell.as_user()], 2, "attribute 'n' has the type NoneType"),
+        (["pub", "", "n=1", *shell.as_user()], 2, "the subject must have 1 to"),
+        (["pub", "Departure", f"n={'x' * 40_000}", *shell.as_user()], 1, "the event takes"),
+        (["pub", "Departure", *shell.as_user(password="guess")], 1, "does not accept the password"),
+        (["pub", "Departure", *shell.as_user("carol")], 1, "has no user sip:carol@localhost"),
+        (["pub", "Departure", "--broker", "sip:nobody@localhost", *shell.as_user()], 1, "knows no broker"),
+        (["pub", "Departure", *shell.as_user(device="users")], 1, "state directory users cannot be used"),
+        (["pub", "Departure", "--user", "alice"], 2, "write sip:name@domain"),
+        (["sub", "Departure", "--user", "a@b", "--server", "127.0.0.1:x"], 2, "'127.0.0.1:x' is not host:port"),
+    ):
+        found, out, err = shell.run(*words)
+        assert (found, out) == (status, ""), (words, err)
+        assert complaint in one_line(err)
+        assert "guess" not in err
+
+
+def test_bytes_that_are_no_text_are_one_line(shell: Shell) -> None:
+    shell.up()
+    status, _, err = shell.run("pub", "Departure", "n=\udcff", *shell.as_user())
+    assert status == 2
+    assert "cannot be" in one_line(err)
+
+
+def test_a_malformed_expression_is_pointed_at(shell: Shell) -> None:
+    shell.up()
+    status, out, err = shell.run("sub", "Departure", "(Dest == IAH) and (DepDelay >)", *shell.as_user())
+    reason, line, caret = err.splitlines()
+    assert (status, out) == (2, "")
+    assert reason.startswith("wanderbus: ")
+    assert line == "  (Dest == IAH) and (DepDelay >)"
+    assert line[caret.index("^")] == ")"
+
+
+def test_a_server_that_is_not_there_is_one_line(shell: Shell) -> None:
+    with socket.socket(socket.AF_INET, socket.SOCK_DGRAM) as silent:
+        silent.bind(("127.0.0.1", 0))
+        shell.port = silent.getsockname()[1]
+        status, out, err = shell.run("pub", "Departure", "n=1", *shell.as_user())
+    assert (status, out) == (1, "")
+    assert one_line(err).endswith("is it up (wanderbus up)?")
+
+
+def test_who_we_are_may_come_from_the_environment(shell: Shell) -> None:
+    shell.up()
+    environment = {
+        "WANDERBUS_USER": "sip:alice@localhost",
+        "WANDERBUS_PASSWORD": "secret",
+        "WANDERBUS_SERVER": f"127.0.0.1:{shell.port}",
+    }
+    assert shell.run("pub", "Departure", "n=1", environment=environment)[0] == 0
+    assert (shell.directory / "xdg" / "wanderbus" / "alice@localhost" / "device").exists()

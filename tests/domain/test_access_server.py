@@ -1,0 +1,282 @@
+"""SIP sessions and data channels become links; restarts are healed (SPEC A-07, E-01, E-07, E-10, G-02, DESIGN 6.3)."""
+
+from __future__ import annotations
+
+from collections.abc import Hashable
+
+import msgspec
+import pytest
+
+from tests.agent.town import DATA_ADDRESS, Phone, Town, connected
+from wanderbus import records
+from wanderbus.agent.messages import Disconnect, PublishSettled
+from wanderbus.broker.config import BrokerConfig
+from wanderbus.broker.core import Append, Broker
+from wanderbus.broker.state import BrokerState
+from wanderbus.domain.access_server import AccessServer, BrokerRegistered, BrokerUnregistered
+from wanderbus.errors import StateCorrupt
+from wanderbus.machine import CancelTimer, DatagramReceived, Output, SendDatagram, SetTimer, TimerFired
+from wanderbus.mobility.properties import Properties
+from wanderbus.mobility.status import RemoteMediaStatus
+from wanderbus.records import decode_record
+from wanderbus.simulation.server import BROKER_URI, DOMAIN, SERVER_ADDRESS, SERVER_IP, SimulatedServer, password_of
+from wanderbus.simulation.world import SeededRandom, World
+from wanderbus.sip.digest import Authenticator
+from wanderbus.sip.message import Request, Response, encode_message
+from wanderbus.sip.sdp import MediaDescription
+
+
+@pytest.fixture
+def town() -> Town:
+    return Town()
+
+
+def devices_of(town: Town) -> dict[str, tuple[str, bool]]:
+    """Of each device in the broker's state: its status, and whether a SIP session is kept for it."""
+    return {key: (row.status, bool(row.binding)) for key, row in town.access.broker.state.devices.items()}
+
+
+def restart(town: Town, *, lose_rows: bool = False, down_s: float = 0.5) -> None:
+    town.server.crash(lose_rows=lose_rows)
+    town.run(down_s)
+    town.server.start()
+
+
+def test_e01_one_session_for_each_agent_kept_by_its_uri(town: Town) -> None:
+    phones = [connected(town, name, number=number) for number, name in enumerate(("alice", "bob", "carol"), 1)]
+    assert [line.user for line in town.access._lines.values()] == [phone.uri for phone in phones]
+    assert devices_of(town) == {f"{phone.uri}/{phone.properties.device}": ("CONNECTED", True) for phone in phones}
+
+
+def test_e02_two_devices_are_one_user(town: Town) -> None:
+    phone, laptop = connected(town, number=1), Phone(town, number=2).connect()
+    assert phone.uri == laptop.uri
+    phone.publish(1)
+    town.run(0.5)
+    assert phone.heard == laptop.heard == [1]
+    assert len(town.access.broker.state.sessions) == 1
+
+
+def test_e10_a_restarted_agent_replaces_its_session_and_keeps_subscriptions_and_queue(town: Town) -> None:
+    first, bob = connected(town, takes=False), connected(town, "bob", number=2)
+    bob.publish(1)
+    town.run(0.5)
+    first.node.kill()
+    bob.publish(2)
+    second = Phone(town, number=1, epoch=9).connect()
+    town.run(1.0)
+    assert second.heard == [1, 2]
+    assert [line.device for line in town.access._lines.values() if line.user == first.uri] == [first.properties.device]
+    assert list(town.access._user_agent.sessions) == [line.session for line in town.access._lines.values()]
+
+
+def test_g02_e07_a_failed_send_makes_the_user_disconnected_and_media_too_and_leaves_sip(town: Town) -> None:
+    alice, bob = connected(town), connected(town, "bob", number=2)
+    session = alice.agent._session
+    town.network.cut(alice.ip)
+    bob.publish(1)
+    town.run(30.0)
+    assert town.access.broker.status(alice.uri) == "DISCONNECTED"
+    assert town.access._user_agent.sessions[session].media_status is RemoteMediaStatus.DISCONNECTED
+    log = [decode_record(payload) for _, _, payload in town.server.disk.log]
+    changes = [r for r in log if isinstance(r, records.StatusChanged) and r.user == alice.uri]
+    assert [(c.status, c.reason) for c in changes] == [
+        ("CONNECTED", "session established"),
+        ("DISCONNECTED", "the agent does not answer"),
+    ]
+    town.network.mend(alice.ip)
+    town.run(10.0)
+    assert alice.heard == [1]
+    assert town.access.broker.status(alice.uri) == "CONNECTED"
+    assert town.access._user_agent.sessions[alice.agent._session].media_status is RemoteMediaStatus.CONNECTED
+
+
+def test_the_end_of_a_session_is_the_end_of_its_line(town: Town) -> None:
+    alice = connected(town)
+    alice.node.feed([Disconnect()])
+    town.run(2.0)
+    assert town.access._lines == town.access._by_device == town.access._by_link == {}
+    assert devices_of(town) == {f"{alice.uri}/{alice.properties.device}": ("DISCONNECTED", False)}
+
+
+def test_a_move_is_bound_to_its_new_address_in_the_log(town: Town) -> None:
+    alice = connected(town)
+    alice.move("10.1.4.4")
+    town.run(0.5)
+    assert town.server.address_of(alice.uri) == "10.1.4.4:40000"
+
+
+@pytest.mark.parametrize("lose_rows", [False, True])
+def test_design_6_3_after_a_restart_idle_sessions_are_renewed_by_the_server(town: Town, lose_rows: bool) -> None:
+    alice, bob = connected(town), connected(town, "bob", number=2)
+    town.run(6.0)
+    restart(town, lose_rows=lose_rows, down_s=0.1)
+    at = town.world.now
+    town.run(2.0)
+    renewals = [s for s in town.since(at) if s.method == "INVITE" and s.source == (SERVER_IP, 5070)]
+    assert {s.destination for s in renewals} == {(alice.ip, 5060), (bob.ip, 5060)}
+    assert renewals[1].at - renewals[0].at == pytest.approx(0.01)
+    assert town.access.broker.status(alice.uri) == town.access.broker.status(bob.uri) == "CONNECTED"
+    bob.publish(1)
+    town.run(0.5)
+    assert alice.heard == bob.heard == [1]
+
+
+def test_design_6_3_a_sending_agent_learns_of_the_restart_by_a_reset_and_comes_itself(town: Town) -> None:
+    alice = connected(town)
+    restart(town, down_s=0.05)
+    at = town.world.now
+    alice.publish(1)
+    town.run(2.0)
+    resets = [s for s in town.since(at) if s.source == DATA_ADDRESS and len(s.data) < 20]
+    reinvites = [s for s in town.since(at) if s.method == "INVITE"]
+    assert resets
+    assert reinvites[0].source == (alice.ip, 5060)
+    assert "the broker was restarted" in [change.reason for change in alice.reports if hasattr(change, "reason")]
+    assert alice.heard == [1]
+    assert len(alice.all_of(PublishSettled)) == 1
+
+
+def test_design_5_1_a_publish_in_flight_over_a_power_cut_is_published_once(town: Town) -> None:
+    """Just after the write and before the sync: the worst moment."""
+    alice, bob = connected(town), connected(town, "bob", number=2)
+    for n in range(1, 6):
+        cut = {"once": True}
+
+        def crash(cut: dict[str, bool] = cut) -> None:
+            if cut.pop("once", None):
+                town.world.after(0.0001, lambda: town.server.crash(lose_rows=False))
+
+        town.server.disk.on_append = crash
+        bob.publish(n)
+        town.run(0.3)
+        town.server.start()
+        town.run(5.0)
+    assert alice.heard == bob.heard == [1, 2, 3, 4, 5]
+    assert town.server.crashes == 5
+
+
+def test_an_agent_that_moved_while_the_server_was_down_is_found_again(town: Town) -> None:
+    alice, bob = connected(town), connected(town, "bob", number=2)
+    town.server.crash(lose_rows=True)
+    alice.move("10.1.8.8")
+    town.run(3.0)
+    town.server.start()
+    town.run(10.0)
+    bob.publish(1)
+    town.run(1.0)
+    assert alice.heard == [1]
+
+
+def access_server(state: BrokerState | None = None) -> AccessServer:
+    random = SeededRandom(World(3))
+    return AccessServer(
+        Properties(uri=BROKER_URI, server=SERVER_ADDRESS, password=password_of("broker")),
+        Broker(state or BrokerState("wb", 8), BrokerConfig()),
+        random,
+        sip_address=(SERVER_IP, 5070),
+        data_address=DATA_ADDRESS,
+        authenticator=Authenticator(DOMAIN, password_of, random.token(16)),
+    )
+
+
+def test_d02_on_start_it_writes_that_it_started_and_registers() -> None:
+    outputs = access_server().start(5_000_000, 0.0)
+    (append,) = [output for output in outputs if isinstance(output, Append)]
+    assert [decode_record(data) for _, _, data in append.entries] == [records.Started(at_us=5_000_000, server="wb")]
+    (register,) = [output for output in outputs if isinstance(output, SendDatagram)]
+    assert register.data.startswith(b"REGISTER sip:sim.test SIP/2.0\r\n")
+    assert (register.socket, register.destination) == ("broker-sip", SERVER_ADDRESS)
+
+
+def test_a_stored_session_that_cannot_be_read_is_said_in_one_line() -> None:
+    state = BrokerState("wb", 8)
+    bound = records.Bound(at_us=1, user="sip:alice@sim.test", device="phone", address="10.0.0.9:1", binding=b"damaged")
+    state.apply(0, bound)
+    with pytest.raises(StateCorrupt, match=r"the stored session of sip:alice@sim\.test cannot be read"):
+        access_server(state).start(0, 0.0)
+
+
+def invite(body: bytes, caller: str = "alice") -> bytes:
+    headers = (
+        ("Via", "SIP/2.0/UDP 10.1.0.1:5060;branch=z9hG4bKx1;rport"),
+        ("Max-Forwards", "70"),
+        ("From", f"<sip:{caller}@sim.test>;tag=a"),
+        ("To", "<sip:broker@sim.test>"),
+        ("Call-ID", "call"),
+        ("CSeq", "1 INVITE"),
+        ("Contact", f"<sip:{caller}@10.1.0.1:5060>"),
+        ("Content-Type", "application/sdp"),
+    )
+    return encode_message(Request("INVITE", "sip:broker@10.0.0.1:5070", headers, body))
+
+
+def test_design_6_4_a_caller_is_asked_who_it_is(town: Town) -> None:
+    town.network.send(("10.1.0.1", 5060), (SERVER_IP, 5070), invite(b""))
+    town.run(0.2)
+    (answer,) = [s.message for s in town.sent if s.destination == ("10.1.0.1", 5060)]
+    assert isinstance(answer, Response)
+    assert answer.status == 401
+    assert len(town.access._lines) == 0
+
+
+@pytest.mark.parametrize("missing", ["rudp-connection", "rudp-generation"])
+def test_an_offer_without_a_data_channel_is_declined_with_488(
+    town: Town, missing: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    phone = Phone(town)
+    whole = phone.agent._media
+
+    def lacking() -> MediaDescription:
+        media = whole()
+        return msgspec.structs.replace(media, attributes=tuple(a for a in media.attributes if a[0] != missing))
+
+    monkeypatch.setattr(phone.agent, "_media", lacking)
+    at = town.world.now
+    phone.connect()
+    assert 488 in [s.message.status for s in town.since(at) if isinstance(s.message, Response)]
+    assert phone.statuses == []
+    assert town.access._lines == {}
+
+
+def test_noise_on_either_socket_does_nothing(town: Town) -> None:
+    alice = connected(town)
+    node = town.server._access
+    assert node is not None
+    for socket in ("broker-sip", "data", "unheard of"):
+        for data in (b"", b"\x00" * 40, b"INVITE sip:x SIP/2.0\r\n\r\n", b"\xff" * 2000, invite(b"v=0")[:-1]):
+            node.feed([DatagramReceived(socket, ("192.0.2.66", 6), data)])
+    alice.publish(1)
+    town.run(1.0)
+    assert alice.heard == [1]
+
+
+def test_a_broker_that_nobody_lets_register_says_so_and_goes_on_trying() -> None:
+    server = access_server()
+    timers: dict[Hashable, float] = {}
+    reports: list[Output] = []
+    at, outputs = 0.0, server.start(0, 0.0)
+    while at < 60.0:
+        for output in outputs:
+            match output:
+                case SetTimer(key=key, at=due):
+                    timers[key] = due
+                case CancelTimer(key=key):
+                    timers.pop(key, None)
+                case _:
+                    reports.append(output)
+        key = min(timers, key=lambda each: timers[each])
+        at = timers.pop(key)
+        outputs = server.step([TimerFired(key)], at)
+    failures = [report for report in reports if isinstance(report, BrokerUnregistered)]
+    assert failures
+    assert failures[0].status is None
+    registers = [report.data for report in reports if isinstance(report, SendDatagram)]
+    assert len({data.split(b"CSeq: ")[1].split(b"\r\n")[0] for data in registers}) > 1
+
+
+def test_a_registered_broker_says_so(monkeypatch: pytest.MonkeyPatch) -> None:
+    reports: list[Output] = []
+    monkeypatch.setattr(SimulatedServer, "_report", lambda self, output: reports.append(output))
+    Town()
+    assert BrokerRegistered() in reports

@@ -1,0 +1,129 @@
+"""Which local address leads to the server, and who is told when that changes (SPEC D-05)."""
+
+from __future__ import annotations
+
+import asyncio
+import errno
+import socket
+from collections.abc import Callable
+
+import pytest
+
+from wanderbus.runtime import addresses
+from wanderbus.runtime.addresses import AddressMonitor, address_towards
+
+SERVER = ("192.0.2.1", 5060)
+
+
+class Route:
+    """The address that leads to the server, as the test sets it; None while there is no route."""
+
+    def __init__(self, monkeypatch: pytest.MonkeyPatch, address: str | None) -> None:
+        self.address = address
+        self.told: list[str] = []
+        self.usable = True
+        monkeypatch.setattr(addresses, "address_towards", lambda server: self.address)
+
+    def changed(self, address: str) -> bool:
+        self.told.append(address)
+        return self.usable
+
+
+def watch(route: Route, story: Callable[[AddressMonitor], None], looks: int = 1) -> list[str]:
+    """Run ``story``, then let the monitor look some times."""
+
+    async def main() -> None:
+        monitor = AddressMonitor(SERVER, route.changed, poll_s=60.0)
+        story(monitor)
+        for _ in range(looks):
+            monitor._look()
+        monitor.close()
+
+    asyncio.run(main())
+    return route.told
+
+
+def test_the_route_to_loopback_begins_at_loopback() -> None:
+    assert address_towards(("127.0.0.1", 5060)) == "127.0.0.1"
+
+
+def test_no_route_is_no_address(monkeypatch: pytest.MonkeyPatch) -> None:
+    def refuse(self: socket.socket, address: object) -> None:
+        raise OSError(errno.ENETUNREACH, "Network is unreachable")
+
+    monkeypatch.setattr(socket.socket, "connect", refuse, raising=False)
+    assert address_towards(SERVER) is None
+
+
+def test_a_change_is_told_once(monkeypatch: pytest.MonkeyPatch) -> None:
+    route = Route(monkeypatch, "10.0.0.1")
+    assert watch(route, lambda _: setattr(route, "address", "10.0.0.2"), looks=3) == ["10.0.0.2"]
+
+
+def test_an_address_that_stays_is_not_told(monkeypatch: pytest.MonkeyPatch) -> None:
+    assert watch(Route(monkeypatch, "10.0.0.1"), lambda _: None, looks=3) == []
+
+
+def test_the_same_address_after_an_outage_is_told(monkeypatch: pytest.MonkeyPatch) -> None:
+    route = Route(monkeypatch, "10.0.0.1")
+
+    def outage(monitor: AddressMonitor) -> None:
+        route.address = None
+        monitor._look()
+        route.address = "10.0.0.1"
+
+    assert watch(route, outage) == ["10.0.0.1"]
+
+
+def test_an_address_that_could_not_be_used_yet_is_offered_again(monkeypatch: pytest.MonkeyPatch) -> None:
+    """A fresh IPv6 address is tentative for a second: the route has it, a socket cannot be bound to it."""
+    route = Route(monkeypatch, "2001:db8::1")
+
+    def tentative(monitor: AddressMonitor) -> None:
+        route.address, route.usable = "2001:db8::2", False
+        monitor._look()
+        route.usable = True
+
+    assert watch(route, tentative, looks=3) == ["2001:db8::2"] * 2
+
+
+@pytest.mark.parametrize("netlink", [True, False])
+def test_polling_finds_a_change_with_and_without_netlink(monkeypatch: pytest.MonkeyPatch, netlink: bool) -> None:
+    route = Route(monkeypatch, "10.0.0.1")
+    if not netlink:
+        monkeypatch.setattr(addresses, "_open_netlink", lambda: None)
+
+    async def main() -> None:
+        monitor = AddressMonitor(SERVER, route.changed, poll_s=0.005)
+        route.address = "10.0.0.2"
+        async with asyncio.timeout(5):
+            while not route.told:
+                await asyncio.sleep(0.002)
+        monitor.close()
+        route.address = "10.0.0.3"
+        await asyncio.sleep(0.02)
+
+    asyncio.run(main())
+    assert route.told == ["10.0.0.2"], "a closed monitor says nothing"
+
+
+def test_the_kernels_word_is_followed_at_once(monkeypatch: pytest.MonkeyPatch) -> None:
+    route = Route(monkeypatch, "10.0.0.1")
+    kernel, told = socket.socketpair(socket.AF_UNIX, socket.SOCK_DGRAM)
+    told.setblocking(False)
+    monkeypatch.setattr(addresses, "_open_netlink", lambda: told)
+
+    async def main() -> None:
+        monitor = AddressMonitor(SERVER, route.changed, poll_s=60.0)
+        route.address = "10.0.0.2"
+        kernel.send(b"something about addresses")
+        kernel.send(b"something about routes")
+        async with asyncio.timeout(5):
+            while not route.told:
+                await asyncio.sleep(0)
+        monitor.close()
+
+    asyncio.run(main())
+    kernel.close()
+    assert route.told == ["10.0.0.2"]
+    assert told.fileno() == -1, "closing the monitor closes its socket"

@@ -1,0 +1,170 @@
+"""Group commit: what is said to be durable is, and in which order things reach the disk (DESIGN 5.1, 8)."""
+
+from __future__ import annotations
+
+import asyncio
+import errno
+import os
+import threading
+import time
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from wanderbus.runtime.committer import Committer, LogEntry
+from wanderbus.runtime.event_log import EventLog
+from wanderbus.runtime.state_store import StateStore
+
+
+class Desk:
+    """A committer over real files, and what it reported."""
+
+    def __init__(self, directory: Path) -> None:
+        self.log = EventLog.open(directory / "log")
+        self.store = StateStore.open(directory / "state.db")
+        self.durable: list[int] = []
+        self.failures: list[Exception] = []
+        self.committer = Committer(
+            self.log, self.store, on_durable=self.durable.append, on_failure=self.failures.append
+        )
+
+    async def until(self, condition: Callable[[], object]) -> None:
+        async with asyncio.timeout(5):
+            while not condition():
+                await asyncio.sleep(0.001)
+
+    def close(self) -> None:
+        self.committer.stop()
+        self.store.close()
+        self.log.close()
+
+
+def entries(first: int, count: int) -> list[LogEntry]:
+    return [(offset, 1_000 + offset, b"%010d" % offset) for offset in range(first, first + count)]
+
+
+def recorded(monkeypatch: pytest.MonkeyPatch, desk: Desk) -> list[str]:
+    """Let every step towards the disk, and every word to the loop, leave its name."""
+    steps: list[str] = []
+
+    def noted(name: str, function: Callable[..., Any]) -> Callable[..., Any]:
+        def call(*arguments: Any) -> Any:
+            steps.append(name)
+            return function(*arguments)
+
+        return call
+
+    for name in ("write", "fdatasync", "pwrite"):
+        monkeypatch.setattr(os, name, noted(name, getattr(os, name)))
+    monkeypatch.setattr(desk.store, "save", noted("save", desk.store.save))
+    monkeypatch.setattr(desk.committer, "_call", noted("callback", desk.committer._call))
+    return steps
+
+
+def test_order_is_write_sync_mark_callback_save(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    async def story() -> list[str]:
+        desk = Desk(tmp_path)
+        steps = recorded(monkeypatch, desk)
+        with desk.committer._wakeup:
+            desk.committer.append(entries(0, 3))
+            desk.committer.save({"sessions": {"a": b"1"}}, 3)
+        await desk.until(lambda: desk.store.offset == 3)
+        desk.close()
+        assert desk.durable == [3]
+        return steps
+
+    assert asyncio.run(story()) == ["write", "fdatasync", "pwrite", "callback", "save"]
+
+
+def test_what_comes_while_a_sync_runs_goes_into_the_next_one(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    async def story() -> None:
+        desk = Desk(tmp_path)
+        syncing, go_on = threading.Event(), threading.Event()
+
+        def slow(descriptor: int) -> None:
+            syncing.set()
+            assert go_on.wait(5)
+
+        monkeypatch.setattr(os, "fdatasync", slow)
+        desk.committer.append(entries(0, 1))
+        assert await asyncio.to_thread(syncing.wait, 5)
+        for offset in range(1, 9):
+            desk.committer.append(entries(offset, 1))
+        assert desk.durable == []
+        go_on.set()
+        await desk.until(lambda: desk.durable and desk.durable[-1] == 9)
+        assert (desk.durable, desk.committer.syncs) == ([1, 9], 2)
+        desk.close()
+
+    asyncio.run(story())
+
+
+@pytest.mark.parametrize("failing", ["write", "fdatasync", "pwrite"])
+def test_after_a_failure_nothing_is_acknowledged(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, failing: str) -> None:
+    async def story() -> None:
+        desk = Desk(tmp_path)
+        desk.committer.append(entries(0, 2))
+        await desk.until(lambda: desk.durable)
+
+        def fail(*arguments: object) -> int:
+            raise OSError(errno.ENOSPC, "No space left on device")
+
+        monkeypatch.setattr(os, failing, fail)
+        with desk.committer._wakeup:
+            desk.committer.append(entries(2, 2))
+            desk.committer.save({"sessions": {"a": b"1"}}, 4)
+        await desk.until(lambda: desk.failures)
+        monkeypatch.undo()
+        desk.committer.append(entries(4, 2))
+        await asyncio.sleep(0.02)
+        desk.close()
+        assert desk.durable == [2]
+        assert [getattr(failure, "errno", None) for failure in desk.failures] == [errno.ENOSPC]
+        assert desk.store.offset == 0, "rows must not be ahead of the records they reflect"
+
+    asyncio.run(story())
+
+
+def test_a_store_that_fails_stops_everything_too(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    async def story() -> None:
+        desk = Desk(tmp_path)
+        desk.committer.save({"sessions": {"a": b"\xff"}}, 0)
+        await desk.until(lambda: desk.failures)
+        desk.committer.append(entries(0, 1))
+        await asyncio.sleep(0.02)
+        desk.close()
+        assert desk.durable == []
+
+    asyncio.run(story())
+
+
+def test_stopping_finishes_what_was_handed_over(tmp_path: Path) -> None:
+    async def story() -> None:
+        desk = Desk(tmp_path)
+        for offset in range(0, 100, 10):
+            desk.committer.append(entries(offset, 10))
+        desk.committer.save({"sessions": {"a": b"1"}}, 100)
+        desk.close()
+        await asyncio.sleep(0)
+        assert desk.durable[-1] == 100
+
+    asyncio.run(story())
+    log, store = EventLog.open(tmp_path / "log"), StateStore.open(tmp_path / "state.db")
+    assert (log.next_offset, store.offset) == (100, 100)
+    store.close()
+    log.close()
+
+
+def test_a_loop_that_is_gone_is_no_reason_to_fail(tmp_path: Path) -> None:
+    async def begin() -> Desk:
+        return Desk(tmp_path)
+
+    desk = asyncio.run(begin())
+    desk.committer.append(entries(0, 5))
+    deadline = time.monotonic() + 5
+    while desk.log.durable_offset < 5 and time.monotonic() < deadline:
+        time.sleep(0.001)
+    desk.close()
+    assert (desk.log.durable_offset, desk.failures) == (5, [])

@@ -1,0 +1,61 @@
+"""The identity of a device: kept, locked, or ephemeral (DESIGN 5.4)."""
+
+from __future__ import annotations
+
+import uuid
+from pathlib import Path
+
+import pytest
+
+from wanderbus.errors import StorageError
+from wanderbus.runtime.device import Device, default_state_dir
+
+
+def test_a_device_is_itself_again(tmp_path: Path) -> None:
+    first = Device(tmp_path / "a" / "b")
+    first.close()
+    second = Device(tmp_path / "a" / "b")
+    second.close()
+    assert first.uuid == second.uuid == str(uuid.UUID(first.uuid))
+    assert not first.ephemeral
+    assert not second.ephemeral
+
+
+def test_a_directory_in_use_gives_an_ephemeral_device(tmp_path: Path) -> None:
+    first, second = Device(tmp_path), Device(tmp_path)
+    assert second.ephemeral
+    assert second.uuid != first.uuid
+    second.close()
+    first.close()
+    third = Device(tmp_path)
+    third.close()
+    assert (third.ephemeral, third.uuid) == (False, first.uuid)
+
+
+def test_two_directories_are_two_devices(tmp_path: Path) -> None:
+    one, other = Device(tmp_path / "one"), Device(tmp_path / "other")
+    one.close()
+    other.close()
+    assert one.uuid != other.uuid
+
+
+def test_a_file_that_holds_no_uuid_is_refused_and_let_go(tmp_path: Path) -> None:
+    (tmp_path / "device").write_text("nonsense\n")
+    for _ in range(2):
+        with pytest.raises(StorageError, match="does not hold a UUID; delete it to become a new device"):
+            Device(tmp_path)
+    assert (tmp_path / "device").read_text() == "nonsense\n"
+
+
+def test_a_directory_that_cannot_be_made_is_named(tmp_path: Path) -> None:
+    (tmp_path / "file").write_text("")
+    with pytest.raises(StorageError, match=r"state directory .*/file/state cannot be used .*give another as state_dir"):
+        Device(tmp_path / "file" / "state")
+
+
+def test_the_default_directory_follows_xdg(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("XDG_STATE_HOME", "/var/state")
+    assert default_state_dir("sip:alice@localhost") == Path("/var/state/wanderbus/alice@localhost")
+    assert default_state_dir("sip:a/../b@localhost") == Path("/var/state/wanderbus/a_.._b@localhost")
+    monkeypatch.delenv("XDG_STATE_HOME")
+    assert default_state_dir("sip:alice@localhost").parts[-4:] == (".local", "state", "wanderbus", "alice@localhost")

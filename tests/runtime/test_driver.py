@@ -1,0 +1,266 @@
+"""The driver: batches, timers, sockets, on plain asyncio and on uvloop (DESIGN rule 2)."""
+
+from __future__ import annotations
+
+import asyncio
+import socket
+from collections.abc import Awaitable, Callable, Iterable
+from typing import Any
+
+import pytest
+import uvloop
+
+from wanderbus.machine import (
+    Address,
+    CancelTimer,
+    ClockRead,
+    DatagramReceived,
+    Input,
+    Output,
+    SendDatagram,
+    SetTimer,
+    TimerFired,
+)
+from wanderbus.runtime.driver import Driver
+
+Play = Callable[[Callable[[], Awaitable[None]]], None]
+
+
+class Said(Output, frozen=True):
+    """A report."""
+
+    word: str
+
+
+class Noted(Input, frozen=True):
+    """An input that is of no other kind."""
+
+    word: str
+
+
+class Recorder:
+    """A machine that keeps what it was told and does what the test says."""
+
+    def __init__(self) -> None:
+        self.batches: list[list[Input]] = []
+        self.answers: list[Output] = []
+
+    def step(self, inputs: Iterable[Input], now: float) -> list[Output]:
+        self.batches.append(list(inputs))
+        answers, self.answers = self.answers, []
+        return answers
+
+    @property
+    def told(self) -> list[Input]:
+        return [given for batch in self.batches for given in batch]
+
+    def data(self) -> list[bytes]:
+        return [given.data for given in self.told if isinstance(given, DatagramReceived)]
+
+
+@pytest.fixture(params=[asyncio.new_event_loop, uvloop.new_event_loop], ids=["asyncio", "uvloop"])
+def play(request: pytest.FixtureRequest) -> Play:
+    """Run a story on one of the loops; what the loop's callbacks raise is raised here."""
+
+    def run(story: Callable[[], Awaitable[None]]) -> None:
+        faults: list[dict[str, Any]] = []
+
+        async def told() -> None:
+            asyncio.get_running_loop().set_exception_handler(lambda _, context: faults.append(context))
+            async with asyncio.timeout(10):
+                await story()
+
+        with asyncio.Runner(loop_factory=request.param) as runner:
+            runner.run(told())
+        assert faults == []
+
+    return run
+
+
+async def until(condition: Callable[[], object]) -> None:
+    while not condition():
+        await asyncio.sleep(0.002)
+
+
+def open_driver(*, wall_clock: bool = False) -> tuple[Driver, Recorder, list[Output], Address]:
+    machine, reports = Recorder(), list[Output]()
+    driver = Driver(machine, reports.append, wall_clock=wall_clock)
+    address = driver.bind({"data": ("127.0.0.1", 0)})["data"]
+    return driver, machine, reports, address
+
+
+def test_what_is_fed_in_one_turn_is_one_batch(play: Play) -> None:
+    async def story() -> None:
+        driver, machine, _, _ = open_driver()
+        driver.feed(Noted("a"))
+        driver.feed(Noted("b"), Noted("c"))
+        await until(lambda: machine.batches)
+        driver.feed(Noted("d"))
+        await until(lambda: len(machine.batches) == 2)
+        driver.close()
+        assert machine.batches == [[Noted("a"), Noted("b"), Noted("c")], [Noted("d")]]
+
+    play(story)
+
+
+def test_a_burst_of_datagrams_is_one_batch_with_source_and_socket(play: Play) -> None:
+    async def story() -> None:
+        driver, machine, _, address = open_driver()
+        with socket.socket(socket.AF_INET, socket.SOCK_DGRAM) as sender:
+            sender.bind(("127.0.0.1", 0))
+            for number in range(40):
+                sender.sendto(b"%d" % number, address)
+            await until(lambda: len(machine.data()) == 40)
+            source = sender.getsockname()
+        driver.close()
+        assert machine.batches == [[DatagramReceived("data", source, b"%d" % number) for number in range(40)]]
+
+    play(story)
+
+
+def test_the_wall_clock_comes_first_where_it_is_wanted(play: Play) -> None:
+    async def story() -> None:
+        driver, machine, _, _ = open_driver(wall_clock=True)
+        driver.feed(Noted("a"))
+        await until(lambda: machine.batches)
+        driver.close()
+        clock, noted = machine.batches[0]
+        assert isinstance(clock, ClockRead)
+        assert clock.wall_us > 1_600_000_000_000_000
+        assert noted == Noted("a")
+
+    play(story)
+
+
+def test_timers_fire_in_order_of_their_time(play: Play) -> None:
+    async def story() -> None:
+        driver, machine, _, _ = open_driver()
+        now = asyncio.get_running_loop().time()
+        driver.perform([SetTimer("late", now + 0.03), SetTimer("early", now + 0.01), SetTimer("past", now - 1.0)])
+        await until(lambda: len(machine.told) == 3)
+        driver.close()
+        assert machine.told == [TimerFired("past"), TimerFired("early"), TimerFired("late")]
+
+    play(story)
+
+
+def test_a_timer_set_again_is_replaced_and_a_cancelled_one_is_silent(play: Play) -> None:
+    async def story() -> None:
+        driver, machine, _, _ = open_driver()
+        now = asyncio.get_running_loop().time()
+        driver.perform([SetTimer("moved later", now + 0.005), SetTimer("moved later", now + 0.04)])
+        driver.perform([SetTimer("moved earlier", now + 9.0), SetTimer("moved earlier", now + 0.02)])
+        driver.perform([SetTimer("gone", now + 0.01), CancelTimer("gone"), CancelTimer("never there")])
+        driver.perform([SetTimer("back", now + 0.01), CancelTimer("back"), SetTimer("back", now + 0.01)])
+        await until(lambda: len(machine.told) == 3)
+        await asyncio.sleep(0.02)
+        driver.close()
+        assert machine.told == [TimerFired("back"), TimerFired("moved earlier"), TimerFired("moved later")]
+
+    play(story)
+
+
+def test_a_timer_may_be_set_from_its_own_firing(play: Play) -> None:
+    async def story() -> None:
+        driver, machine, _, _ = open_driver()
+        loop = asyncio.get_running_loop()
+        machine.answers = [SetTimer("tick", loop.time() + 0.005)]
+        driver.perform([SetTimer("tick", loop.time())])
+        await until(lambda: len(machine.told) == 2)
+        driver.close()
+        assert machine.told == [TimerFired("tick")] * 2
+
+    play(story)
+
+
+def test_reports_come_in_order(play: Play) -> None:
+    async def story() -> None:
+        driver, machine, reports, _ = open_driver()
+        machine.answers = [Said("one"), SetTimer("t", 0.0), Said("two")]
+        driver.feed(Noted("go"))
+        await until(lambda: reports)
+        driver.close()
+        assert reports == [Said("one"), Said("two")]
+
+    play(story)
+
+
+def test_a_rebound_name_is_heard_at_its_new_address_alone(play: Play) -> None:
+    async def story() -> None:
+        driver, machine, _, before = open_driver()
+        after = driver.bind({"data": ("127.0.0.7", 0)})["data"]
+        assert after[0] == "127.0.0.7"
+        with socket.socket(socket.AF_INET, socket.SOCK_DGRAM) as peer:
+            peer.bind(("127.0.0.1", 0))
+            peer.settimeout(2.0)
+            peer.sendto(b"old", before)
+            peer.sendto(b"new", after)
+            await until(machine.data)
+            driver.perform([SendDatagram("data", peer.getsockname(), b"answer")])
+            answer, source = await asyncio.to_thread(peer.recvfrom, 100)
+        driver.close()
+        assert machine.data() == [b"new"]
+        assert (answer, source) == (b"answer", after)
+
+    play(story)
+
+
+def test_a_bind_that_fails_leaves_every_socket_as_it_was(play: Play) -> None:
+    async def story() -> None:
+        driver, machine, _, address = open_driver()
+        with socket.socket(socket.AF_INET, socket.SOCK_DGRAM) as taken:
+            taken.bind(("127.0.0.1", 0))
+            with pytest.raises(OSError, match="in use"):
+                driver.bind({"data": ("127.0.0.1", 0), "sip": taken.getsockname()})
+            taken.sendto(b"still here", address)
+            await until(machine.data)
+        driver.close()
+        assert machine.data() == [b"still here"]
+
+    play(story)
+
+
+def test_a_datagram_that_cannot_be_sent_is_counted_and_the_rest_goes_on(play: Play) -> None:
+    async def story() -> None:
+        driver, machine, reports, address = open_driver()
+        far = SendDatagram("data", ("127.0.0.1", 9), b"x" * 70_000)
+        nowhere = SendDatagram("no such socket", address, b"lost")
+        driver.perform([far, nowhere, SendDatagram("data", address, b"arrives"), Said("done")])
+        await until(machine.data)
+        driver.close()
+        assert (driver.unsent, machine.data(), reports) == (1, [b"arrives"], [Said("done")])
+
+    play(story)
+
+
+def test_an_answer_that_nobody_listens_does_not_stop_the_socket(play: Play) -> None:
+    """An ICMP error comes back on the socket; it says nothing about who else sends to it."""
+
+    async def story() -> None:
+        driver, machine, _, address = open_driver()
+        with socket.socket(socket.AF_INET, socket.SOCK_DGRAM) as gone:
+            gone.bind(("127.0.0.1", 0))
+            closed = gone.getsockname()
+        driver.perform([SendDatagram("data", closed, b"anybody?")] * 3)
+        await asyncio.sleep(0.01)
+        driver.perform([SendDatagram("data", address, b"myself")])
+        await until(machine.data)
+        driver.close()
+        assert machine.data() == [b"myself"]
+
+    play(story)
+
+
+def test_a_closed_driver_asks_its_machine_no_more(play: Play) -> None:
+    async def story() -> None:
+        driver, machine, _, address = open_driver()
+        driver.feed(Noted("too late"))
+        driver.perform([SetTimer("t", asyncio.get_running_loop().time() + 0.001)])
+        driver.close()
+        driver.close()
+        driver.feed(Noted("later still"))
+        driver.perform([SendDatagram("data", address, b"x"), SetTimer("t", 0.0)])
+        await asyncio.sleep(0.02)
+        assert machine.batches == []
+
+    play(story)

@@ -1,0 +1,151 @@
+"""The simulator notices: with any one safeguard taken out, some of the first forty seeds fail (DESIGN rule 3).
+
+A simulator that stays content with a broken product proves nothing about the whole one.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable
+from typing import Any
+
+import pytest
+
+from wanderbus.agent.conversation import Conversation
+from wanderbus.agent.core import Agent
+from wanderbus.agent.messages import Moved
+from wanderbus.broker import protocol
+from wanderbus.broker.journal import Journal
+from wanderbus.broker.links import Link, Links
+from wanderbus.broker.state import BrokerState, SessionRow
+from wanderbus.machine import Output
+from wanderbus.mobility import messages as sip
+from wanderbus.records import AnyRecord, Started
+from wanderbus.rudp.sending import Sender
+from wanderbus.simulation.scenario import run_seed
+
+pytestmark = pytest.mark.integration
+
+SEEDS = range(1, 41)
+Patch = pytest.MonkeyPatch
+
+
+def say_at_once(patch: Patch) -> None:
+    """Output commit: acknowledge before the sync (DESIGN 5.1)."""
+    patch.setattr(Journal, "say", lambda self, output: self._ready.append(output))
+
+
+def hear_repeats(patch: Patch) -> None:
+    """Exactly once: the agent passes on what it has had already (DESIGN 5.5)."""
+    notified = Conversation._notified
+
+    def hear(self: Conversation, notify: protocol.Notify) -> list[Output]:
+        self._received = min(self._received, notify.number - 1)
+        return notified(self, notify)
+
+    patch.setattr(Conversation, "_notified", hear)
+
+
+def move_without_reinvite(patch: Patch) -> None:
+    """Healing: the agent registers its new address and does not tell the broker (SPEC D-08)."""
+
+    def moved(self: Agent, given: Moved, now: float) -> None:
+        self._data = given.data
+        self._generation += 1
+        self._step_user_agent(sip.AddressChanged(given.sip), now)
+
+    patch.setattr(Agent, "_moved", moved)
+
+
+def never_retransmit(patch: Patch) -> None:
+    """Reliable UDP: what is overdue is taken as confirmed (SPEC F-05)."""
+
+    def expired(self: Sender, now: float) -> list[Any]:
+        for bundle in [each for each in self._in_flight.values() if each.deadline <= now]:
+            self.confirm(bundle.number, now)
+        return []
+
+    patch.setattr(Sender, "expired", expired)
+
+
+def forget_the_queue(patch: Patch) -> None:
+    """Disconnection: who comes back gets what is published from then on (SPEC G-13)."""
+    attach = Links.attach
+
+    def attach_at_the_end(self: Links, link: Link, session: str, sent: int) -> None:
+        attach(self, link, session, self._state.sessions[f"{link.user}/{session}"].next - 1)
+
+    patch.setattr(Links, "attach", attach_at_the_end)
+
+
+def forget_publishers(patch: Patch) -> None:
+    """Repeats: after a restart no publish is recognised (DESIGN 5.2)."""
+    apply_record = BrokerState.apply
+
+    def apply(self: BrokerState, offset: int, record: AnyRecord) -> None:
+        apply_record(self, offset, record)
+        if isinstance(record, Started):
+            for key in [key for key, _ in self.publishers.items()]:
+                self.publishers.drop(key)
+
+    patch.setattr(BrokerState, "apply", apply)
+
+
+def take_one_too_many(patch: Patch) -> None:
+    """Cursor: the queue forgets one notification that nobody has taken (DESIGN 5.4)."""
+    trim = BrokerState._trim
+
+    def trim_more(self: BrokerState, session: SessionRow) -> None:
+        trim(self, session)
+        if session.first < session.next and len(session.devices) == 1:
+            entry = self.queue[f"{session.key}/{session.first}"]
+            self._remove(session, entry)
+            session.first = entry.last + 1
+
+    patch.setattr(BrokerState, "_trim", trim_more)
+
+
+def publish_out_of_order(patch: Patch) -> None:
+    """Order: after a reconnection the agent repeats its publishes last first (DESIGN 5.2)."""
+    opening = Conversation.opening
+
+    def reversed_opening(self: Conversation) -> list[bytes]:
+        first, *rest = opening(self)
+        return [first, *reversed(rest)]
+
+    patch.setattr(Conversation, "opening", reversed_opening)
+
+
+def never_probe(patch: Patch) -> None:
+    """Liveness: a silent data channel is not probed, a disconnected agent does not try again (SPEC D-10)."""
+    patch.setattr(Agent, "_keep_alive", lambda self, now: None)
+    patch.setattr(Agent, "_channel_failed", lambda self, failure, now: self._disconnected("failed"))
+
+
+def some_seed_fails(seeds: Iterable[int]) -> bool:
+    for seed in seeds:
+        try:
+            if run_seed(seed).problems:
+                return True
+        except (AssertionError, KeyError):
+            return True
+    return False
+
+
+@pytest.mark.parametrize(
+    "sabotage",
+    [
+        say_at_once,
+        hear_repeats,
+        move_without_reinvite,
+        never_retransmit,
+        forget_the_queue,
+        forget_publishers,
+        take_one_too_many,
+        publish_out_of_order,
+        never_probe,
+    ],
+    ids=lambda sabotage: sabotage.__name__,
+)
+def test_the_simulator_notices(sabotage: Callable[[Patch], None], monkeypatch: Patch) -> None:
+    sabotage(monkeypatch)
+    assert some_seed_fails(SEEDS)

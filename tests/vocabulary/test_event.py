@@ -1,0 +1,107 @@
+"""Events: what may be published, and the value types (SPEC A-03, A-12, A-13, A-16, DESIGN 7.1)."""
+
+from __future__ import annotations
+
+from datetime import UTC, datetime, timedelta, timezone
+from typing import Any
+
+import msgspec
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from wanderbus.errors import EventError
+from wanderbus.event import Event, EventId, Gap, Position, check_event
+from wanderbus.limits import EVENT_ATTRIBUTES_MAX, EVENT_LIST_ITEMS_MAX, EVENT_NAME_CHARACTERS_MAX
+
+LONGEST = "n" * EVENT_NAME_CHARACTERS_MAX
+NOON = datetime(2026, 1, 1, 12, tzinfo=UTC)
+
+scalars = (
+    st.booleans()
+    | st.integers(-(2**63), 2**63 - 1)
+    | st.floats(allow_nan=False)
+    | st.text(max_size=10)
+    | st.datetimes(timezones=st.just(UTC))
+)
+names = st.text(min_size=1, max_size=10)
+events = st.builds(
+    Event,
+    names,
+    st.dictionaries(names, scalars | st.lists(scalars, max_size=4), max_size=5),
+    st.none() | st.integers(0, 2**62),
+    st.none() | st.integers(0, 2**62),
+)
+
+
+@given(event=events)
+def test_a13_a16_every_allowed_event_survives_its_encoding(event: Event) -> None:
+    assert check_event(event) is event
+    again = msgspec.msgpack.decode(msgspec.msgpack.encode(event), type=Event)
+    assert again == event
+    assert [type(value) for value in again.attributes.values()] == [type(v) for v in event.attributes.values()]
+
+
+@pytest.mark.parametrize(
+    "event",
+    [
+        Event(LONGEST, {}),
+        Event("s", {LONGEST: 1}),
+        Event("s", {f"A{i}": i for i in range(EVENT_ATTRIBUTES_MAX)}),
+        Event("s", {"A": [0] * EVENT_LIST_ITEMS_MAX, "B": []}),
+        Event("s", {"A": -(2**63), "B": 2**63 - 1, "C": float("inf")}),
+        Event("s", {"A": NOON.astimezone(timezone(timedelta(hours=-3)))}),
+    ],
+)
+def test_what_is_just_within_the_bounds_is_published(event: Event) -> None:
+    assert check_event(event) is event
+
+
+@pytest.mark.parametrize(
+    ("subject", "attributes", "fault"),
+    [
+        ("", {}, "subject"),
+        (LONGEST + "n", {}, "subject"),
+        ("s", {"": 1}, "attribute names"),
+        ("s", {LONGEST + "n": 1}, "attribute names"),
+        ("s", {5: 1}, "attribute names"),
+        ("s", {f"A{i}": i for i in range(EVENT_ATTRIBUTES_MAX + 1)}, "256 attributes"),
+        ("s", {"A": [0] * (EVENT_LIST_ITEMS_MAX + 1)}, "'A' lists more than 1024"),
+        ("s", {"Ok": 1, "A": 2**63}, "'A' is an integer beyond 64 bits"),
+        ("s", {"A": -(2**63) - 1}, "beyond 64 bits"),
+        ("s", {"A": float("nan")}, "'A' is not a number"),
+        ("s", {"A": [1.0, float("nan")]}, "'A' is not a number"),
+        ("s", {"A": datetime(2026, 1, 1, 12)}, "'A' is a date without a time zone"),
+        ("s", {"A": None}, "NoneType"),
+        ("s", {"A": {"b": 1}}, "dict"),
+        ("s", {"A": [[1]]}, "list"),
+        ("s", {"A": b"bytes"}, "bytes"),
+    ],
+)
+def test_a_bad_event_is_refused_naming_the_attribute_at_fault(
+    subject: str, attributes: dict[Any, Any], fault: str
+) -> None:
+    with pytest.raises(EventError, match=fault):
+        check_event(Event(subject, attributes))
+
+
+def test_a_missing_attribute_is_absent_and_never_zero() -> None:
+    event = Event("s", {"A": 0})
+    assert event["A"] == 0
+    assert event.get("B") is None
+    assert event.get("B", 5) == 5
+    with pytest.raises(KeyError):
+        event["B"]
+
+
+def test_a12_the_two_time_variables_are_unset_until_set() -> None:
+    event = Event("s", {})
+    assert (event.published_us, event.arrived_us) == (None, None)
+    assert msgspec.structs.replace(event, published_us=3, arrived_us=8).arrived_us == 8
+
+
+def test_ids_and_positions_are_ordered_and_read_well() -> None:
+    assert str(EventId("wb", 17)) == "wb-17"
+    assert EventId("wb", 9) < EventId("wb", 10)
+    assert Position(1, 99) < Position(2, 1) < Position(2, 2)
+    assert Gap(2, "queue_max", Position(1, 5)).position.number == 5

@@ -1,0 +1,86 @@
+"""The log's records: every kind survives, the schema is frozen (DESIGN 5.1, SPEC T-01)."""
+
+from __future__ import annotations
+
+import typing
+
+import msgspec
+import pytest
+
+from wanderbus import records
+from wanderbus.event import Event
+from wanderbus.records import AnyRecord, Notified, decode_record, encode_record
+from wanderbus.subscription import Daily, Frequency, Interval, Subscription
+
+USER = "sip:alice@example.org"
+SUBSCRIPTION = Subscription(
+    "wb-3",
+    USER,
+    "default",
+    "Trade",
+    "Price < 25",
+    9,
+    (Frequency(15.0, "away"), Interval(1, 2), Daily("22:00", "06:00", "America/Sao_Paulo")),
+    "phone",
+    5,
+)
+
+EXAMPLES: list[tuple[AnyRecord, str]] = [
+    (records.Started(at_us=1, server="wb"), "started"),
+    (
+        records.Published(
+            at_us=2,
+            event=Event("Trade", {"A": 1, "B": [1.5, "x", True]}, 7),
+            user=USER,
+            device="phone",
+            epoch=2**56 - 1,
+            number=3,
+            notified=(Notified(USER, "default", 9, ("wb-3",), (("wb-3", "phone"),)),),
+        ),
+        "published",
+    ),
+    (records.Dropped(at_us=3, user=USER, session="default", first=1, last=2, reason="queue_max"), "dropped"),
+    (records.Took(at_us=4, user=USER, session="default", device="phone", number=9), "took"),
+    (records.Subscribed(at_us=5, subscription=SUBSCRIPTION), "subscribed"),
+    (records.Changed(at_us=6, subscription=SUBSCRIPTION), "changed"),
+    (records.Unsubscribed(at_us=7, user=USER, subscription="wb-3", reason="asked"), "unsubscribed"),
+    (
+        records.Attached(at_us=8, user=USER, session="default", device="phone", epoch=1, redelivered_through=4),
+        "attached",
+    ),
+    (records.Bound(at_us=9, user=USER, device="phone", address="10.0.0.1:1", binding=b"\x00\xff"), "bound"),
+    (records.StatusChanged(at_us=10, user=USER, device="phone", status="CONNECTED", reason="x"), "status"),
+    (records.Left(at_us=11, user=USER, session="default", device="phone", reason="grace"), "left"),
+]
+
+
+@pytest.mark.parametrize(("record", "kind"), EXAMPLES, ids=[kind for _, kind in EXAMPLES])
+def test_t01_a_record_survives_and_carries_its_kind(record: AnyRecord, kind: str) -> None:
+    payload = encode_record(record)
+    assert decode_record(payload) == record
+    assert msgspec.msgpack.decode(payload)["kind"] == kind
+
+
+def test_t01_every_kind_is_here() -> None:
+    assert {type(record) for record, _ in EXAMPLES} == set(typing.get_args(AnyRecord))
+
+
+def test_t01_a_field_added_later_with_a_default_does_not_hide_old_records_nor_new_ones() -> None:
+    old = {"kind": "attached", "at_us": 8, "user": USER, "session": "default", "device": "phone", "epoch": 1}
+    attached = decode_record(msgspec.msgpack.encode(old))
+    assert attached == records.Attached(at_us=8, user=USER, session="default", device="phone", epoch=1)
+    assert decode_record(msgspec.msgpack.encode(old | {"shade": "blue"})) == attached
+
+
+@pytest.mark.parametrize("payload", [b"", b"\x80", msgspec.msgpack.encode({"kind": "unheard of", "at_us": 1}), b"\xc1"])
+def test_t01_what_is_no_record_is_a_decode_error(payload: bytes) -> None:
+    with pytest.raises(msgspec.DecodeError):
+        decode_record(payload)
+
+
+def test_t01_the_frozen_bytes_of_one_record() -> None:
+    """Logs of today must be read by every later version: these bytes never change."""
+    expected = b"\x86\xa4kind\xa4took\xa5at_us\x04\xa4user\xa5sip:a\xa7session\xa1s\xa6device\xa1d\xa6number\x09"
+    record = records.Took(at_us=4, user="sip:a", session="s", device="d", number=9)
+    assert encode_record(record) == expected
+    assert decode_record(expected) == record
