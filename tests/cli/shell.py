@@ -2,14 +2,20 @@
 
 from __future__ import annotations
 
+import contextlib
 import os
 import subprocess
 import sys
+import threading
+import time
 from pathlib import Path
 from typing import Any
 
+import msgspec
+
 ROOT = Path(__file__).resolve().parents[2]
 WAIT_S = 20.0
+TEST_S_MAX = 45.0
 
 
 class Shell:
@@ -19,6 +25,8 @@ class Shell:
         self.directory = directory
         self.port = 0
         self._started: list[subprocess.Popen[str]] = []
+        self._watchdog = threading.Timer(TEST_S_MAX, self.kill)
+        self._watchdog.start()
         self.write_users("alice:secret\nbob:hunter2\n")
 
     def write_users(self, text: str) -> None:
@@ -60,11 +68,33 @@ class Shell:
         words = ["--user", f"sip:{name}@localhost", "--password", password, "--server", f"127.0.0.1:{self.port}"]
         return [*words, "--state-dir", device or name]
 
-    def close(self) -> None:
+    def subscribed(self, count: int = 1) -> None:
+        """Wait until so many subscriptions are in the log: a reader says nothing when it is ready."""
+        deadline = time.monotonic() + WAIT_S
+        while self.logged("subscribed") < count:
+            assert time.monotonic() < deadline, "nobody subscribed"
+            time.sleep(0.01)
+
+    def logged(self, kind: str) -> int:
+        """Return how many records of a kind are in the log."""
+        word = msgspec.msgpack.encode(kind)
+        return sum(path.read_bytes().count(word) for path in (self.directory / "data" / "log").glob("*.seg"))
+
+    def kill(self) -> None:
+        """End whatever runs; whoever waits for its output sees the end of it."""
         for process in self._started:
             if process.poll() is None:
                 process.kill()
-            process.communicate()
+
+    def close(self) -> None:
+        self._watchdog.cancel()
+        self.kill()
+        for process in self._started:
+            process.wait()
+            for stream in (process.stdin, process.stdout, process.stderr):
+                if stream is not None:
+                    with contextlib.suppress(BrokenPipeError):
+                        stream.close()
 
 
 def read_line(process: subprocess.Popen[str]) -> str:

@@ -36,6 +36,7 @@ from wanderbus.api.dispatch import Dispatcher, Item
 from wanderbus.api.notifications import Notifications
 from wanderbus.api.refusals import connect_error, request_error
 from wanderbus.api.status_changes import StatusChange, StatusChanges, Watchers
+from wanderbus.api.unclaimed import Unclaimed
 from wanderbus.broker import protocol
 from wanderbus.errors import (
     Closed,
@@ -69,9 +70,6 @@ PUBLISHES_UNSETTLED_MAX = 512
 CLOSE_S_MAX = 5.0
 """How long :meth:`Agent.close` waits for the broker."""
 
-UNCLAIMED_WARNING_S = 10.0
-"""Notifications that nobody reads are reported after this time."""
-
 
 class Agent:
     """A user's connection to the broker; made by :func:`connect`, an async context manager.
@@ -97,6 +95,7 @@ class Agent:
         self._device: Device | None = None
         self._monitor: AddressMonitor | None = None
         self._dispatcher = Dispatcher()
+        self._unclaimed = Unclaimed(self._dispatcher, self._begin_query, self._acknowledge)
         self._published = 0
         self._requested = 0
         self._publishes: dict[int, asyncio.Future[EventId]] = {}
@@ -105,7 +104,6 @@ class Agent:
         self._readers: set[Notifications] = set()
         self._watchers = Watchers()
         self._slots = asyncio.Semaphore(PUBLISHES_UNSETTLED_MAX)
-        self._unclaimed_timer: asyncio.TimerHandle | None = None
         self._opened = False
 
     @property
@@ -206,7 +204,7 @@ class Agent:
 
     async def subscriptions(self) -> Sequence[Subscription]:
         """Return the session's subscriptions as the broker holds them (SPEC G-08)."""
-        return await self.ask(protocol.Query(self._next_request()))
+        return await self._begin_query()
 
     async def renew(self, subscription: str, lifetime_s: float | None) -> Subscription:
         """Let a subscription live ``lifetime_s`` from now, None for good; return it."""
@@ -265,14 +263,18 @@ class Agent:
         driver.feed(Ask(request))
         return answered
 
-    def claim(self, subscription: str, reader: Notifications) -> None:
+    def _begin_query(self) -> asyncio.Future[Sequence[Subscription]]:
+        return self.begin(protocol.Query(self._next_request()))
+
+    def claim(self, subscription: Subscription, reader: Notifications) -> None:
         """Let ``reader`` have the notifications of ``subscription``; :class:`LocalProtocolError` if another does."""
-        if self._dispatcher.is_read(subscription):
+        if self._dispatcher.is_read(subscription.id):
             raise LocalProtocolError(
                 "this agent reads the same subscription already; leave that block first, or vary the expression"
             )
         self._readers.add(reader)
-        self._acknowledge(self._dispatcher.claim(subscription, reader))
+        self._unclaimed.bequeath(subscription)
+        self._acknowledge(self._dispatcher.claim(subscription.id, reader))
 
     def release(self, subscription: str, reader: Notifications, untaken: Iterable[Item], *, ended: bool) -> None:
         """End a reader; see :meth:`Dispatcher.release`."""
@@ -320,7 +322,7 @@ class Agent:
             self._monitor = AddressMonitor(server, self._followed)
         self._driver.feed(Connect())
         # The first answer shows that the broker has attached us, not just that SIP has led to it.
-        self._attached = self.begin(protocol.Query(self._next_request()))
+        self._attached = self._begin_query()
 
     def _bind(self, local: str) -> dict[str, Address]:
         driver = self._driving()
@@ -349,7 +351,7 @@ class Agent:
         match output:
             case Arrived(item=item):
                 self._acknowledge(self._dispatcher.arrived(item))
-                self._watch_unclaimed()
+                self._unclaimed.look()
             case PublishSettled():
                 self._settle_publish(output)
             case RequestSettled():
@@ -375,6 +377,7 @@ class Agent:
     def _settle_request(self, settled: RequestSettled) -> None:
         answered = self._requests.pop(settled.request)
         text = self._request_texts.pop(settled.request)
+        self._unclaimed.known(settled.subscriptions)
         if answered.done():
             return
         if settled.refusal is None:
@@ -389,26 +392,11 @@ class Agent:
         else:
             _log.warning("the server refuses this agent now: %s", error)
 
-    def _watch_unclaimed(self) -> None:
-        if self._unclaimed_timer is None and self._dispatcher.unclaimed:
-            loop = asyncio.get_running_loop()
-            self._unclaimed_timer = loop.call_later(UNCLAIMED_WARNING_S, self._warn_unclaimed)
-
-    def _warn_unclaimed(self) -> None:
-        self._unclaimed_timer = None
-        if unclaimed := self._dispatcher.unclaimed:
-            _log.warning(
-                "notifications wait for subscriptions that nobody reads: subscribe to them again, "
-                "unsubscribe them, or connect with keep=False: %s",
-                ", ".join(unclaimed),
-            )
-
     def _shut(self, reason: WanderbusError) -> None:
         if self._monitor is not None:
             self._monitor.close()
             self._monitor = None
-        if self._unclaimed_timer is not None:
-            self._unclaimed_timer.cancel()
+        self._unclaimed.close()
         if self._driver is not None:
             self._driver.close()
             self._driver = None

@@ -8,7 +8,7 @@ everything is taken.
 from __future__ import annotations
 
 from collections import deque
-from collections.abc import Iterable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from typing import Final, Protocol
 
 from wanderbus.event import Gap, Notification
@@ -77,6 +77,14 @@ class Dispatcher:
                 if not waiting - self._readers.keys():
                     del self._unclaimed[number]
         return self._advance()
+
+    def inherit(self, ended: str, heir: str, is_wanted: Callable[[Notification], bool]) -> None:
+        """Let what waits here for the subscription ``ended``, and is wanted, wait for ``heir`` in its place."""
+        for number, item in self._unclaimed.items():
+            waiting = self._waiting_for.get(number, set())
+            if isinstance(item, Notification) and ended in waiting and is_wanted(item):
+                waiting.discard(ended)
+                waiting.add(heir)
 
     def release(self, subscription: str, untaken: Iterable[Item], *, ended: bool) -> int | None:
         """End a reader. Its ``untaken`` items wait for the next one, or are done with if the subscription ended."""

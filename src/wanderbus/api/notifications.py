@@ -63,7 +63,7 @@ class Notifications:
             if not self._keep:
                 answered.add_done_callback(self._abandon)
             raise
-        self._agent.claim(subscription.id, self)
+        self._agent.claim(subscription, self)
         self._subscription = subscription
         return self
 
