@@ -258,7 +258,7 @@ def test_a_broker_message_without_sense_is_healed_by_a_new_connection_that_misse
 
     def garble(link: Link, message: protocol.BrokerMessage) -> None:
         to_alice = isinstance(message, protocol.Notify) and message.number == 2 and link.user == alice.uri
-        if to_alice and garbled.pop("once", None):
+        if to_alice and garbled.pop("once", False):
             links._journal.say(SendOnLink(link.link, b"\xc1"))
         else:
             say(link, message)

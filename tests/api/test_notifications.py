@@ -252,3 +252,18 @@ def test_cancelling_the_exit_lets_the_subscription_go(world: World) -> None:
             assert not alice._readers
 
     run(story())
+
+
+def test_closing_ends_what_was_asked_for_and_not_waited_for(world: World) -> None:
+    async def story() -> None:
+        async with world.server() as server:
+            for pause in range(0, 40, 5):
+                async with world.agent() as alice:
+                    entering = asyncio.create_task(alice.subscribe(SUBJECT, f"(n >= {pause})").__aenter__())
+                    for _ in range(pause):
+                        await asyncio.sleep(0)
+                    entering.cancel()
+                    await asyncio.gather(entering, return_exceptions=True)
+            assert list(server._broker.state.subscriptions.values()) == []
+
+    run(story())

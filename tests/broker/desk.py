@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Hashable, Sequence
-from typing import TypeVar
+from typing import Any, TypeVar
 
 import msgspec
 
@@ -226,9 +226,9 @@ class Desk:
             Subscribe(self._requests, subject, expression, lifetime_s, restrictions, this_device_only, queue_max),
         )
 
-    def subscribed(self, link: int, expression: str = "", **options: object) -> Subscription:
+    def subscribed(self, link: int, expression: str = "", **options: Any) -> Subscription:
         """Subscribe, which must be granted; give the subscription."""
-        answer = self.subscribe(link, expression, **options)  # type: ignore[arg-type]
+        answer = self.subscribe(link, expression, **options)
         assert isinstance(answer, Done), answer
         return answer.subscriptions[0]
 

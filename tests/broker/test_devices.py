@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from typing import Any
+
 import pytest
 
 from tests.broker.desk import ALICE, BOB, Desk
@@ -9,11 +11,12 @@ from wanderbus import records
 from wanderbus.broker.config import BrokerConfig
 from wanderbus.broker.core import DeviceBound, LinkClosed, UserStatusChanged
 from wanderbus.broker.protocol import Attach, Attachment, Done, Leave, Notify, RequestRefused
+from wanderbus.machine import TimerFired
 
 DEFAULT = f"{ALICE}/default"
 
 
-def pair(desk: Desk, **options: object) -> tuple[int, int, int]:
+def pair(desk: Desk, **options: Any) -> tuple[int, int, int]:
     """Phone and laptop of Alice, who subscribed to everything on the phone; and Bob."""
     phone, laptop = desk.attach(), desk.attach(device="laptop")
     desk.subscribed(phone, **options)
@@ -191,6 +194,18 @@ def test_x40_a_device_that_came_back_in_time_stays() -> None:
     assert [record.device for record in desk.written(records.Left)] == ["laptop"]
 
 
+def test_x40_the_grace_of_a_connected_device_is_not_running(desk: Desk) -> None:
+    """Not even when its timer fires in the same moment in which the device is back."""
+    _, laptop, _ = pair(desk)
+    desk.close(laptop)
+    key = ("grace", ALICE, "laptop")
+    assert key in desk.timers
+    desk.attach(device="laptop")
+    assert key not in desk.timers
+    desk.give(TimerFired(key))
+    assert desk.written(records.Left) == []
+
+
 @pytest.mark.parametrize("with_rows", [False, True])
 def test_x40_the_grace_runs_on_over_a_restart(with_rows: bool) -> None:
     desk = Desk(BrokerConfig(device_grace_s=100.0))
@@ -217,10 +232,12 @@ def test_x40_with_no_member_at_all_the_queue_waits(desk: Desk) -> None:
 def test_leaving_frees_the_queue_and_ends_the_status(desk: Desk) -> None:
     phone, laptop, bob = pair(desk)
     desk.publish(bob, 1)
-    desk.take(phone, 1)
+    desk.publish(laptop, 2)
+    desk.take(phone, 2)
     desk.say(laptop, Leave(1))
     assert len(desk.broker.state.queue) == 0
     assert f"{ALICE}/laptop" not in desk.broker.state.devices
+    assert f"{ALICE}/laptop" not in desk.broker.state.publishers
     desk.say(phone, Leave(1))
     assert desk.broker.status(ALICE) == "DISCONNECTED"
     assert desk.statuses[-1] == UserStatusChanged(ALICE, "DISCONNECTED")

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from typing import Any
+
 import pytest
 
 from tests.broker.desk import ALICE, BOB, Desk
@@ -10,7 +12,7 @@ from wanderbus.broker.config import BrokerConfig
 from wanderbus.broker.protocol import Notify, NotifyGap
 
 
-def away(desk: Desk, **options: object) -> int:
+def away(desk: Desk, **options: Any) -> int:
     """Alice subscribes to everything and goes; give Bob's link, to publish on."""
     link = desk.attach()
     desk.subscribed(link, **options)

@@ -12,6 +12,7 @@ from wanderbus.broker.protocol import Unsubscribe
 from wanderbus.broker.state import BrokerState, Entry, SessionRow
 from wanderbus.broker.tables import Table
 from wanderbus.event import EventId
+from wanderbus.machine import ClockRead
 from wanderbus.subscription import Frequency
 
 
@@ -78,7 +79,24 @@ def test_offsets_are_dense() -> None:
         state.apply(1, records.Started(at_us=0, server="wb"))
 
 
-def test_the_wall_clock_never_runs_backwards_design_5_8() -> None:
+def test_a_cursor_never_runs_backwards() -> None:
+    state = BrokerState("wb", 8)
+    state.apply(0, records.Attached(at_us=0, user=ALICE, session="default", device="phone", epoch=1))
+    for offset, number in enumerate([5, 3], 1):
+        took = records.Took(at_us=0, user=ALICE, session="default", device="phone", number=number)
+        state.apply(offset, took)
+    assert state.devices[f"{ALICE}/phone"].cursor == 5
+
+
+def test_design_5_8_an_expired_subscription_stays_expired_when_the_clock_is_set_back(desk: Desk) -> None:
+    link = desk.attach()
+    desk.subscribed(link, lifetime_s=10.0)
+    desk.give(ClockRead(desk.wall_us + 11_000_000))
+    desk.publish(link, 1)
+    assert desk.stream(link) == []
+
+
+def test_design_5_8_the_wall_clock_of_the_log_never_runs_backwards() -> None:
     state = BrokerState("wb", 8)
     state.apply(0, records.Started(at_us=500, server="wb"))
     state.apply(1, records.Started(at_us=400, server="wb"))

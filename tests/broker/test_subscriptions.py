@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from typing import Any
+
 import pytest
 
 from tests.broker.desk import ALICE, BOB, START_US, Desk
@@ -90,7 +92,7 @@ def test_subscribing_again_with_a_lifetime_renews(desk: Desk) -> None:
         {"restrictions": (Frequency(1.0),)},
     ],
 )
-def test_subscriptions_that_differ_are_two(desk: Desk, other: dict[str, object]) -> None:
+def test_subscriptions_that_differ_are_two(desk: Desk, other: dict[str, Any]) -> None:
     link = desk.attach()
     first = desk.subscribed(link, expression="A == 1")
     second = desk.subscribed(link, **({"expression": "A == 1"} | other))
@@ -239,7 +241,7 @@ def test_g09_x20_discard_drops_subscriptions_and_queue_but_not_those_bound_elsew
     assert desk.stream(laptop) == [5, 9]
 
 
-REFUSALS: list[tuple[dict[str, object], str, str | None, int | None]] = [
+REFUSALS: list[tuple[dict[str, Any], str, str | None, int | None]] = [
     ({"expression": "A == "}, "expected a value", None, 5),
     ({"subject": ""}, "subject", None, None),
     ({"subject": "s" * 257}, "subject", None, None),
@@ -266,10 +268,10 @@ REFUSALS: list[tuple[dict[str, object], str, str | None, int | None]] = [
     ("options", "reason", "limit", "position"), REFUSALS, ids=[str(i) for i in range(len(REFUSALS))]
 )
 def test_h06_a_refusal_says_why_where_and_which_limit(
-    desk: Desk, options: dict[str, object], reason: str, limit: str | None, position: int | None
+    desk: Desk, options: dict[str, Any], reason: str, limit: str | None, position: int | None
 ) -> None:
     link = desk.attach()
-    answer = desk.subscribe(link, **options)  # type: ignore[arg-type]
+    answer = desk.subscribe(link, **options)
     assert isinstance(answer, RequestRefused)
     assert reason in answer.reason
     assert (answer.limit, answer.position) == (limit, position)

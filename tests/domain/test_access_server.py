@@ -95,7 +95,9 @@ def test_the_end_of_a_session_is_the_end_of_its_line(town: Town) -> None:
     alice = connected(town)
     alice.node.feed([Disconnect()])
     town.run(2.0)
-    assert town.access._lines == town.access._by_device == town.access._by_link == {}
+    assert not town.access._lines
+    assert not town.access._by_device
+    assert not town.access._by_link
     assert devices_of(town) == {f"{alice.uri}/{alice.properties.device}": ("DISCONNECTED", False)}
 
 
@@ -144,7 +146,7 @@ def test_design_5_1_a_publish_in_flight_over_a_power_cut_is_published_once(town:
         cut = {"once": True}
 
         def crash(cut: dict[str, bool] = cut) -> None:
-            if cut.pop("once", None):
+            if cut.pop("once", False):
                 town.world.after(0.0001, lambda: town.server.crash(lose_rows=False))
 
         town.server.disk.on_append = crash

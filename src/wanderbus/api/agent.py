@@ -104,6 +104,7 @@ class Agent:
         self._readers: set[Notifications] = set()
         self._watchers = Watchers()
         self._slots = asyncio.Semaphore(PUBLISHES_UNSETTLED_MAX)
+        self._abandoned: set[asyncio.Future[Sequence[Subscription]]] = set()
         self._opened = False
 
     @property
@@ -241,6 +242,8 @@ class Agent:
                 with contextlib.suppress(TimeoutError, WanderbusError):
                     async with asyncio.timeout(CLOSE_S_MAX):
                         await self.ask(protocol.Leave(self._next_request()))
+            if self._abandoned and self._status == "CONNECTED":
+                await asyncio.wait(self._abandoned, timeout=CLOSE_S_MAX)
             driver.feed(Disconnect())
             async with asyncio.timeout(CLOSE_S_MAX):
                 await self._disconnected.wait()
@@ -281,11 +284,19 @@ class Agent:
         self._readers.discard(reader)
         self._acknowledge(self._dispatcher.release(subscription, untaken, ended=ended))
 
-    def abandon(self, subscription: str) -> None:
-        """End a subscription that was asked for by somebody who did not wait for it; nobody waits for this either."""
-        if self._driver is not None and not self._dispatcher.is_read(subscription):
-            self.begin(protocol.Unsubscribe(self._next_request(), subscription)).cancel()
-            self._acknowledge(self._dispatcher.release(subscription, (), ended=True))
+    def abandon(self, answered: asyncio.Future[Sequence[Subscription]]) -> None:
+        """End the subscription that ``answered`` brings: nobody waits for it any more, so nobody would read it."""
+        self._abandoned.add(answered)
+        answered.add_done_callback(self._end_abandoned)
+
+    def _end_abandoned(self, answered: asyncio.Future[Sequence[Subscription]]) -> None:
+        self._abandoned.discard(answered)
+        if self._driver is None or answered.cancelled() or answered.exception() is not None:
+            return
+        for subscription in answered.result():
+            if not self._dispatcher.is_read(subscription.id):
+                self.begin(protocol.Unsubscribe(self._next_request(), subscription.id)).cancel()
+                self._acknowledge(self._dispatcher.release(subscription.id, (), ended=True))
 
     def took(self, subscription: str, number: int) -> None:
         """The application has taken what ``subscription`` had up to ``number``."""
@@ -389,7 +400,7 @@ class Agent:
         error = connect_error(refused, self._properties)
         if not self._attached.done():
             self._attached.set_exception(error)
-        else:
+        elif not self._attached.cancelled() and self._attached.exception() is None:
             _log.warning("the server refuses this agent now: %s", error)
 
     def _shut(self, reason: WanderbusError) -> None:

@@ -5,7 +5,6 @@ from __future__ import annotations
 import asyncio
 import logging
 from collections import deque
-from collections.abc import Sequence
 from types import TracebackType
 from typing import TYPE_CHECKING, Self
 
@@ -61,7 +60,7 @@ class Notifications:
             (subscription,) = await asyncio.shield(answered)
         except asyncio.CancelledError:
             if not self._keep:
-                answered.add_done_callback(self._abandon)
+                self._agent.abandon(answered)
             raise
         self._agent.claim(subscription, self)
         self._subscription = subscription
@@ -84,12 +83,6 @@ class Notifications:
             _log.warning("subscription %s left behind: the broker could not be told", subscription.id)
         finally:
             self._agent.release(subscription.id, self, untaken, ended=True)
-
-    def _abandon(self, answered: asyncio.Future[Sequence[Subscription]]) -> None:
-        """Nobody waits for the answer any more: what it brings must not gather notifications that nobody reads."""
-        if not answered.cancelled() and answered.exception() is None:
-            for subscription in answered.result():
-                self._agent.abandon(subscription.id)
 
     def __aiter__(self) -> Self:
         return self

@@ -134,7 +134,7 @@ def _attribute(text: str) -> tuple[str, Value]:
         raise ConfigurationError(f"{text!r} is not NAME=VALUE")
     try:
         return name, msgspec.json.decode(value)
-    except msgspec.DecodeError:
+    except (msgspec.DecodeError, UnicodeEncodeError):
         return name, value
 
 

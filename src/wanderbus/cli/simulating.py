@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import sys
 import time
 from collections.abc import Iterable, Iterator
 from concurrent.futures import ProcessPoolExecutor
@@ -10,6 +11,7 @@ from pathlib import Path
 from typing import Annotated
 
 import typer
+from rich.console import Console
 from rich.progress import track
 
 from wanderbus.cli.output import check_writable, complain, machine, say, write_json
@@ -40,7 +42,11 @@ def sim(
         results = [_replay(seed, trace)]
     else:
         wanted = range(first_seed, first_seed + seeds)
-        results = list(track(_in_parallel(wanted), "simulating", total=seeds, transient=True))
+        quiet = not sys.stderr.isatty()
+        shown = track(
+            _in_parallel(wanted), "simulating", seeds, console=Console(stderr=True), transient=True, disable=quiet
+        )
+        results = list(shown)
     failed = [result for result in results if result.problems]
     for result in failed:
         for problem in result.problems:
