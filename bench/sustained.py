@@ -28,7 +28,7 @@ import wanderbus
 
 SUBJECT = "Departure"
 EXPRESSION = "(Dest == IAH) and (DepDelay > 30)"
-ATTRIBUTES: dict[str, Any] = {"Carrier": "UA", "Flight": 1545, "Origin": "EWR", "Dest": "IAH", "DepDelay": 42.0, "Distance": 1400}
+ATTRIBUTES: dict[str, Any] = {"Carrier": "UA", "Flight": 1545, "Origin": "EWR", "Dest": "IAH", "DepDelay": 42.0}
 UNSETTLED_MAX = 256
 EVENT_BYTES = 200
 WINDOW = 64

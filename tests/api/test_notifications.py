@@ -262,7 +262,8 @@ def test_closing_ends_what_was_asked_for_and_not_waited_for(world: World) -> Non
                     entering = asyncio.create_task(alice.subscribe(SUBJECT, f"(n >= {pause})").__aenter__())
                     for _ in range(pause):
                         await asyncio.sleep(0)
-                    entering.cancel()
+                    if not entering.cancel():
+                        await (await entering).__aexit__(None, None, None)
                     await asyncio.gather(entering, return_exceptions=True)
             assert list(server._broker.state.subscriptions.values()) == []
 
