@@ -167,6 +167,12 @@ def test_the_broker_may_be_further_than_the_application_remembers() -> None:
     assert arrived(hear(talk, Attachment(1, 5), notify(5), notify(6))) == [6]
 
 
+def test_the_broker_may_be_further_than_the_application_committed() -> None:
+    """The last notify-ack went out and the commit after it did not: what was taken does not come again."""
+    talk = conversation(resume=Position(1, 3))
+    assert arrived(hear(talk, Attachment(1, 5), notify(5), NotifyGap(4, 6, "queue_max"))) == [(1, 6)]
+
+
 @pytest.mark.parametrize(
     ("received", "gap", "heard"),
     [

@@ -156,6 +156,26 @@ def test_d10_after_a_cable_pull_it_heals_at_the_same_address_and_nothing_is_lost
     assert town.access.broker.status(alice.uri) == "CONNECTED"
 
 
+def test_d10_while_disconnected_a_fresh_reinvite_goes_out_at_intervals(town: Town) -> None:
+    """A retransmission is not enough: the other side may have answered, and the answer be lost."""
+    phone = connected(town)
+    town.network.cut(phone.ip)
+    phone.publish(1)
+    town.run(30.0)
+    start = town.world.now
+    town.run(20.0)
+    invites = [s.message for s in town.since(start) if s.method == "INVITE" and s.source[0] == phone.ip]
+    assert len({invite.cseq.number for invite in invites if invite}) >= 4
+
+
+def test_d08_a_move_does_not_begin_the_conversation_anew(town: Town, monkeypatch: pytest.MonkeyPatch) -> None:
+    phone = connected(town)
+    monkeypatch.setattr(phone.agent._conversation, "opening", lambda: pytest.fail("said again"))
+    phone.move("10.1.7.7")
+    town.run(1.0)
+    assert phone.statuses == ["CONNECTED", "CONNECTED"]
+
+
 def test_g01_an_idle_subscriber_learns_of_a_dead_channel_by_itself(town: Town) -> None:
     phone = connected(town)
     town.network.cut(phone.ip)
@@ -183,6 +203,11 @@ def test_wrong_credentials_are_a_refusal_and_not_a_silence(
     assert refusals[0].status == status
     assert phone.statuses == []
     assert not phone.agent.connected
+
+
+def test_a_session_that_the_proxy_may_not_carry_is_a_refusal(town: Town) -> None:
+    phone = Phone(town, broker="sip:broker@elsewhere.test").connect()
+    assert [(refusal.stage, refusal.status) for refusal in phone.all_of(ConnectRefused)] == [("session", 403)]
 
 
 def test_a_refused_attachment_is_reported(town: Town) -> None:
@@ -231,9 +256,19 @@ def test_disconnect_waits_until_what_was_said_has_arrived() -> None:
 
 
 def test_disconnect_gives_up_after_its_time(town: Town) -> None:
+    phone = connected(town, drain_s=1.0)
+    town.blocked.add((phone.ip, 40_000))
+    phone.publish(1)
+    phone.node.feed([Disconnect()])
+    town.run(0.9)
+    assert phone.all_of(Disconnected) == []
+    town.run(0.3)
+    assert len(phone.all_of(Disconnected)) == 1
+
+
+def test_disconnect_ends_also_when_nobody_answers_at_all(town: Town) -> None:
     phone = connected(town)
     town.network.cut(phone.ip)
-    phone.publish(1)
     phone.node.feed([Disconnect()])
     town.run(60.0)
     assert len(phone.all_of(Disconnected)) == 1

@@ -116,6 +116,16 @@ def test_a_reader_that_leaves_does_not_disturb_the_other() -> None:
     assert dispatcher.took("a", 1) == 1
 
 
+def test_what_is_left_joins_what_was_held_in_order() -> None:
+    dispatcher = Dispatcher()
+    (first,) = claimed(dispatcher, "a")
+    for number, subscriptions in enumerate((["a"], ["a", "b"], ["a"], ["b"]), 1):
+        dispatcher.arrived(item(number, *subscriptions))
+    dispatcher.release("a", first.items, ended=False)
+    one, other = claimed(dispatcher, "a", "b")
+    assert (one.numbers, other.numbers) == ([1, 2, 3], [2, 4])
+
+
 def test_an_ended_subscription_holds_nothing_back() -> None:
     dispatcher = Dispatcher()
     one, _ = claimed(dispatcher, "a", "b")

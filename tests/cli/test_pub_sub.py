@@ -23,7 +23,7 @@ def test_events_go_from_one_shell_to_another(shell: Shell) -> None:
     shell.up()
     reader = shell.start("sub", "Departure", "(Dest == IAH)", "--keep", "--json", "--count", "2", *shell.as_user())
     shell.subscribed()
-    listed = '{"Dest": "IAH", "n": 2, "list": ["a", 1], "date": "2013-01-01"}\n\n{"Dest": "ORD"}\n'
+    listed = '{"Dest": "IAH", "n": 2, "list": ["a", 1], "date": "2013-01-01"}\n\n{"Dest": "ORD"}'
     status, out, err = shell.run("pub", "Departure", "-", "--json", *shell.as_user("bob", "hunter2"), input=listed)
     assert (status, err) == (0, "")
     assert [json.loads(line).keys() for line in out.splitlines()] == [{"id"}, {"id"}]

@@ -67,6 +67,7 @@ def test_e10_a_restarted_agent_replaces_its_session_and_keeps_subscriptions_and_
     town.run(1.0)
     assert second.heard == [1, 2]
     assert [line.device for line in town.access._lines.values() if line.user == first.uri] == [first.properties.device]
+    assert len(town.access._endpoint._connections) == 2
     assert list(town.access._user_agent.sessions) == [line.session for line in town.access._lines.values()]
 
 
@@ -91,6 +92,21 @@ def test_g02_e07_a_failed_send_makes_the_user_disconnected_and_media_too_and_lea
     assert town.access._user_agent.sessions[alice.agent._session].media_status is RemoteMediaStatus.CONNECTED
 
 
+def test_c14_what_the_server_gave_up_is_begun_anew_though_the_agent_did_not_notice(town: Town) -> None:
+    """An agent that said nothing in the meantime offers the connection that the server has lost."""
+    alice, bob = connected(town, keepalive_s=1e6), connected(town, "bob", number=2)
+    town.network.cut(alice.ip)
+    bob.publish(1)
+    town.run(30.0)
+    assert town.access.broker.status(alice.uri) == "DISCONNECTED"
+    assert alice.statuses == ["CONNECTED"]
+    town.network.mend(alice.ip)
+    alice.move("10.1.9.9")
+    town.run(1.0)
+    assert alice.heard == [1]
+    assert town.access.broker.status(alice.uri) == "CONNECTED"
+
+
 def test_the_end_of_a_session_is_the_end_of_its_line(town: Town) -> None:
     alice = connected(town)
     alice.node.feed([Disconnect()])
@@ -98,6 +114,7 @@ def test_the_end_of_a_session_is_the_end_of_its_line(town: Town) -> None:
     assert not town.access._lines
     assert not town.access._by_device
     assert not town.access._by_link
+    assert not town.access._endpoint._connections
     assert devices_of(town) == {f"{alice.uri}/{alice.properties.device}": ("DISCONNECTED", False)}
 
 

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import socket
+import time
 from collections.abc import Awaitable, Callable, Iterable
 from typing import Any
 
@@ -156,6 +157,20 @@ def test_a_timer_set_again_is_replaced_and_a_cancelled_one_is_silent(play: Play)
         await asyncio.sleep(0.02)
         driver.close()
         assert machine.told == [TimerFired("back"), TimerFired("moved earlier"), TimerFired("moved later")]
+
+    play(story)
+
+
+def test_a_late_loop_fires_what_is_due_and_not_what_was_put_off(play: Play) -> None:
+    async def story() -> None:
+        driver, machine, _, _ = open_driver()
+        now = asyncio.get_running_loop().time()
+        driver.perform([SetTimer(key, now + 0.001 * place) for place, key in enumerate("abcd", 1)])
+        driver.perform([SetTimer("b", now + 9.0), CancelTimer("c")])
+        time.sleep(0.02)
+        await until(lambda: len(machine.told) == 2)
+        driver.close()
+        assert machine.batches == [[TimerFired("a"), TimerFired("d")]]
 
     play(story)
 

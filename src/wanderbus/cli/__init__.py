@@ -7,7 +7,10 @@ interrupted. Every failure is one line on standard error that says what to do.
 from __future__ import annotations
 
 import sys
-from typing import NoReturn
+from typing import TYPE_CHECKING, NoReturn
+
+if TYPE_CHECKING:
+    from wanderbus.cli.application import app as app
 
 _MISSING = "wanderbus: the command line needs more than the agent library: pip install 'wanderbus[cli]'"
 
