@@ -37,6 +37,15 @@ def test_a_directory_is_begun_and_found_again(tmp_path: Path) -> None:
     assert (again.identity.broker_port, again.identity.data_port) == (40_001, 40_002)
 
 
+def test_design_5_8_the_clock_goes_on_from_the_last_record_where_the_rows_cover_the_log(tmp_path: Path) -> None:
+    files = ServerFiles.open(tmp_path)
+    files.log.append([(0, 5_000, records.encode_record(records.Started(at_us=5_000, server="wb")))])
+    files.log.sync()
+    files.store.save({}, 1)
+    assert files.load_state(8).wall_us == 5_000
+    files.close()
+
+
 def test_the_state_is_brought_up_to_date_from_the_log(tmp_path: Path) -> None:
     files = ServerFiles.open(tmp_path)
     write_log(files, "CONNECTED", "DISCONNECTED")

@@ -84,6 +84,7 @@ class Server:
         loop = asyncio.get_running_loop()
         self._broken: asyncio.Future[None] = loop.create_future()
         self._ready: asyncio.Future[None] = loop.create_future()
+        self._registered = self._kept = False
         try:
             self._start()
             await asyncio.wait((self._ready, self._broken), timeout=START_S_MAX, return_when=asyncio.FIRST_COMPLETED)
@@ -186,14 +187,21 @@ class Server:
                 if self._committer is not None:
                     self._committer.append(entries)
             case BrokerRegistered():
-                if not self._ready.done():
-                    self._ready.set_result(None)
+                self._registered = True
+                self._check_ready()
             case BrokerUnregistered(status=status, reason=reason):
                 _log.warning("the broker is not registered: %s %s", status, reason)
             case UserStatusChanged(user=user, status=status):
                 _log.info("%s is %s", user, status)
 
+    def _check_ready(self) -> None:
+        """The server is ready when the broker can be called, and has seen its disk keep a record."""
+        if self._registered and self._kept and not self._ready.done():
+            self._ready.set_result(None)
+
     def _durable(self, durable: int) -> None:
+        self._kept = True
+        self._check_ready()
         self._access_driver.feed(Appended(durable))
 
     def _failed(self, error: Exception) -> None:

@@ -16,7 +16,7 @@ from wanderbus.errors import SIPParseError
 from wanderbus.sip.headers import TOKEN, quoted, split_list, unquoted
 
 _HASHES: Final = {"md5": "md5", "sha-256": "sha256", "sha-512-256": "sha512_256"}
-_QUOTED_VALUE: Final = re.compile(r'"(?:[^"\\]|\\.)*+"', re.DOTALL)
+_QUOTED_VALUE: Final = re.compile(r'"(?:[^"\\]|\\.)*"', re.DOTALL)
 _NONCE_COUNT: Final = re.compile(r"[0-9A-Fa-f]{8}")
 
 VALUE_CHARACTERS_MAX: Final = 1_024

@@ -26,13 +26,13 @@ DELTA_SECONDS_MAX: Final = 2**32 - 1
 _TOKEN_CLASS: Final = r"A-Za-z0-9\-.!%*_+`'~"
 TOKEN: Final = re.compile(rf"[{_TOKEN_CLASS}]++")
 _BARE_VALUE: Final = re.compile(rf"[{_TOKEN_CLASS}\[\]:]++")
-_QUOTED: Final = re.compile(r'"((?:[^"\\]|\\.)*+)"', re.DOTALL)
+_QUOTED: Final = re.compile(r'"((?:[^"\\]|\\.)*)"', re.DOTALL)
 _QUOTED_PAIR: Final = re.compile(r"\\(.)", re.DOTALL)
 _TO_ESCAPE: Final = re.compile(r'[\x00-\x08\x0b-\x1f\x7f"\\]')
 _DISPLAY: Final = re.compile(rf"[{_TOKEN_CLASS} \t\u0080-\U0010ffff]*+")
-_PIECE: Final = re.compile(r'"(?:[^"\\]|\\.)*+"|<[^>]*+>|,|[^",<]++', re.DOTALL)
+_PIECE: Final = re.compile(r'"(?:[^"\\]|\\.)*"|<[^>]*+>|,|[^",<]++', re.DOTALL)
 _PARAM: Final = re.compile(
-    rf'[ \t]*+;[ \t]*+([{_TOKEN_CLASS}]++)(?:[ \t]*+=[ \t]*+("(?:[^"\\]|\\.)*+"|[^\s;,"<>]++))?+', re.DOTALL
+    rf'[ \t]*+;[ \t]*+([{_TOKEN_CLASS}]++)(?:[ \t]*+=[ \t]*+("(?:[^"\\]|\\.)*"|[^\s;,"<>]++))?', re.DOTALL
 )
 _VIA: Final = re.compile(
     rf"([{_TOKEN_CLASS}]++)[ \t]*+/[ \t]*+([{_TOKEN_CLASS}]++)[ \t]*+/[ \t]*+([{_TOKEN_CLASS}]++)[ \t]++([^;]++)"

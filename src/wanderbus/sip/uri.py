@@ -17,10 +17,10 @@ from wanderbus.errors import SIPParseError
 
 _ESCAPED: Final = "%[0-9A-Fa-f]{2}"
 _UNRESERVED: Final = r"A-Za-z0-9\-_.!~*'()"
-_USER: Final = re.compile(rf"(?:[{_UNRESERVED}&=+$,;?/]|{_ESCAPED})++")
-_PASSWORD: Final = re.compile(rf"(?:[{_UNRESERVED}&=+$,]|{_ESCAPED})*+")
-_PARAM: Final = re.compile(rf"(?:[{_UNRESERVED}\[\]/:&+$]|{_ESCAPED})++")
-_HEADER: Final = re.compile(rf"(?:[{_UNRESERVED}\[\]/?:+$]|{_ESCAPED})*+")
+_USER: Final = re.compile(rf"(?:[{_UNRESERVED}&=+$,;?/]|{_ESCAPED})+")
+_PASSWORD: Final = re.compile(rf"(?:[{_UNRESERVED}&=+$,]|{_ESCAPED})*")
+_PARAM: Final = re.compile(rf"(?:[{_UNRESERVED}\[\]/:&+$]|{_ESCAPED})+")
+_HEADER: Final = re.compile(rf"(?:[{_UNRESERVED}\[\]/?:+$]|{_ESCAPED})*")
 _HOST_NAME: Final = re.compile(r"[A-Za-z0-9_.\-]{1,255}+")
 _IPV6: Final = re.compile(r"[0-9A-Fa-f:.]{2,45}+")
 _SCHEME: Final = re.compile(r"[A-Za-z][A-Za-z0-9+.\-]*+")
