@@ -39,9 +39,11 @@ COMMANDS = {
         ./do check [ARGUMENTS of pytest, for the unit tests]""",
     "sim": """simulate the whole system from seeds; a failure prints the command that replays it
         ./do sim [ARGUMENTS of wanderbus sim]""",
+    "fuzz": """feed hostile inputs to what reads from outside; a failure prints the command that replays it
+        ./do fuzz NAME [ARGUMENTS of python -m fuzz]""",
     "bench": """measure against peers, in one run
         ./do bench [ARGUMENTS of python -m bench]""",
-    "fmt": """format the code, mend what lint can mend, write docs/cli.md anew
+    "fmt": """format the code, mend what lint can mend, write docs/cli.md and docs/sip-conformance.md anew
         ./do fmt [ARGUMENTS of ruff format]""",
 }
 NEEDS_JAVA = ("demo", "test", "bench")
@@ -70,7 +72,8 @@ def main(arguments: list[str]) -> int:
         if rest in (["-h"], ["--help"]):
             return show_help(command)
         install(command)
-        {"demo": demo, "test": test, "check": check, "sim": sim, "bench": bench, "fmt": fmt}[command](rest)
+        commands = {"demo": demo, "test": test, "check": check, "sim": sim, "fuzz": fuzz, "bench": bench, "fmt": fmt}
+        commands[command](rest)
     except StepError as failure:
         print(f"./do {command} failed: {failure}", file=sys.stderr, flush=True)
         return failure.status
@@ -89,7 +92,8 @@ def usage() -> str:
 def show_help(command: str) -> int:
     summary, *forms = COMMANDS[command].splitlines()
     print("\n".join([summary, "", *(f"  {form.strip()}" for form in forms)]), flush=True)
-    behind = {"demo": ["-m", "demo"], "sim": ["-m", "wanderbus", "sim"], "bench": ["-m", "bench"]}.get(command)
+    modules = {"demo": ["demo"], "sim": ["wanderbus", "sim"], "fuzz": ["fuzz"], "bench": ["bench"]}
+    behind = ["-m", *modules[command]] if command in modules else None
     if behind and is_installed():
         print(flush=True)
         return status_of(subprocess.call([PYTHON, *behind, "--help"]))
@@ -107,12 +111,16 @@ def sim(arguments: list[str]) -> None:
     pass_on("the simulation", ["-m", "wanderbus", "sim", *arguments])
 
 
+def fuzz(arguments: list[str]) -> None:
+    pass_on("fuzzing", ["-m", "fuzz", *arguments])
+
+
 def bench(arguments: list[str]) -> None:
     pass_on("the benchmark", ["-m", "bench", *arguments])
 
 
 def check(arguments: list[str]) -> None:
-    sources = [name for name in ("src", "tests", "demo", "bench", "examples", "tools") if has_python(name)]
+    sources = [name for name in ("src", "tests", "demo", "bench", "fuzz", "examples", "tools") if has_python(name)]
     step("format", ["-m", "ruff", "format", "--check", "--quiet", *sources, "do"])
     step("lint", ["-m", "ruff", "check", "--quiet", *sources, "do"])
     step("types", ["-m", "mypy", *sources, "do"])
@@ -134,6 +142,8 @@ def fmt(arguments: list[str]) -> None:
     step("format", ["-m", "ruff", "format", *arguments])
     if not arguments:
         step("command-line reference", [os.path.join("tools", "cli_reference.py")])
+        step("table of SIP messages", [os.path.join("tools", "sip_conformance.py")])
+        step("diagrams of SIP states", [os.path.join("tools", "state_diagram.py")])
 
 
 def step(title: str, arguments: list[str]) -> None:

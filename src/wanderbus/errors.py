@@ -10,6 +10,7 @@
     ├── EventError                an event that cannot be published as it is
     ├── LimitExceeded             a stated bound was reached (carries its name)
     ├── Refused                   the broker declined a request (carries its reason)
+    │   └── SessionRefused        another user declined a SIP session (carries the status)
     ├── Closed                    the agent or server is closed
     ├── Unreachable               nobody answered in time
     ├── AuthenticationError       credentials were not accepted
@@ -86,6 +87,14 @@ class LimitExceeded(WanderbusError):
 
 class Refused(WanderbusError):
     """The broker declined a request and said why."""
+
+
+class SessionRefused(Refused):
+    """Another user declined a SIP session, or an update of one, with the SIP ``status``."""
+
+    def __init__(self, message: str, status: int) -> None:
+        super().__init__(message)
+        self.status = status
 
 
 class Closed(WanderbusError):

@@ -11,7 +11,7 @@ A machine made of smaller ones hands each its part of the input and wraps the ti
 from __future__ import annotations
 
 from collections.abc import Hashable, Iterable
-from typing import Any, Protocol
+from typing import Any, Literal, Protocol
 
 import msgspec
 
@@ -60,6 +60,71 @@ class SendDatagram(Output, frozen=True):
     socket: str
     destination: Address
     data: bytes
+
+
+class StreamTarget(Protocol):
+    """Where a stream is opened to; equal targets share a connection."""
+
+    @property
+    def transport(self) -> str:
+        """``TCP`` or ``TLS``."""
+        ...
+
+    @property
+    def address(self) -> Address:
+        """The other end."""
+        ...
+
+    @property
+    def server_name(self) -> str | None:
+        """The name that the certificate of the other end has to carry; its IP address when None."""
+        ...
+
+
+class StreamReceived(Input, frozen=True):
+    """``data`` arrived from ``source`` on a connection of the local socket named ``socket``, in order.
+
+    ``connection`` numbers the connections of one socket and is never used again, whoever opened it. ``target`` is
+    what we opened it to, None if the other side did.
+    """
+
+    socket: str
+    connection: int
+    source: Address
+    data: bytes
+    transport: Literal["TCP", "TLS"] = "TCP"
+    target: StreamTarget | None = None
+
+
+class StreamClosed(Input, frozen=True):
+    """A connection is gone, or could not be opened: what was sent on it may not have arrived.
+
+    ``target`` is what we opened it to, None if the other side opened it. ``reason`` is for people.
+    """
+
+    socket: str
+    connection: int
+    reason: str
+    target: StreamTarget | None = None
+
+
+class SendOnStream(Output, frozen=True):
+    """Send ``data`` on ``connection`` if that is open, else on the connection to ``target``, opened if need be.
+
+    :class:`StreamClosed` tells if that fails.
+    """
+
+    socket: str
+    target: StreamTarget
+    data: bytes
+    connection: int | None = None
+
+
+class CloseStream(Output, frozen=True):
+    """Close ``connection`` at once; :class:`StreamClosed` follows."""
+
+    socket: str
+    connection: int
 
 
 class ClockRead(Input, frozen=True):

@@ -13,6 +13,22 @@ EXAMPLES = Path(__file__).resolve().parents[2] / "examples"
 RUN_S_MAX = 60
 
 EXPECTED = {
+    "chat": [
+        "sip:bob@localhost is in touch with sip:alice@localhost",
+        "sip:alice@localhost is in touch with sip:bob@localhost",
+        "bob hears: Are you there, Bob?",
+        "alice hears: I am. How did you find me?",
+        "bob hears: By your name: the proxy knew the rest.",
+        "alice hears: And where do your words come from?",
+        "bob hears: From where our session says, past every server.",
+    ],
+    "chat_moving": [
+        "alice hears 'And now?' and bob hears 'At 127.0.0.2.'",
+        "alice hears 'And now?' and bob hears 'At 127.0.0.3.'",
+        "alice hears 'And now?' and bob hears 'At 127.0.0.4.'",
+        "still the same session",
+        "8 words said and heard, each once",
+    ],
     "roaming": [
         "moved to 127.0.0.2",
         "moved to 127.0.0.3",

@@ -14,6 +14,6 @@ def test_command_line_reference_is_up_to_date(root: Path) -> None:
 
 
 def test_every_command_of_do_has_help(root: Path) -> None:
-    for command in ("demo", "test", "check", "sim", "bench", "fmt"):
+    for command in ("demo", "test", "check", "sim", "fuzz", "bench", "fmt"):
         done = subprocess.run([str(root / "do"), command, "--help"], capture_output=True, text=True, check=False)
         assert f"./do {command}" in done.stdout

@@ -35,7 +35,7 @@ ALLOWED: dict[str, set[str]] = {
 }
 
 # What a program outside the package may name, besides the names of `wanderbus` itself: demo/ and examples/ are such.
-PUBLIC = ("wanderbus.errors", "wanderbus.filters", "wanderbus.pipeline")
+PUBLIC = ("wanderbus.api.sip_mobility", "wanderbus.errors", "wanderbus.filters", "wanderbus.pipeline")
 
 
 def room_of(path: Path) -> str:

@@ -75,6 +75,10 @@ def test_an_offer_without_authenticator_is_taken_from_anybody(stranger: Stranger
         (400, request(Contact="<mailto:alice@example.org>")),
         (404, request(user="carol")),
         (420, request(Require="100rel")),
+        (400, request(Require='"')),
+        (400, request(Session_Expires="soon")),
+        (400, request(Min_SE="soon")),
+        (422, request(Session_Expires="89", Supported="timer")),
         (405, request("MESSAGE")),
         (481, request("BYE")),
         (481, request(To=f"<sip:bob@{DOMAIN}>;tag=unknown")),
@@ -90,7 +94,15 @@ def test_refusals(stranger: Stranger, bob: Phone, status: int, made_up: Request)
 def test_options_tells_what_we_can_do(stranger: Stranger, bob: Phone) -> None:
     response = stranger.asks(bob, request("OPTIONS", b""))
     assert response.status == 200
-    assert response.headers_all("Allow") == ["INVITE", "ACK", "BYE", "CANCEL", "OPTIONS"]
+    assert response.headers_all("Allow") == ["INVITE", "ACK", "BYE", "CANCEL", "OPTIONS", "UPDATE"]
+    assert response.headers_all("Accept") == ["application/sdp"]
+    assert response.headers_all("Supported") == ["timer"]
+
+
+def test_rfc3261_12_2_2_options_in_a_dialog_that_is_none_of_ours(stranger: Stranger, bob: Phone) -> None:
+    to = stranger.asks(bob, request()).header("To") or ""
+    assert stranger.asks(bob, request("OPTIONS", b"", CSeq="2 OPTIONS", To=to)).status == 200
+    assert stranger.asks(bob, request("OPTIONS", b"", CSeq="3 OPTIONS", To=f"{to}x")).status == 481
 
 
 def test_rfc3264_6_every_line_of_an_offer_is_answered(stranger: Stranger, bob: Phone) -> None:

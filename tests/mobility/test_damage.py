@@ -8,8 +8,9 @@ from collections.abc import Callable
 from hypothesis import given
 from hypothesis import strategies as st
 
-from tests.mobility.world import SERVER, Talk, World, established
+from tests.mobility.world import SERVER, Talk, World, established, media_at
 from wanderbus.machine import DatagramReceived, TimerFired
+from wanderbus.mobility.messages import UpdateSession
 
 
 def damaging(seed: int, part: float) -> Callable[[bytes], bytes]:
@@ -45,14 +46,18 @@ def test_damaged_datagrams_never_raise() -> None:
     for seed in range(50):
         world = World(seed, loss=0.1)
         world.damages = damaging(seed, 0.5)
-        broker = world.phone("broker", "10.0.1.1", authenticates=seed % 2 == 0)
-        alice = world.phone("alice", "10.0.2.1")
+        timed = {"session_expires_s": 90 + seed % 2, "takes_offerless": True, "any_media": seed % 3 == 0}
+        broker = world.phone("broker", "10.0.1.1", authenticates=seed % 2 == 0, properties=timed)
+        alice = world.phone("alice", "10.0.2.1", properties=timed)
         world.run(5.0)
         alice.call("broker")
         world.run(5.0)
         alice.move("10.0.3.1")
         broker.move("10.0.4.1")
         world.run(20.0)
+        for phone in (alice, broker):
+            phone.give(*(UpdateSession(id, media_at(phone.address), "UPDATE") for id in phone.agent.sessions))
+        world.run(50.0)
 
 
 @given(st.binary(max_size=200))

@@ -9,7 +9,10 @@ import pytest
 
 from tests.mobility.world import Phone, Talk, World, established, media_at, settled
 from wanderbus.mobility.messages import (
+    AddressChanged,
+    Answer,
     Registered,
+    Ring,
     SessionFailed,
     SessionRemoved,
     TerminateSession,
@@ -72,6 +75,18 @@ def both_move(talk: Talk) -> None:
     broker.move("10.0.4.1")
 
 
+def both_update_by_update(talk: Talk) -> None:
+    _, alice, broker = talk
+    alice.give(UpdateSession("call", media_at(alice.address), "UPDATE"))
+    broker.give(UpdateSession("call", media_at(broker.address), "UPDATE"))
+
+
+def move_told_by_update(talk: Talk) -> None:
+    world, alice, _ = talk
+    world.relocate(alice, ("10.0.3.1", 5060))
+    alice.give(AddressChanged(alice.address), UpdateSession("call", media_at(alice.address), "UPDATE"))
+
+
 def both_update(talk: Talk) -> None:
     _, alice, broker = talk
     alice.give(UpdateSession("call", media_at(alice.address)))
@@ -108,6 +123,8 @@ SCENARIOS: list[Callable[[Talk], None]] = [
     called_side_moves,
     both_move,
     both_update,
+    both_update_by_update,
+    move_told_by_update,
     called_side_restarts,
     caller_moves_while_called_side_restarts,
     server_restarts,
@@ -143,6 +160,40 @@ def test_caller_moves_while_inviting() -> None:
         alice.move("10.0.3.1")
         world.run_until(functools.partial(settled, alice, broker, "second"), SETTLES_WITHIN_S)
         to_settle(talk)
+
+
+def test_a_call_that_rings_for_a_while_is_answered_in_the_end() -> None:
+    """The 180 is not repeated on request (RFC 3261 17.2.1), so that all of them may be lost; the 200 gets through."""
+    for seed in SEEDS:
+        world, alice, broker = established(seed, LOSS)
+        broker.answers = False
+        alice.call("broker", id="second")
+        world.run_until(lambda broker=broker: "second" in broker.agent.sessions, SETTLES_WITHIN_S)  # type: ignore[misc]
+        broker.give(Ring("second"))
+        world.run(world.random.uniform(0.0, 5.0))
+        broker.give(Answer("second", media_at(broker.address)))
+        broker.answers = True
+        world.run_until(functools.partial(settled, alice, broker, "second"), SETTLES_WITHIN_S)
+
+
+def test_session_timers_keep_a_session_alive_and_end_it_when_a_side_is_gone() -> None:
+    """RFC 4028 10; a refresh has the time between half of the interval and 32 s before its end.
+
+    With 300 s that is 118 s, three transactions of ten copies. With 120 s it would be ten copies in 28 s, of which
+    one refresh in a thousand loses them all.
+    """
+    for seed in SEEDS[:20]:
+        world = World(seed, LOSS)
+        alice = world.phone("alice", "10.0.2.1", register_expires_s=3_000, properties={"session_expires_s": 300})
+        bob = world.phone("bob", "10.0.1.1", register_expires_s=3_000)
+        world.run_until(lambda w=world: w.registered_at("bob") and w.registered_at("alice"))  # type: ignore[misc]
+        alice.call("bob")
+        world.run_until(functools.partial(settled, alice, bob))
+        world.run(3_000.0)
+        assert settled(alice, bob), f"seed {seed}"
+        alice.crash()
+        world.run(340.0)
+        assert bob.agent.sessions == {}, f"seed {seed}"
 
 
 def test_a_peer_without_state_ends_the_update_with_481() -> None:

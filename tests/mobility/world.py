@@ -134,6 +134,7 @@ class Phone(Node):
             password=options.pop("password", password_of(self.user)),
             instance=f"<urn:uuid:{self.user}>",
             register_expires_s=options.pop("register_expires_s", 60),
+            **options.pop("properties", {}),
         )
         if options.pop("authenticates", False):
             options["authenticator"] = Authenticator(DOMAIN, password_of, world.random.token(16))
@@ -218,17 +219,19 @@ class World:
         """Further datagrams to lose, for tests that pick one."""
         self.duplication = 0.0
         """Part of the datagrams that arrive twice."""
+        self.jitter = 0.5
+        """By how much of itself the delay of a datagram varies, either way."""
         self.damages: Callable[[bytes], bytes] = lambda data: data
         """What happens to the bytes on the way."""
         self._numbers = itertools.count()
         self._agenda: list[tuple[float, int, Callable[[int], None]]] = []
         self.server = self.add(Node(self, self._new_server(), SERVER))
 
-    def _new_server(self, **options: int) -> SIPServer:
+    def _new_server(self, **options: Any) -> SIPServer:
         randomness = SeededRandom(f"{self.seed} server {self.now}")
         return SIPServer(DOMAIN, SERVER, password_of, randomness, b"key", **options)
 
-    def restart_server(self, **options: int) -> None:
+    def restart_server(self, **options: Any) -> None:
         """Replace the SIP server by one that remembers nothing."""
         self.server.crash()
         self.server = self.add(Node(self, self._new_server(**options), SERVER))
@@ -273,7 +276,7 @@ class World:
                 node.give(DatagramReceived("sip", source, arriving))
 
         for _ in range(2 if self.random.uniform(0, 1) < self.duplication else 1):
-            self.at(self.now + self.delay_s * self.random.uniform(0.5, 1.5), deliver)
+            self.at(self.now + self.delay_s * self.random.uniform(1 - self.jitter, 1 + self.jitter), deliver)
 
     def run(self, seconds: float) -> None:
         """Let ``seconds`` pass."""

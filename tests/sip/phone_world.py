@@ -2,14 +2,16 @@
 
 from __future__ import annotations
 
-from collections.abc import Hashable
+from collections.abc import Hashable, Iterable
+from typing import Any
 
 import pytest
 
 from wanderbus.machine import Address, CancelTimer, DatagramReceived, Input, Output, SendDatagram, SetTimer, TimerFired
 from wanderbus.sip.digest import DigestClient
-from wanderbus.sip.location import BindingChanged
+from wanderbus.sip.location import BindingChanged, BindingsWritten
 from wanderbus.sip.message import Message, Request, Response, encode_message, parse_message
+from wanderbus.sip.routing import RoutingFailed
 from wanderbus.sip.server import SIPServer
 
 SERVER = ("10.0.0.9", 5060)
@@ -34,12 +36,14 @@ class CountingRandom:
 class World:
     """One server, virtual time, and an inbox for each address."""
 
-    def __init__(self) -> None:
-        self.server = SIPServer("example.org", SERVER, PASSWORDS.get, CountingRandom(), b"k" * 32)
+    def __init__(self, **options: Any) -> None:
+        self.server = SIPServer("example.org", SERVER, PASSWORDS.get, CountingRandom(), b"k" * 32, **options)
         self.now = 100.0
         self.timers: dict[Hashable, float] = {}
         self.inboxes: dict[Address, list[bytes]] = {}
         self.reports: list[BindingChanged] = []
+        self.written: list[BindingsWritten] = []
+        self.failures: list[RoutingFailed] = []
 
     def send(self, source: Address, data: bytes) -> None:
         self._step(DatagramReceived("sip", source, data))
@@ -62,7 +66,9 @@ class World:
         return [parse_message(data) for data in self.bytes_at(address)]
 
     def _step(self, given_: Input) -> None:
-        outputs: list[Output] = self.server.step([given_], self.now)
+        self.perform(self.server.step([given_], self.now))
+
+    def perform(self, outputs: Iterable[Output]) -> None:
         for output in outputs:
             match output:
                 case SendDatagram(socket="sip", destination=destination, data=data):
@@ -73,6 +79,10 @@ class World:
                     self.timers.pop(key, None)
                 case BindingChanged():
                     self.reports.append(output)
+                case BindingsWritten():
+                    self.written.append(output)
+                case RoutingFailed():
+                    self.failures.append(output)
                 case _:
                     pytest.fail(f"unexpected {output}")
 
@@ -134,6 +144,17 @@ class Phone:
         if response.status == 401 and self.digest.learn(response):
             response = self.register_once(expires_s, to)
         return response
+
+    def register_at(self, contact: str) -> Response:
+        """Register another contact than the phone's own."""
+        agent = ("User-Agent", "a phone whose name is long enough for a challenge")
+        while True:
+            request = self.request("REGISTER", "sip:example.org", agent, to=f"<sip:{self.user}@example.org>")
+            self.send(self.digest.authorize(request.replacing("Contact", contact)))
+            (response,) = self.take()
+            assert isinstance(response, Response)
+            if response.status != 401 or not self.digest.learn(response):
+                return response
 
     def register_once(self, expires_s: int, to: str) -> Response:
         request = self.request("REGISTER", "sip:example.org", ("Expires", str(expires_s)), to=to)

@@ -2,11 +2,12 @@
 
 from __future__ import annotations
 
+import msgspec
 import pytest
 
 from wanderbus.errors import LimitExceeded
 from wanderbus.sip import location as location_module
-from wanderbus.sip.location import BINDINGS_PER_AOR_MAX, Binding, Domain, LocationService, same_contact
+from wanderbus.sip.location import BINDINGS_PER_AOR_MAX, Binding, Domain, LocationService, moved, same_contact
 from wanderbus.sip.uri import SIPUri
 
 ALICE = "sip:alice@example.org"
@@ -101,3 +102,34 @@ def test_contacts_compare_as_rfc_3261_19_1_4_says(first: str, second: str, same:
 def test_a_domain_serves_its_name_and_address_at_its_own_port(uri: str, ours: bool) -> None:
     """RFC 3261 16.4 and 16.5: what is not ours is never resolved here."""
     assert Domain("example.org", ("10.0.0.9", 5070)).serves(SIPUri.parse_any(uri)) is ours
+
+
+def test_a_contact_leads_to_its_binding_until_it_ends() -> None:
+    """RFC 3261 19.1.4: however it is written; the index keeps nothing of what is gone."""
+    location = LocationService()
+    location.replace(ALICE, [binding(1), binding(2, expires_at=20.0)])
+    assert location.binding_at(SIPUri.parse("sip:alice@10.0.0.1:2;x=y"), 10.0) == binding(2, expires_at=20.0)
+    assert location.binding_at(SIPUri.parse("sip:alice@10.0.0.1:2"), 20.0) is None
+    assert location.binding_at(SIPUri.parse("sip:bob@10.0.0.1:1"), 10.0) is None
+    location.replace(ALICE, [binding(3)])
+    assert location.binding_at(SIPUri.parse("sip:alice@10.0.0.1:1"), 10.0) is None
+    location.replace(ALICE, [])
+    assert location._owners == {}
+
+
+def test_a_contact_of_two_users_stays_while_one_has_it() -> None:
+    location = LocationService()
+    for aor in (ALICE, "sip:bob@example.org"):
+        location.replace(aor, [binding(1)])
+    location.replace(ALICE, [])
+    assert location.binding_at(SIPUri.parse("sip:alice@10.0.0.1:1"), 10.0) is not None
+
+
+def test_a_snapshot_is_restored_without_what_ended_and_without_connections() -> None:
+    location, later = LocationService(), LocationService()
+    kept = msgspec.structs.replace(binding(1), connection=5)
+    location.replace(ALICE, [kept, binding(2, expires_at=20.0)])
+    snapshot = location.snapshot()
+    location.replace(ALICE, [])
+    later.restore({aor: moved(each, -10.0) for aor, each in snapshot.items()}, 10.0)
+    assert later.held(ALICE) == (binding(1, expires_at=90.0),)

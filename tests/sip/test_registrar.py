@@ -9,7 +9,15 @@ from hypothesis import strategies as st
 from tests.sip.phone_world import CountingRandom
 from wanderbus.machine import CancelTimer, Output, SetTimer
 from wanderbus.sip.digest import Authenticator, DigestClient
-from wanderbus.sip.location import BINDINGS_PER_AOR_MAX, BindingChanged, Domain, LocationService
+from wanderbus.sip.location import (
+    BINDINGS_PER_AOR_MAX,
+    Binding,
+    BindingChanged,
+    BindingsWritten,
+    Domain,
+    LocationService,
+    moved,
+)
 from wanderbus.sip.message import Request, Response
 from wanderbus.sip.registrar import BINDING_TEXT_CHARACTERS_MAX, ExpiryPolicy, Registrar
 
@@ -99,15 +107,17 @@ def test_a_registration_is_listed_timed_and_reported() -> None:
     assert str(contact.uri) == "sip:alice@10.0.0.1:7"
     assert contact.param("expires") == "30"
     assert contact.param("+sip.instance") == "<urn:uuid:00000000-0000-0000-0000-000000000001>"
-    assert desk.outputs == [BindingChanged(ALICE, ("sip:alice@10.0.0.1:7",)), SetTimer(ALICE, 1030.0)]
+    written = BindingsWritten(ALICE, desk.location.bindings(ALICE, desk.now))
+    assert desk.outputs == [written, BindingChanged(ALICE, ("sip:alice@10.0.0.1:7",)), SetTimer(ALICE, 1030.0)]
 
 
-def test_a_refresh_moves_the_timer_and_reports_nothing() -> None:
+def test_a_refresh_is_written_and_moves_the_timer_but_changes_nothing() -> None:
     desk = Desk()
     desk.register("<sip:alice@10.0.0.1:7>;expires=30")
     desk.now += 10
     desk.register("<sip:alice@10.0.0.1:7>;expires=30", cseq=2)
-    assert desk.outputs == [SetTimer(ALICE, 1040.0)]
+    refreshed = Binding("sip:alice@10.0.0.1:7", 1040.0, "c1", 2)
+    assert desk.outputs == [BindingsWritten(ALICE, (refreshed,)), SetTimer(ALICE, 1040.0)]
 
 
 @pytest.mark.parametrize(
@@ -154,7 +164,7 @@ def test_expires_zero_removes_one_contact() -> None:
     desk.register("<sip:alice@10.0.0.1:7>", "<sip:alice@10.0.0.2:7>")
     response = desk.register("<sip:alice@10.0.0.1:7>;expires=0", cseq=2)
     assert [str(contact.uri) for contact in response.contacts] == ["sip:alice@10.0.0.2:7"]
-    assert desk.outputs[0] == BindingChanged(ALICE, ("sip:alice@10.0.0.2:7",))
+    assert desk.outputs[1] == BindingChanged(ALICE, ("sip:alice@10.0.0.2:7",))
 
 
 def test_star_removes_every_contact_and_cancels_the_timer() -> None:
@@ -163,7 +173,7 @@ def test_star_removes_every_contact_and_cancels_the_timer() -> None:
     desk.register("<sip:alice@10.0.0.1:7>", "<sip:alice@10.0.0.2:7>")
     response = desk.register("*", cseq=2, extra=(("Expires", "0"),))
     assert (response.status, response.contacts) == (200, [])
-    assert desk.outputs == [BindingChanged(ALICE, ()), CancelTimer(ALICE)]
+    assert desk.outputs == [BindingsWritten(ALICE, ()), BindingChanged(ALICE, ()), CancelTimer(ALICE)]
     assert len(desk.location) == 0
 
 
@@ -266,11 +276,55 @@ def test_the_request_uri_has_to_be_ours(uri: str, status: int) -> None:
 def test_expiry_by_timer_reports_and_sets_the_next() -> None:
     desk = Desk()
     desk.register("<sip:alice@10.0.0.1:7>;expires=30", "<sip:alice@10.0.0.2:7>;expires=60")
+    left = Binding("sip:alice@10.0.0.2:7", 1060.0, "c1", 1)
     assert desk.registrar.expire(ALICE, 1030.0) == [
+        BindingsWritten(ALICE, (left,)),
         BindingChanged(ALICE, ("sip:alice@10.0.0.2:7",)),
         SetTimer(ALICE, 1060.0),
     ]
-    assert desk.registrar.expire(ALICE, 1060.0) == [BindingChanged(ALICE, ()), CancelTimer(ALICE)]
+    assert desk.registrar.expire(ALICE, 1050.0) == [SetTimer(ALICE, 1060.0)]
+    ended = [BindingsWritten(ALICE, ()), BindingChanged(ALICE, ()), CancelTimer(ALICE)]
+    assert desk.registrar.expire(ALICE, 1060.0) == ended
+
+
+def test_bindings_of_before_a_restart_hold_for_the_rest_of_their_time() -> None:
+    """RFC 3261 10.3 step 7: the CSeq numbers survive too, so an old REGISTER does not come back to life."""
+    before = Desk()
+    before.register(f"<sip:alice@10.0.0.1:7>;expires=60;{PHONE}", cseq=5)
+    after = Desk()
+    after.now = 7.0
+    saved = {aor: moved(bindings, 7.0 - 1020.0) for aor, bindings in before.location.snapshot().items()}
+    assert after.registrar.restore(saved, after.now) == [SetTimer(ALICE, 47.0)]
+    assert after.contacts() == ("sip:alice@10.0.0.1:7",)
+    assert after.location.next_expiry(ALICE) == 47.0
+    assert after.register(f"<sip:alice@10.0.0.2:7>;{PHONE}", cseq=4).status == 500
+    assert after.register(f"<sip:alice@10.0.0.2:7>;{PHONE}", cseq=6).status == 200
+    assert after.contacts() == ("sip:alice@10.0.0.2:7",)
+
+
+@pytest.mark.parametrize(
+    ("aor", "contact", "expires_at"),
+    [
+        (ALICE, "sip:alice@10.0.0.1:7", 1000.0),
+        (ALICE, "nonsense", 1060.0),
+        (ALICE, "sip:alice@10.0.0.1;transport=tcp", 1060.0),
+        ("sip:nobody@example.org", "sip:alice@10.0.0.1:7", 1060.0),
+        ("sip:alice@elsewhere.org", "sip:alice@10.0.0.1:7", 1060.0),
+        ("nonsense", "sip:alice@10.0.0.1:7", 1060.0),
+    ],
+)
+def test_what_is_no_longer_valid_is_not_restored(aor: str, contact: str, expires_at: float) -> None:
+    """Ended, unreadable, not to be sent to, of somebody who is no user any more, of another domain."""
+    desk = Desk()
+    outputs = desk.registrar.restore({aor: [Binding(contact, expires_at, "c", 1)]}, desk.now)
+    assert not [output for output in outputs if isinstance(output, SetTimer)]
+    assert len(desk.location) == 0
+
+
+def test_a_clock_that_went_back_prolongs_nothing_beyond_what_is_granted() -> None:
+    desk = Desk()
+    desk.registrar.restore({ALICE: [Binding("sip:alice@10.0.0.1:7", 1e9, "c", 1)]}, desk.now)
+    assert desk.location.next_expiry(ALICE) == desk.now + 3600
 
 
 moves = st.lists(

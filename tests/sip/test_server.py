@@ -7,9 +7,11 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from tests.sip.phone_world import BOB, SERVER, Phone, World
+from tests.sip.proxy_desk import Script
 from wanderbus.machine import CancelTimer, DatagramReceived, Input, TimerFired
 from wanderbus.sip.location import BindingChanged
 from wanderbus.sip.message import Message, Request, Response, encode_message, make_response
+from wanderbus.sip.routing import Forward, Redirect, Verdict
 
 
 @pytest.fixture
@@ -291,12 +293,18 @@ def mutated(draw: st.DrawFn) -> bytes:
     return data
 
 
-@given(datagrams=st.lists(mutated(), min_size=1, max_size=6))
-def test_no_datagram_makes_the_server_raise(datagrams: list[bytes]) -> None:
+@given(
+    datagrams=st.lists(mutated(), min_size=1, max_size=6),
+    verdict=st.sampled_from([Forward(), Forward(stay_on_path=True), Forward(targets=(BOB,)), Redirect()]),
+    devices=st.integers(0, 3),
+)
+def test_no_datagram_makes_the_server_raise(datagrams: list[bytes], verdict: Verdict, devices: int) -> None:
     """Hostile input is answered or dropped, through every timer that follows; others are served, nothing is kept."""
-    world = World()
+    world = World(routing=Script(verdict))
     bob = Phone(world, "bob", ("10.0.0.2", 7000))
     bob.register(3600)
+    for number in range(devices):
+        bob.register_at(f"<sip:bob@10.0.1.{number}:7000>")
     for data in datagrams:
         world.send(("10.6.6.6", 666), data)
         world.advance(0.3)
@@ -305,3 +313,5 @@ def test_no_datagram_makes_the_server_raise(datagrams: list[bytes]) -> None:
     world.advance(4_000.0)
     assert world.timers == {}
     assert len(world.server.location) == 0
+    assert len(world.server._proxy) == 0
+    assert world.server._layer.transaction_count == 0

@@ -6,6 +6,7 @@ The copy is looked for in WANDERBUS_TORTURE, else in ../shared/corpora/torture b
 from __future__ import annotations
 
 import os
+import tomllib
 from pathlib import Path
 from typing import Final
 
@@ -13,6 +14,7 @@ import pytest
 
 from wanderbus.errors import SIPParseError
 from wanderbus.sip.headers import CSeq
+from wanderbus.sip.inspection import Role, inspect
 from wanderbus.sip.message import Message, Request, Response, encode_message, parse_message, read_for_reply
 from wanderbus.sip.uri import SIPUri
 
@@ -91,22 +93,10 @@ OWN_BAD: Final = {
     "3.3.9 Content-Length twice": (f"OPTIONS sip:a@b SIP/2.0\r\n{VIA}l: 0\r\nContent-Length: 0\r\n{TAIL}", 400),
 }
 
-WELL_FORMED: Final = (
-    "wsinv esc01 esc02 longreq semiuri mpart01 noreason baddate badbranch unkscm unksm2 invut bcast cparam01 regescrt "
-    "inv2543"
-)
-GOOD: Final = WELL_FORMED.split()
-BAD: Final = {
-    "clerr": 400,
-    "scalar02": 400,
-    "quotbal": 400,
-    "lwsruri": 400,
-    "trws": 400,
-    "badaspec": 400,
-    "badvers": 505,
-    "mismatch02": 400,
-    "multi01": 400,
-}
+CASES: Final[list[dict[str, str]]] = tomllib.loads(
+    Path(__file__).with_name("torture.toml").read_text(encoding="utf-8")
+)["case"]
+by_case = pytest.mark.parametrize("case", CASES, ids=[case["file"] for case in CASES])
 
 
 def torture(name: str) -> Message:
@@ -147,24 +137,33 @@ def test_ours_say_what_they_seem_to_say() -> None:
 
 
 @needs_torture
-@pytest.mark.parametrize("name", GOOD)
-def test_what_rfc4475_calls_well_formed_is_read_and_comes_back(name: str) -> None:
-    message = torture(name)
-    assert parse_message(encode_message(message)) == message
+@by_case
+def test_each_element_makes_of_it_what_rfc4475_says(case: dict[str, str]) -> None:
+    data = (TORTURE / case["file"]).read_bytes()
+    assert {role: str(inspect(data, role)) for role in Role} == {role: case[role] for role in Role}
 
 
 @needs_torture
-@pytest.mark.parametrize(("name", "status"), BAD.items(), ids=BAD.keys())
-def test_what_rfc4475_calls_malformed_is_refused_and_can_be_answered(name: str, status: int) -> None:
-    with pytest.raises(SIPParseError) as caught:
-        torture(name)
-    assert caught.value.status == status
-    assert read_for_reply((TORTURE / f"{name}.dat").read_bytes()) is not None
+@by_case
+def test_what_is_read_comes_back_and_what_is_not_can_be_answered(case: dict[str, str]) -> None:
+    data = (TORTURE / case["file"]).read_bytes()
+    verdict = inspect(data, Role.PROXY)
+    if verdict.message is None:
+        assert read_for_reply(data) is not None
+        assert verdict.status in (400, 501, 505)
+    else:
+        assert parse_message(encode_message(verdict.message)) == verdict.message
 
 
 @needs_torture
 def test_every_torture_message_at_hand_is_judged_here() -> None:
-    assert {path.stem for path in TORTURE.glob("*.dat")} == {*GOOD, *BAD}
+    assert {path.name for path in TORTURE.glob("*.dat")} <= {case["file"] for case in CASES}
+
+
+def test_those_at_hand_and_the_corpus_make_the_whole_of_rfc4475() -> None:
+    index = tomllib.loads((Path(__file__).parent / "corpus" / "index.toml").read_text(encoding="utf-8"))
+    sources = {case["source"] for case in (*CASES, *index["case"]) if case["source"].startswith("RFC 4475")}
+    assert len(sources) == 49
 
 
 @needs_torture

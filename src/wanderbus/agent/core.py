@@ -21,18 +21,23 @@ from wanderbus.agent.messages import (
     Disconnected,
     Moved,
     PublishEvent,
+    ServerUnreachable,
     Took,
 )
 from wanderbus.errors import RemoteProtocolError
 from wanderbus.machine import (
     Address,
     CancelTimer,
+    CloseStream,
     DatagramReceived,
     Input,
     Output,
     RandomSource,
     SendDatagram,
+    SendOnStream,
     SetTimer,
+    StreamClosed,
+    StreamReceived,
     TimerFired,
     scoped,
     unscoped,
@@ -87,6 +92,8 @@ class Agent:
                 password=properties.password,
                 instance=f"<urn:uuid:{properties.device}>",
                 register_expires_s=properties.register_expires_s,
+                transport=properties.transport,
+                server_name=properties.server_name,
             ),
             random,
             socket=SIP_SOCKET,
@@ -114,7 +121,7 @@ class Agent:
             match given:
                 case DatagramReceived(socket="data") | TimerFired(key=("data", _)):
                     self._step_endpoint([given], now)
-                case DatagramReceived() | TimerFired(key=("sip", _)):
+                case DatagramReceived() | StreamReceived() | StreamClosed() | TimerFired(key=("sip", _)):
                     self._step_user_agent(given, now)
                 case PublishEvent() | Ask() | Took():
                     if payload := self._conversation.say(given):
@@ -184,10 +191,12 @@ class Agent:
                 self._session_gone(None, reason, now)
             case sip.RegistrationFailed(status=status, reason=reason) if status in REFUSALS:
                 self._outputs.append(ConnectRefused("registration", status, reason))
+            case sip.RegistrationFailed(status=None, reason=reason):
+                self._outputs.append(ServerUnreachable(reason))
             case sip.Unregistered():
                 if self._leaving_until is not None:
                     self._outputs.append(Disconnected())
-            case SendDatagram() | SetTimer() | CancelTimer():
+            case SendDatagram() | SendOnStream() | CloseStream() | SetTimer() | CancelTimer():
                 self._outputs.append(output)
 
     def _offered(self, identity: str, media: MediaDescription, now: float) -> None:

@@ -9,6 +9,7 @@ import msgspec
 from wanderbus.broker import protocol
 from wanderbus.event import Event, EventId, Gap, Notification, Position
 from wanderbus.machine import Address, Input, Output
+from wanderbus.sip.targets import Transport
 from wanderbus.subscription import Subscription
 
 
@@ -31,6 +32,12 @@ class AgentProperties(msgspec.Struct, frozen=True):
     """Names this life of the agent; publishes are numbered within it."""
 
     password: str | None = None
+
+    transport: Transport = "UDP"
+    """What signalling with the server goes over (SPEC Q-02)."""
+
+    server_name: str | None = None
+    """The name in the server's TLS certificate; its address when None."""
 
     session: str = "default"
     """Name of the broker session to join."""
@@ -131,6 +138,12 @@ class ConnectRefused(Output, frozen=True):
 
     stage: Literal["registration", "session", "attachment"]
     status: int | None
+    reason: str
+
+
+class ServerUnreachable(Output, frozen=True):
+    """A registration went unanswered because of ``reason``; it is tried again."""
+
     reason: str
 
 

@@ -9,10 +9,11 @@ import asyncio
 import contextlib
 import ipaddress
 import logging
+import ssl
 from collections.abc import Iterable, Mapping, Sequence
 from pathlib import Path
 from types import TracebackType
-from typing import Any, Self
+from typing import Any, Literal, Self
 
 import msgspec
 
@@ -30,6 +31,7 @@ from wanderbus.agent.messages import (
     PublishEvent,
     PublishSettled,
     RequestSettled,
+    ServerUnreachable,
     Took,
 )
 from wanderbus.api.dispatch import Dispatcher, Item
@@ -58,7 +60,10 @@ from wanderbus.runtime.addresses import AddressMonitor, address_towards
 from wanderbus.runtime.ambient import SystemRandom, wall_us
 from wanderbus.runtime.device import Device, default_state_dir
 from wanderbus.runtime.driver import Driver
-from wanderbus.runtime.names import resolve
+from wanderbus.runtime.names import name_in, resolve
+from wanderbus.runtime.sip_listening import shown
+from wanderbus.runtime.tls import client_tls
+from wanderbus.sip.targets import PORTS, TRANSPORTS, Transport
 from wanderbus.sip.uri import canonical_uri
 from wanderbus.subscription import Restriction, Subscription
 
@@ -85,8 +90,11 @@ class Agent:
         state_dir: Path,
         local_address: str | None,
         connect_s_max: float,
+        tls: ssl.SSLContext | None = None,
     ) -> None:
         self._properties = properties
+        self._tls = tls
+        self._trouble = ""
         self._state_dir = state_dir
         self._local_address = local_address
         self._connect_s_max = connect_s_max
@@ -128,10 +136,10 @@ class Agent:
                 await self._attached
         except TimeoutError:
             self._shut(Closed("the agent never connected"))
-            host, port = self._properties.server
+            place, trouble = shown(self._properties.server), f" ({self._trouble})" if self._trouble else ""
             raise Unreachable(
-                f"no broker {self._properties.broker} could be reached through {host}:{port} in "
-                f"{self._connect_s_max:g} s; is it up (wanderbus up)?"
+                f"no broker {self._properties.broker} could be reached through {place} in "
+                f"{self._connect_s_max:g} s{trouble}; is it up (wanderbus up)?"
             ) from None
         except BaseException:
             self._shut(Closed("the agent never connected"))
@@ -340,7 +348,11 @@ class Agent:
         try:
             if ipaddress.ip_address(local).is_unspecified:
                 raise ConfigurationError(f"the local address {local} is no address: peers are told where to send")
-            return driver.bind({core.SIP_SOCKET: (local, 0), core.DATA_SOCKET: (local, 0)})
+            bound = driver.bind({core.SIP_SOCKET: (local, 0), core.DATA_SOCKET: (local, 0)})
+            if self._properties.transport != "UDP":
+                # Nobody need connect to us: requests come on the connection that we open to the server.
+                driver.bind_streams(core.SIP_SOCKET, {}, client_tls=self._tls, local_host=local)
+            return bound
         except ValueError:
             raise ConfigurationError(f"the local address {local!r} is not an IP address") from None
         except OSError as error:
@@ -369,9 +381,11 @@ class Agent:
                 self._settle_request(output)
             case AgentStatusChanged(status=status, address=address, reason=reason):
                 self._status = status
-                self._watchers.tell(StatusChange(status, f"{address[0]}:{address[1]}", wall_us(), reason))
+                self._watchers.tell(StatusChange(status, shown(address), wall_us(), reason))
             case ConnectRefused():
                 self._refused(output)
+            case ServerUnreachable(reason=reason):
+                self._trouble = reason
             case Disconnected():
                 self._disconnected.set()
 
@@ -452,7 +466,9 @@ def connect(
     uri: str,
     *,
     password: str | None = None,
-    server: str = "127.0.0.1:5060",
+    server: str = "127.0.0.1",
+    transport: Literal["udp", "tcp", "tls"] | None = None,
+    ca_file: Path | str | None = None,
     broker: str | None = None,
     session: str = "default",
     state_dir: Path | str | None = None,
@@ -463,8 +479,10 @@ def connect(
 ) -> Agent:
     """Return an agent for the user ``uri``, to be opened with ``async with``.
 
-    :param uri: the user, ``sip:name@domain`` or ``name@domain``
-    :param server: the home SIP server, ``host:port``
+    :param uri: the user, ``sip:name@domain`` or ``name@domain``; ``sips:name@domain`` asks for TLS
+    :param server: the home SIP server, ``host`` or ``host:port``; port 5060 unless given, 5061 for TLS
+    :param transport: what signalling goes over, ``udp`` unless given; with ``tls`` none of it is sent in the clear
+    :param ca_file: PEM file of the authorities that may vouch for the server; those of the system unless given
     :param broker: URI of the broker; ``sip:broker@domain`` of the user's domain unless given
     :param session: name of the broker session to join; agents of one user share it (SPEC J-05)
     :param state_dir: where this device keeps its identity; below the user's state directory unless given
@@ -479,9 +497,12 @@ def connect(
         broker_uri = canonical_uri(broker) if broker else f"sip:broker@{user.partition('@')[2]}"
     except SIPParseError as error:
         raise ConfigurationError(f"{error}; write sip:name@domain") from None
+    over = _transport(uri, transport)
     properties = AgentProperties(
         uri=user,
-        server=resolve(server),
+        server=resolve(server, default_port=PORTS[over]),
+        transport=over,
+        server_name=name_in(server) if over == "TLS" else None,
         broker=broker_uri,
         device="",
         epoch=int.from_bytes(SystemRandom().token(7), "big"),
@@ -491,4 +512,16 @@ def connect(
         keep=keep,
     )
     directory = default_state_dir(user) if state_dir is None else Path(state_dir)
-    return Agent(properties, state_dir=directory, local_address=local_address, connect_s_max=connect_s_max)
+    tls = client_tls(None if ca_file is None else Path(ca_file)) if over == "TLS" else None
+    return Agent(properties, state_dir=directory, local_address=local_address, connect_s_max=connect_s_max, tls=tls)
+
+
+def _transport(uri: str, wanted: str | None) -> Transport:
+    """Return the transport for ``uri``; :class:`ConfigurationError` for one that is unknown, or less than it asks."""
+    secure = uri.strip().lower().startswith("sips:")
+    over = TRANSPORTS.get(wanted or ("tls" if secure else "udp"))
+    if over is None:
+        raise ConfigurationError(f"{wanted!r} is no transport; use udp, tcp or tls")
+    if secure and over != "TLS":
+        raise ConfigurationError(f"{uri} asks for TLS, so the transport cannot be {wanted}")
+    return over

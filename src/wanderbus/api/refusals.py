@@ -14,11 +14,12 @@ from wanderbus.errors import (
     WanderbusError,
     WrongPassword,
 )
+from wanderbus.runtime.sip_listening import shown
 
 
 def connect_error(refused: ConnectRefused, properties: AgentProperties) -> WanderbusError:
     """Return the error for a refusal on the way to the broker, or by it."""
-    user, server = properties.uri, f"{properties.server[0]}:{properties.server[1]}"
+    user, server = properties.uri, shown(properties.server)
     match refused:
         case ConnectRefused(stage="registration", status=404):
             return UnknownUser(f"the server {server} has no user {user}; add it to the server's users file")

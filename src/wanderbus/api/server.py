@@ -33,9 +33,18 @@ from wanderbus.rudp import RudpConfig
 from wanderbus.runtime.ambient import SystemRandom, wall_us
 from wanderbus.runtime.committer import Committer
 from wanderbus.runtime.driver import Driver
+from wanderbus.runtime.registrations import Registrations
 from wanderbus.runtime.server_files import Identity, ServerFiles
+from wanderbus.runtime.sip_listening import listen_for_sip, shown
+from wanderbus.runtime.sip_trace import SipRecorder
+from wanderbus.runtime.tls import client_tls, server_tls
+from wanderbus.runtime.trace_file import TraceFile
 from wanderbus.sip.digest import Authenticator
+from wanderbus.sip.flood import DEFAULT_LIMITS, FloodLimits
+from wanderbus.sip.location import BindingsWritten
+from wanderbus.sip.routing import RoutingFailed, RoutingScript
 from wanderbus.sip.server import SIPServer
+from wanderbus.sip.trace import Trace
 from wanderbus.sip.uri import canonical_uri
 
 _log = logging.getLogger("wanderbus.server")
@@ -54,7 +63,14 @@ class Server:
     :param data_dir: where log and state live; created if need be, one server at a time
     :param users: names and passwords
     :param host: the IP address to listen on, one that agents can reach
-    :param port: UDP port of registrar and proxy; 0 takes a free one
+    :param port: UDP and TCP port of registrar and proxy; 0 takes a free one
+    :param tcp: whether TCP is served besides UDP
+    :param tls_certificate: a PEM file with the server's certificate chain; without it TLS is not served
+    :param tls_key: a PEM file with its key; the file of the certificate when None
+    :param tls_port: TCP port of TLS; one above ``port`` when None, 0 takes a free one
+    :param routing: decides where the proxy sends requests (:mod:`wanderbus.sip.routing`); None: to the user
+    :param flood: how many requests one source may send to registrar and proxy
+    :param sip_trace: a file for every SIP message sent and received, without secrets and bounded in size
     """
 
     def __init__(
@@ -65,16 +81,34 @@ class Server:
         users: Mapping[str, str],
         host: str = "127.0.0.1",
         port: int = 5060,
+        tcp: bool = True,
+        tls_certificate: Path | None = None,
+        tls_key: Path | None = None,
+        tls_port: int | None = None,
         rudp: RudpConfig | None = None,
+        routing: RoutingScript | None = None,
+        flood: FloodLimits = DEFAULT_LIMITS,
+        sip_trace: Path | None = None,
     ) -> None:
         self.domain = domain.lower()
         self.broker_uri = f"sip:broker@{self.domain}"
         self.address: Address = (host, port)
-        """Where registrar and proxy listen, once started."""
+        """Where registrar and proxy listen, over UDP and TCP, once started."""
+        self.tls_address: Address | None = None
+        """Where they listen over TLS, once started; None without a certificate."""
+        self._tcp = tcp
+        self._tls_certificate = tls_certificate
+        self._tls_key = tls_key
+        self._tls_port = tls_port
         self._data_dir = data_dir
         self._random = SystemRandom()
         self._passwords = {**users, "broker": self._random.token(16).hex()}
         self._rudp = rudp
+        self._routing = routing
+        self._flood = flood
+        self._sip_trace = sip_trace
+        self._recorder: SipRecorder | None = None
+        self._registrations: Registrations | None = None
         self._drivers: list[Driver] = []
         self._files: ServerFiles | None = None
         self._committer: Committer | None = None
@@ -117,16 +151,24 @@ class Server:
             self._save()
             await asyncio.to_thread(self._committer.stop)
             self._committer = None
+        if self._registrations is not None:
+            self._registrations.close()
+            self._registrations = None
         if self._files is not None:
             self._files.close()
             self._files = None
+        if self._recorder is not None:
+            self._recorder.close()
+            self._recorder = None
 
     def _start(self) -> None:
         self._check_place()
         files = self._files = ServerFiles.open(self._data_dir)
         self._broker = Broker(files.load_state(BrokerConfig().publishes_remembered), self._config(files))
         self._committer = Committer(files.log, files.store, on_durable=self._durable, on_failure=self._failed)
-        self._start_registrar()
+        self._recorder = None if self._sip_trace is None else SipRecorder(Trace(), TraceFile.open(self._sip_trace))
+        self._registrations = Registrations.open(self._data_dir / "registrations.db")
+        self._start_registrar(self._registrations)
         self._start_access(files)
         self._save_timer = asyncio.get_running_loop().call_later(SAVE_S, self._save_again)
 
@@ -145,19 +187,47 @@ class Server:
         except SIPParseError as error:
             raise ConfigurationError(f"{self.domain!r} is not a domain that SIP can name: {error}") from None
 
-    def _start_registrar(self) -> None:
+    def _start_registrar(self, registrations: Registrations) -> None:
         """The machine has to know its address, so a free port is taken before it is made."""
-        driver = Driver(_Silent(), self._report)
+        tap = None if self._recorder is None else self._recorder.tap()
+        driver = Driver(_Silent(), self._report, tap=tap)
         self._drivers.append(driver)
-        self.address = _bind(driver, {"sip": self.address})["sip"]
-        driver.machine = SIPServer(self.domain, self.address, self._passwords.get, self._random, self._random.token(32))
+        secure = None if self._tls_certificate is None else server_tls(self._tls_certificate, self._tls_key)
+        self.address, streams = listen_for_sip(
+            driver,
+            "sip",
+            self.address,
+            tcp=self._tcp,
+            tls_port=self._tls_port,
+            server_tls=secure,
+            client_tls=None if secure is None else client_tls(),
+        )
+        self.tls_address = streams.get("TLS")
+        if tap is not None:
+            tap.hears("sip", self.address, streams)
+        machine = SIPServer(
+            self.domain,
+            self.address,
+            self._passwords.get,
+            self._random,
+            self._random.token(32),
+            streams=streams,
+            routing=self._routing,
+            flood=self._flood,
+        )
+        driver.machine = machine
+        # The broker is in this process and registers itself; where it was before is of no use to anybody.
+        driver.perform(registrations.restore_into(machine, without=self.broker_uri))
 
     def _start_access(self, files: ServerFiles) -> None:
         host = self.address[0]
-        driver = Driver(_Silent(), self._report, wall_clock=True)
+        tap = None if self._recorder is None else self._recorder.tap()
+        driver = Driver(_Silent(), self._report, wall_clock=True, tap=tap)
         self._drivers.append(driver)
         identity = files.identity
         bound = self._bind_access(driver, host, identity)
+        if tap is not None:
+            tap.hears(SIP_SOCKET, bound[SIP_SOCKET])
         files.keep_ports(bound[SIP_SOCKET][1], bound[DATA_SOCKET][1])
         access = AccessServer(
             Properties(uri=self.broker_uri, server=self.address, password=self._passwords["broker"]),
@@ -186,6 +256,11 @@ class Server:
             case Append(entries=entries):
                 if self._committer is not None:
                     self._committer.append(entries)
+            case BindingsWritten(aor=aor, bindings=bindings):
+                if self._registrations is not None:
+                    self._registrations.note(aor, bindings)
+            case RoutingFailed(method=method, error=error):
+                _log.warning("the routing script failed for %s: %s", method, error)
             case BrokerRegistered():
                 self._registered = True
                 self._check_ready()
@@ -233,5 +308,5 @@ def _bind(driver: Driver, wanted: Mapping[str, Address]) -> dict[str, Address]:
         return driver.bind(wanted)
     except (OSError, OverflowError) as error:
         reason = error.strerror if isinstance(error, OSError) else str(error)
-        places = ", ".join(f"{host}:{port}" for host, port in wanted.values())
+        places = ", ".join(map(shown, wanted.values()))
         raise ConfigurationError(f"UDP port {places} cannot be used: {reason}; give another with --port") from None

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import typer
 
-from wanderbus.cli import events, serving, simulating
+from wanderbus.cli import events, serving, simulating, sip
 from wanderbus.cli.output import complain
 from wanderbus.errors import ConfigurationError, EventError, FilterError, WanderbusError
 
@@ -20,6 +20,7 @@ app.command("up")(serving.up)
 app.command("pub")(events.pub)
 app.command("sub")(events.sub)
 app.command("sim")(simulating.sim)
+app.add_typer(sip.app, name="sip")
 
 
 def run(arguments: list[str] | None = None) -> int:

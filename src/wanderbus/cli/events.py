@@ -5,7 +5,7 @@ from __future__ import annotations
 import asyncio
 from collections.abc import Mapping
 from pathlib import Path
-from typing import Annotated, Any, Final
+from typing import Annotated, Any, Final, cast
 
 import msgspec
 import typer
@@ -21,7 +21,13 @@ Password = Annotated[
     str | None,
     typer.Option(help="Your password; the variable keeps it off the process list.", envvar="WANDERBUS_PASSWORD"),
 ]
-ServerAddress = Annotated[str, typer.Option("--server", help="SIP server, host:port.", envvar="WANDERBUS_SERVER")]
+ServerAddress = Annotated[
+    str, typer.Option("--server", help="SIP server, host or host:port.", envvar="WANDERBUS_SERVER")
+]
+OverTransport = Annotated[
+    str | None, typer.Option("--transport", help="udp, tcp or tls; tls for a sips: user, else udp.")
+]
+CaFile = Annotated[Path | None, typer.Option(help="PEM file of the authorities that vouch for the server (TLS).")]
 BrokerUri = Annotated[str | None, typer.Option("--broker", help="URI of the broker; sip:broker@DOMAIN unless given.")]
 StateDir = Annotated[Path | None, typer.Option(help="Where this device keeps its identity.")]
 _PUBLISHES_MAX: Final = 256
@@ -38,7 +44,9 @@ def pub(
     *,
     user: User,
     password: Password = None,
-    server: ServerAddress = "127.0.0.1:5060",
+    server: ServerAddress = "127.0.0.1",
+    transport: OverTransport = None,
+    ca_file: CaFile = None,
     broker: BrokerUri = None,
     state_dir: StateDir = None,
     json: AsJson = False,
@@ -50,7 +58,7 @@ def pub(
     Example: wanderbus pub Departure Dest=IAH DepDelay=42.0 --user sip:alice@localhost --password secret
     """
     log_to_stderr(verbose=False)
-    agent = connect(user, password=password, server=server, broker=broker, state_dir=state_dir)
+    agent = _agent(user, password, server, transport, ca_file, broker, state_dir)
     if attributes == ["-"]:
         run_async(_publish_lines(agent, subject, json))
     else:
@@ -63,7 +71,9 @@ def sub(
     *,
     user: User,
     password: Password = None,
-    server: ServerAddress = "127.0.0.1:5060",
+    server: ServerAddress = "127.0.0.1",
+    transport: OverTransport = None,
+    ca_file: CaFile = None,
     broker: BrokerUri = None,
     state_dir: StateDir = None,
     count: Annotated[int | None, typer.Option(min=1, help="End after so many notifications.")] = None,
@@ -77,8 +87,28 @@ def sub(
     Example: wanderbus sub Departure "(Dest == IAH) and (DepDelay > 30)" --user sip:alice@localhost
     """
     log_to_stderr(verbose=False)
-    agent = connect(user, password=password, server=server, broker=broker, state_dir=state_dir)
+    agent = _agent(user, password, server, transport, ca_file, broker, state_dir)
     run_async(_print_notifications(agent, subject, expression, count, keep, json))
+
+
+def _agent(
+    user: str,
+    password: str | None,
+    server: str,
+    transport: str | None,
+    ca_file: Path | None,
+    broker: str | None,
+    state_dir: Path | None,
+) -> Agent:
+    return connect(
+        user,
+        password=password,
+        server=server,
+        transport=cast(Any, transport),
+        ca_file=ca_file,
+        broker=broker,
+        state_dir=state_dir,
+    )
 
 
 async def _publish_one(agent: Agent, subject: str, attributes: Mapping[str, Value], json: bool) -> None:

@@ -1,4 +1,4 @@
-"""The other side's INVITEs and re-INVITEs, from their arrival to the ACK of our 200 (RFC 3261 13.3, 14.2; SPEC X12).
+"""The other side's offers, from the arrival of an INVITE or UPDATE to our answer (RFC 3261 13.3, 14.2, RFC 3311 5.2).
 
 The same Call-ID is the same session (SPEC C-19). So an INVITE without To tag that the caller of a session sends
 again, under a newer CSeq, is an update by a caller that does not know whether we took the first one: it moved, or
@@ -6,7 +6,7 @@ its proxy lost it. It makes a new dialog and overtakes what was under way in the
 as secret as its tags, and the caller still has to be the same user under the same tag.
 
 A newer request of the other side in a dialog also proves that it has our 200, or no longer waits for it, so the 200
-is not repeated any more.
+is not repeated any more. An INVITE without offer gets ours in the 200 (:mod:`.confirming` takes the answer).
 """
 
 from __future__ import annotations
@@ -17,81 +17,98 @@ import msgspec
 
 from wanderbus.errors import LocalProtocolError, SIPParseError
 from wanderbus.machine import Output, RandomSource, SetTimer
+from wanderbus.mobility import session_timers
 from wanderbus.mobility.calls import (
-    ANSWER_TIMER,
+    REPLY_TIMER,
     Call,
     Calls,
     Effect,
     Offer,
-    Unconfirmed,
     forget_transaction,
     stop_repeating,
 )
-from wanderbus.mobility.composer import Composer
-from wanderbus.mobility.descriptions import data_channel_in, description_in
+from wanderbus.mobility.composer import Composer, takes_update
+from wanderbus.mobility.confirming import Confirming
+from wanderbus.mobility.descriptions import Lines, agreed_media, answer_to, description_in, laid_out
 from wanderbus.mobility.inviting import Inviting
-from wanderbus.mobility.messages import SessionEstablished, SessionOffered, SessionRemoved
+from wanderbus.mobility.messages import OfferWanted, SessionEstablished, SessionOffered, SessionRemoved
 from wanderbus.mobility.paths import reachable
 from wanderbus.mobility.session import SIPSession
 from wanderbus.mobility.status import Occurrence
 from wanderbus.sip.dialog import Dialog, contact_uri
 from wanderbus.sip.message import Request, Response, make_response
 from wanderbus.sip.sdp import MediaDescription
-from wanderbus.sip.transactions import Respond, Timers
+from wanderbus.sip.transactions import Respond
 
 SESSIONS_MAX: Final = 10_000
 """Sessions of one user agent; a further INVITE is refused with 503."""
 
+RING_AGAIN_S: Final = 60.0
+"""How often a caller is told again that it rings, so that no proxy gives up (RFC 3261 13.3.1.1, 16.6: timer C)."""
+
+UPDATE_ANSWER_S: Final = 2.0
+"""How long the owner may think about an UPDATE, which has no way to wait for a user (RFC 3311 5.2: 504)."""
+
 _RETRY_AFTER_S_MAX: Final = 10
-"""Most seconds we ask for when two INVITEs of the other side overlap (RFC 3261 14.2)."""
+"""Most seconds we ask for when two offers of the other side overlap (RFC 3261 14.2, RFC 3311 5.2)."""
 
 
 class Answering:
-    """The called half of every INVITE."""
+    """The called half of every INVITE and UPDATE."""
 
     def __init__(
-        self, composer: Composer, calls: Calls, inviting: Inviting, random: RandomSource, timers: Timers
+        self, composer: Composer, calls: Calls, inviting: Inviting, confirming: Confirming, random: RandomSource
     ) -> None:
         self._composer = composer
         self._calls = calls
         self._inviting = inviting
+        self._confirming = confirming
         self._random = random
-        self._timers = timers
 
-    def invited(self, transaction: str, request: Request, now: float) -> list[Effect]:
-        """Handle an INVITE: offer it to the owner, or refuse it."""
+    def requested(self, transaction: str, request: Request, now: float) -> list[Effect]:
+        """Handle an INVITE or UPDATE: offer it to the owner, serve it at once, or refuse it."""
         call = self._calls.get(request.call_id)
+        least_s = self._composer.properties.min_se_s
         try:
-            if request.to.tag is not None:
-                return self._reinvited(transaction, request, call, now)
+            if session_timers.too_small(request, least_s):
+                return [Respond(transaction, self._composer.interval_too_small(request))]
+            if request.to.tag is not None or request.method == "UPDATE":
+                return self._in_dialog(transaction, request, call, now)
             if call is None:
                 return self._first_invited(transaction, request)
-            return self._invited_again(transaction, request, call)
+            return self._invited_again(transaction, request, call, now)
         except SIPParseError as error:
             return [Respond(transaction, self._composer.refusal(request, error.status or 400))]
 
+    def ring(self, call: Call, now: float) -> list[Effect]:
+        """Tell the caller that the user is being asked, and again every minute."""
+        offer = call.offer
+        if offer is None or call.established or offer.request.method != "INVITE":
+            return []
+        call.ringing = True
+        ringing = Respond(offer.transaction, self._composer.ringing(offer.request, offer.local_tag))
+        return [ringing, SetTimer((call.session.id, REPLY_TIMER), now + RING_AGAIN_S)]
+
+    def timer_fired(self, call: Call, now: float) -> list[Effect]:
+        """Ring on, or give up an UPDATE that the owner left waiting."""
+        if call.offer is None:
+            return []
+        if call.offer.request.method == "UPDATE":
+            return self.refuse(call, 504, now)
+        return self.ring(call, now) if call.ringing else []
+
     def answer(self, call: Call, media: MediaDescription, now: float) -> list[Effect]:
-        """Accept the pending offer: send 200 until it is confirmed, store both descriptions, report it (SPEC X12)."""
-        offer, call.offer = call.offer, None
+        """Accept the pending offer, or make the one that was asked for."""
+        offer = call.offer
         assert offer is not None
-        session = call.session
-        self._calls.change(
-            call,
-            local_media=media,
-            description_version=session.description_version + (media != session.local_media),
-            sip_address=self._composer.contact,
-            local_tag=offer.local_tag,
-            remote_media=offer.media,
-            remote_instance=_instance(offer.request),
-        )
-        response = self._composer.accepting(offer.request, offer.local_tag, call.session, offer.description)
-        self._calls.change(call, dialog=_dialog_after(call.session, offer, response))
-        return [
-            *self._repeat_until_confirmed(call, offer, response, now),
-            *self._calls.advance(call, Occurrence.ESTABLISHED),
-            SessionEstablished(call.session.id, offer.media, offer.update),
-            *self._inviting.resume(call, now, answered=True),
-        ]
+        if offer.description is None:
+            return self._offer_in_answer(call, offer, media, now)
+        try:
+            slots = answer_to(offer.description, media)
+            remote = agreed_media(slots, offer.description.media, media)
+        except SIPParseError:
+            return self.refuse(call, 488, now)
+        return self._accept(call, offer, media, slots, remote, now)
 
     def refuse(self, call: Call, status: int, now: float) -> list[Effect]:
         """Refuse the pending offer; a session that was established stays as it was (RFC 3261 14.2).
@@ -116,34 +133,51 @@ class Answering:
             return self._calls.end(call, SessionRemoved(call.session.id, "the caller gave up"))
         return [*self._calls.withdraw_offer(call), *self._inviting.resume(call, now, answered=False)]
 
-    def acknowledged(self, request: Request) -> list[Effect]:
-        """Stop repeating the 200 that this ACK confirms."""
-        call = self._calls.get(request.call_id)
-        if call is None or call.unconfirmed is None or call.session.dialog is None:
-            return []
-        if call.session.dialog.accepts(request) == 481 or request.cseq.number != call.unconfirmed.cseq:
-            return []
-        return stop_repeating(call)
+    def _accept(
+        self, call: Call, offer: Offer, media: MediaDescription, slots: Lines, remote: MediaDescription, now: float
+    ) -> list[Effect]:
+        """Answer with 200, store both descriptions and report it (SPEC X12)."""
+        response, timed = self._speak(call, offer, media, slots, now)
+        self._calls.change(call, remote_media=remote)
+        begun: list[Effect] = [Respond(offer.transaction, response)]
+        if offer.request.method == "INVITE":
+            begun = self._confirming.begin(call, offer.transaction, response, now, update=offer.update, offers=False)
+        return [
+            *begun,
+            *timed,
+            *self._calls.advance(call, Occurrence.ESTABLISHED),
+            SessionEstablished(call.session.id, remote, offer.update),
+            *self._inviting.resume(call, now, answered=True),
+        ]
 
-    def timer_fired(self, call: Call, now: float) -> list[Effect]:
-        """Repeat our 200; after 64*T1 see whether the caller of a new session is there at all.
+    def _offer_in_answer(self, call: Call, offer: Offer, media: MediaDescription, now: float) -> list[Effect]:
+        """Make our offer in the 200; the session is established by the answer in the ACK."""
+        response, timed = self._speak(call, offer, media, laid_out(call.session.slots, media), now)
+        begun = self._confirming.begin(call, offer.transaction, response, now, update=offer.update, offers=True)
+        return [*begun, *timed]
 
-        RFC 3261 13.3.1.4 would end the session with BYE. But where much is lost, the caller may have answered every
-        200 in vain, so we ask with a re-INVITE: its answer confirms, and its failure ends the session. An update
-        that was never confirmed needs nothing: its sender is on the move and will update again.
-        """
-        waiting, media = call.unconfirmed, call.session.local_media
-        if waiting is None:
-            return []
-        if now >= waiting.give_up_at:
-            call.unconfirmed = None
-            if waiting.update or call.outgoing is not None or media is None:
-                return []
-            return self._inviting.begin(call, media, now)
-        interval_s = min(2 * waiting.interval_s, self._timers.t2_s)
-        call.unconfirmed = msgspec.structs.replace(waiting, interval_s=interval_s)
-        at = min(now + interval_s, waiting.give_up_at)
-        return [Respond(waiting.transaction, waiting.response), SetTimer((call.session.id, ANSWER_TIMER), at)]
+    def _speak(
+        self, call: Call, offer: Offer, media: MediaDescription, slots: Lines, now: float
+    ) -> tuple[Response, list[Effect]]:
+        """Store what our 200 says and the dialog it makes; return it, and the timers it sets."""
+        call.offer = None
+        session, request = call.session, offer.request
+        ours = self._composer.properties
+        timer = session_timers.granted(request, ours.session_expires_s, ours.min_se_s)
+        self._calls.change(
+            call,
+            local_media=media,
+            slots=slots,
+            description_version=session.description_version + (slots != session.slots),
+            sip_address=self._composer.contact,
+            local_tag=offer.local_tag,
+            remote_instance=_instance(request),
+            peer_updatable=takes_update(request, session.peer_updatable),
+            min_se_s=max(session.min_se_s, session_timers.least_in(request)),
+        )
+        response = self._composer.accepting(request, offer.local_tag, call.session, timer)
+        self._calls.change(call, dialog=_dialog_after(call.session, offer, response))
+        return response, self._calls.keep_time(call, timer, now)
 
     def _first_invited(self, transaction: str, request: Request) -> list[Effect]:
         """Begin a session that the other side asks for."""
@@ -159,11 +193,12 @@ class Answering:
             local_cseq=0,
             sip_address=self._composer.contact,
             description_id=self._composer.fresh_description_id(),
+            sip_transport=self._composer.properties.transport,
         )
         call = self._calls.add(session)
         return self._offered(call, offer, Occurrence.INVITE_RECEIVED)
 
-    def _invited_again(self, transaction: str, request: Request, call: Call) -> list[Effect]:
+    def _invited_again(self, transaction: str, request: Request, call: Call, now: float) -> list[Effect]:
         """Take an INVITE for a session we have as its caller's newer word; refuse it from anybody else (482)."""
         known = _caller_of(call)
         if known is None or known[:2] != (request.from_.tag or "", request.from_.uri.address_of_record):
@@ -177,13 +212,14 @@ class Answering:
         if call.offer is not None:
             effects += self._calls.withdraw_offer(call)
         received = Occurrence.REINVITE_RECEIVED if call.established else Occurrence.INVITE_RECEIVED
-        return effects + self._offered(call, offer, received)
+        effects += self._offered(call, offer, received)
+        return effects + self.ring(call, now) if call.ringing else effects
 
-    def _reinvited(self, transaction: str, request: Request, call: Call | None, now: float) -> list[Effect]:
-        """Handle an INVITE within a dialog (RFC 3261 14.2).
+    def _in_dialog(self, transaction: str, request: Request, call: Call | None, now: float) -> list[Effect]:
+        """Handle a re-INVITE or UPDATE (RFC 3261 14.2, RFC 3311 5.2).
 
-        Two that cross are both refused with 491. But one from a new address overtakes ours, which went to the old
-        one: ours is forgotten, and our answer to theirs says the same (SPEC X13). If both sides do so, both have
+        Two offers that cross are both refused with 491. But one from a new address overtakes ours, which went to the
+        old one: ours is forgotten, and our answer to theirs says the same (SPEC X13). If both sides do so, both have
         what the other offered, and only a 200 is repeated in vain.
         """
         if call is None or call.session.dialog is None or call.farewell is not None:
@@ -192,23 +228,63 @@ class Answering:
         status = call.session.dialog.accepts(request)
         if status is not None:
             return [Respond(transaction, self._composer.refusal(request, status))]
-        if call.offer is not None:
-            retry_after = ("Retry-After", str(int(self._random.uniform(0, _RETRY_AFTER_S_MAX))))
-            return [Respond(transaction, self._composer.refusal(request, 500, retry_after))]
-        offer = self._read_offer(transaction, request, update=True)
+        if request.method == "UPDATE" and not request.body:
+            return self._refreshed(transaction, request, call, now)
+        offer = self._read_offer(transaction, request, update=call.established, asked=not call.established)
+        refusal = self._untimely(request, call)
         counted = msgspec.structs.replace(call.session.dialog, remote_cseq=request.cseq.number)
         self._calls.change(call, dialog=counted)
-        effects = stop_repeating(call)
-        if call.outgoing is not None and call.inviting:
-            if contact_uri(request) == call.session.dialog.remote_target:
-                return [*effects, Respond(transaction, self._composer.refusal(request, 491))]
+        if refusal is not None:
+            confirmed = [] if call.exchanging else stop_repeating(call)
+            return [*confirmed, Respond(transaction, refusal)]
+        effects = [] if call.offer is None else self._calls.withdraw_offer(call)
+        effects += stop_repeating(call)
+        if call.outgoing is not None:
             effects += forget_transaction(call.outgoing)
-        return effects + self._offered(call, offer, Occurrence.REINVITE_RECEIVED)
+        if offer.description is None and call.session.local_media is not None:
+            return effects + self._offer_in_answer(call, offer, call.session.local_media, now)
+        effects += self._offered(
+            call, offer, Occurrence.REINVITE_RECEIVED if call.established else Occurrence.INVITE_RECEIVED
+        )
+        if request.method == "UPDATE":
+            effects.append(SetTimer((call.session.id, REPLY_TIMER), now + UPDATE_ANSWER_S))
+        return effects
 
-    def _read_offer(self, transaction: str, request: Request, *, update: bool) -> Offer:
-        """Return what ``request`` offers; SIPParseError if we cannot serve it or could not reach its sender."""
-        description = description_in(request)
-        media = data_channel_in(description)
+    def _untimely(self, request: Request, call: Call) -> Response | None:
+        """Refuse an offer that comes while another is open, unless its sender has moved since."""
+        assert call.session.dialog is not None
+        if call.offer is not None:
+            if contact_uri(request) != contact_uri(call.offer.request):
+                return None
+            retry_after = ("Retry-After", str(int(self._random.uniform(0, _RETRY_AFTER_S_MAX))))
+            return self._composer.refusal(request, 500, retry_after)
+        ours_is_open = call.exchanging or (call.outgoing is not None and call.inviting)
+        if ours_is_open and contact_uri(request) == call.session.dialog.remote_target:
+            return self._composer.refusal(request, 491)
+        return None
+
+    def _refreshed(self, transaction: str, request: Request, call: Call, now: float) -> list[Effect]:
+        """Serve an UPDATE without offer: its sender still is there, perhaps elsewhere (RFC 3311 5.2, RFC 4028 9)."""
+        assert call.session.dialog is not None
+        dialog = call.session.dialog.received(request)
+        reachable(dialog)
+        ours = self._composer.properties
+        timer = session_timers.granted(request, ours.session_expires_s, ours.min_se_s)
+        self._calls.change(call, dialog=dialog)
+        return [
+            Respond(transaction, self._composer.refreshed(request, timer)),
+            *self._calls.keep_time(call, timer, now),
+        ]
+
+    def _read_offer(self, transaction: str, request: Request, *, update: bool, asked: bool = True) -> Offer:
+        """Return what ``request`` offers; SIPParseError if we cannot serve it or could not reach its sender.
+
+        Without offer it is one that wants ours, which takes an owner that can make one if it is ``asked``.
+        """
+        description = media = None
+        if request.body or (asked and not self._composer.properties.takes_offerless):
+            description = description_in(request)
+            media = self._composer.media_in(description)
         tag = request.to.tag or self._composer.fresh_tag()
         reachable(Dialog.from_uas(request, make_response(request, 200, to_tag=tag)))
         return Offer(transaction, request, description, media, tag, update)
@@ -217,15 +293,10 @@ class Answering:
         call.offer = offer
         session = call.session
         instance = _instance(offer.request)
-        report: Output = SessionOffered(session.id, session.remote_uri, instance, offer.media, offer.update)
+        report: Output = OfferWanted(session.id, session.remote_uri, instance)
+        if offer.media is not None:
+            report = SessionOffered(session.id, session.remote_uri, instance, offer.media, offer.update)
         return [*self._calls.advance(call, occurrence), report]
-
-    def _repeat_until_confirmed(self, call: Call, offer: Offer, response: Response, now: float) -> list[Effect]:
-        t1_s = self._timers.t1_s
-        cseq = offer.request.cseq.number
-        give_up_at = now + self._timers.timeout_s
-        call.unconfirmed = Unconfirmed(offer.transaction, response, cseq, t1_s, give_up_at, offer.update)
-        return [Respond(offer.transaction, response), SetTimer((call.session.id, ANSWER_TIMER), now + t1_s)]
 
 
 def _caller_of(call: Call) -> tuple[str, str, int] | None:

@@ -1,8 +1,8 @@
 """The working state of sessions: what is under way in each, beside what is agreed (:mod:`.session`).
 
-Nothing here survives a restart. The parts that invite (:mod:`.inviting`), answer (:mod:`.answering`) and end
-sessions (:mod:`.session_manager`) share it, and all of them change sessions through :class:`Calls`, so that the
-transition table is obeyed and each change of state is reported once.
+Nothing here survives a restart. The parts that invite (:mod:`.inviting`), answer (:mod:`.answering`), refresh
+(:mod:`.refreshing`) and end sessions (:mod:`.ending`) share it, and all of them change sessions through
+:class:`Calls`, so that the transition table is obeyed and each change of state is reported once.
 """
 
 from __future__ import annotations
@@ -14,13 +14,16 @@ from typing import Any
 import msgspec
 
 from wanderbus.errors import LocalProtocolError
-from wanderbus.machine import Address, CancelTimer, Input, Output
+from wanderbus.machine import CancelTimer, Input, Output, SetTimer
 from wanderbus.mobility.messages import SessionStateChanged
 from wanderbus.mobility.session import SIPSession
+from wanderbus.mobility.session_timers import SessionTimer
 from wanderbus.mobility.status import Occurrence, RemoteMediaStatus, SIPCommunicationStatus, advanced, advanced_media
 from wanderbus.sip.message import Request, Response, make_response
 from wanderbus.sip.sdp import MediaDescription, SessionDescription
+from wanderbus.sip.targets import Target
 from wanderbus.sip.transactions import ForgetTransaction, Respond
+from wanderbus.sip.uri import SIPUri
 
 Effect = Input | Output
 """What a part of the user agent returns: an Input is for its transaction layer, an Output for the world."""
@@ -29,6 +32,12 @@ INVITE_TIMER = "invite"
 """Our INVITE was silent for too long, or its pause before the next attempt is over."""
 ANSWER_TIMER = "answer"
 """Our 200 to an INVITE still lacks its ACK."""
+REPLY_TIMER = "reply"
+"""The owner is asked: the caller is told again that it rings, or an UPDATE has waited too long."""
+REFRESH_TIMER = "refresh"
+"""It is our turn to refresh the session (RFC 4028)."""
+EXPIRY_TIMER = "expiry"
+"""Nobody refreshed the session in time (RFC 4028)."""
 
 
 class Outgoing(msgspec.Struct):
@@ -41,22 +50,30 @@ class Outgoing(msgspec.Struct):
     """How often it was refused for a passing reason; sets the pause before the next attempt."""
     challenges: int = 0
     """How often it was challenged since it was last accepted as authentic."""
+    intervals: int = 0
+    """How often it was refused because our session interval was too small (RFC 4028 7.4)."""
+    method: str = "INVITE"
+    """INVITE, or UPDATE where the owner asked for that and the other side takes it (RFC 3311)."""
+    redirected_to: SIPUri | None = None
+    """Where a 3xx sent us instead of the address of record; it does so once (RFC 3261 8.1.3.4)."""
     through_proxy: bool = False
     """Whether a re-INVITE goes to the address of record instead of straight to the peer."""
     transaction: str | None = None
     """The transaction under way; None while pausing or waiting for the other side's INVITE to end."""
     request: Request | None = None
-    destination: Address | None = None
+    destination: Target | None = None
     sent_at: float | None = None
 
 
 class Offer(msgspec.Struct, frozen=True):
-    """The other side's INVITE or re-INVITE, waiting for the owner's reply."""
+    """The other side's INVITE, re-INVITE or UPDATE, waiting for the owner's reply."""
 
     transaction: str
     request: Request
-    description: SessionDescription
-    media: MediaDescription
+    description: SessionDescription | None
+    """What is offered; None when our answer has to be the offer (RFC 3261 13.2.1)."""
+    media: MediaDescription | None
+    """What of it is for the owner."""
     local_tag: str
     """The tag we answer with: a new one when the INVITE begins a dialog."""
     update: bool
@@ -72,13 +89,16 @@ class Unconfirmed(msgspec.Struct, frozen=True):
     interval_s: float
     give_up_at: float
     update: bool
+    offers: bool = False
+    """Whether the 200 is an offer, so that the ACK has to bring the answer (RFC 3261 13.2.2.4)."""
 
 
-class Confirmed(msgspec.Struct, frozen=True):
-    """The ACK for the 200 we took, sent again for each copy of that 200 (RFC 3261 13.2.2.4)."""
+class Refresh(msgspec.Struct):
+    """Our UPDATE without offer, which only refreshes the session (RFC 4028 7.4)."""
 
     transaction: str
-    ack: Request
+    challenges: int = 0
+    intervals: int = 0
 
 
 class Farewell(msgspec.Struct):
@@ -96,14 +116,22 @@ class Call(msgspec.Struct):
     outgoing: Outgoing | None = None
     offer: Offer | None = None
     unconfirmed: Unconfirmed | None = None
-    confirmed: Confirmed | None = None
+    refresh: Refresh | None = None
     farewell: Farewell | None = None
+    ringing: bool = False
+    """The owner said that its user is being asked."""
     ending: bool = False
     """The owner ended the session before our first INVITE was answered."""
 
     @property
     def established(self) -> bool:
-        return self.session.dialog is not None
+        """Whether offer and answer were exchanged once."""
+        return self.session.dialog is not None and self.session.remote_media is not None
+
+    @property
+    def exchanging(self) -> bool:
+        """Whether an exchange of the other side's making is open, so that we must not offer (RFC 3264 4)."""
+        return self.offer is not None or (self.unconfirmed is not None and self.unconfirmed.offers)
 
     @property
     def inviting(self) -> bool:
@@ -143,10 +171,10 @@ class Calls:
         call.session = msgspec.structs.replace(call.session, **changes)
         self._sessions[call.session.id] = call.session
 
-    def transaction_name(self, kind: str, call: Call) -> str:
-        """Return a name for a new transaction of ``call``; :meth:`named_in` reads it."""
+    def transaction_name(self, kind: str, id: str) -> str:
+        """Return a name for a new transaction of session ``id``; :meth:`named_in` reads it."""
         self._named += 1
-        return f"{kind} {self._named} {call.session.id}"
+        return f"{kind} {self._named} {id}"
 
     def named_in(self, transaction: str) -> tuple[str, Call | None]:
         """Return the kind of ``transaction`` and its call, None if that is gone."""
@@ -171,6 +199,17 @@ class Calls:
         self.change(call, communication=communication, media_status=media)
         return [SessionStateChanged(session.id, communication, media)]
 
+    def keep_time(self, call: Call, timer: SessionTimer | None, now: float) -> list[Effect]:
+        """Begin a session interval anew, as each 2xx to INVITE or UPDATE does (RFC 4028 7.2, 9)."""
+        had_one = call.session.timer is not None
+        self.change(call, timer=timer)
+        if timer is None:
+            return _stop_clock(call) if had_one else []
+        expiry = SetTimer((call.session.id, EXPIRY_TIMER), now + timer.ends_after_s)
+        if timer.refreshed_here:
+            return [expiry, SetTimer((call.session.id, REFRESH_TIMER), now + timer.refresh_after_s)]
+        return [expiry, CancelTimer((call.session.id, REFRESH_TIMER))]
+
     def end(self, call: Call, report: Output) -> list[Effect]:
         """Drop the call with everything under way in it and say so with ``report``."""
         effects = self.stop(call)
@@ -185,6 +224,11 @@ class Calls:
         effects: list[Effect] = [*abandon_outgoing(call)]
         if call.offer is not None:
             effects += self.withdraw_offer(call)
+        if call.session.timer is not None:
+            effects += _stop_clock(call)
+        if call.refresh is not None:
+            effects.append(ForgetTransaction(call.refresh.transaction))
+            call.refresh = None
         return effects + stop_repeating(call)
 
     def withdraw_offer(self, call: Call) -> list[Effect]:
@@ -212,3 +256,7 @@ def stop_repeating(call: Call) -> list[Effect]:
     """Stop repeating our 200, if we do: the other side has it, or no longer waits for it."""
     unconfirmed, call.unconfirmed = call.unconfirmed, None
     return [] if unconfirmed is None else [CancelTimer((call.session.id, ANSWER_TIMER))]
+
+
+def _stop_clock(call: Call) -> list[Effect]:
+    return [CancelTimer((call.session.id, kind)) for kind in (REFRESH_TIMER, EXPIRY_TIMER)]

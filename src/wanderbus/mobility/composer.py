@@ -4,18 +4,21 @@ from __future__ import annotations
 
 from typing import Final
 
+from wanderbus.errors import SIPParseError
 from wanderbus.machine import Address, RandomSource
-from wanderbus.mobility.descriptions import SDP_TYPE, answer_to, describe
-from wanderbus.mobility.properties import Properties
+from wanderbus.mobility.descriptions import SDP_TYPE, all_media_in, data_channel_in
+from wanderbus.mobility.properties import MIN_SE_S, Properties
 from wanderbus.mobility.session import SIPSession
-from wanderbus.sip.message import Request, Response, make_response
-from wanderbus.sip.sdp import SessionDescription
+from wanderbus.mobility.session_timers import TOO_SMALL, TOO_SMALL_REASON, SessionTimer, asking, granting
+from wanderbus.sip.checks import USER_AGENT_METHODS
+from wanderbus.sip.message import Message, Request, Response, make_response
+from wanderbus.sip.sdp import MediaDescription, SessionDescription
+from wanderbus.sip.targets import transport_params
 from wanderbus.sip.uri import SIPUri
 
-METHODS: Final = ("INVITE", "ACK", "BYE", "CANCEL", "OPTIONS")
 """What a user agent serves, as it stands in Allow."""
 
-_ALLOW: Final = ("Allow", ", ".join(METHODS))
+_ALLOW: Final = ("Allow", ", ".join(USER_AGENT_METHODS))
 _MAX_FORWARDS: Final = ("Max-Forwards", "70")
 
 
@@ -41,9 +44,11 @@ class Composer:
 
     @property
     def contact_uri(self) -> str:
-        """Where requests for us go: our user at our address."""
+        """Where requests for us go: our user at our address, over our transport."""
         host, port = self.contact
-        return f"sip:{self.properties.user}@{f'[{host}]' if ':' in host else host}:{port}"
+        where = f"[{host}]" if ":" in host else host
+        params = "".join(f";{name}={value}" for name, value in transport_params(self.properties.transport))
+        return f"sip:{self.properties.user}@{where}:{port}{params}"
 
     @property
     def contact_header(self) -> tuple[str, str]:
@@ -51,6 +56,10 @@ class Composer:
         instance = self.properties.instance
         device = "" if instance is None else f';+sip.instance="{instance}"'
         return ("Contact", f"<{self.contact_uri}>{device}")
+
+    def media_in(self, description: SessionDescription) -> MediaDescription:
+        """Return what of ``description`` is for our owner; SIPParseError 488 if nothing is."""
+        return (all_media_in if self.properties.any_media else data_channel_in)(description)
 
     def register(self, call_id: str, tag: str, cseq: int, expires_s: int) -> Request:
         """Return a REGISTER for our one contact (RFC 3261 10.2.1); 0 seconds remove it (10.2.2)."""
@@ -66,6 +75,7 @@ class Composer:
                 ("CSeq", f"{cseq} REGISTER"),
                 self.contact_header,
                 ("Expires", str(expires_s)),
+                _ALLOW,
             ),
         )
 
@@ -86,28 +96,57 @@ class Composer:
 
     def offering(self, request: Request, session: SIPSession) -> Request:
         """Return ``request`` with our Contact and our description of ``session`` (RFC 3261 14.1 for a re-INVITE)."""
-        headers = (*request.headers, self.contact_header, _ALLOW, ("Content-Type", SDP_TYPE))
+        refreshing = self.refreshing(request, session)
+        headers = (*refreshing.headers, ("Content-Type", SDP_TYPE))
         return Request(request.method, request.uri, headers, self._description(session).encode())
 
-    def accepting(self, request: Request, tag: str, session: SIPSession, offer: SessionDescription) -> Response:
-        """Return the 200 that answers the ``offer`` in ``request`` with our side of ``session`` (RFC 3261 13.3.1.4)."""
-        body = answer_to(offer, self._description(session)).encode()
-        headers = [self.contact_header, _ALLOW, ("Content-Type", SDP_TYPE)]
+    def refreshing(self, request: Request, session: SIPSession) -> Request:
+        """Return ``request`` with our Contact and session interval, without an offer (RFC 3311 5.1, RFC 4028 7.4)."""
+        ours = self.properties
+        least_s = max(session.min_se_s, ours.min_se_s if ours.min_se_s > MIN_SE_S else 0)
+        timer = asking(ours.session_expires_s, least_s, session.timer)
+        headers = (*request.headers, self.contact_header, _ALLOW, *timer)
+        return Request(request.method, request.uri, headers)
+
+    def accepting(self, request: Request, tag: str, session: SIPSession, timer: SessionTimer | None) -> Response:
+        """Return the 200 to ``request`` with our side of ``session``, answer or offer (RFC 3261 13.3.1.4)."""
+        body = self._description(session).encode()
+        headers = [self.contact_header, _ALLOW, *granting(timer), ("Content-Type", SDP_TYPE)]
         return make_response(request, 200, to_tag=tag, headers=headers, body=body)
+
+    def refreshed(self, request: Request, timer: SessionTimer | None) -> Response:
+        """Return the 200 to an UPDATE without offer (RFC 3311 5.2)."""
+        return make_response(request, 200, headers=[self.contact_header, _ALLOW, *granting(timer)])
+
+    def ringing(self, request: Request, tag: str) -> Response:
+        """Return the 180 that makes an early dialog (RFC 3261 12.1.1, 13.3.1.1)."""
+        return make_response(request, 180, to_tag=tag, headers=[self.contact_header, _ALLOW])
+
+    def interval_too_small(self, request: Request) -> Response:
+        """Return the refusal of a session interval below ours (RFC 4028 8.1, 9)."""
+        least = ("Min-SE", str(self.properties.min_se_s))
+        return self.refusal(request, TOO_SMALL, least, reason=TOO_SMALL_REASON)
 
     def options_answer(self, request: Request) -> Response:
         """Return what we can do (RFC 3261 11.2)."""
-        headers = [self.contact_header, _ALLOW, ("Accept", SDP_TYPE)]
+        headers = [self.contact_header, _ALLOW, ("Accept", SDP_TYPE), *granting(None)]
         return make_response(request, 200, to_tag=self.fresh_tag(), headers=headers)
 
     def refusal(self, request: Request, status: int, *headers: tuple[str, str], reason: str | None = None) -> Response:
         """Return a refusal of ``request`` outside of any dialog of ours."""
         return make_response(request, status, reason, to_tag=self.fresh_tag(), headers=headers)
 
-    def not_allowed(self, request: Request) -> Response:
-        """Return the refusal of a method that we do not serve (RFC 3261 8.2.1)."""
-        return self.refusal(request, 405, _ALLOW)
-
     def _description(self, session: SIPSession) -> SessionDescription:
-        assert session.local_media is not None
-        return describe(self.properties.user, session.description_id, session.description_version, session.local_media)
+        """Return our slots of ``session`` as a description; it has at least one."""
+        used = next((line for line in session.slots if line.port), session.slots[0])
+        version = session.description_version
+        return SessionDescription(self.properties.user, session.description_id, version, used.address, session.slots)
+
+
+def takes_update(message: Message, before: bool) -> bool:
+    """Tell whether the sender of ``message`` allows UPDATE (RFC 3311 4); as ``before`` if it does not say."""
+    try:
+        allowed = message.headers_all("Allow")
+    except SIPParseError:
+        return before
+    return "UPDATE" in allowed if allowed else before

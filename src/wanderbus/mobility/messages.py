@@ -1,10 +1,13 @@
 """What a user agent may be told, and what it reports (SPEC C-02, C-04).
 
 Inputs are imperative for requests of the owner, reports are in the past tense. Datagrams and timers come and
-go as in every machine (:mod:`wanderbus.machine`). A session's ``id`` is its Call-ID (SPEC X8).
+go as in every machine (:mod:`wanderbus.machine`). A session's ``id`` is its Call-ID (SPEC X8). ``media`` is the line
+of a description that matters most, with all further ones ``beside`` it (SPEC C-16).
 """
 
 from __future__ import annotations
+
+from typing import Literal
 
 from wanderbus.machine import Address, Input, Output
 from wanderbus.mobility.status import RemoteMediaStatus, SIPCommunicationStatus
@@ -19,6 +22,10 @@ class Stop(Input, frozen=True):
     """End every session with BYE and remove the binding (SPEC D-04)."""
 
 
+class Unregister(Input, frozen=True):
+    """Remove the binding and keep the sessions (SPEC C-02, D-04); :class:`Start` registers anew."""
+
+
 class AddressChanged(Input, frozen=True):
     """This device is now reached at ``contact``: register at once (SPEC D-05, D-08 step 1).
 
@@ -26,6 +33,13 @@ class AddressChanged(Input, frozen=True):
     """
 
     contact: Address
+
+
+class FlowFailed(Input, frozen=True):
+    """What we send does not get to the server: register anew, after a pause that grows (RFC 5626 4.5).
+
+    To be given when the transport says so: ICMP told that the port is unreachable, or a connection broke.
+    """
 
 
 class CreateSession(Input, frozen=True):
@@ -39,10 +53,18 @@ class CreateSession(Input, frozen=True):
 class UpdateSession(Input, frozen=True):
     """Tell the other side of session ``id`` where and how it reaches us now; replaces an update still under way.
 
-    Ignored for an unknown session: it may just have ended.
+    Ignored for an unknown session: it may just have ended. ``method`` UPDATE saves the ACK (RFC 3311) but asks for an
+    answer at once; where the other side does not take it, a re-INVITE goes instead.
     """
 
     id: str
+    media: MediaDescription
+    method: Literal["INVITE", "UPDATE"] = "INVITE"
+
+
+class ChangeMedia(Input, frozen=True):
+    """Receive at ``media`` from now on in every session, and tell the other sides (SPEC C-18)."""
+
     media: MediaDescription
 
 
@@ -52,15 +74,27 @@ class TerminateSession(Input, frozen=True):
     id: str
 
 
+class Ring(Input, frozen=True):
+    """Tell the caller of session ``id`` that its user is being asked (180); ignored unless the INVITE waits for that.
+
+    :class:`Answer` or :class:`Refuse` follows when the user has decided (RFC 3261 13.3.1.1).
+    """
+
+    id: str
+
+
 class Answer(Input, frozen=True):
-    """Accept what :class:`SessionOffered` offered, with ``media`` as ours; ignored when the offer is gone already."""
+    """Accept what :class:`SessionOffered` offered, with ``media`` as ours; ignored when the offer is gone already.
+
+    To :class:`OfferWanted` it is our offer. When no line of ours is among those offered, the offer is refused (488).
+    """
 
     id: str
     media: MediaDescription
 
 
 class Refuse(Input, frozen=True):
-    """Decline what :class:`SessionOffered` offered with a final SIP ``status`` (300 to 699)."""
+    """Decline :class:`SessionOffered` or :class:`OfferWanted` with a final SIP ``status`` (300 to 699)."""
 
     id: str
     status: int
@@ -96,6 +130,7 @@ class Unregistered(Output, frozen=True):
 class SessionOffered(Output, frozen=True):
     """An INVITE (or re-INVITE, ``update``) arrived; reply with :class:`Answer` or :class:`Refuse`, now or later.
 
+    An update may also come by UPDATE, whose sender does not wait: after two seconds it is refused (RFC 3311 5.2).
     A caller that moves before it has the reply offers anew under the same id: one reply then serves, a second is
     ignored, and :class:`SessionEstablished` tells the media that hold. ``instance`` names the caller's device
     (``+sip.instance``, RFC 5626 4.1), None when it has none.
@@ -108,10 +143,23 @@ class SessionOffered(Output, frozen=True):
     update: bool
 
 
+class OfferWanted(Output, frozen=True):
+    """An INVITE without offer arrived (RFC 3261 13.2.1); reply with :class:`Answer`, which is our offer, or refuse.
+
+    :class:`SessionEstablished` tells the caller's answer, which comes with its ACK. An established session is
+    offered again as it stands without asking.
+    """
+
+    id: str
+    remote_uri: str
+    instance: str | None
+
+
 class SessionEstablished(Output, frozen=True):
     """Both sides agreed; the other side receives at ``media``.
 
-    The callee reports it on sending its 200, the caller on receiving it (SPEC X12).
+    The callee reports it on sending its 200, the caller on receiving it (SPEC X12). ``media`` are the lines in
+    use on both sides, in the order of our own.
     """
 
     id: str
@@ -136,7 +184,7 @@ class UpdateFailed(Output, frozen=True):
 
 
 class SessionRemoved(Output, frozen=True):
-    """The session ended: by BYE of either side, or because its caller gave up before it began."""
+    """The session ended: by BYE of either side, because it expired, or its caller gave up before it began."""
 
     id: str
     reason: str

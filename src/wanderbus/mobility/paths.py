@@ -2,22 +2,18 @@
 
 from __future__ import annotations
 
-import ipaddress
-
 from wanderbus.errors import SIPParseError
-from wanderbus.machine import Address
 from wanderbus.sip.dialog import Dialog
+from wanderbus.sip.targets import Target, is_ip_address
 
 
-def reachable(dialog: Dialog) -> Address:
+def reachable(dialog: Dialog) -> Target:
     """Return the next hop of ``dialog``.
 
     Raises SIPParseError when it is not an IP address: names are not looked up, as the other side could choose them
     and a lookup would take its time from everybody else.
     """
-    host, port = dialog.next_hop()
-    try:
-        ipaddress.ip_address(host)
-    except ValueError:
-        raise SIPParseError(f"cannot send to {host!r}: not an IP address") from None
-    return host, port
+    target = dialog.next_hop()
+    if not is_ip_address(target.address[0]):
+        raise SIPParseError(f"cannot send to {target.address[0]!r}: not an IP address")
+    return target

@@ -2,11 +2,17 @@
 
 from __future__ import annotations
 
+from typing import Final
+
 import msgspec
 
 from wanderbus.errors import LocalProtocolError, SIPParseError
 from wanderbus.machine import Address
+from wanderbus.sip.targets import Target, Transport
 from wanderbus.sip.uri import SIPUri, canonical_uri
+
+MIN_SE_S: Final = 90
+"""The least session interval anybody may ask for, in seconds (RFC 4028 5)."""
 
 
 class Properties(msgspec.Struct, frozen=True):
@@ -27,6 +33,26 @@ class Properties(msgspec.Struct, frozen=True):
     """The device, as ``<urn:uuid:...>`` (RFC 5626 4.1); None sends no ``+sip.instance``."""
     register_expires_s: int = 60
     """Lifetime asked for a registration, in seconds; the registrar may grant another (SPEC X10)."""
+    transport: Transport = "UDP"
+    """What we speak with the server over, and ask others to speak with us over (SPEC C-11)."""
+    server_name: str | None = None
+    """The name in the server's TLS certificate; its address when None."""
+    takes_offerless: bool = False
+    """Whether an INVITE without offer is passed to the owner (``OfferWanted``); refused with 488 otherwise."""
+    session_expires_s: int | None = None
+    """Session interval we ask for, in seconds; None runs a session timer only if the peer asks (RFC 4028).
+
+    The usual value is 1800 (RFC 4028 4).
+    """
+    min_se_s: int = 90
+    """Shortest session interval we accept, in seconds, not below 90 (RFC 4028 5)."""
+    keep_alive_s: float | None = None
+    """Most seconds between two keep-alives to the server, None sends none (RFC 5626 4.4; see :mod:`.flow`)."""
+    any_media: bool = False
+    """Whether the owner is told of whatever media are offered, all of them in order (SPEC C-16).
+
+    Otherwise the first data channel of this package alone, and an offer without one is refused.
+    """
 
     def __post_init__(self) -> None:
         try:
@@ -39,8 +65,17 @@ class Properties(msgspec.Struct, frozen=True):
         if user is None:
             raise LocalProtocolError(f"the user URI {self.uri!r} names no user: write sip:user@domain")
         msgspec.structs.force_setattr(self, "uri", uri)
+        if self.session_expires_s is not None and self.session_expires_s < self.min_se_s:
+            raise LocalProtocolError(f"session_expires_s {self.session_expires_s} is below min_se_s {self.min_se_s}")
+        if self.min_se_s < MIN_SE_S:
+            raise LocalProtocolError(f"min_se_s {self.min_se_s} is below {MIN_SE_S}, the least of RFC 4028")
         if not self.username:
             msgspec.structs.force_setattr(self, "username", user)
+
+    @property
+    def server_target(self) -> Target:
+        """The server with what it is spoken to over."""
+        return Target(self.transport, self.server, self.server_name)
 
     @property
     def user(self) -> str:

@@ -10,10 +10,11 @@ from __future__ import annotations
 from typing import Final
 
 from wanderbus.errors import SIPParseError
-from wanderbus.machine import CancelTimer, SetTimer
+from wanderbus.machine import CancelTimer, RandomSource, SetTimer
 from wanderbus.mobility.calls import Effect
 from wanderbus.mobility.challenges import CHALLENGE_STATUSES, Challenges
 from wanderbus.mobility.composer import Composer
+from wanderbus.mobility.flow import Recovery
 from wanderbus.mobility.messages import Registered, RegistrationFailed, Unregistered
 from wanderbus.sip.message import Response
 from wanderbus.sip.transactions import ForgetTransaction, SendRequest
@@ -35,7 +36,7 @@ _CREDENTIALS_REFUSED: Final = (401, 403, 404, 407)
 class RegistrationManager:
     """One binding of one user. Its methods return requests for the transaction layer, timers and reports."""
 
-    def __init__(self, composer: Composer, challenges: Challenges) -> None:
+    def __init__(self, composer: Composer, challenges: Challenges, random: RandomSource) -> None:
         self._composer = composer
         self._challenges = challenges
         self._call_id = composer.fresh_call_id()
@@ -48,6 +49,8 @@ class RegistrationManager:
         self._challenged = 0
         self._wanted = False
         self._started = False
+        self._recovery = Recovery(random)
+        self._recovering = False
 
     def start(self, now: float) -> list[Effect]:
         """Register and stay registered until :meth:`stop`."""
@@ -63,7 +66,19 @@ class RegistrationManager:
 
     def address_changed(self, now: float) -> list[Effect]:
         """Register the new address without waiting for anything (SPEC D-08 step 1, X12)."""
+        self._recovery.forget()
         return self._afresh(now) if self._wanted else []
+
+    def flow_failed(self, now: float, reason: str) -> list[Effect]:
+        """Register anew after a pause (RFC 5626 4.5); what is under way was lost. One failure may show many times."""
+        if not self._wanted or self._recovering:
+            return []
+        self._recovering = True
+        lost: list[Effect] = []
+        if self._transaction is not None:
+            lost = [ForgetTransaction(self._transaction), RegistrationFailed(None, reason)]
+        self._transaction = None
+        return [*lost, SetTimer(_TIMER, now + self._recovery.pause_s(now))]
 
     def timer_fired(self, now: float) -> list[Effect]:
         """Refresh, or try again after a pause."""
@@ -99,17 +114,19 @@ class RegistrationManager:
         return [*overtaken, CancelTimer(_TIMER), *self._send()]
 
     def _send(self) -> list[Effect]:
+        self._recovering = False
         self._cseq += 1
         self._sent += 1
         self._transaction = f"{TRANSACTION_PREFIX}{self._sent}"
         expires_s = self._asked_s if self._wanted else 0
         request = self._composer.register(self._call_id, self._tag, self._cseq, expires_s)
         request = self._challenges.answered_ahead(request)
-        return [SendRequest(self._transaction, request, self._composer.properties.server)]
+        return [SendRequest(self._transaction, request, self._composer.properties.server_target)]
 
     def _granted(self, response: Response, now: float) -> list[Effect]:
         self._pause_s = RETRY_S_MIN
         self._challenged = 0
+        self._recovery.formed(now)
         granted_s = self._granted_s(response)
         return [SetTimer(_TIMER, now + granted_s * REFRESH_FRACTION), Registered(granted_s)]
 

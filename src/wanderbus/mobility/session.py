@@ -8,6 +8,8 @@ import msgspec
 
 from wanderbus.errors import LocalProtocolError
 from wanderbus.machine import Address
+from wanderbus.mobility.descriptions import Lines
+from wanderbus.mobility.session_timers import SessionTimer
 from wanderbus.mobility.status import RemoteMediaStatus, SIPCommunicationStatus
 from wanderbus.sip.dialog import Dialog
 from wanderbus.sip.sdp import MediaDescription
@@ -43,6 +45,8 @@ class SIPSession(msgspec.Struct, frozen=True):
     """The version in our SDP origin: rises when our description changes (RFC 3264 8)."""
     local_media: MediaDescription | None = None
     """Where this side receives data, as last told to the other side; None until then."""
+    slots: Lines = ()
+    """This side's lines as last told, in their order, with those not in use (RFC 3264 8)."""
     remote_media: MediaDescription | None = None
     """Where the other side receives data; None until established."""
     remote_instance: str | None = None
@@ -51,6 +55,12 @@ class SIPSession(msgspec.Struct, frozen=True):
     communication: SIPCommunicationStatus = SIPCommunicationStatus.UNDEFINED
     media_status: RemoteMediaStatus = RemoteMediaStatus.DISCONNECTED
     sip_transport: str = "UDP"
+    peer_updatable: bool = False
+    """Whether the other side said that it takes UPDATE (RFC 3311 5.1)."""
+    timer: SessionTimer | None = None
+    """The session interval and who refreshes it; None runs for ever (RFC 4028)."""
+    min_se_s: int = 0
+    """The longest of the least intervals that anybody on the path asked for, in seconds (RFC 4028 7.4)."""
 
     def snapshot(self) -> bytes:
         """Return this session as JSON, fit for a row of the state store, for :meth:`restore`."""

@@ -1,43 +1,43 @@
 """Establishes, updates and ends sessions; one per Call-ID (SPEC C-05, C-18, C-19, D-06, D-08; RFC 3261 13 to 15).
 
-The two halves of INVITE are in :mod:`.inviting` and :mod:`.answering`; here are the owner's requests, BYE, and who
-gets which message.
+The two halves of INVITE are in :mod:`.inviting` and :mod:`.answering`, BYE in :mod:`.ending`, session timers in
+:mod:`.refreshing`; here are the owner's requests, and who gets which message.
 """
 
 from __future__ import annotations
 
 from collections.abc import Mapping
 
-import msgspec
-
 from wanderbus.errors import LocalProtocolError, SIPParseError
 from wanderbus.machine import Address, RandomSource
+from wanderbus.mobility import calls
 from wanderbus.mobility.answering import Answering
-from wanderbus.mobility.calls import ANSWER_TIMER, INVITE_TIMER, Call, Calls, Effect, Farewell
-from wanderbus.mobility.challenges import CHALLENGE_STATUSES, Challenges
+from wanderbus.mobility.calls import Call, Calls, Effect
+from wanderbus.mobility.challenges import Challenges
 from wanderbus.mobility.composer import Composer
+from wanderbus.mobility.confirming import Confirming
+from wanderbus.mobility.descriptions import relocated
+from wanderbus.mobility.ending import BYE_KIND, Ending
+from wanderbus.mobility.forking import FORK_KIND, Forking
 from wanderbus.mobility.inviting import INVITE_KIND, Inviting
 from wanderbus.mobility.messages import (
     Answer,
+    ChangeMedia,
     CreateSession,
     Refuse,
-    SessionRemoved,
+    Ring,
     SetMediaStatus,
     TerminateSession,
     UpdateSession,
 )
-from wanderbus.mobility.paths import reachable
+from wanderbus.mobility.refreshing import REFRESH_KIND, Refreshing
 from wanderbus.mobility.session import SIPSession
-from wanderbus.mobility.status import Occurrence
-from wanderbus.sip.message import Request, Response, make_response
+from wanderbus.sip.message import Request, Response
 from wanderbus.sip.sdp import MediaDescription
-from wanderbus.sip.transactions import Respond, SendRequest, Timers
+from wanderbus.sip.transactions import Timers
 from wanderbus.sip.uri import canonical_uri
 
-BYE_KIND = "bye"
-"""How the names of our BYE transactions begin."""
-
-Wish = CreateSession | UpdateSession | TerminateSession | Answer | Refuse | SetMediaStatus
+Wish = CreateSession | UpdateSession | ChangeMedia | TerminateSession | Ring | Answer | Refuse | SetMediaStatus
 """What the owner may ask of a session."""
 
 
@@ -48,8 +48,12 @@ class SessionManager:
         self._composer = composer
         self._challenges = challenges
         self._calls = Calls()
-        self._inviting = Inviting(composer, self._calls, challenges, random, timers)
-        self._answering = Answering(composer, self._calls, self._inviting, random, timers)
+        self._forking = Forking(self._calls, challenges, timers)
+        self._ending = Ending(composer, self._calls, challenges)
+        self._inviting = Inviting(composer, self._calls, challenges, self._ending, self._forking, random, timers)
+        self._confirming = Confirming(self._calls, self._inviting, self._ending, timers)
+        self._answering = Answering(composer, self._calls, self._inviting, self._confirming, random)
+        self._refreshing = Refreshing(composer, self._calls, challenges, self._inviting, self._ending)
 
     @property
     def sessions(self) -> Mapping[str, SIPSession]:
@@ -75,14 +79,18 @@ class SessionManager:
         """
         if isinstance(wish, CreateSession):
             return self._create(wish, now)
+        if isinstance(wish, ChangeMedia):
+            return [effect for call in self._calls for effect in self._update(call, wish.media, now)]
         call = self._calls.get(wish.id)
         if call is None:
             return []
         match wish:
-            case UpdateSession(media=media):
-                return self._update(call, media, now)
+            case UpdateSession(media=media, method=method):
+                return self._update(call, media, now, method)
             case TerminateSession():
                 return self._terminate(call, now)
+            case Ring():
+                return self._answering.ring(call, now)
             case Answer(media=media) if call.offer is not None:
                 return self._answering.answer(call, media, now)
             case Refuse(status=status) if call.offer is not None:
@@ -96,67 +104,58 @@ class SessionManager:
         return [effect for call in self._calls for effect in self._terminate(call, now)]
 
     def address_changed(self, former: Address, now: float) -> list[Effect]:
-        """Send an unanswered first INVITE afresh: the answer to it would go to ``former``.
+        """Send afresh what is unanswered, a first INVITE, a BYE, a refresh: the answer would go to ``former``.
 
         Established sessions wait for the owner, who knows their new media (SPEC D-08 step 2).
         """
         effects: list[Effect] = []
         for call in self._calls:
+            effects += self._ending.moved(call) + self._refreshing.moved(call, now)
             if call.outgoing is not None and not call.established and not call.ending:
-                media = call.outgoing.media
-                if media.address == former[0]:
-                    media = msgspec.structs.replace(media, address=self._composer.contact[0])
+                media = relocated(call.outgoing.media, former[0], self._composer.contact[0])
                 effects += self._inviting.begin(call, media, now)
         return effects
 
-    def invited(self, transaction: str, request: Request, now: float) -> list[Effect]:
-        """Handle an INVITE of the other side."""
-        return self._answering.invited(transaction, request, now)
+    def offered(self, transaction: str, request: Request, now: float) -> list[Effect]:
+        """Handle an INVITE or UPDATE of the other side."""
+        return self._answering.requested(transaction, request, now)
 
     def cancelled(self, transaction: str, request: Request, now: float) -> list[Effect]:
         """Handle that the other side cancelled its INVITE."""
         return self._answering.cancelled(transaction, request, now)
 
-    def acknowledged(self, request: Request) -> list[Effect]:
+    def acknowledged(self, request: Request, now: float) -> list[Effect]:
         """Handle the ACK for a 200 of ours."""
-        return self._answering.acknowledged(request)
+        return self._confirming.acknowledged(request, now)
 
     def ended(self, transaction: str, request: Request) -> list[Effect]:
         """Handle a BYE (RFC 3261 15.1.2)."""
+        return self._ending.requested(transaction, request, self._calls.get(request.call_id))
+
+    def knows(self, request: Request) -> bool:
+        """Tell whether ``request`` belongs to a dialog of ours (RFC 3261 12.2.2)."""
         call = self._calls.get(request.call_id)
         dialog = None if call is None else call.session.dialog
-        status = 481 if dialog is None else dialog.accepts(request)
-        if call is None or status is not None:
-            return [Respond(transaction, self._composer.refusal(request, status or 481))]
-        report = SessionRemoved(call.session.id, "ended by the other side")
-        return [Respond(transaction, make_response(request, 200)), *self._calls.end(call, report)]
+        return dialog is not None and dialog.accepts(request) != 481
 
     def responded(self, transaction: str, response: Response, now: float) -> list[Effect]:
         """Handle a response to a request of ours; one that cannot be used is dropped, as if it had been lost."""
+        try:
+            return self._responded(transaction, response, now)
+        except SIPParseError:
+            return []
+
+    def timed_out(self, transaction: str, now: float, *, sent: bool = True) -> list[Effect]:
+        """Handle that nobody answered a request of ours, or that it could not even be ``sent``."""
         kind, call = self._calls.named_in(transaction)
         if call is None:
             return []
         if kind == BYE_KIND:
-            return self._farewell_answered(call, transaction, response)
-        if kind != INVITE_KIND:
-            return []
-        try:
-            effects = self._inviting.responded(call, transaction, response, now)
-        except SIPParseError:
-            return []
-        if call.ending and call.established:
-            effects += self._bye(call, "ended here")
-        return effects
-
-    def timed_out(self, transaction: str, now: float) -> list[Effect]:
-        """Handle that nobody answered a request of ours."""
-        kind, call = self._calls.named_in(transaction)
-        if call is None:
-            return []
-        if kind == BYE_KIND and call.farewell is not None and call.farewell.transaction == transaction:
-            return self._calls.end(call, SessionRemoved(call.session.id, call.farewell.reason))
+            return self._ending.timed_out(call, transaction)
+        if kind == REFRESH_KIND:
+            return self._refreshing.timed_out(call, transaction, now)
         if kind == INVITE_KIND and call.outgoing is not None and call.outgoing.transaction == transaction:
-            return self._inviting.timer_fired(call, now)
+            return self._inviting.timer_fired(call, now) if sent else self._inviting.unsendable(call, now)
         return []
 
     def timer_fired(self, id: str, kind: str, now: float) -> list[Effect]:
@@ -164,9 +163,38 @@ class SessionManager:
         call = self._calls.get(id)
         if call is None:
             return []
-        if kind == INVITE_TIMER:
-            return self._inviting.timer_fired(call, now)
-        return self._answering.timer_fired(call, now) if kind == ANSWER_TIMER else []
+        match kind:
+            case calls.INVITE_TIMER:
+                return self._inviting.timer_fired(call, now)
+            case calls.ANSWER_TIMER:
+                return self._confirming.timer_fired(call, now)
+            case calls.REPLY_TIMER:
+                return self._answering.timer_fired(call, now)
+            case calls.REFRESH_TIMER:
+                return self._refreshing.due(call, now)
+            case calls.EXPIRY_TIMER:
+                return self._refreshing.expired(call)
+        return []
+
+    def _responded(self, transaction: str, response: Response, now: float) -> list[Effect]:
+        """Handle a response; SIPParseError when it cannot be used."""
+        kind, call = self._calls.named_in(transaction)
+        if kind == FORK_KIND:
+            return self._forking.responded(transaction, response)
+        if kind == INVITE_KIND and 200 <= response.status < 300 and self._forking.has_answer(transaction):
+            return self._forking.answered_again(transaction, response, call, now)
+        if call is None:
+            return []
+        if kind == BYE_KIND:
+            return self._ending.responded(call, transaction, response)
+        if kind == REFRESH_KIND:
+            return self._refreshing.responded(call, transaction, response, now)
+        if kind != INVITE_KIND:
+            return []
+        effects = self._inviting.responded(call, transaction, response, now)
+        if call.ending and call.established and call.farewell is None:
+            effects += self._ending.begin(call, "ended here")
+        return effects
 
     def _create(self, wish: CreateSession, now: float) -> list[Effect]:
         try:
@@ -184,45 +212,20 @@ class SessionManager:
             local_cseq=0,
             sip_address=self._composer.contact,
             description_id=self._composer.fresh_description_id(),
+            sip_transport=self._composer.properties.transport,
         )
         return self._inviting.begin(self._calls.add(session), wish.media, now)
 
-    def _update(self, call: Call, media: MediaDescription, now: float) -> list[Effect]:
+    def _update(self, call: Call, media: MediaDescription, now: float, method: str = "INVITE") -> list[Effect]:
         if call.farewell is not None or call.ending or (call.offer is not None and not call.established):
             return []
-        return self._inviting.begin(call, media, now)
+        return self._inviting.begin(call, media, now, method)
 
     def _terminate(self, call: Call, now: float) -> list[Effect]:
         if call.farewell is not None or call.ending:
             return []
-        if call.established:
-            return self._bye(call, "ended here")
+        if call.session.dialog is not None:
+            return self._ending.begin(call, "ended here")
         if call.offer is not None:
             return self._answering.refuse(call, 480, now)
         return self._inviting.cancel(call, now)
-
-    def _bye(self, call: Call, reason: str) -> list[Effect]:
-        """Send BYE; the session has ended with that (RFC 3261 15.1.1), its removal is reported with the answer."""
-        call.farewell = Farewell("", reason)
-        return [
-            *self._calls.stop(call),
-            *self._calls.advance(call, Occurrence.ENDED),
-            *self._send_bye(call, call.farewell),
-        ]
-
-    def _send_bye(self, call: Call, farewell: Farewell) -> list[Effect]:
-        assert call.session.dialog is not None
-        dialog, request = call.session.dialog.next_request("BYE")
-        self._calls.change(call, dialog=dialog)
-        farewell.transaction = self._calls.transaction_name(BYE_KIND, call)
-        request = self._challenges.answered_ahead(request)
-        return [SendRequest(farewell.transaction, request, reachable(dialog))]
-
-    def _farewell_answered(self, call: Call, transaction: str, response: Response) -> list[Effect]:
-        farewell = call.farewell
-        if farewell is None or farewell.transaction != transaction or response.status < 200:
-            return []
-        if response.status in CHALLENGE_STATUSES and self._challenges.worth_retrying(response, farewell.challenges):
-            farewell.challenges += 1
-            return self._send_bye(call, farewell)
-        return self._calls.end(call, SessionRemoved(call.session.id, farewell.reason))

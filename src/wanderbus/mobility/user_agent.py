@@ -18,34 +18,47 @@ from typing import Final
 
 import msgspec
 
-from wanderbus.machine import Address, DatagramReceived, Input, Output, RandomSource, TimerFired, scoped
-from wanderbus.mobility import registration_manager
+from wanderbus.machine import (
+    Address,
+    DatagramReceived,
+    Input,
+    Output,
+    RandomSource,
+    StreamClosed,
+    StreamReceived,
+    TimerFired,
+    scoped,
+)
+from wanderbus.mobility import registration_manager, session_timers
 from wanderbus.mobility.calls import Effect
 from wanderbus.mobility.challenges import Challenges
 from wanderbus.mobility.composer import Composer
+from wanderbus.mobility.flow import KeepAlive, is_keep_alive
 from wanderbus.mobility.messages import (
     AddressChanged,
-    Answer,
-    CreateSession,
-    Refuse,
-    SetMediaStatus,
+    FlowFailed,
     Start,
     Stop,
-    TerminateSession,
-    UpdateSession,
+    Unregister,
 )
 from wanderbus.mobility.properties import Properties
 from wanderbus.mobility.registration_manager import RegistrationManager
+from wanderbus.mobility.replies import OWNER_TRANSACTION_PREFIX, Replies
 from wanderbus.mobility.session import SIPSession
-from wanderbus.mobility.session_manager import SessionManager
+from wanderbus.mobility.session_manager import SessionManager, Wish
+from wanderbus.sip.checks import USER_AGENT_METHODS, user_agent_refusal
 from wanderbus.sip.digest import Accepted, Authenticator, Challenged
 from wanderbus.sip.message import Request, Response
+from wanderbus.sip.targets import as_target
 from wanderbus.sip.transactions import (
     AckReceived,
     CancelReceived,
+    PongReceived,
     RequestReceived,
     Respond,
     ResponseReceived,
+    SendAck,
+    SendRequest,
     Timers,
     TransactionLayer,
     TransactionTimedOut,
@@ -55,6 +68,7 @@ from wanderbus.sip.uri import SIPUri
 _TRANSACTIONS: Final = "transactions"
 _REGISTRATION: Final = "registration"
 _SESSIONS: Final = "sessions"
+_FLOW: Final = "flow"
 
 
 class UserAgent:
@@ -73,10 +87,15 @@ class UserAgent:
         timers = Timers() if timers is None else timers
         self._properties = properties
         self._authenticator = authenticator
+        self.replies = Replies()
+        """What the owner changes about our replies (SPEC C-08)."""
         self._composer = Composer(properties, contact, random)
-        self._layer = TransactionLayer(random, socket=socket, timers=timers)
+        # Who speaks TLS with the server wants nothing of it to be read on the way: then there is no UDP either.
+        transports = {properties.transport} if properties.transport == "TLS" else {"UDP", properties.transport}
+        self._layer = TransactionLayer(random, socket=socket, timers=timers, transports=transports)
         self._layer.local = contact
-        self._registration = RegistrationManager(self._composer, Challenges(properties, random))
+        self._keep_alive = KeepAlive(properties, random, socket)
+        self._registration = RegistrationManager(self._composer, Challenges(properties, random), random)
         self._sessions = SessionManager(self._composer, Challenges(properties, random), random, timers)
 
     @property
@@ -118,6 +137,13 @@ class UserAgent:
         """Give one input to whom it concerns."""
         match item:
             case DatagramReceived():
+                return [] if is_keep_alive(item) else [item]
+            case StreamReceived():
+                return [item]
+            case StreamClosed(target=target, reason=reason):
+                broken = target == self._properties.server_target
+                return [item, *(self._flow_failed(now, reason) if broken else [])]
+            case SendRequest(transaction=transaction) if transaction.startswith(OWNER_TRANSACTION_PREFIX):
                 return [item]
             case TimerFired(key=("transactions", key)):
                 return [TimerFired(key)]
@@ -125,16 +151,26 @@ class UserAgent:
                 return _of_registration(self._registration.timer_fired(now))
             case TimerFired(key=("sessions", (str(id), str(kind)))):
                 return _of_sessions(self._sessions.timer_fired(id, kind, now))
+            case TimerFired(key=("flow", _)):
+                lost, effects = self._keep_alive.timer_fired(now)
+                return scoped(_FLOW, effects) + (self._flow_failed(now) if lost else [])
             case Start():
-                return _of_registration(self._registration.start(now))
+                return _of_registration(self._registration.start(now)) + scoped(_FLOW, self._keep_alive.start(now))
             case Stop():
-                farewells = _of_sessions(self._sessions.terminate_all(now))
-                return farewells + _of_registration(self._registration.stop(now))
+                return _of_sessions(self._sessions.terminate_all(now)) + self._unregister(now)
+            case Unregister():
+                return self._unregister(now)
+            case FlowFailed():
+                return self._flow_failed(now)
             case AddressChanged(contact=contact):
                 return self._move(contact, now)
-            case CreateSession() | UpdateSession() | TerminateSession() | Answer() | Refuse() | SetMediaStatus():
-                return _of_sessions(self._sessions.ask(item, now))
-        return []
+        return _of_sessions(self._sessions.ask(item, now)) if isinstance(item, Wish) else []
+
+    def _flow_failed(self, now: float, reason: str = "the way to the server broke") -> list[Effect]:
+        return _of_registration(self._registration.flow_failed(now, reason))
+
+    def _unregister(self, now: float) -> list[Effect]:
+        return _of_registration(self._registration.stop(now)) + scoped(_FLOW, self._keep_alive.stop())
 
     def _move(self, contact: Address, now: float) -> list[Effect]:
         """Be reached at ``contact`` from now on; the REGISTER goes first and is not awaited (SPEC D-08, X12)."""
@@ -148,6 +184,7 @@ class UserAgent:
         while pending:
             effect = pending.popleft()
             if isinstance(effect, Input):
+                effect = self._directed(self.replies.altered(effect))
                 pending.extendleft(reversed(scoped(_TRANSACTIONS, self._layer.step([effect], now))))
                 continue
             following = self._reported(effect, now)
@@ -156,54 +193,74 @@ class UserAgent:
             else:
                 pending.extendleft(reversed(following))
 
+    def _directed(self, effect: Input) -> Input:
+        """Let the server carry what is for a transport that we lack: it may have it, or a connection of the other side.
+
+        That is what an outbound proxy is for (RFC 3261 8.1.2); it knows the peers of its own domain.
+        """
+        if not isinstance(effect, SendRequest | SendAck):
+            return effect
+        if as_target(effect.destination).transport in self._layer.transports:
+            return effect
+        return msgspec.structs.replace(effect, destination=self._properties.server_target)
+
     def _reported(self, effect: Output, now: float) -> list[Effect] | None:
         """Handle a report of the transaction layer; None when ``effect`` is none and so for the world."""
         match effect:
+            case ResponseReceived(transaction=name) | TransactionTimedOut(transaction=name) if name.startswith(
+                OWNER_TRANSACTION_PREFIX
+            ):
+                return None
             case RequestReceived(transaction=transaction, request=request):
                 return self._requested(transaction, request, now)
             case AckReceived(request=request):
-                return _of_sessions(self._sessions.acknowledged(request))
+                return _of_sessions(self._sessions.acknowledged(request, now))
             case CancelReceived(transaction=transaction, request=request):
                 return _of_sessions(self._sessions.cancelled(transaction, request, now))
             case ResponseReceived(transaction=transaction, response=response):
                 if transaction.startswith(registration_manager.TRANSACTION_PREFIX):
                     return _of_registration(self._registration.responded(transaction, response, now))
                 return _of_sessions(self._sessions.responded(transaction, response, now))
-            case TransactionTimedOut(transaction=transaction):
+            case PongReceived():
+                return scoped(_FLOW, self._keep_alive.answered(now))
+            case TransactionTimedOut(transaction=transaction, reason=reason):
                 if transaction.startswith(registration_manager.TRANSACTION_PREFIX):
                     return _of_registration(self._registration.timed_out(transaction, now))
-                return _of_sessions(self._sessions.timed_out(transaction, now))
+                return _of_sessions(self._sessions.timed_out(transaction, now, sent=reason != "transport"))
         return None
 
     def _requested(self, transaction: str, request: Request, now: float) -> list[Effect]:
         """Serve a request, after the checks that hold for all of them (RFC 3261 8.2)."""
         refusal = self._unserved(request)
-        if refusal is None and request.method in ("INVITE", "BYE"):
+        if refusal is None and request.method in ("INVITE", "UPDATE", "BYE"):
             refusal = self._unauthenticated(request, now)
-        if refusal is not None:
-            return [Respond(transaction, refusal)]
+        reply = self.replies.instead(request) if refusal is None else refusal
+        if reply is not None:
+            return [Respond(transaction, reply)]
         match request.method:
-            case "INVITE":
-                return _of_sessions(self._sessions.invited(transaction, request, now))
+            case "INVITE" | "UPDATE":
+                return _of_sessions(self._sessions.offered(transaction, request, now))
             case "BYE":
                 return _of_sessions(self._sessions.ended(transaction, request))
+            case "OPTIONS" if request.to.tag is not None and not self._sessions.knows(request):
+                return [Respond(transaction, self._composer.refusal(request, 481))]
             case "OPTIONS":
                 return [Respond(transaction, self._composer.options_answer(request))]
-        return [Respond(transaction, self._composer.not_allowed(request))]
+        return [Respond(transaction, self._composer.refusal(request, 501))]
 
     def _unserved(self, request: Request) -> Response | None:
-        """Refuse what is meant for another user, or needs an extension we lack (RFC 3261 8.2.2.1, 8.2.2.3).
+        """Refuse what any user agent would, and what is meant for another user (RFC 3261 8.2).
 
         An address that somebody left may be given to somebody else: the 404 tells a peer that it has the wrong
         address, where 481 would tell it that the session is gone.
         """
-        uri = SIPUri.parse_any(request.uri)
+        served = (*USER_AGENT_METHODS, *self.replies.served)
+        if refusal := user_agent_refusal(request, served=served, supported=(session_timers.OPTION,)):
+            return self._composer.refusal(request, refusal.status, *refusal.headers)
+        uri = SIPUri.parse(request.uri)
         ours = SIPUri.parse(self._properties.uri)
         if uri.user is not None and msgspec.structs.replace(uri, host=ours.host).address_of_record != str(ours):
             return self._composer.refusal(request, 404)
-        required = request.headers_all("Require")
-        if required:
-            return self._composer.refusal(request, 420, ("Unsupported", ", ".join(required)))
         return None
 
     def _unauthenticated(self, request: Request, now: float) -> Response | None:

@@ -1,4 +1,4 @@
-"""The driver: lets a machine run on asyncio with real UDP sockets and one heap of timers.
+"""The driver: lets a machine run on asyncio with real UDP sockets, TCP and TLS connections, and one heap of timers.
 
 All that arrived since the last turn of the loop is one batch: a burst of datagrams costs one ``step``.
 """
@@ -7,8 +7,10 @@ from __future__ import annotations
 
 import asyncio
 import heapq
+import itertools
 import logging
 import socket
+import ssl
 from collections.abc import Callable, Hashable, Mapping, Sequence
 from typing import Final
 
@@ -16,15 +18,19 @@ from wanderbus.machine import (
     Address,
     CancelTimer,
     ClockRead,
+    CloseStream,
     DatagramReceived,
     Input,
     Machine,
     Output,
     SendDatagram,
+    SendOnStream,
     SetTimer,
+    StreamClosed,
     TimerFired,
 )
 from wanderbus.runtime.ambient import wall_us
+from wanderbus.runtime.streams import StreamLimits, Streams
 
 _log = logging.getLogger("wanderbus.driver")
 
@@ -34,16 +40,29 @@ _DATAGRAM_BYTES: Final = 65_536
 
 
 class Driver:
-    """Runs one machine; reports that are not for the world go to ``on_report`` in order."""
+    """Runs one machine; reports that are not for the world go to ``on_report`` in order.
 
-    def __init__(self, machine: Machine, on_report: Callable[[Output], None], *, wall_clock: bool = False) -> None:
+    ``tap`` is told of every input before the machine takes it, and of every output before it is performed.
+    """
+
+    def __init__(
+        self,
+        machine: Machine,
+        on_report: Callable[[Output], None],
+        *,
+        wall_clock: bool = False,
+        tap: Callable[[Input | Output], None] | None = None,
+    ) -> None:
         self.machine = machine
         self.unsent = 0
         """Datagrams that the operating system would not take: as good as lost on the way."""
         self._on_report = on_report
         self._wall_clock = wall_clock
+        self._tap = tap
         self._loop = asyncio.get_running_loop()
         self._sockets: dict[str, socket.socket] = {}
+        self._streams: dict[str, Streams] = {}
+        self._stream_numbers = itertools.count(1)
         self._inbox: list[Input] = []
         self._turn: asyncio.Handle | None = None
         self._deadlines: dict[Hashable, float] = {}
@@ -73,6 +92,36 @@ class Driver:
             self._loop.add_reader(each, self._readable, name, each)
         return {name: each.getsockname()[:2] for name, each in opened.items()}
 
+    def bind_streams(
+        self,
+        name: str,
+        addresses: Mapping[str, Address],
+        *,
+        server_tls: ssl.SSLContext | None = None,
+        client_tls: ssl.SSLContext | None = None,
+        local_host: str | None = None,
+        limits: StreamLimits | None = None,
+    ) -> dict[str, Address]:
+        """Let the socket ``name`` have connections: accepted at ``addresses``, by transport, and opened from here.
+
+        Those of before are closed. Returns the addresses in use; for the other parameters see :class:`Streams`.
+        Raises ``OSError`` if an address cannot be had; the connections of before then stay.
+        """
+        fresh = Streams(
+            name,
+            self.feed,
+            self._stream_numbers,
+            server_tls=server_tls,
+            client_tls=client_tls,
+            local_host=local_host,
+            limits=limits,
+        )
+        bound = fresh.listen(addresses)
+        if (old := self._streams.get(name)) is not None:
+            old.close()
+        self._streams[name] = fresh
+        return bound
+
     def feed(self, *inputs: Input) -> None:
         """Let the machine take ``inputs`` in this turn of the loop, together with what else arrives."""
         self._inbox += inputs
@@ -82,9 +131,16 @@ class Driver:
     def perform(self, outputs: Sequence[Output]) -> None:
         """Do what the machine asks."""
         for output in outputs:
+            if self._tap is not None:
+                self._tap(output)
             match output:
                 case SendDatagram(socket=name, destination=destination, data=data):
                     self._send(name, destination, data)
+                case SendOnStream():
+                    self._send_on_stream(output)
+                case CloseStream(socket=name, connection=connection):
+                    if name in self._streams:
+                        self._streams[name].close_connection(connection)
                 case SetTimer(key=key, at=at):
                     self._deadlines[key] = at
                     self._heap_count += 1
@@ -96,8 +152,10 @@ class Driver:
         self._set_alarm()
 
     def close(self) -> None:
-        """Close every socket and forget every timer; the machine is not asked again."""
+        """Close every socket and connection and forget every timer; the machine is not asked again."""
         self._closed = True
+        for streams in self._streams.values():
+            streams.close()
         for name in list(self._sockets):
             self._unbind(name)
         for handle in (self._turn, self._alarm):
@@ -129,6 +187,9 @@ class Driver:
         batch, self._inbox = self._inbox, []
         if self._wall_clock:
             batch.insert(0, ClockRead(wall_us()))
+        if self._tap is not None:
+            for given in batch:
+                self._tap(given)
         self.perform(self.machine.step(batch, self._loop.time()))
 
     def _send(self, name: str, destination: Address, data: bytes) -> None:
@@ -140,6 +201,14 @@ class Driver:
         except OSError as error:
             self.unsent += 1
             _log.debug("datagram to %s:%s not sent: %s", *destination, error)
+
+    def _send_on_stream(self, wanted: SendOnStream) -> None:
+        streams = self._streams.get(wanted.socket)
+        if streams is None:
+            number = next(self._stream_numbers)
+            self.feed(StreamClosed(wanted.socket, number, "there are no streams here", wanted.target))
+        else:
+            streams.send(wanted)
 
     def _set_alarm(self) -> None:
         while self._heap and self._deadlines.get(self._heap[0][2]) != self._heap[0][0]:

@@ -6,6 +6,13 @@ import socket
 
 from wanderbus.errors import ConfigurationError
 from wanderbus.machine import Address
+from wanderbus.sip.targets import is_ip_address
+
+
+def name_in(server: str) -> str | None:
+    """Return the host name in ``server``, None where that is an IP address: what its certificate has to name."""
+    host = server.partition(":")[0] if server.count(":") == 1 else server
+    return None if is_ip_address(host) or server.startswith("[") else host.lower()
 
 
 def resolve(server: str, *, default_port: int = 5060) -> Address:

@@ -1,4 +1,8 @@
-"""The client half of the transaction layer: our requests, and the responses that match them (RFC 3261 17.1.3, 9.1)."""
+"""The client half of the transaction layer: our requests, and the responses that match them (RFC 3261 17.1.3, 9.1).
+
+A request too large for UDP goes over TCP; where nobody takes that, it goes over UDP after all, under the same branch,
+so that whoever may have seen the first copy takes the second for a retransmission (18.1.1).
+"""
 
 from __future__ import annotations
 
@@ -6,17 +10,19 @@ from collections import Counter
 from typing import Final
 
 from wanderbus.errors import LocalProtocolError
-from wanderbus.machine import Address, Output, RandomSource, scoped
+from wanderbus.machine import Output, RandomSource, StreamClosed, StreamTarget, scoped
 from wanderbus.sip.client_transactions import (
     ClientTransaction,
     InviteClientTransaction,
     NonInviteClientTransaction,
 )
-from wanderbus.sip.headers import Via
+from wanderbus.sip.headers import BRANCH_COOKIE, Via
 from wanderbus.sip.message import Request, Response
-from wanderbus.sip.response_routing import BRANCH_COOKIE, make_via, sent_by, with_via
+from wanderbus.sip.response_routing import sent_by, with_via
+from wanderbus.sip.targets import Path, Target
 from wanderbus.sip.transaction_machine import State, Timers, Trigger
 from wanderbus.sip.transaction_signals import SendRequest, TransactionTimedOut
+from wanderbus.sip.ways import Ways
 
 _BRANCH_BYTES: Final = 12
 
@@ -33,10 +39,10 @@ class ClientSide:
     """All client transactions of one layer; at most ``transactions_max`` of them, ``drops`` counts the rest."""
 
     def __init__(
-        self, random: RandomSource, socket: str, timers: Timers, transactions_max: int, drops: Counter[str]
+        self, random: RandomSource, ways: Ways, timers: Timers, transactions_max: int, drops: Counter[str]
     ) -> None:
         self._random = random
-        self._socket = socket
+        self._ways = ways
         self._timers = timers
         self._transactions_max = transactions_max
         self._drops = drops
@@ -44,6 +50,8 @@ class ClientSide:
         self._keys: dict[str, ClientKey] = {}
         self._invites: dict[InviteKey, ClientKey] = {}
         self._waiting_cancels: dict[ClientKey, SendRequest] = {}
+        self._unanswered_on: dict[int | StreamTarget, dict[ClientKey, None]] = {}
+        self._too_large: dict[ClientKey, Path] = {}
 
     def __len__(self) -> int:
         return len(self._transactions)
@@ -52,8 +60,8 @@ class ClientSide:
         """Return a branch nobody used or can guess (RFC 3261 8.1.1.7)."""
         return BRANCH_COOKIE + self._random.token(_BRANCH_BYTES).hex()
 
-    def send(self, item: SendRequest, local: Address, now: float) -> list[Output]:
-        """Start a transaction whose Via names ``local``.
+    def send(self, item: SendRequest, now: float) -> list[Output]:
+        """Start a transaction.
 
         Raises:
             LocalProtocolError: the name still waits for its final response, or the request is an ACK.
@@ -65,7 +73,11 @@ class ClientSide:
             raise LocalProtocolError(f"transaction {item.transaction} still waits for its final response")
         if item.request.method == "CANCEL":
             return self._send_cancel(item, now)
-        return self._start(item, make_via(local, self.fresh_branch() + item.branch_suffix), item.destination, now)
+        path = self._ways.path(item.destination, item.connection)
+        if path is None:
+            return [TransactionTimedOut(item.transaction, "transport")]
+        branch = self.fresh_branch() + item.branch_suffix
+        return self._start(item, self._ways.via(path.target.transport, branch), path, now)
 
     def receive(self, response: Response, now: float) -> list[Output]:
         """Hand ``response`` to its transaction; without one it is dropped (RFC 3261 18.1.2, RFC 6026 7.2).
@@ -87,6 +99,20 @@ class ClientSide:
         if transaction is None:
             return []
         return self._settle(key, transaction, transaction.fire(timer, now), now)
+
+    def stream_closed(self, item: StreamClosed, now: float) -> list[Output]:
+        """End every transaction that waits for an answer on a connection that is gone, or send its request by UDP."""
+        waiting = [*self._unanswered_on.pop(item.connection, ())]
+        if item.target is not None:
+            waiting += self._unanswered_on.pop(item.target, ())
+        outputs: list[Output] = []
+        for key in waiting:
+            transaction = self._transactions[key]
+            if key in self._too_large and transaction.state in (State.CALLING, State.TRYING):
+                outputs += self._fall_back(key, transaction, now)
+            else:
+                outputs += self._settle(key, transaction, transaction.fail(now), now)
+        return outputs
 
     def forget(self, name: str, now: float) -> list[Output]:
         """End the transaction ``name`` in silence."""
@@ -110,7 +136,7 @@ class ClientSide:
         if invite.state is State.CALLING:
             self._waiting_cancels[key] = item
             return []
-        return self._start(item, invite.request.via, invite.destination, now)
+        return self._start(item, invite.request.via, invite.path, now)
 
     def _is_cancelled(self, key: ClientKey) -> bool:
         return key in self._waiting_cancels or (key[0], "CANCEL") in self._transactions
@@ -120,28 +146,49 @@ class ClientSide:
             return []
         item = self._waiting_cancels.pop(key)
         if invite.state is State.PROCEEDING:
-            return self._start(item, invite.request.via, invite.destination, now)
+            return self._start(item, invite.request.via, invite.path, now)
         return [TransactionTimedOut(item.transaction)]
 
-    def _start(self, item: SendRequest, via: Via, destination: Address, now: float) -> list[Output]:
+    def _start(self, item: SendRequest, via: Via, path: Path, now: float) -> list[Output]:
         if len(self._transactions) >= self._transactions_max:
             self._drops["over limit"] += 1
             return [TransactionTimedOut(item.transaction)]
-        request = with_via(item.request, via)
-        kind = InviteClientTransaction if request.method == "INVITE" else NonInviteClientTransaction
-        transaction = kind(item.transaction, request, destination, self._socket, self._timers)
-        key = (via.branch or "", request.method)
+        branch = via.branch or ""
+        key = (branch, item.request.method)
+        transaction = self._made(item.transaction, with_via(item.request, via), path)
+        stream = self._ways.instead(path, len(transaction.data), now)
+        if stream is not None:
+            request = with_via(item.request, self._ways.via(stream.target.transport, branch))
+            transaction = self._made(item.transaction, request, stream)
+            self._too_large[key] = path
         self._transactions[key] = transaction
         self._keys[item.transaction] = key
-        if request.method == "INVITE":
-            self._invites[_invite_key(request)] = key
+        if transaction.request.method == "INVITE":
+            self._invites[_invite_key(transaction.request)] = key
+        if transaction.reliable:
+            self._unanswered_on.setdefault(_stream_of(transaction.path), {})[key] = None
         return self._settle(key, transaction, transaction.start(now), now)
+
+    def _made(self, name: str, request: Request, path: Path) -> ClientTransaction:
+        kind = InviteClientTransaction if request.method == "INVITE" else NonInviteClientTransaction
+        return kind(name, request, path, self._timers)
+
+    def _fall_back(self, key: ClientKey, transaction: ClientTransaction, now: float) -> list[Output]:
+        """Send by UDP what went over TCP for its size alone (RFC 3261 18.1.1)."""
+        path = self._too_large.pop(key)
+        self._ways.takes_no_tcp(path.target.address, now)
+        via = self._ways.via(path.target.transport, transaction.request.via.branch or "")
+        request = with_via(transaction.request.without_first("Via"), via)
+        self._transactions[key] = following = self._made(transaction.name, request, path)
+        return scoped(("client", key), [*transaction.stop(), *following.start(now)])
 
     def _settle(
         self, key: ClientKey, transaction: ClientTransaction, outputs: list[Output], now: float
     ) -> list[Output]:
         """Name the timers in ``outputs`` and do what the transaction's new state calls for."""
         settled: list[Output] = scoped(("client", key), outputs)
+        if transaction.reliable and transaction.state not in _UNANSWERED:
+            self._no_longer_waiting(key, transaction.path)
         if transaction.terminated:
             del self._transactions[key]
             if self._keys.get(transaction.name) == key:
@@ -149,6 +196,19 @@ class ClientSide:
             if self._invites.get(_invite_key(transaction.request)) == key:
                 del self._invites[_invite_key(transaction.request)]
         return settled + self._release_cancel(key, transaction, now)
+
+    def _no_longer_waiting(self, key: ClientKey, path: Path) -> None:
+        self._too_large.pop(key, None)
+        stream = _stream_of(path)
+        waiting = self._unanswered_on.get(stream, {})
+        waiting.pop(key, None)
+        if not waiting:
+            self._unanswered_on.pop(stream, None)
+
+
+def _stream_of(path: Path) -> int | Target:
+    """Name the stream of ``path`` as its end will be told: by number, or by what it was opened to."""
+    return path.target if path.connection is None else path.connection
 
 
 def _invite_key(request: Request) -> InviteKey:

@@ -1,33 +1,40 @@
-"""Client transactions over UDP: a request retransmitted until it is answered (RFC 3261 17.1, RFC 6026 7.2).
+"""Client transactions: a request, over UDP retransmitted, until it is answered (RFC 3261 17.1, RFC 6026 7.2).
 
-Requests leave with our Via already on top. The INVITE transaction confirms refusals itself; the ACK for a 2xx is
-the transaction user's.
+Requests leave with our Via already on top. A stream that fails ends whatever waits for an answer on it. The INVITE
+transaction confirms refusals itself; the ACK for a 2xx is the transaction user's.
 """
 
 from __future__ import annotations
 
 from typing import Final
 
-from wanderbus.machine import Address, Output, SendDatagram
+from wanderbus.machine import Output
 from wanderbus.sip.message import Message, Request, Response, encode_message
+from wanderbus.sip.targets import Path
 from wanderbus.sip.transaction_machine import Running, State, Table, Timers, TransactionMachine, Trigger
 from wanderbus.sip.transaction_signals import ResponseReceived, TransactionTimedOut
 
 INVITE_CLIENT: Final[Table] = {
     (State.CALLING, Trigger.TIMER_A): State.CALLING,
     (State.CALLING, Trigger.TIMER_B): State.TERMINATED,
+    (State.CALLING, Trigger.TRANSPORT_FAILED): State.TERMINATED,
     (State.CALLING, Trigger.PROVISIONAL): State.PROCEEDING,
     (State.CALLING, Trigger.SUCCESS): State.ACCEPTED,
     (State.CALLING, Trigger.FAILURE): State.COMPLETED,
     (State.PROCEEDING, Trigger.PROVISIONAL): State.PROCEEDING,
     (State.PROCEEDING, Trigger.SUCCESS): State.ACCEPTED,
     (State.PROCEEDING, Trigger.FAILURE): State.COMPLETED,
+    (State.PROCEEDING, Trigger.TRANSPORT_FAILED): State.TERMINATED,
     (State.COMPLETED, Trigger.FAILURE): State.COMPLETED,
     (State.COMPLETED, Trigger.TIMER_D): State.TERMINATED,
     (State.ACCEPTED, Trigger.SUCCESS): State.ACCEPTED,
     (State.ACCEPTED, Trigger.TIMER_M): State.TERMINATED,
 }
-"""RFC 3261 17.1.1.2, figure 5, with the Accepted state of RFC 6026 7.2."""
+"""RFC 3261 17.1.1.2, figure 5, with the Accepted state of RFC 6026 7.2.
+
+The figure has no transport error while Proceeding, as nothing is sent then. But the answer was to come on the very
+connection that is gone, and on a device that accepts none it could come on no other.
+"""
 
 INVITE_CLIENT_TIMERS: Final[Running] = {
     State.CALLING: frozenset({Trigger.TIMER_A, Trigger.TIMER_B}),
@@ -40,10 +47,12 @@ NON_INVITE_CLIENT: Final[Table] = {
     (State.TRYING, Trigger.TIMER_F): State.TERMINATED,
     (State.TRYING, Trigger.PROVISIONAL): State.PROCEEDING,
     (State.TRYING, Trigger.FINAL): State.COMPLETED,
+    (State.TRYING, Trigger.TRANSPORT_FAILED): State.TERMINATED,
     (State.PROCEEDING, Trigger.TIMER_E): State.PROCEEDING,
     (State.PROCEEDING, Trigger.TIMER_F): State.TERMINATED,
     (State.PROCEEDING, Trigger.PROVISIONAL): State.PROCEEDING,
     (State.PROCEEDING, Trigger.FINAL): State.COMPLETED,
+    (State.PROCEEDING, Trigger.TRANSPORT_FAILED): State.TERMINATED,
     (State.COMPLETED, Trigger.TIMER_K): State.TERMINATED,
 }
 """RFC 3261 17.1.2.2, figure 6."""
@@ -58,19 +67,23 @@ _MAX_FORWARDS = ("Max-Forwards", "70")
 
 
 class ClientTransaction(TransactionMachine):
-    """What INVITE and other client transactions share: one datagram that is sent again and again."""
+    """What INVITE and other client transactions share: one message, over UDP sent again and again."""
 
-    def __init__(self, name: str, request: Request, destination: Address, socket: str, timers: Timers) -> None:
-        super().__init__(name, timers)
+    def __init__(self, name: str, request: Request, path: Path, timers: Timers) -> None:
+        super().__init__(name, timers, reliable=path.target.reliable)
         self.request = request
-        self._socket = socket
-        self.destination = destination
-        self._datagram = SendDatagram(socket, destination, encode_message(request))
+        self.path = path
+        self.data = encode_message(request)
+        """The request as it is sent."""
         self._interval_s = timers.t1_s
 
     def start(self, now: float) -> list[Output]:
         """Send the request for the first time."""
-        return [self._datagram, *self._start_timers(now)]
+        return [self.path.send(self.data), *self._start_timers(now)]
+
+    def fail(self, now: float) -> list[Output]:
+        """Handle that the stream is gone; what has its final response does not need it any more."""
+        return self._advance(Trigger.TRANSPORT_FAILED, now)
 
     def receive(self, response: Response, now: float) -> list[Output]:
         """Handle a response that matched this transaction (RFC 3261 17.1.3)."""
@@ -100,9 +113,11 @@ class InviteClientTransaction(ClientTransaction):
         match trigger:
             case Trigger.TIMER_A:
                 self._interval_s *= 2
-                return [self._datagram, self._set(trigger, now, self._interval_s)]
+                return [self.path.send(self.data), self._set(trigger, now, self._interval_s)]
             case Trigger.TIMER_B:
                 return [TransactionTimedOut(self.name)]
+            case Trigger.TRANSPORT_FAILED:
+                return [TransactionTimedOut(self.name, "transport")]
             case Trigger.PROVISIONAL | Trigger.SUCCESS:
                 return [self._report(message)]
             case Trigger.FAILURE:
@@ -114,7 +129,7 @@ class InviteClientTransaction(ClientTransaction):
         """ACK a refusal, each time it comes; report it the first time."""
         assert isinstance(message, Response)
         ack = encode_message(make_failure_ack(self.request, message))
-        sent: list[Output] = [SendDatagram(self._socket, self.destination, ack)]
+        sent: list[Output] = [self.path.send(ack)]
         return sent if already_reported else [*sent, self._report(message)]
 
 
@@ -133,9 +148,11 @@ class NonInviteClientTransaction(ClientTransaction):
             case Trigger.TIMER_E:
                 doubled_s = min(2 * self._interval_s, self.timers.t2_s)
                 self._interval_s = self.timers.t2_s if self.state is State.PROCEEDING else doubled_s
-                return [self._datagram, self._set(trigger, now, self._interval_s)]
+                return [self.path.send(self.data), self._set(trigger, now, self._interval_s)]
             case Trigger.TIMER_F:
                 return [TransactionTimedOut(self.name)]
+            case Trigger.TRANSPORT_FAILED:
+                return [TransactionTimedOut(self.name, "transport")]
             case Trigger.PROVISIONAL | Trigger.FINAL:
                 return [self._report(message)]
             case _:

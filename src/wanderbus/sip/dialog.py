@@ -11,14 +11,12 @@ from typing import Final
 import msgspec
 
 from wanderbus.errors import LocalProtocolError, SIPParseError
-from wanderbus.machine import Address
 from wanderbus.sip.headers import CONTACT_STAR, NameAddr
 from wanderbus.sip.message import Message, Request, Response
+from wanderbus.sip.targets import Target, target_of
 from wanderbus.sip.uri import SIPUri
 
 MAX_FORWARDS: Final = "70"
-
-_PORTS: Final = {"sip": 5060, "sips": 5061}
 
 _TARGET_REFRESHING: Final = frozenset({"INVITE", "UPDATE"})
 """Requests whose Contact moves the remote target (RFC 3261 6, RFC 3311 5.1)."""
@@ -138,16 +136,13 @@ class Dialog(msgspec.Struct, frozen=True):
         """Return the dialog with the URI ``contact`` as remote target (RFC 3261 12.2)."""
         return msgspec.structs.replace(self, remote_target=contact)
 
-    def next_hop(self) -> Address:
+    def next_hop(self) -> Target:
         """Return where requests of this dialog go: the first route, or else the remote target (RFC 3261 12.2.1.1).
 
         Raises:
-            SIPParseError: that URI cannot be read or is not a SIP URI.
+            SIPParseError: that URI cannot be read, is not a SIP URI, or names a transport that we have not got.
         """
-        uri = NameAddr.parse(self.route_set[0]).uri if self.route_set else SIPUri.parse(self.remote_target)
-        if not uri.is_sip:
-            raise SIPParseError("route: neither sip nor sips")
-        return uri.host, uri.port or _PORTS[uri.scheme]
+        return target_of(NameAddr.parse(self.route_set[0]).uri if self.route_set else SIPUri.parse(self.remote_target))
 
     def _request(self, method: str, cseq: int) -> Request:
         uri, routes = self._routing()

@@ -10,7 +10,6 @@ from __future__ import annotations
 import hashlib
 import heapq
 import hmac
-import struct
 from base64 import urlsafe_b64decode, urlsafe_b64encode
 from collections.abc import Callable, Sequence
 from typing import Final
@@ -23,6 +22,7 @@ from wanderbus.sip.digest_values import Challenge, Credentials, ha1, response_di
 from wanderbus.sip.message import Request
 
 __all__ = [
+    "ALGORITHMS",
     "Accepted",
     "Authenticator",
     "Challenge",
@@ -35,12 +35,16 @@ __all__ = [
     "response_digest",
 ]
 
+ALGORITHMS: Final = ("SHA-256", "MD5")
+"""What is offered unless told otherwise, in order of preference (RFC 8760 2.4)."""
+
 NONCES_REMEMBERED_MAX: Final = 4_096
 """Nonces in use whose count is remembered; beyond that the oldest is declared stale."""
 
-_NONCE: Final = struct.Struct("!QQ")
-_SEAL_BYTES: Final = 16
-_NONCE_CHARACTERS: Final = 44
+_NONCE_NUMBER_BYTES: Final = 5
+_SEAL_BYTES: Final = 8
+_NONCE_CHARACTERS: Final = 24
+"""Short, because a challenge must not outgrow the request it answers; 64 bits of seal leave nothing to guess."""
 
 
 class Accepted(msgspec.Struct, frozen=True):
@@ -84,7 +88,7 @@ class Authenticator:
         passwords: Callable[[str], str | None],
         key: bytes,
         *,
-        algorithms: Sequence[str] = ("SHA-256", "MD5"),
+        algorithms: Sequence[str] = ALGORITHMS,
         nonce_lifetime_s: float = 300.0,
     ) -> None:
         self._realm = realm
@@ -121,6 +125,10 @@ class Authenticator:
             return self._challenged(now_ms, stale=True)
         return Accepted(credentials.username)
 
+    def knows(self, username: str) -> bool:
+        """Say whether there is such a user."""
+        return self._passwords(username) is not None
+
     def __repr__(self) -> str:
         return f"Authenticator(realm={self._realm!r}, algorithms={self._algorithms!r})"
 
@@ -149,7 +157,7 @@ class Authenticator:
         return hmac.compare_digest(expected.encode(), credentials.response.encode())
 
     def _sealed(self, nonce: _Nonce) -> str:
-        content = _NONCE.pack(nonce.issued_ms, nonce.serial)
+        content = b"".join(number.to_bytes(_NONCE_NUMBER_BYTES) for number in (nonce.issued_ms, nonce.serial))
         return urlsafe_b64encode(content + self._seal(content)).decode()
 
     def _opened(self, text: str) -> _Nonce | None:
@@ -160,10 +168,11 @@ class Authenticator:
             sealed = urlsafe_b64decode(text)
         except ValueError:
             return None
-        content, seal = sealed[: _NONCE.size], sealed[_NONCE.size :]
+        content, seal = sealed[:-_SEAL_BYTES], sealed[-_SEAL_BYTES:]
         if not hmac.compare_digest(seal, self._seal(content)):
             return None
-        return _Nonce(*_NONCE.unpack(content))
+        issued_ms, serial = content[:_NONCE_NUMBER_BYTES], content[_NONCE_NUMBER_BYTES:]
+        return _Nonce(int.from_bytes(issued_ms), int.from_bytes(serial))
 
     def _seal(self, content: bytes) -> bytes:
         return hmac.digest(self._key, content + self._realm.encode(), hashlib.sha256)[:_SEAL_BYTES]

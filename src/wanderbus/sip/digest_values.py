@@ -44,12 +44,20 @@ class Challenge(msgspec.Struct, frozen=True):
             realm=_needed(values, "realm"),
             nonce=_needed(values, "nonce"),
             algorithm=values.get("algorithm", "MD5"),
-            qop=tuple(word for item in values.get("qop", "").split(",") if (word := item.strip(" \t").lower())),
+            qop=tuple(word for item in values.get("qop", "").split(",") if (word := _lowered(item.strip(" \t")))),
             stale=values.get("stale", "").lower() == "true",
             opaque=values.get("opaque"),
         )
 
+    @property
+    def shortest(self) -> str:
+        """The challenge in as few characters as can be: MD5 is what the lack of an algorithm means (RFC 7616 3.3)."""
+        return "Digest " + ",".join(part for part in self._parts() if part != "algorithm=MD5")
+
     def __str__(self) -> str:
+        return "Digest " + ", ".join(self._parts())
+
+    def _parts(self) -> list[str]:
         parts = [f"realm={quoted(self.realm)}", f"nonce={quoted(self.nonce)}"]
         if self.opaque is not None:
             parts.append(f"opaque={quoted(self.opaque)}")
@@ -58,7 +66,7 @@ class Challenge(msgspec.Struct, frozen=True):
         parts.append(f"algorithm={_token_or_quoted(self.algorithm)}")
         if self.qop:
             parts.append(f"qop={quoted(','.join(self.qop))}")
-        return "Digest " + ", ".join(parts)
+        return parts
 
 
 class Credentials(msgspec.Struct, frozen=True):
@@ -90,7 +98,7 @@ class Credentials(msgspec.Struct, frozen=True):
             realm=_needed(values, "realm"),
             nonce=_needed(values, "nonce"),
             uri=_needed(values, "uri"),
-            response=_needed(values, "response").lower(),
+            response=_lowered(_needed(values, "response")),
             algorithm=values.get("algorithm", "MD5"),
             cnonce=values.get("cnonce"),
             nonce_count=None if count is None else int(count, 16),
@@ -168,10 +176,16 @@ def _parse_digest(text: str) -> dict[str, str]:
             raise SIPParseError("digest: not a name, = and a value")
         if name in values:
             raise SIPParseError("digest: a name is given twice")
-        if len(value) > VALUE_CHARACTERS_MAX:
-            raise SIPParseError(f"digest: a value of more than {VALUE_CHARACTERS_MAX} characters")
+        # The bound is on what is said, not on how: escapes come and go when a value is written again.
         values[name] = unquoted(value)
+        if len(values[name]) > VALUE_CHARACTERS_MAX:
+            raise SIPParseError(f"digest: a value of more than {VALUE_CHARACTERS_MAX} characters")
     return values
+
+
+def _lowered(text: str) -> str:
+    """Fold what has a case in the specification; other letters could grow longer (U+0130)."""
+    return text.lower() if text.isascii() else text
 
 
 def _token_or_quoted(value: str) -> str:

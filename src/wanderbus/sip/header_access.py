@@ -1,7 +1,7 @@
 """Looking at and changing the header fields of a message, whichever kind it is (RFC 3261 7.3).
 
-Names compare without regard to case and in their compact or long form. A message that came from
-``parse_message`` never raises from the typed shortcuts: they were all tried while it was read.
+Names compare without regard to case and in their compact or long form. A message that came from ``parse_message``
+raises neither from the typed shortcuts nor from ``headers_all``: they were all tried while it was read.
 """
 
 from __future__ import annotations
@@ -53,7 +53,10 @@ _SINGLE: Final = (
     "From Max-Forwards MIME-Version Min-Expires Organization Priority Proxy-Authenticate Proxy-Authorization Refer-To "
     "Referred-By Reply-To Retry-After Server Session-Expires Subject Timestamp To User-Agent WWW-Authenticate"
 )
-_LIST_NAMES: Final = frozenset(name.lower() for name in _LISTS.split())
+LIST_FIELDS: Final = frozenset(_LISTS.split())
+"""Fields whose value is a list of values with commas between (RFC 3261 7.3.1), by their usual names."""
+
+_LIST_NAMES: Final = frozenset(name.lower() for name in LIST_FIELDS)
 _CANONICAL: Final = {name.lower(): name for name in (*_COMPACT.values(), *_LISTS.split(), *_SINGLE.split())} | _COMPACT
 
 

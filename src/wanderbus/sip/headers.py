@@ -20,6 +20,9 @@ Params = tuple[tuple[str, str | None], ...]
 CSEQ_MAX: Final = 2**31 - 1
 """Largest CSeq number (RFC 3261 8.1.1.5)."""
 
+BRANCH_COOKIE: Final = "z9hG4bK"
+"""How a branch begins that is unique across space and time (RFC 3261 8.1.1.7)."""
+
 DELTA_SECONDS_MAX: Final = 2**32 - 1
 """Largest Expires and the like (RFC 3261 20.19)."""
 
@@ -37,6 +40,12 @@ _PARAM: Final = re.compile(
 _VIA: Final = re.compile(
     rf"([{_TOKEN_CLASS}]++)[ \t]*+/[ \t]*+([{_TOKEN_CLASS}]++)[ \t]*+/[ \t]*+([{_TOKEN_CLASS}]++)[ \t]++([^;]++)"
 )
+
+
+def names_a_hop(text: str) -> bool:
+    """Whether a Via value begins with SIP's protocol and something for a host, whatever its parameters are."""
+    found = _VIA.match(text.strip(" \t"))
+    return found is not None and found[1].upper() == "SIP"
 
 
 class Via(msgspec.Struct, frozen=True):
@@ -63,6 +72,15 @@ class Via(msgspec.Struct, frozen=True):
     def branch(self) -> str | None:
         """The branch as written; it identifies a transaction only with more than the magic cookie (8.1.1.7)."""
         return self.param("branch") or None
+
+    @property
+    def names_transaction(self) -> bool:
+        """Whether the branch alone tells the transaction from all others, as it does not before RFC 3261.
+
+        The cookie with nothing after it is no identifier either (RFC 4475 3.2.1).
+        """
+        branch = self.branch or ""
+        return branch.startswith(BRANCH_COOKIE) and len(branch) > len(BRANCH_COOKIE)
 
     @property
     def received(self) -> str | None:

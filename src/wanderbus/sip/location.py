@@ -6,13 +6,14 @@ who may register, for how long and in which order updates count is the registrar
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable, Iterator, Mapping
 from typing import Final
 
 import msgspec
 
 from wanderbus.errors import LimitExceeded
 from wanderbus.machine import Address, Output
+from wanderbus.sip.targets import PORTS
 from wanderbus.sip.uri import SIPUri
 
 BINDINGS_PER_AOR_MAX: Final = 16
@@ -24,22 +25,38 @@ AORS_MAX: Final = 100_000
 SIP_PORT: Final = 5060
 """Where SIP over UDP is served when a URI names no port (RFC 3261 19.1.2)."""
 
+Place = tuple[str | None, str, int | None]
+"""User, host and port of a contact: what is the same in all ways of writing it."""
+
 _DECISIVE_PARAMS: Final = frozenset({"user", "ttl", "method", "maddr"})
 
 
 class Domain(msgspec.Struct, frozen=True):
-    """The one domain a server answers for: its ``name`` (lower case) and the ``address`` it listens on."""
+    """The one domain a server answers for: its ``name`` (lower case) and the ``address`` it listens on.
+
+    ``streams`` says where it listens besides, by transport (TCP, TLS).
+    """
 
     name: str
     address: Address
+    streams: Mapping[str, Address] = {}
+
+    @property
+    def transports(self) -> frozenset[str]:
+        """What the server can send over."""
+        return frozenset({"UDP", *self.streams})
+
+    def is_ours(self, address: Address) -> bool:
+        """Say whether the server listens at ``address`` over any transport."""
+        return address == self.address or address in self.streams.values()
 
     def serves(self, uri: SIPUri) -> bool:
         """Say whether ``uri`` is ours to resolve: our name or our address, at no port but ours (RFC 3261 16.4)."""
         if not uri.is_sip:
             return False
         if uri.host == self.name:
-            return uri.port in (None, self.address[1])
-        return (uri.host, uri.port or SIP_PORT) == self.address
+            return uri.port is None or any(uri.port == port for _, port in (self.address, *self.streams.values()))
+        return self.is_ours((uri.host, uri.port or PORTS["TLS" if uri.scheme == "sips" else "UDP"]))
 
     def address_of_record(self, user: str) -> str:
         """Return the canonical address of record of ``user`` in this domain (SPEC A-05)."""
@@ -58,7 +75,8 @@ class Binding(msgspec.Struct, frozen=True):
 
     ``contact`` is a SIP URI; ``expires_at`` is in monotonic seconds; ``call_id`` and ``cseq`` name the REGISTER
     that last touched it (RFC 3261 10.3); ``instance`` is the device's ``+sip.instance`` (RFC 5626 4.1) or None;
-    ``q`` is the preference from 0 to 1.
+    ``q`` is the preference from 0 to 1; ``connection`` is the stream that its device keeps open to us and can be
+    reached on (a flow, RFC 5626), None where it has to be connected to.
     """
 
     contact: str
@@ -67,6 +85,17 @@ class Binding(msgspec.Struct, frozen=True):
     cseq: int
     instance: str | None = None
     q: float = 1.0
+    connection: int | None = None
+
+
+class BindingsWritten(Output, frozen=True):
+    """The bindings of ``aor`` were written, be it only refreshed; ``bindings`` are all of them, newest first.
+
+    Who wants them to survive a restart stores them, see :meth:`LocationService.snapshot`.
+    """
+
+    aor: str
+    bindings: tuple[Binding, ...]
 
 
 class LocationService:
@@ -74,6 +103,7 @@ class LocationService:
 
     def __init__(self) -> None:
         self._bindings: dict[str, tuple[Binding, ...]] = {}
+        self._owners: dict[Place, set[str]] = {}
 
     def __len__(self) -> int:
         return len(self._bindings)
@@ -101,10 +131,41 @@ class LocationService:
             raise LimitExceeded(f"{aor} has {BINDINGS_PER_AOR_MAX} bindings already", "BINDINGS_PER_AOR_MAX")
         if kept and aor not in self._bindings and len(self._bindings) >= AORS_MAX:
             raise LimitExceeded(f"{AORS_MAX} users are registered already", "AORS_MAX")
+        self._disown(aor)
         if kept:
             self._bindings[aor] = kept
-        else:
-            self._bindings.pop(aor, None)
+            for binding in kept:
+                self._owners.setdefault(_place(SIPUri.parse(binding.contact)), set()).add(aor)
+
+    def held(self, aor: str) -> tuple[Binding, ...]:
+        """Return what is kept of ``aor``, newest first, whether or not it ended meanwhile."""
+        return self._bindings.get(aor, ())
+
+    def binding_at(self, uri: SIPUri, now: float) -> Binding | None:
+        """Return the live binding of anybody whose contact is ``uri``, None if there is none at second ``now``.
+
+        Anybody may claim any contact, so that of the user whom ``uri`` names goes before those of others.
+        """
+        owners = sorted(self._owners.get(_place(uri), ()), key=lambda aor: (SIPUri.parse(aor).user != uri.user, aor))
+        bindings = (binding for aor in owners for binding in self.bindings(aor, now))
+        return next((binding for binding in bindings if same_contact(SIPUri.parse(binding.contact), uri)), None)
+
+    def snapshot(self) -> dict[str, tuple[Binding, ...]]:
+        """Return all bindings as plain values; their times mean something in this process alone (:func:`moved`)."""
+        return dict(self._bindings)
+
+    def restore(self, bindings: Mapping[str, Iterable[Binding]], now: float) -> None:
+        """Take over those of ``bindings`` that are live at monotonic second ``now``, in place of what is there.
+
+        The connections they had are gone.
+
+        Raises:
+            LimitExceeded: there are too many of one address of record, or too many of these.
+            SIPParseError: a contact cannot be read.
+        """
+        for aor, each in bindings.items():
+            live = (binding for binding in each if binding.expires_at > now)
+            self.replace(aor, [msgspec.structs.replace(binding, connection=None) for binding in live])
 
     def expire(self, aor: str, now: float) -> bool:
         """Forget the bindings of ``aor`` that ended by ``now``; say whether there were any."""
@@ -113,9 +174,22 @@ class LocationService:
         self.replace(aor, live)
         return len(live) < len(held)
 
+    def _disown(self, aor: str) -> None:
+        for binding in self._bindings.pop(aor, ()):
+            place = _place(SIPUri.parse(binding.contact))
+            owners = self._owners.get(place, set())
+            owners.discard(aor)
+            if not owners:
+                self._owners.pop(place, None)
+
     def next_expiry(self, aor: str) -> float | None:
         """Return the monotonic second at which the first binding of ``aor`` ends, None if it has none."""
         return min((binding.expires_at for binding in self._bindings.get(aor, ())), default=None)
+
+
+def moved(bindings: Iterable[Binding], by_s: float) -> tuple[Binding, ...]:
+    """Return ``bindings`` with their ends ``by_s`` seconds later: from one clock to another."""
+    return tuple(msgspec.structs.replace(binding, expires_at=binding.expires_at + by_s) for binding in bindings)
 
 
 def same_contact(first: SIPUri, second: SIPUri) -> bool:
@@ -126,6 +200,10 @@ def same_contact(first: SIPUri, second: SIPUri) -> bool:
     shared = ours.keys() & theirs.keys()
     lone = ours.keys() ^ theirs.keys()
     return all(ours[name] == theirs[name] for name in shared) and lone.isdisjoint(_DECISIVE_PARAMS)
+
+
+def _place(uri: SIPUri) -> Place:
+    return uri.user, uri.host, uri.port
 
 
 def _folded(uri: SIPUri) -> dict[str, str]:

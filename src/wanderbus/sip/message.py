@@ -15,8 +15,8 @@ import msgspec
 
 from wanderbus.errors import LocalProtocolError, SIPParseError
 from wanderbus.limits import SIP_HEADERS_MAX, SIP_MESSAGE_BYTES_MAX
-from wanderbus.sip.header_access import HeaderAccess, Headers, canonical_name
-from wanderbus.sip.headers import TOKEN, NameAddr
+from wanderbus.sip.header_access import LIST_FIELDS, HeaderAccess, Headers, canonical_name
+from wanderbus.sip.headers import TOKEN, NameAddr, names_a_hop
 from wanderbus.sip.reasons import REASONS
 from wanderbus.sip.uri import SIPUri, parse_number
 
@@ -26,8 +26,16 @@ _VERSION: Final = re.compile(r"SIP/[0-9]{1,9}+\.[0-9]{1,9}+", re.IGNORECASE)
 _STATUS: Final = re.compile(r"[1-6][0-9][0-9]")
 _URI_PASSWORD: Final = re.compile(r"([^:]*+:[^:@]*+:)[^@]*+@")
 _ONLY_ONCE: Final = ("From", "To", "Call-ID", "CSeq", "Max-Forwards", "Content-Length", "Content-Type", "Expires")
+_STRUCTURED_LISTS: Final = {"Via", "Contact", "Route", "Record-Route"}
 _DIALOG_MAKING: Final = ("INVITE", "SUBSCRIBE", "REFER")
 
+METHODS: Final = (
+    *("ACK", "BYE", "CANCEL", "INFO", "INVITE", "MESSAGE", "NOTIFY"),
+    *("OPTIONS", "PRACK", "PUBLISH", "REFER", "REGISTER", "SUBSCRIBE", "UPDATE"),
+)
+"""Every registered method: what an element recognizes, whether or not it serves it (RFC 3261 8.2.1, 27.4)."""
+
+NOT_IMPLEMENTED: Final = 501
 VERSION_NOT_SUPPORTED: Final = 505
 MESSAGE_TOO_LARGE: Final = 513
 
@@ -71,12 +79,12 @@ def parse_message(data: bytes) -> Message:
     """Read one datagram (RFC 3261 18.3).
 
     A body shorter than its Content-Length is an error, bytes beyond it are ignored. SIPParseError with the
-    status to answer with (400, 505, 513), or None where no answer is due: to a response, to an ACK, to noise.
+    status to answer with (400, 501, 505, 513), or None where no answer is due: to a response, to an ACK, to nothing.
     """
     if len(data) > SIP_MESSAGE_BYTES_MAX:
         raise SIPParseError(f"message: more than {SIP_MESSAGE_BYTES_MAX} bytes", MESSAGE_TOO_LARGE)
     try:
-        message = _assemble(*_take_apart(data))
+        message = _assemble(*take_apart(data))
         _check(message)
     except SIPParseError as error:
         if data.lstrip(b"\r\n")[:4].upper() in (b"SIP/", b"ACK ", b""):
@@ -88,18 +96,38 @@ def parse_message(data: bytes) -> Message:
 def read_for_reply(data: bytes) -> Request | None:
     """Read no more of a faulty request than an answer needs (RFC 3261 8.2.6.2, 16.3), None if there is too little.
 
-    The top Via is good, and From, To, Call-ID and CSeq are there, whatever they hold; an ACK gives None.
+    The top Via names a hop and there is a CSeq, which is what the sender finds its transaction by; an ACK gives None.
+    From, To or Call-ID may be missing (RFC 4475 3.3.1), and what is there may be unreadable, the parameters of the
+    Via too (3.1.2.1): then ``request.via`` raises SIPParseError, and the source of the datagram is all there is.
     """
     try:
-        start, fields, _ = _take_apart(data[:SIP_MESSAGE_BYTES_MAX])
-        method, _, uri = start.partition(" ")
-        request = Request(method, uri.partition(" ")[0], fields)
-        if method == "ACK" or not TOKEN.fullmatch(method) or not request.via:
-            return None
+        start, fields, _ = take_apart(data[:SIP_MESSAGE_BYTES_MAX])
     except SIPParseError:
         return None
-    complete = all(request.header(name) is not None for name in ("From", "To", "Call-ID", "CSeq"))
-    return request if complete else None
+    method, _, uri = start.partition(" ")
+    request = Request(method, uri.partition(" ")[0], fields)
+    if method == "ACK" or not TOKEN.fullmatch(method) or request.header("CSeq") is None:
+        return None
+    return request if names_a_hop(request.header("Via") or "") else None
+
+
+def take_apart(data: bytes) -> tuple[str, Headers, bytes]:
+    """Return the start line, the unfolded fields under their usual names, and all bytes after the empty line.
+
+    SIPParseError when there is no empty line or what stands before it is no list of header fields.
+    """
+    data = data.lstrip(b"\r\n")
+    found = _HEAD_END.search(data)
+    if not found:
+        raise SIPParseError("message: no empty line after the header fields")
+    try:
+        head = data[: found.start()].decode()
+    except UnicodeDecodeError:
+        raise SIPParseError("message: the header fields are not UTF-8") from None
+    start, *lines = _LINE_END.split(head)
+    if "\r" in head.replace("\r\n", ""):
+        raise SIPParseError("message: a carriage return within a line")
+    return start, tuple(_unfolded(lines)), data[found.end() :]
 
 
 def encode_message(message: Message) -> bytes:
@@ -142,22 +170,6 @@ def make_response(
         fields = [(name, _tagged(value, to_tag) if canonical_name(name) == "To" else value) for name, value in fields]
     fields += [(canonical_name(name), value) for name, value in headers]
     return Response(status, REASONS.get(status, "") if reason is None else reason, tuple(fields), body)
-
-
-def _take_apart(data: bytes) -> tuple[str, Headers, bytes]:
-    """Return the start line, the unfolded fields and all bytes after the empty line."""
-    data = data.lstrip(b"\r\n")
-    found = _HEAD_END.search(data)
-    if not found:
-        raise SIPParseError("message: no empty line after the header fields")
-    try:
-        head = data[: found.start()].decode()
-    except UnicodeDecodeError:
-        raise SIPParseError("message: the header fields are not UTF-8") from None
-    start, *lines = _LINE_END.split(head)
-    if "\r" in head.replace("\r\n", ""):
-        raise SIPParseError("message: a carriage return within a line")
-    return start, tuple(_unfolded(lines)), data[found.end() :]
 
 
 def _unfolded(lines: list[str]) -> Iterator[tuple[str, str]]:
@@ -204,7 +216,8 @@ def _request(start: str, headers: Headers, body: bytes) -> Request:
         raise SIPParseError("Request-Line: no SIP version")
     if version.upper() != "SIP/2.0":
         raise SIPParseError("Request-Line: not SIP/2.0", VERSION_NOT_SUPPORTED)
-    SIPUri.parse_any(uri)
+    if SIPUri.parse_any(uri).headers:
+        raise SIPParseError("Request-URI: header fields in it")
     return Request(method, uri, headers, body)
 
 
@@ -217,19 +230,24 @@ def _response(start: str, headers: Headers, body: bytes) -> Response:
 
 
 def _check(message: Message) -> None:
-    """Try every typed shortcut and what has to be there once (RFC 3261 8.1.1, 16.3; RFC 4475 3.3.8)."""
+    """Try every typed shortcut and list, and what has to be there once (RFC 3261 8.1.1, 16.3; RFC 4475 3.3.8)."""
     for name in _ONLY_ONCE:
         if sum(key == name for key, _ in message.headers) > 1:
             raise SIPParseError(f"{name} is given more than once")
-    if not message.vias:
+    vias = message.vias
+    if not vias:
         raise SIPParseError("Via is missing")
-    for via in message.vias:
+    for via in vias:
         _ = via.rport
     _ = message.from_, message.to, message.call_id, message.max_forwards, message.expires
     _ = message.contacts, message.routes, message.record_routes
+    for name in {name for name, _ in message.headers} & LIST_FIELDS - _STRUCTURED_LISTS:
+        message.headers_all(name)
     cseq = message.cseq
     if isinstance(message, Request) and cseq.method != message.method:
-        raise SIPParseError("CSeq: its method is not the request's")
+        # A method of the future may have its own rules for CSeq: it is the method that we lack (RFC 4475 3.1.2.18).
+        status = 400 if message.method in METHODS else NOT_IMPLEMENTED
+        raise SIPParseError("CSeq: its method is not the request's", status)
 
 
 def _tagged(to: str, tag: str) -> str:

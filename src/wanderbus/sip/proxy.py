@@ -1,26 +1,36 @@
 """The proxy: carries requests for users of the domain to where they are now (RFC 3261 16, SPEC D-07, D-09, X11).
 
-Stateful and pure: it takes what the transaction layer reports and returns what the layer has to do. Each request
-goes to one target, the first binding of the address of record. It adds no Record-Route, so that once a call stands
-the parties talk directly; and it forwards nothing that is not for its own domain, so that it is no open relay.
+Stateful and pure: it takes what the transaction layer reports and returns what the layer has to do. A request goes
+to all its targets at once; the first device to accept it wins and the others are cancelled. The proxy steps aside
+once a call stands, unless the routing script wants it to stay; and it forwards nothing that is none of its domain's
+business, so that it is no open relay.
 """
 
 from __future__ import annotations
 
-import hashlib
 from collections.abc import Callable, Iterable, Sequence
-from enum import Enum, auto
 from typing import Final
 
-import msgspec
-
 from wanderbus.errors import SIPParseError
-from wanderbus.machine import Address, CancelTimer, RandomSource, SetTimer, TimerFired
+from wanderbus.machine import CancelTimer, RandomSource, SetTimer, TimerFired
+from wanderbus.sip.checks import proxy_refusal, unsupported_extension
 from wanderbus.sip.client_transactions import make_cancel
 from wanderbus.sip.headers import Via
-from wanderbus.sip.location import SIP_PORT, Domain, LocationService
+from wanderbus.sip.location import Domain, LocationService
 from wanderbus.sip.message import Request, Response, make_response
+from wanderbus.sip.request_preparation import (
+    Arrived,
+    PathMarks,
+    arrived,
+    destination_of,
+    leaving,
+    loop_mark,
+    shares_of_breadth,
+)
+from wanderbus.sip.response_context import Branch, ResponseContext, transaction_of
 from wanderbus.sip.response_routing import sent_by
+from wanderbus.sip.routing import DefaultRouting, RoutingFailed, RoutingScript
+from wanderbus.sip.target_selection import Refusal, Targets, TargetSelector
 from wanderbus.sip.transaction_signals import (
     AckReceived,
     CancelReceived,
@@ -37,57 +47,53 @@ from wanderbus.sip.uri import SIPUri
 PROXIED_TRANSACTIONS_MAX: Final = 10_000
 """Requests under way at once; one more is answered 503."""
 
-MAX_FORWARDS: Final = 70
-"""Hops a request may still make, at most (RFC 3261 16.6 item 3)."""
-
 TIMER_C_S: Final = 185.0
 """How long a callee may let an INVITE wait after each sign of life (RFC 3261 16.6 item 11: over 3 minutes)."""
 
 SETTLING_S: Final = 32.0
 """64*T1: how long repeated 2xx come in, or the end of a cancelled INVITE is awaited (RFC 3261 9.1, 13.3.1.4)."""
 
+CHALLENGE_PATIENCE_S: Final = 1.0
+"""How long a challenge waits for devices that give no sign of life: each was asked twice by then."""
+
 ALLOWED_METHODS: Final = "INVITE, ACK, CANCEL, OPTIONS, BYE, REGISTER"
+
+_CAPABILITIES: Final = (("Allow", ALLOWED_METHODS), ("Accept", "*/*"), ("Supported", ""))
+"""What the server can do (RFC 3261 11.2): carry any body, and no extension of its own."""
+
+_TAG_BYTES: Final = 4
 
 Report = RequestReceived | AckReceived | CancelReceived | ResponseReceived | TransactionTimedOut | TimerFired
 """What the proxy is told: the transaction layer's reports and its own timers."""
 
-Command = SendRequest | Respond | SendAck | ForgetTransaction | SetTimer | CancelTimer
-"""What the proxy asks for: inputs of the transaction layer, and timers whose key is a server transaction."""
-
-
-class _Stage(Enum):
-    WAITING = auto()
-    CANCELLED = auto()
-    ACCEPTED = auto()
-
-
-class _Forwarding:
-    """One request under way: the response context of RFC 3261 16, with a single branch."""
-
-    def __init__(self, received: Request, sent: Request, destination: Address) -> None:
-        self.received = received
-        self.sent = sent
-        self.destination = destination
-        self.stage = _Stage.WAITING
+Command = SendRequest | Respond | SendAck | ForgetTransaction | SetTimer | CancelTimer | RoutingFailed
+"""What the proxy asks for: inputs of the transaction layer, timers whose key is a transaction's name, and a report."""
 
 
 class Proxy:
     """Forwards what the transaction layer reports; REGISTER is the registrar's and does not come here.
 
-    ``knows`` says whether a user of the domain exists.
+    ``knows`` says whether a user of the domain exists; ``key`` is a secret for Record-Route; ``routing`` decides
+    where requests go.
     """
 
     def __init__(
-        self, domain: Domain, location: LocationService, knows: Callable[[str], bool], random: RandomSource
+        self,
+        domain: Domain,
+        location: LocationService,
+        knows: Callable[[str], bool],
+        random: RandomSource,
+        key: bytes,
+        routing: RoutingScript | None = None,
     ) -> None:
         self._domain = domain
-        self._location = location
-        self._knows = knows
         self._random = random
-        self._forwardings: dict[str, _Forwarding] = {}
+        self._marks = PathMarks(domain, key)
+        self._selector = TargetSelector(domain, location, knows, routing or DefaultRouting())
+        self._contexts: dict[str, ResponseContext] = {}
 
     def __len__(self) -> int:
-        return len(self._forwardings)
+        return len(self._contexts)
 
     def step(self, reports: Iterable[Report], now: float) -> list[Command]:
         """Take reports in order at monotonic second ``now``; return what the transaction layer has to do."""
@@ -98,187 +104,248 @@ class Proxy:
 
     def _handle(self, report: Report, now: float) -> list[Command]:
         match report:
-            case RequestReceived(transaction=transaction, request=request):
-                return self._request(transaction, request, now)
-            case AckReceived(request=request):
-                return self._ack(request, now)
+            case RequestReceived():
+                return self._request(report, now)
+            case AckReceived():
+                return self._ack(report, now)
             case CancelReceived(transaction=transaction):
-                return self._cancel(transaction, now)
-            case ResponseReceived(transaction=branch, response=response):
-                return self._response(_transaction_of(branch), response, now)
-            case TransactionTimedOut(transaction=name):
-                return self._timed_out(name)
-            case TimerFired(key=str(transaction)):
-                return self._timer_c(transaction, now)
+                return self._cancelled(transaction, now)
+            case ResponseReceived(transaction=name, response=response):
+                return self._response(name, response, now)
+            case TransactionTimedOut(transaction=name, reason=reason):
+                return self._timed_out(name, reason == "transport", now)
+            case TimerFired(key=str(name)):
+                return self._fired(name, now)
         return []
 
-    def _request(self, transaction: str, request: Request, now: float) -> list[Command]:
-        """Answer the request here or send it on (RFC 3261 16.2)."""
+    def _request(self, received: RequestReceived, now: float) -> list[Command]:
+        """Answer the request here or send it on (RFC 3261 16.2 to 16.6)."""
+        request, transaction = received.request, received.transaction
         try:
-            answer = self._answered_here(request)
-            target = self._target(request, now) if answer is None else None
+            came = arrived(request, self._domain, self._marks)
+            answer = self._answered_here(came.request, request)
+            if answer is not None:
+                return [_refusal(transaction, answer)]
+            chosen = self._selector.select(came, received.source, now)
+            if isinstance(chosen, Refusal):
+                return self._refuse(transaction, request, chosen)
+            return self._fork(transaction, request, came, chosen, now)
         except SIPParseError as error:
-            answer, target = self._answer(request, error.status or 400), None
-        if isinstance(target, int):
-            answer = self._answer(request, target)
-        if answer is not None:
-            return [Respond(transaction, answer)]
-        assert isinstance(target, SIPUri)
-        if len(self._forwardings) >= PROXIED_TRANSACTIONS_MAX:
-            return [Respond(transaction, self._answer(request, 503))]
-        return self._forward(transaction, request, target, now)
+            return [_refusal(transaction, self._answer(request, error.status or 400))]
 
-    def _answered_here(self, request: Request) -> Response | None:
-        """Answer what is for this server itself or must go no further (RFC 3261 16.3)."""
-        if request.uri.partition(":")[0].lower() != "sip":
-            return self._answer(request, 416)
-        uri = SIPUri.parse(request.uri)
-        if uri.user is None and self._domain.serves(uri):
-            return self._answer(request, 200 if request.method == "OPTIONS" else 405, [("Allow", ALLOWED_METHODS)])
-        if request.max_forwards == 0:
-            return self._answer(request, 483)
-        if self._has_looped(request):
-            return self._answer(request, 482)
-        required = request.headers_all("Proxy-Require")
-        if required:
-            return self._answer(request, 420, [("Unsupported", ", ".join(required))])
-        return None
-
-    def _target(self, request: Request, now: float) -> SIPUri | int:
-        """Return the contact to send ``request`` to, or the status to refuse it with (RFC 3261 16.4 and 16.5).
+    def _answered_here(self, request: Request, as_it_came: Request) -> Response | None:
+        """Answer what is for this server itself or must go no further (RFC 3261 16.3).
 
         Raises:
-            SIPParseError: Request-URI or Route cannot be read.
+            SIPParseError: a header field cannot be read.
         """
         uri = SIPUri.parse(request.uri)
-        if not self._domain.serves(uri) or not all(self._domain.serves(route.uri) for route in request.routes):
-            return 403
-        user = SIPUri.parse(uri.address_of_record).user
-        if user is None or not self._knows(user):
-            return 404
-        contacts = self._location.contacts(self._domain.address_of_record(user), now)
-        return SIPUri.parse(contacts[0]) if contacts else 480
+        if uri.user is None and self._domain.serves(uri):
+            return self._answered_as_user_agent(request)
+        if refusal := proxy_refusal(request):
+            return self._answer(request, refusal.status, refusal.headers)
+        return self._answer(request, 482) if self._has_looped(as_it_came) else None
 
-    def _forward(self, transaction: str, request: Request, target: SIPUri, now: float) -> list[Command]:
-        """Send ``request`` to ``target`` and keep its context (RFC 3261 16.6)."""
-        forwarding = _Forwarding(request, _onward(request, target), _address(target))
-        self._forwardings[transaction] = forwarding
-        send = SendRequest(_branch_of(transaction), forwarding.sent, forwarding.destination, _loop_mark(request))
-        if request.method != "INVITE":
-            return [send]
-        return [Respond(transaction, make_response(request, 100)), send, SetTimer(transaction, now + TIMER_C_S)]
+    def _answered_as_user_agent(self, request: Request) -> Response:
+        """Answer a request to the server itself (RFC 3261 8.2.1, 8.2.2.3, 11.2)."""
+        if request.method != "OPTIONS":
+            return self._answer(request, 405, [("Allow", ALLOWED_METHODS)])
+        if refusal := unsupported_extension(request, "Require", ()):
+            return self._answer(request, refusal.status, refusal.headers)
+        return self._answer(request, 200, _CAPABILITIES)
 
-    def _response(self, transaction: str, response: Response, now: float) -> list[Command]:
-        """Pass a response back along the Vias (RFC 3261 16.7); a lone Via is our own, so the response ends here."""
-        forwarding = self._forwardings.get(transaction)
-        if forwarding is None or len(response.headers_all("Via")) < 2:
+    def _refuse(self, transaction: str, request: Request, refusal: Refusal) -> list[Command]:
+        headers = [("Contact", contact) for contact in refusal.contacts]
+        answer = self._answer(request, refusal.status, headers, reason=refusal.reason)
+        responded: list[Command] = [_refusal(transaction, answer)]
+        return responded if refusal.failure is None else [refusal.failure, *responded]
+
+    def _fork(self, transaction: str, request: Request, came: Arrived, chosen: Targets, now: float) -> list[Command]:
+        """Send the request to every target and keep its context (RFC 3261 16.6).
+
+        Raises:
+            SIPParseError: a target cannot be sent to, or Max-Breadth cannot be read; nothing was kept.
+        """
+        shares = shares_of_breadth(request, len(chosen.aims))
+        if shares is None or len(self._contexts) >= PROXIED_TRANSACTIONS_MAX:
+            return [_refusal(transaction, self._answer(request, 440 if shares is None else 503))]
+        context = ResponseContext(transaction, request, now)
+        record_route = self._marks.record_route(request) if chosen.stay_on_path else None
+        commands: list[Command] = [_refusal(transaction, make_response(request, 100))] if context.is_invite else []
+        for aim, share in zip(chosen.aims, shares, strict=True):
+            sent, hop = leaving(came.request, aim.uri, record_route=record_route, breadth=share)
+            branch = context.add(sent, destination_of(hop))
+            commands.append(SendRequest(branch.name, sent, branch.destination, loop_mark(request), aim.connection))
+            if context.is_invite:
+                commands.append(SetTimer(branch.name, now + TIMER_C_S))
+        self._contexts[transaction] = context
+        return commands
+
+    def _response(self, name: str, response: Response, now: float) -> list[Command]:
+        """Handle an answer of a branch (RFC 3261 16.7); a lone Via is our own, so the response ends here."""
+        context, branch = self._find(name)
+        if context is None or branch is None or len(response.headers_all("Via")) < 2:
             return []
-        invite = forwarding.received.method == "INVITE"
+        branch.showed_life = True
+        if response.status >= 300:
+            return self._refused(context, branch, response.without_first("Via"), now)
+        passed = Respond(context.transaction, response.without_first("Via"))
+        if response.status >= 200:
+            return [*self._accepted(context, branch, now), passed]
+        if response.status == 100 or context.answered:
+            return []
+        if context.is_invite and not branch.cancelled:
+            return [SetTimer(branch.name, now + TIMER_C_S), passed]
+        return [passed]
+
+    def _accepted(self, context: ResponseContext, branch: Branch, now: float) -> list[Command]:
+        """End the search, for all others are too late; more 2xx to an INVITE may come (RFC 3261 16.7 items 5, 10)."""
+        commands = self._ended(context, branch)
+        if not context.is_invite:
+            return [*commands, *self._drop(context)]
+        return commands if context.answered else [*commands, *self._settle(context, now)]
+
+    def _settle(self, context: ResponseContext, now: float) -> list[Command]:
+        """Let the branches of an answered INVITE come to their end."""
+        context.answered = True
+        return [*self._cancel_pending(context, now), SetTimer(context.transaction, now + SETTLING_S)]
+
+    def _refused(self, context: ResponseContext, branch: Branch, response: Response, now: float) -> list[Command]:
+        """Keep a refusal until all branches have ended; a 6xx speaks for all (RFC 3261 16.7 items 5 and 6)."""
+        commands = self._ended(context, branch)
+        context.refusals.append(response)
+        if response.status >= 600 and context.is_invite:
+            commands += self._cancel_pending(context, now)
+        return commands + self._conclude(context, now)
+
+    def _conclude(self, context: ResponseContext, now: float) -> list[Command]:
+        """Pass on the best answer if there is nothing more to wait for."""
+        if context.answered:
+            return []
+        if not any(context.pending()):
+            return [*self._drop(context), *self._best(context)]
+        if context.waits_for_the_silent_alone():
+            return [SetTimer(context.transaction, max(now, context.started_at + CHALLENGE_PATIENCE_S))]
+        return []
+
+    def _best(self, context: ResponseContext) -> list[Command]:
+        """Pass on the best answer; a request nobody answered gets none, unless it is an INVITE (RFC 4320 4.2)."""
+        return [_refusal(context.transaction, context.best())] if context.refusals else []
+
+    def _cancelled(self, transaction: str, now: float) -> list[Command]:
+        """Cancel all that is open of an INVITE (RFC 3261 16.10); its 487 comes back as any response does."""
+        context = self._contexts.get(transaction)
+        if context is None:
+            return []
+        context.cancelled = True
+        return self._cancel_pending(context, now)
+
+    def _cancel_pending(self, context: ResponseContext, now: float) -> list[Command]:
         commands: list[Command] = []
-        if response.status >= 300 or (response.status >= 200 and not invite):
-            commands += self._drop(transaction)
-        elif response.status >= 200:
-            forwarding.stage = _Stage.ACCEPTED
-            commands.append(SetTimer(transaction, now + SETTLING_S))
-        elif invite and forwarding.stage is _Stage.WAITING:
-            commands.append(SetTimer(transaction, now + TIMER_C_S))
-        if response.status != 100:
-            commands.append(Respond(transaction, _backward(response)))
+        for branch in context.pending():
+            commands += self._cancel(branch, now)
         return commands
 
-    def _cancel(self, transaction: str, now: float) -> list[Command]:
-        """Cancel the branch of an INVITE (RFC 3261 16.10); its 487 comes back as any response does."""
-        forwarding = self._forwardings.get(transaction)
-        if forwarding is None or forwarding.stage is not _Stage.WAITING:
+    def _cancel(self, branch: Branch, now: float) -> list[Command]:
+        if branch.cancelled:
             return []
-        forwarding.stage = _Stage.CANCELLED
-        cancel = SendRequest(f"cancel {transaction}", make_cancel(forwarding.sent), forwarding.destination)
-        return [cancel, SetTimer(transaction, now + SETTLING_S)]
+        branch.cancelled = True
+        cancel = SendRequest(f"{branch.name}/cancel", make_cancel(branch.sent), branch.destination)
+        return [cancel, SetTimer(branch.name, now + SETTLING_S)]
 
-    def _timed_out(self, name: str) -> list[Command]:
-        """End a context whose callee or caller is gone (RFC 3261 16.9); only an INVITE gets a 408 (RFC 4320 4.2)."""
-        transaction = _transaction_of(name)
-        forwarding = self._forwardings.get(transaction)
-        if forwarding is None:
+    def _timed_out(self, name: str, unreachable: bool, now: float) -> list[Command]:
+        """End what waits for somebody who is gone; one who cannot be sent to counts as a 503 (RFC 3261 16.9)."""
+        context, branch = self._find(name)
+        if context is None:
             return []
-        commands = self._drop(transaction)
-        if name == transaction:
-            commands.append(ForgetTransaction(_branch_of(transaction)))
-        elif forwarding.received.method == "INVITE":
-            commands.append(Respond(transaction, self._answer(forwarding.received, 408)))
-        return commands
-
-    def _timer_c(self, transaction: str, now: float) -> list[Command]:
-        """Cancel a callee who rings for ever, give up one who does not end (RFC 3261 16.8)."""
-        forwarding = self._forwardings.get(transaction)
-        if forwarding is None:
+        if branch is not None and branch.ended:
             return []
-        if forwarding.stage is _Stage.WAITING:
-            return self._cancel(transaction, now)
-        commands = self._drop(transaction)
-        if forwarding.stage is _Stage.CANCELLED:
-            commands.append(ForgetTransaction(_branch_of(transaction)))
-            commands.append(Respond(transaction, self._answer(forwarding.received, 408)))
-        return commands
+        if branch is not None and unreachable:
+            return self._refused(context, branch, self._answer(context.received, 503), now)
+        if branch is not None:
+            return self._gave_up(context, branch, now)
+        if name != context.transaction:
+            return []
+        forgotten = [ForgetTransaction(branch.name) for branch in context.pending()]
+        return [*self._drop(context), *forgotten]
 
-    def _ack(self, request: Request, now: float) -> list[Command]:
+    def _fired(self, name: str, now: float) -> list[Command]:
+        context, branch = self._find(name)
+        if context is None:
+            return []
+        if branch is None:
+            return self._patience_ended(context, now)
+        if branch.ended:
+            return []
+        if branch.cancelled:
+            return [ForgetTransaction(branch.name), *self._gave_up(context, branch, now)]
+        return self._cancel(branch, now)
+
+    def _patience_ended(self, context: ResponseContext, now: float) -> list[Command]:
+        """Forget an INVITE that was answered long ago, or pass on a challenge without waiting for the silent."""
+        if context.answered:
+            forgotten = [ForgetTransaction(branch.name) for branch in context.pending()]
+            return [*self._drop(context), *forgotten]
+        if not context.waits_for_the_silent_alone():
+            return []
+        ending = self._settle(context, now) if context.is_invite else self._drop(context)
+        return [*ending, *self._best(context)]
+
+    def _gave_up(self, context: ResponseContext, branch: Branch, now: float) -> list[Command]:
+        """Count a branch without a final answer as a 408, or as 487 if nobody waits for it any more (16.8)."""
+        if not context.is_invite:
+            return [*self._ended(context, branch), *self._conclude(context, now)]
+        answer = self._answer(context.received, 487 if context.cancelled else 408)
+        return self._refused(context, branch, answer, now)
+
+    def _ack(self, received: AckReceived, now: float) -> list[Command]:
         """Pass on the ACK for a 2xx, statelessly; what cannot be passed on is dropped, for an ACK has no answer."""
+        request = received.request
         try:
-            target = self._target(request, now)
-            exhausted = request.max_forwards == 0 or any(map(self._is_ours, request.vias))
+            if request.max_forwards == 0 or any(map(self._is_ours, request.vias)):
+                return []
+            came = arrived(request, self._domain, self._marks)
+            chosen = self._selector.select(came, received.source, now)
+            if isinstance(chosen, Refusal):
+                return [] if chosen.failure is None else [chosen.failure]
+            commands: list[Command] = []
+            for aim in chosen.aims:
+                sent, hop = leaving(came.request, aim.uri, record_route=None, breadth=None)
+                commands.append(SendAck(sent, destination_of(hop), aim.connection))
+            return commands
         except SIPParseError:
             return []
-        if exhausted or isinstance(target, int):
-            return []
-        return [SendAck(_onward(request, target), _address(target))]
 
     def _has_looped(self, request: Request) -> bool:
         """Say whether this very request was here before, with the same target (RFC 3261 16.3 item 4, RFC 5393)."""
-        mark = _loop_mark(request)
+        mark = loop_mark(request)
         return any(self._is_ours(via) and (via.branch or "").endswith(mark) for via in request.vias)
 
     def _is_ours(self, via: Via) -> bool:
-        return sent_by(via) == self._domain.address
+        return self._domain.is_ours(sent_by(via))
 
-    def _drop(self, transaction: str) -> list[Command]:
-        forwarding = self._forwardings.pop(transaction)
-        return [CancelTimer(transaction)] if forwarding.received.method == "INVITE" else []
+    def _find(self, name: str) -> tuple[ResponseContext | None, Branch | None]:
+        context = self._contexts.get(transaction_of(name))
+        return context, None if context is None else context.branches.get(name)
 
-    def _answer(self, request: Request, status: int, headers: Sequence[tuple[str, str]] = ()) -> Response:
-        return make_response(request, status, to_tag=self._random.token(8).hex(), headers=headers)
+    def _ended(self, context: ResponseContext, branch: Branch) -> list[Command]:
+        branch.ended = True
+        return [CancelTimer(branch.name)] if context.is_invite else []
 
+    def _drop(self, context: ResponseContext) -> list[Command]:
+        """Forget the context and its timers; transactions that still run come to nothing by themselves."""
+        del self._contexts[context.transaction]
+        names = [context.transaction]
+        if context.is_invite:
+            names += [branch.name for branch in context.pending()]
+        return [CancelTimer(name) for name in names]
 
-def _branch_of(transaction: str) -> str:
-    """Name the client transaction that carries on a server transaction."""
-    return f"proxy {transaction}"
-
-
-def _transaction_of(branch: str) -> str:
-    return branch.removeprefix("proxy ")
-
-
-def _address(target: SIPUri) -> Address:
-    return target.host, target.port or SIP_PORT
-
-
-def _onward(request: Request, target: SIPUri) -> Request:
-    """Return ``request`` as it leaves: new Request-URI, one hop less, our Route gone (RFC 3261 16.6 items 1 to 6)."""
-    hops = request.max_forwards
-    left = MAX_FORWARDS if hops is None else min(hops, MAX_FORWARDS) - 1
-    moved = msgspec.structs.replace(request, uri=str(target)).without("Route")
-    return moved.replacing("Max-Forwards", str(left))
+    def _answer(
+        self, request: Request, status: int, headers: Sequence[tuple[str, str]] = (), *, reason: str | None = None
+    ) -> Response:
+        return make_response(request, status, reason, to_tag=self._random.token(_TAG_BYTES).hex(), headers=headers)
 
 
-def _backward(response: Response) -> Response:
-    """Return ``response`` without our Via; a 503 is the callee's, not ours, and becomes 500 (RFC 3261 16.7 item 6)."""
-    passed = response.without_first("Via")
-    if passed.status == 503:
-        return msgspec.structs.replace(passed, status=500, reason="Server Internal Error")
-    return passed
-
-
-def _loop_mark(request: Request) -> str:
-    """Digest what decides where ``request`` goes; it ends our branch (RFC 3261 16.6 item 8; no Via: RFC 5393)."""
-    parts = [request.uri, request.call_id, str(request.cseq.number), request.from_.tag or "", request.to.tag or ""]
-    parts += [str(route) for route in request.routes]
-    return "." + hashlib.sha256("\n".join(parts).encode()).hexdigest()[:16]
+def _refusal(transaction: str, response: Response) -> Respond:
+    """Return the answer to a request that nobody vouched for: its source may be forged."""
+    return Respond(transaction, response, within_request=True)

@@ -35,6 +35,7 @@ REASONS: Final = {
     421: "Extension Required",
     423: "Interval Too Brief",
     480: "Temporarily Unavailable",
+    440: "Max-Breadth Exceeded",
     481: "Call/Transaction Does Not Exist",
     482: "Loop Detected",
     483: "Too Many Hops",

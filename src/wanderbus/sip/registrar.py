@@ -8,26 +8,29 @@ reg-id and keep-alives of that RFC are not offered.
 
 from __future__ import annotations
 
-import ipaddress
+import contextlib
 import re
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from typing import Final
 
 import msgspec
 
 from wanderbus.errors import LimitExceeded, SIPParseError
 from wanderbus.machine import CancelTimer, Output, RandomSource, SetTimer
+from wanderbus.sip.checks import registrar_refusal
 from wanderbus.sip.digest import Accepted, Authenticator, Challenged
 from wanderbus.sip.headers import CONTACT_STAR, NameAddr
 from wanderbus.sip.location import (
     BINDINGS_PER_AOR_MAX,
     Binding,
     BindingChanged,
+    BindingsWritten,
     Domain,
     LocationService,
     same_contact,
 )
 from wanderbus.sip.message import Request, Response, make_response
+from wanderbus.sip.targets import is_ip_address, target_of
 from wanderbus.sip.uri import SIPUri
 
 MALFORMED_EXPIRES_S: Final = 3_600
@@ -35,6 +38,8 @@ MALFORMED_EXPIRES_S: Final = 3_600
 
 BINDING_TEXT_CHARACTERS_MAX: Final = 512
 """Characters of each text kept in a binding: contact, Call-ID, instance."""
+
+_TAG_BYTES: Final = 4
 
 _Q_VALUE: Final = re.compile(r"0(\.[0-9]{0,3})?|1(\.0{0,3})?")
 _DELTA_SECONDS: Final = re.compile(r"[0-9]{1,10}")
@@ -69,15 +74,18 @@ class Registrar:
         self._random = random
         self._policy = policy
 
-    def register(self, request: Request, now: float) -> tuple[Response, list[Output]]:
-        """Return the answer to a REGISTER and, when bindings were written, their timer and report."""
+    def register(self, request: Request, now: float, connection: int | None = None) -> tuple[Response, list[Output]]:
+        """Return the answer to a REGISTER and, when bindings were written, their timer and report.
+
+        ``connection`` is the stream that it came on; a device that sent it itself is reached there (RFC 5626 6).
+        """
         try:
             refusal = self._unserved(request) or self._unauthorised(request, now)
             if refusal is not None:
                 return refusal, []
             if not request.contacts:
                 return self._listing(request, now), []
-            return self._update(request, now)
+            return self._update(request, now, None if len(request.vias) > 1 else connection)
         except SIPParseError as error:
             return self._answer(request, error.status or 400), []
         except LimitExceeded:
@@ -85,16 +93,46 @@ class Registrar:
 
     def expire(self, aor: str, now: float) -> list[Output]:
         """Drop the bindings of ``aor`` that ended by ``now``; return its next timer and what changed."""
-        changed = self._location.expire(aor, now)
-        return self._written(aor, now, changed=changed)
+        if self._location.expire(aor, now):
+            return self._written(aor, now, changed=True)
+        return self._timer(aor)
+
+    def restore(self, bindings: Mapping[str, Sequence[Binding]], now: float) -> list[Output]:
+        """Take over bindings that an earlier process left; return their timers.
+
+        What is no longer valid is left out: ended, of no user of the domain, or unreadable. None lasts longer than
+        it could if it were registered now, whatever the clocks did meanwhile.
+        """
+        outputs: list[Output] = []
+        for aor, left in bindings.items():
+            valid = [self._kept(binding, now) for binding in left if self._is_valid(aor, binding)]
+            with contextlib.suppress(LimitExceeded):
+                self._location.restore({aor: valid}, now)
+                outputs += self._timer(aor)
+        return outputs
+
+    def _is_valid(self, aor: str, binding: Binding) -> bool:
+        try:
+            transport = target_of(SIPUri.parse(binding.contact)).transport
+            user = SIPUri.parse(aor).user or ""
+        except SIPParseError:
+            return False
+        known = aor == self._domain.address_of_record(user) and self._authenticator.knows(user)
+        return known and transport in self._domain.transports
+
+    def _kept(self, binding: Binding, now: float) -> Binding:
+        return msgspec.structs.replace(binding, expires_at=min(binding.expires_at, now + self._policy.max_s))
 
     def _unserved(self, request: Request) -> Response | None:
-        """Refuse a foreign domain or an extension we lack (RFC 3261 10.3 steps 1 and 2)."""
+        """Refuse what any registrar would, and a foreign domain (RFC 3261 10.3 steps 1 and 2).
+
+        Credentials of a scheme that we do not know count as none: the challenge follows (RFC 4475 3.3.7).
+        """
+        refusal = registrar_refusal(request)
+        if refusal is not None and refusal.status != 401:
+            return self._answer(request, refusal.status, refusal.headers)
         if not self._domain.serves(SIPUri.parse(request.uri)):
             return self._answer(request, 403)
-        required = request.headers_all("Require")
-        if required:
-            return self._answer(request, 420, [("Unsupported", ", ".join(required))])
         return None
 
     def _unauthorised(self, request: Request, now: float) -> Response | None:
@@ -108,11 +146,11 @@ class Registrar:
             return self._answer(request, 403)
         return None
 
-    def _update(self, request: Request, now: float) -> tuple[Response, list[Output]]:
+    def _update(self, request: Request, now: float, connection: int | None) -> tuple[Response, list[Output]]:
         """Write what the Contact fields ask for, all of it or nothing (RFC 3261 10.3 steps 6 to 8)."""
         aor = request.to.uri.address_of_record
         held = self._location.bindings(aor, now)
-        wanted = self._wanted(request, held, now)
+        wanted = self._wanted(request, held, now, connection)
         if wanted is None:
             return self._answer(request, 423, [("Min-Expires", str(self._policy.min_s))]), []
         updated = _merged(held, wanted)
@@ -123,7 +161,9 @@ class Registrar:
         changed = self._location.contacts(aor, now) != before
         return self._listing(request, now), self._written(aor, now, changed=changed)
 
-    def _wanted(self, request: Request, held: Sequence[Binding], now: float) -> list[Binding] | None:
+    def _wanted(
+        self, request: Request, held: Sequence[Binding], now: float, connection: int | None
+    ) -> list[Binding] | None:
         """Read the bindings asked for, ``expires_at`` being ``now`` for a removal; None: one is too brief.
 
         ``*`` asks for the removal of every contact there is.
@@ -140,7 +180,8 @@ class Registrar:
             expires_s = self._requested_s(contact, request)
             if 0 < expires_s < self._policy.min_s:
                 return None
-            wanted.append(_binding(contact, request, now + min(expires_s, self._policy.max_s)))
+            binding = _binding(contact, request, now + min(expires_s, self._policy.max_s), self._domain.transports)
+            wanted.append(msgspec.structs.replace(binding, connection=connection))
         return wanted
 
     def _requested_s(self, contact: NameAddr, request: Request) -> int:
@@ -156,32 +197,32 @@ class Registrar:
         return self._answer(request, 200, [("Contact", _listed(binding, now)) for binding in bindings])
 
     def _written(self, aor: str, now: float, *, changed: bool) -> list[Output]:
-        outputs: list[Output] = []
+        outputs: list[Output] = [BindingsWritten(aor, self._location.held(aor))]
         if changed:
             outputs.append(BindingChanged(aor, self._location.contacts(aor, now)))
+        return outputs + self._timer(aor)
+
+    def _timer(self, aor: str) -> list[Output]:
         ends_at = self._location.next_expiry(aor)
-        outputs.append(CancelTimer(aor) if ends_at is None else SetTimer(aor, ends_at))
-        return outputs
+        return [CancelTimer(aor) if ends_at is None else SetTimer(aor, ends_at)]
 
     def _answer(
         self, request: Request, status: int, headers: Sequence[tuple[str, str]] = (), *, reason: str | None = None
     ) -> Response:
-        return make_response(request, status, reason, to_tag=self._random.token(8).hex(), headers=headers)
+        return make_response(request, status, reason, to_tag=self._random.token(_TAG_BYTES).hex(), headers=headers)
 
 
-def _binding(contact: NameAddr, request: Request, expires_at: float) -> Binding:
+def _binding(contact: NameAddr, request: Request, expires_at: float, transports: frozenset[str]) -> Binding:
     """Read one Contact value.
 
     Raises:
-        SIPParseError: the contact cannot be sent to over UDP without asking a name server, or is overlong.
+        SIPParseError: the contact cannot be sent to over ``transports`` without asking a name server, or is overlong.
     """
     uri = msgspec.structs.replace(contact.uri, headers=())
-    if uri.scheme != "sip" or (uri.param("transport") or "udp").lower() != "udp":
-        raise SIPParseError("contact: not a sip: URI over UDP")
-    try:
-        ipaddress.ip_address(uri.host)
-    except ValueError:
-        raise SIPParseError("contact: the host is not an IP address") from None
+    if target_of(uri).transport not in transports:
+        raise SIPParseError("contact: a transport that is not served here")
+    if not is_ip_address(uri.host):
+        raise SIPParseError("contact: the host is not an IP address")
     instance = contact.param("+sip.instance")
     q_text = contact.param("q") or "1"
     binding = Binding(

@@ -1,26 +1,35 @@
-"""Via: how a response finds its way back over UDP (RFC 3261 18.1.1, 18.2.1, 18.2.2; RFC 3581).
+"""Via: how a response finds its way back (RFC 3261 18.1.1, 18.2.1, 18.2.2; RFC 3581).
 
-The server writes into the top Via where the request really came from, and answers there. A ``maddr`` is not obeyed:
-it would let anybody aim our answers at a third party.
+The server writes into the top Via where the request really came from, and answers there: over a stream on the
+connection that brought the request, or on a new one to the port in the Via when that is closed. A ``maddr`` is not
+obeyed: it would let anybody aim our answers at a third party.
 """
 
 from __future__ import annotations
 
-from typing import Final
+import msgspec
 
 from wanderbus.machine import Address
 from wanderbus.sip.headers import Via, find_param
 from wanderbus.sip.message import Request
-
-PORT_DEFAULT: Final = 5060
-
-BRANCH_COOKIE: Final = "z9hG4bK"
-"""How a branch begins that is unique across space and time (RFC 3261 8.1.1.7)."""
+from wanderbus.sip.targets import PORTS, Path, Target, Transport
 
 
-def make_via(local: Address, branch: str) -> Via:
+class Origin(msgspec.Struct, frozen=True):
+    """Where a message came from: ``connection`` is the stream that brought it, None over UDP.
+
+    ``datagram_bytes`` is the size of the datagram, None over a stream, whose source is no lie.
+    """
+
+    source: Address
+    transport: Transport = "UDP"
+    connection: int | None = None
+    datagram_bytes: int | None = None
+
+
+def make_via(local: Address, branch: str, transport: Transport = "UDP") -> Via:
     """Return our Via: sent-by ``local``, asking for the answer at the port we send from (RFC 3581 3)."""
-    return Via("UDP", local[0].lower(), local[1], (("rport", None), ("branch", branch)))
+    return Via(transport, local[0].lower(), local[1], (("rport", None), ("branch", branch)))
 
 
 def with_via(request: Request, via: Via) -> Request:
@@ -55,9 +64,20 @@ def response_address(via: Via, source: Address) -> Address:
     """
     if find_param(via.params, "rport") is not None:
         return source
-    return source[0], via.port or PORT_DEFAULT
+    return source[0], via.port or _port(via)
+
+
+def response_path(via: Via, origin: Origin, socket: str) -> Path:
+    """Return the way back of an answer to a request with top Via ``via`` (RFC 3261 18.2.2)."""
+    if origin.connection is None:
+        return Path(socket, Target("UDP", response_address(via, origin.source)))
+    return Path(socket, Target(origin.transport, (origin.source[0], via.port or _port(via))), origin.connection)
 
 
 def sent_by(via: Via) -> Address:
     """Return the sent-by of ``via`` in a form fit for comparison: lower case, with its port."""
-    return via.host.lower(), via.port or PORT_DEFAULT
+    return via.host.lower(), via.port or _port(via)
+
+
+def _port(via: Via) -> int:
+    return PORTS.get(via.transport.upper(), PORTS["UDP"])

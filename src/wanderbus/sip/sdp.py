@@ -42,6 +42,8 @@ class MediaDescription(msgspec.Struct, frozen=True, kw_only=True):
     protocol: str = "UDP"
     formats: tuple[str, ...] = ("x-wanderbus",)
     attributes: tuple[tuple[str, str | None], ...] = ()
+    beside: tuple[MediaDescription, ...] = ()
+    """Where one value stands for a whole description: the media after this one, in order; written nowhere else."""
 
     def attribute(self, name: str) -> str | None:
         """Return the value of the first attribute of that name, "" for one without a value, None if absent."""

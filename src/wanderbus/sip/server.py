@@ -1,18 +1,20 @@
 """The SIP server of one domain: registrar, location and proxy over one transaction layer (SPEC C-20, D-02, D-07).
 
 REGISTER goes to the registrar, everything else to the proxy. This file only joins the parts: it feeds each what the
-transaction layer reports, and the layer what they ask for, until all is quiet.
+transaction layer reports, and the layer what they ask for, until all is quiet. Before that, it turns away sources
+that ask too much.
 """
 
 from __future__ import annotations
 
 from collections import deque
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from typing import Final
 
 from wanderbus.machine import (
     Address,
     CancelTimer,
+    DatagramReceived,
     Input,
     Output,
     RandomSource,
@@ -20,13 +22,18 @@ from wanderbus.machine import (
     TimerFired,
     scoped,
 )
-from wanderbus.sip.digest import Authenticator
-from wanderbus.sip.location import Domain, LocationService
+from wanderbus.sip.digest import ALGORITHMS, Authenticator
+from wanderbus.sip.flood import DEFAULT_LIMITS, FloodGuard, FloodLimits, Judgement
+from wanderbus.sip.location import Binding, Domain, LocationService
+from wanderbus.sip.message import make_response
 from wanderbus.sip.proxy import Command, Proxy, Report
 from wanderbus.sip.registrar import ExpiryPolicy, Registrar
+from wanderbus.sip.response_routing import Origin
+from wanderbus.sip.routing import RoutingFailed, RoutingScript
 from wanderbus.sip.transaction_signals import (
     AckReceived,
     CancelReceived,
+    ForgetTransaction,
     RequestReceived,
     Respond,
     ResponseReceived,
@@ -37,14 +44,22 @@ from wanderbus.sip.transactions import TransactionLayer
 SOCKET: Final = "sip"
 """Name of the only socket this machine uses."""
 
+RETRY_LATER: Final = ("Retry-After", "5")
+"""What a source is told that sends too much, in seconds (RFC 3261 20.33)."""
+
 _REPORTS = (RequestReceived, AckReceived, CancelReceived, ResponseReceived, TransactionTimedOut)
 
 
 class SIPServer:
     """Registrar and proxy for ``domain``, listening on ``address``.
 
-    ``passwords`` maps a user name to the password or None; ``key`` is a secret for digest nonces; the three times
-    bound what a registration may last. Reports :class:`wanderbus.sip.location.BindingChanged`.
+    ``passwords`` maps a user name to the password or None; ``key`` is a secret for digest nonces and Record-Route;
+    the three times bound what a registration may last; ``streams`` says where TCP and TLS are served, and so sent
+    over too; ``routing`` decides where requests go, and ``flood`` how many one source may send. ``algorithms`` are the
+    digests that are offered, best first; some clients look at the first alone and know nothing but ``MD5``.
+
+    Reports :class:`wanderbus.sip.location.BindingChanged`, :class:`wanderbus.sip.location.BindingsWritten` (before
+    the REGISTER is answered) and :class:`wanderbus.sip.routing.RoutingFailed`.
     """
 
     def __init__(
@@ -58,17 +73,33 @@ class SIPServer:
         expires_min_s: int = 5,
         expires_max_s: int = 3600,
         expires_default_s: int = 300,
+        streams: Mapping[str, Address] | None = None,
+        routing: RoutingScript | None = None,
+        flood: FloodLimits = DEFAULT_LIMITS,
+        algorithms: Sequence[str] = ALGORITHMS,
     ) -> None:
-        served = Domain(domain.lower(), address)
+        served = Domain(domain.lower(), address, streams or {})
         policy = ExpiryPolicy(expires_min_s, expires_max_s, expires_default_s)
+        authenticator = Authenticator(domain, passwords, key, algorithms=algorithms)
         self.location = LocationService()
-        self._registrar = Registrar(served, self.location, Authenticator(domain, passwords, key), random, policy)
-        self._proxy = Proxy(served, self.location, lambda user: passwords(user) is not None, random)
-        self._layer = TransactionLayer(random, socket=SOCKET)
+        self._registrar = Registrar(served, self.location, authenticator, random, policy)
+        self._proxy = Proxy(served, self.location, authenticator.knows, random, key, routing)
+        self._flood = FloodGuard(flood)
+        self._layer = TransactionLayer(random, socket=SOCKET, transports=served.transports)
         self._layer.local = address
+        self._layer.local_streams = served.streams
+
+    @property
+    def drops(self) -> Mapping[str, int]:
+        """What was thrown away or turned away so far, by reason."""
+        return self._layer.drops
+
+    def restore(self, bindings: Mapping[str, Sequence[Binding]], now: float) -> list[Output]:
+        """Take over the bindings of an earlier process, their times being those of ``now``; return their timers."""
+        return scoped("registrar", self._registrar.restore(bindings, now))
 
     def step(self, inputs: Iterable[Input], now: float) -> list[Output]:
-        """Take datagrams and timers at monotonic second ``now``; return what to send, timers and reports."""
+        """Take what arrived, and timers, at monotonic second ``now``; return what to send, timers and reports."""
         outputs: list[Output] = []
         for given in inputs:
             match given:
@@ -80,9 +111,28 @@ class SIPServer:
                     outputs += self._run([TimerFired(key)], now)
                 case TimerFired():
                     pass
+                case DatagramReceived(socket=socket, data=data) if socket == SOCKET and data[:4] != b"SIP/":
+                    outputs += self._admit(given, now)
                 case _:
                     outputs += self._run([given], now)
         return outputs
+
+    def _admit(self, given: DatagramReceived, now: float) -> list[Output]:
+        """Let a datagram in that is no response, unless its source sends too many."""
+        match self._judged(given.source, now):
+            case Judgement.ADMITTED:
+                return self._run([given], now)
+            case Judgement.REFUSED:
+                origin = Origin(given.source, datagram_bytes=len(given.data))
+                return self._layer.refuse(origin, given.data, 503, [RETRY_LATER])
+            case Judgement.DROPPED:
+                return []
+
+    def _judged(self, source: Address, now: float) -> Judgement:
+        judgement = self._flood.judge(source[0], now)
+        if judgement is not Judgement.ADMITTED:
+            self._layer.drops["flood"] += 1
+        return judgement
 
     def _run(self, work: Sequence[Input | Command], now: float) -> list[Output]:
         """Carry ``work`` back and forth between the layer and its users until none is left."""
@@ -92,6 +142,9 @@ class SIPServer:
             task = pending.popleft()
             if isinstance(task, SetTimer | CancelTimer):
                 outputs += scoped("proxy", [task])
+                continue
+            if isinstance(task, RoutingFailed):
+                outputs.append(task)
                 continue
             for result in self._layer.step([task], now):
                 if isinstance(result, _REPORTS):
@@ -104,7 +157,22 @@ class SIPServer:
 
     def _handled(self, report: Report, now: float) -> tuple[Sequence[Command], list[Output]]:
         """Let the registrar or the proxy handle ``report``."""
-        if isinstance(report, RequestReceived) and report.request.method == "REGISTER":
-            response, written = self._registrar.register(report.request, now)
-            return [Respond(report.transaction, response)], scoped("registrar", written)
-        return self._proxy.step([report], now), []
+        if not isinstance(report, RequestReceived):
+            return self._proxy.step([report], now), []
+        if report.connection is not None:
+            # A stream is judged by its requests: what it brings may be any part of one.
+            judgement = self._judged(report.source, now)
+            if judgement is not Judgement.ADMITTED:
+                return [_turned_away(report, judgement)], []
+        if report.request.method != "REGISTER":
+            return self._proxy.step([report], now), []
+        response, written = self._registrar.register(report.request, now, report.connection)
+        # A 200 goes to a user who proved to be one; anything else to whoever claims the source address.
+        answer = Respond(report.transaction, response, within_request=response.status != 200)
+        return [answer], scoped("registrar", written)
+
+
+def _turned_away(report: RequestReceived, judgement: Judgement) -> Command:
+    if judgement is Judgement.DROPPED:
+        return ForgetTransaction(report.transaction)
+    return Respond(report.transaction, make_response(report.request, 503, headers=[RETRY_LATER]))

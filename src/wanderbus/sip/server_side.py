@@ -7,8 +7,9 @@ from typing import Final
 
 from wanderbus.machine import Address, Output, RandomSource, scoped
 from wanderbus.sip.message import Request, make_response
-from wanderbus.sip.response_routing import BRANCH_COOKIE, response_address, sent_by
+from wanderbus.sip.response_routing import Origin, response_path, sent_by
 from wanderbus.sip.server_transactions import InviteServerTransaction, NonInviteServerTransaction, ServerTransaction
+from wanderbus.sip.targets import Path
 from wanderbus.sip.transaction_machine import State, Timers, Trigger
 from wanderbus.sip.transaction_signals import AckReceived, CancelReceived, RequestReceived, Respond
 
@@ -40,8 +41,8 @@ class ServerSide:
         """Return a To tag for an answer of the layer's own (RFC 3261 19.3)."""
         return self._random.token(_TAG_BYTES).hex()
 
-    def receive(self, request: Request, source: Address, now: float) -> list[Output]:
-        """Handle ``request`` from ``source``, whose address is already in the top Via.
+    def receive(self, request: Request, origin: Origin, now: float) -> list[Output]:
+        """Handle ``request`` from ``origin``, whose address is already in the top Via.
 
         Raises:
             SIPParseError: a header field needed for matching cannot be read.
@@ -49,23 +50,28 @@ class ServerSide:
         key = server_key(request)
         known = self._transactions.get(self._names.get(key, ""))
         if request.method == "ACK":
-            return self._acknowledge(known, request, source, now)
-        destination = response_address(request.via, source)
+            return self._acknowledge(known, request, origin, now)
+        path = response_path(request.via, origin, self._socket)
         if known is not None:
-            return self._settle(known, known.receive_again(destination, now))
+            return self._settle(known, known.receive_again(path, now, origin.datagram_bytes))
         if len(self._transactions) >= self._transactions_max:
             self._drops["over limit"] += 1
             return []
-        transaction = self._add(key, request, destination)
+        transaction = self._add(key, request, path, origin.datagram_bytes)
         if request.method == "CANCEL":
             return self._cancel(key, transaction, request, now)
-        received: list[Output] = [RequestReceived(transaction.name, request, source)]
+        received: list[Output] = [
+            RequestReceived(transaction.name, request, origin.source, origin.transport, origin.connection)
+        ]
         return received + self._settle(transaction, transaction.start(now))
 
     def respond(self, item: Respond, now: float) -> list[Output]:
         """Send a response of the transaction user, if the transaction is still there and admits it."""
         transaction = self._transactions.get(item.transaction)
-        return [] if transaction is None else self._settle(transaction, transaction.respond(item.response, now))
+        if transaction is None:
+            return []
+        outputs = transaction.respond(item.response, now, within_request=item.within_request)
+        return self._settle(transaction, outputs)
 
     def fire(self, name: str, timer: Trigger, now: float) -> list[Output]:
         """Hand a timer to its transaction, if that is still there."""
@@ -78,11 +84,11 @@ class ServerSide:
         return [] if transaction is None else self._settle(transaction, transaction.stop())
 
     def _acknowledge(
-        self, invite: ServerTransaction | None, request: Request, source: Address, now: float
+        self, invite: ServerTransaction | None, request: Request, origin: Origin, now: float
     ) -> list[Output]:
         """An ACK for a refusal ends here; any other, also one for a 2xx under the INVITE's branch, is the user's."""
         if not isinstance(invite, InviteServerTransaction) or invite.state is State.ACCEPTED:
-            return [AckReceived(request, source)]
+            return [AckReceived(request, origin.source, origin.transport, origin.connection)]
         return self._settle(invite, invite.acknowledge(now))
 
     def _cancel(self, key: ServerKey, cancel: ServerTransaction, request: Request, now: float) -> list[Output]:
@@ -92,16 +98,16 @@ class ServerSide:
         answered = None if invite is None else invite.last_response
         tag = (answered and answered.to.tag) or self.fresh_tag()
         response = make_response(request, 481 if invite is None else 200, to_tag=tag)
-        outputs = cancel.start(now) + cancel.respond(response, now)
+        outputs = cancel.start(now) + cancel.respond(response, now, within_request=True)
         settled = self._settle(cancel, outputs)
         if invite is not None and invite.state is State.PROCEEDING:
             settled.append(CancelReceived(invite.name, request))
         return settled
 
-    def _add(self, key: ServerKey, request: Request, destination: Address) -> ServerTransaction:
+    def _add(self, key: ServerKey, request: Request, path: Path, datagram_bytes: int | None) -> ServerTransaction:
         self._made += 1
         kind = InviteServerTransaction if request.method == "INVITE" else NonInviteServerTransaction
-        transaction = kind(f"server-{self._made}", request, destination, self._socket, self._timers)
+        transaction = kind(f"server-{self._made}", request, path, self._timers, datagram_bytes)
         self._transactions[transaction.name] = transaction
         self._names[key] = transaction.name
         return transaction
@@ -127,6 +133,6 @@ def server_key(request: Request) -> ServerKey:
     method = "INVITE" if request.method == "ACK" else request.method
     via = request.via
     branch = via.branch or ""
-    if not branch.startswith(BRANCH_COOKIE):
+    if not via.names_transaction:
         branch = " ".join((branch, request.call_id, str(request.cseq.number), request.from_.tag or ""))
     return branch, sent_by(via), method

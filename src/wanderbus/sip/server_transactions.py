@@ -1,15 +1,17 @@
-"""Server transactions over UDP: a request reported once, its answer replayed (RFC 3261 17.2, RFC 6026 7.1).
+"""Server transactions: a request reported once, its answer replayed (RFC 3261 17.2, RFC 6026 7.1).
 
-Retransmissions of a request are absorbed here and answered with the last response. An answer goes to where the
-newest copy of the request came from, so that a device that moves within a transaction still gets it.
+Retransmissions of a request are absorbed here and answered with the last response. An answer goes the way that the
+newest copy of the request came, so that a device that moves within a transaction still gets it.
 """
 
 from __future__ import annotations
 
 from typing import Final
 
-from wanderbus.machine import Address, Output, SendDatagram
+from wanderbus.machine import Output
+from wanderbus.sip.answer_size import fitted
 from wanderbus.sip.message import Message, Request, Response, encode_message, make_response
+from wanderbus.sip.targets import Path
 from wanderbus.sip.transaction_machine import Running, State, Table, Timers, TransactionMachine, Trigger
 from wanderbus.sip.transaction_signals import TransactionTimedOut
 
@@ -58,27 +60,39 @@ NON_INVITE_SERVER_TIMERS: Final[Running] = {
 
 
 class ServerTransaction(TransactionMachine):
-    """What INVITE and other server transactions share: one request, the last answer, where it goes."""
+    """What INVITE and other server transactions share: one request, the last answer, where it goes.
 
-    def __init__(self, name: str, request: Request, destination: Address, socket: str, timers: Timers) -> None:
-        super().__init__(name, timers)
+    ``datagram_bytes`` is the size of the request, which bounds some answers; None over a stream bounds nothing.
+    """
+
+    def __init__(
+        self, name: str, request: Request, path: Path, timers: Timers, datagram_bytes: int | None = None
+    ) -> None:
+        super().__init__(name, timers, reliable=path.target.reliable)
         self.request = request
         self.last_response: Response | None = None
         self._last_data = b""
-        self._destination = destination
-        self._socket = socket
+        self._path = path
+        self._datagram_bytes = datagram_bytes
+        self._within_request = True
 
     def start(self, now: float) -> list[Output]:
         """Begin with the first copy of the request, which the layer reports."""
         return self._start_timers(now)
 
-    def receive_again(self, destination: Address, now: float) -> list[Output]:
-        """Absorb a retransmission of the request whose answer has to go to ``destination``."""
-        self._destination = destination
+    def receive_again(self, path: Path, now: float, datagram_bytes: int | None = None) -> list[Output]:
+        """Absorb a retransmission of the request whose answer has to go by ``path``.
+
+        What is shorter than the request is no copy of it, and must not fetch an answer measured for more.
+        """
+        if self._datagram_bytes is not None and datagram_bytes is not None and datagram_bytes < self._datagram_bytes:
+            return []
+        self._path = path
         return self._advance(Trigger.REQUEST, now)
 
-    def respond(self, response: Response, now: float) -> list[Output]:
-        """Send ``response`` if the present state admits it."""
+    def respond(self, response: Response, now: float, *, within_request: bool = False) -> list[Output]:
+        """Send ``response`` if the present state admits it; see :class:`Respond` for ``within_request``."""
+        self._within_request = within_request
         return self._advance(self._trigger(response.status), now, response)
 
     def _trigger(self, status: int) -> Trigger:
@@ -87,13 +101,14 @@ class ServerTransaction(TransactionMachine):
     def _send(self, response: Message | None) -> list[Output]:
         assert isinstance(response, Response)
         self.last_response = response
-        self._last_data = encode_message(response)
+        if self._within_request and self._datagram_bytes is not None:
+            self._last_data = fitted(response, self._datagram_bytes) or b""
+        else:
+            self._last_data = encode_message(response)
         return self._replay()
 
     def _replay(self) -> list[Output]:
-        if self.last_response is None:
-            return []
-        return [SendDatagram(self._socket, self._destination, self._last_data)]
+        return [self._path.send(self._last_data)] if self._last_data else []
 
 
 class InviteServerTransaction(ServerTransaction):
@@ -103,8 +118,10 @@ class InviteServerTransaction(ServerTransaction):
     running = INVITE_SERVER_TIMERS
     initial = State.PROCEEDING
 
-    def __init__(self, name: str, request: Request, destination: Address, socket: str, timers: Timers) -> None:
-        super().__init__(name, request, destination, socket, timers)
+    def __init__(
+        self, name: str, request: Request, path: Path, timers: Timers, datagram_bytes: int | None = None
+    ) -> None:
+        super().__init__(name, request, path, timers, datagram_bytes)
         self._interval_s = timers.t1_s
 
     def acknowledge(self, now: float) -> list[Output]:

@@ -2,8 +2,8 @@
 
 A machine is data: ``table`` maps (state, input) to the next state and is drawn from a figure of the RFC; ``running``
 says which timers run in which state. What a transition sends or reports stands in ``_act``. An input that the table
-does not list for the present state is absorbed. UDP reports no transport errors, so the figures' edges for these are
-left out: a dead path shows as timer B, F or H.
+does not list for the present state is absorbed. UDP reports no transport errors: a dead path shows as timer B, F or
+H. A stream does, and needs no retransmissions, nor time to absorb them.
 """
 
 from __future__ import annotations
@@ -43,6 +43,7 @@ class Trigger(StrEnum):
     SEND_SUCCESS = "send 2xx"
     SEND_FAILURE = "send 300-699"
     SEND_FINAL = "send 200-699"
+    TRANSPORT_FAILED = "transport failed"
     TIMER_A = "A"
     TIMER_B = "B"
     TIMER_D = "D"
@@ -85,8 +86,10 @@ class Timers(msgspec.Struct, frozen=True):
         """64*T1: how long a transaction waits for the other side."""
         return 64 * self.t1_s
 
-    def duration_s(self, timer: Trigger) -> float:
-        """Return how long ``timer`` runs over UDP when a state starts it (RFC 3261 table 4, RFC 6026 7.1 and 7.2)."""
+    def duration_s(self, timer: Trigger, *, reliable: bool = False) -> float:
+        """Return how long ``timer`` runs when a state starts it (RFC 3261 table 4, RFC 6026 7.1 and 7.2)."""
+        if reliable and timer in ABSORBING:
+            return 0.0
         match timer:
             case Trigger.TIMER_A | Trigger.TIMER_E | Trigger.TIMER_G:
                 return self.t1_s
@@ -102,20 +105,28 @@ class Timers(msgspec.Struct, frozen=True):
 
 DEFAULT_TIMERS: Final = Timers()
 
+REPEATING: Final = frozenset({Trigger.TIMER_A, Trigger.TIMER_E, Trigger.TIMER_G})
+"""Timers that retransmit; they do not run over a stream (RFC 3261 17.1.1.2, 17.1.2.2, 17.2.1)."""
+
+ABSORBING: Final = frozenset({Trigger.TIMER_D, Trigger.TIMER_I, Trigger.TIMER_J, Trigger.TIMER_K})
+"""Timers that wait for retransmissions of the other side; over a stream they are over at once (RFC 3261 table 4)."""
+
 
 class TransactionMachine:
     """One transaction: a state, moved by triggers along ``table``, with the timers of ``running``.
 
-    Timer keys in its outputs are bare trigger values; the layer scopes them.
+    Timer keys in its outputs are bare trigger values; the layer scopes them. ``reliable`` says that it runs over a
+    stream.
     """
 
     table: ClassVar[Table]
     running: ClassVar[Running]
     initial: ClassVar[State]
 
-    def __init__(self, name: str, timers: Timers) -> None:
+    def __init__(self, name: str, timers: Timers, *, reliable: bool) -> None:
         self.name = name
         self.timers = timers
+        self.reliable = reliable
         self.state = self.initial
 
     @property
@@ -133,7 +144,11 @@ class TransactionMachine:
         return self._switch_timers(previous, 0.0)
 
     def _start_timers(self, now: float) -> list[Output]:
-        return [self._set(timer, now) for timer in sorted(self.running.get(self.state, ()))]
+        return [self._set(timer, now) for timer in sorted(self._running_in(self.state))]
+
+    def _running_in(self, state: State) -> frozenset[Trigger]:
+        timers = self.running.get(state, frozenset())
+        return timers - REPEATING if self.reliable else timers
 
     def _advance(self, trigger: Trigger, now: float, message: Message | None = None) -> list[Output]:
         """Follow the table by one edge: act, then stop the timers of the old state and start those of the new."""
@@ -148,10 +163,10 @@ class TransactionMachine:
         raise NotImplementedError
 
     def _switch_timers(self, previous: State, now: float) -> list[Output]:
-        before = self.running.get(previous, frozenset())
-        after = self.running.get(self.state, frozenset())
+        before, after = self._running_in(previous), self._running_in(self.state)
         stopped: list[Output] = [CancelTimer(timer.value) for timer in sorted(before - after)]
         return stopped + [self._set(timer, now) for timer in sorted(after - before)]
 
     def _set(self, timer: Trigger, now: float, after_s: float | None = None) -> SetTimer:
-        return SetTimer(timer.value, now + (self.timers.duration_s(timer) if after_s is None else after_s))
+        duration_s = self.timers.duration_s(timer, reliable=self.reliable) if after_s is None else after_s
+        return SetTimer(timer.value, now + duration_s)

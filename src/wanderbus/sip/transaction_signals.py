@@ -6,8 +6,11 @@ response; names of server transactions are chosen by the layer.
 
 from __future__ import annotations
 
+from typing import Literal
+
 from wanderbus.machine import Address, Input, Output
 from wanderbus.sip.message import Request, Response
+from wanderbus.sip.targets import Target
 
 
 class SendRequest(Input, frozen=True):
@@ -16,29 +19,47 @@ class SendRequest(Input, frozen=True):
     ``request`` comes without our Via; the layer puts one on top. ``branch_suffix`` is appended to the fresh branch
     (a proxy keeps its loop hash there, RFC 3261 16.6 item 8). A CANCEL takes the branch of the INVITE that has its
     Call-ID, CSeq number and Request-URI (9.1), and waits for that INVITE's first provisional response.
+
+    A bare address as ``destination`` means UDP. ``connection`` is preferred to a new one while it is open, as the
+    way back to a device that cannot be connected to (RFC 5626).
     """
 
     transaction: str
     request: Request
-    destination: Address
+    destination: Address | Target
     branch_suffix: str = ""
+    connection: int | None = None
 
 
 class Respond(Input, frozen=True):
     """Send ``response`` in the server transaction ``transaction``; nothing happens if that has ended.
 
-    A 2xx to an INVITE may be given again and again, as its retransmission is up to the user (RFC 6026 7.1).
+    A 2xx to an INVITE may be given again and again, as its retransmission is up to the user (RFC 6026 7.1). With
+    ``within_request`` the response is cut down to the size of a request that came over UDP, or not sent if that
+    cannot be: its source may be forged, and nobody may be flooded through us.
     """
 
     transaction: str
     response: Response
+    within_request: bool = False
 
 
 class SendAck(Input, frozen=True):
     """Send the ACK ``request`` for a 2xx to ``destination`` under a Via of ours, outside any transaction (13.2.2.4)."""
 
     request: Request
-    destination: Address
+    destination: Address | Target
+    connection: int | None = None
+
+
+class SendPing(Input, frozen=True):
+    """Send a keep-alive on the stream to ``destination``, which answers with :class:`PongReceived` (RFC 5626 4.4.1).
+
+    No answer within 10 s means that the connection is dead; that is the user's to time.
+    """
+
+    destination: Target
+    connection: int | None = None
 
 
 class ForgetTransaction(Input, frozen=True):
@@ -51,17 +72,29 @@ class RequestReceived(Output, frozen=True):
     """A new request came from ``source``; answer it with :class:`Respond` to ``transaction``.
 
     Its top Via carries ``received`` and ``rport`` (RFC 3581 4). ACK and CANCEL are never reported here.
+    ``connection`` is the stream that it came on, None over UDP.
     """
 
     transaction: str
     request: Request
     source: Address
+    transport: str = "UDP"
+    connection: int | None = None
 
 
 class AckReceived(Output, frozen=True):
     """An ACK came that belongs to no refused INVITE: it confirms a 2xx, or nothing at all (RFC 3261 13.3.1.4)."""
 
     request: Request
+    source: Address
+    transport: str = "UDP"
+    connection: int | None = None
+
+
+class PongReceived(Output, frozen=True):
+    """The other side of ``connection`` at ``source`` answered a :class:`SendPing`."""
+
+    connection: int
     source: Address
 
 
@@ -91,6 +124,10 @@ class TransactionTimedOut(Output, frozen=True):
     For a client transaction that is the final response (timers B and F; also a CANCEL that had nothing to cancel,
     or a request over the limit); for an INVITE server transaction the ACK (timer H); for any other server
     transaction our own answer, which comes too late after 64*T1 (RFC 4320 4.2).
+
+    ``reason`` is "transport" when no time had to pass: the connection could not be opened or was closed, or there is
+    no such transport here (RFC 3261 8.1.3.1 and 16.9: to be treated as a 503).
     """
 
     transaction: str
+    reason: Literal["timeout", "transport"] = "timeout"

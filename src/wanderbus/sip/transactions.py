@@ -1,47 +1,64 @@
-"""The transaction layer: requests and responses in order over a network that loses them (RFC 3261 17 and 18, UDP).
+"""The transaction layer: requests and responses in order, over UDP that loses them or over streams (RFC 3261 17, 18).
 
-Bytes come in from the socket; the layer stamps the Via (RFC 3581), finds the transaction they belong to
+Bytes come in from sockets and connections; the layer stamps the Via (RFC 3581), finds the transaction they belong to
 (RFC 3261 17.1.3, 17.2.3), and reports what is new to the transaction user: every request once, every final response
 once. It answers by itself: retransmissions (with the last response), a CANCEL (9.2), an INVITE nobody answered within
-200 ms (100), refusals of our INVITE (ACK), and bytes that are no SIP message (statelessly, never with more bytes
-than came). Responses whose top Via is not ours are dropped (18.1.2), also those of ended transactions (RFC 6026 7.2).
+200 ms (100), refusals of our INVITE (ACK), keep-alives on streams (RFC 5626 4.4.1), and bytes that are no SIP message
+(statelessly, over UDP never with more bytes than came). Responses whose top Via is not ours are dropped (18.1.2), also
+those of ended transactions (RFC 6026 7.2).
 """
 
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Iterable
+from collections.abc import Iterable, Mapping, Sequence
 from typing import Final
 
 from wanderbus.errors import SIPParseError
-from wanderbus.machine import Address, DatagramReceived, Input, Output, RandomSource, SendDatagram, TimerFired
+from wanderbus.machine import (
+    Address,
+    DatagramReceived,
+    Input,
+    Output,
+    RandomSource,
+    StreamClosed,
+    StreamReceived,
+    TimerFired,
+)
+from wanderbus.sip.answer_size import fitted
 from wanderbus.sip.client_side import ClientSide
 from wanderbus.sip.client_transactions import make_cancel
 from wanderbus.sip.message import Response, encode_message, make_response, parse_message, read_for_reply
-from wanderbus.sip.response_routing import make_via, response_address, stamped, with_via
+from wanderbus.sip.response_routing import Origin, response_path, stamped, with_via
 from wanderbus.sip.server_side import ServerSide
+from wanderbus.sip.stream_side import TIMER, StreamSide
 from wanderbus.sip.transaction_machine import DEFAULT_TIMERS, Timers, Trigger
 from wanderbus.sip.transaction_signals import (
     AckReceived,
     CancelReceived,
     ForgetTransaction,
+    PongReceived,
     RequestReceived,
     Respond,
     ResponseReceived,
     SendAck,
+    SendPing,
     SendRequest,
     TransactionTimedOut,
 )
+from wanderbus.sip.ways import Ways
 
 __all__ = [
     "TRANSACTIONS_MAX",
     "AckReceived",
     "CancelReceived",
     "ForgetTransaction",
+    "PongReceived",
     "RequestReceived",
     "Respond",
     "ResponseReceived",
     "SendAck",
+    "SendPing",
     "SendRequest",
     "Timers",
     "TransactionLayer",
@@ -54,10 +71,11 @@ TRANSACTIONS_MAX: Final = 16_384
 
 
 class TransactionLayer:
-    """All transactions of one SIP socket.
+    """All transactions of one SIP socket, and of the streams that belong to it.
 
-    ``local`` is the address we put into our Via; it may change at any time, running transactions keep theirs.
-    ``drops`` counts by reason what was thrown away or could not be read.
+    ``transports`` is what may be sent over; what arrives is taken over any. With TCP among them, requests of over
+    1,300 bytes go there instead of over UDP (RFC 3261 18.1.1). ``drops`` counts by reason what was thrown away or could
+    not be read.
     """
 
     def __init__(
@@ -67,12 +85,37 @@ class TransactionLayer:
         socket: str = "sip",
         timers: Timers = DEFAULT_TIMERS,
         transactions_max: int = TRANSACTIONS_MAX,
+        transports: Iterable[str] = ("UDP",),
     ) -> None:
-        self.local: Address = ("127.0.0.1", 5060)
         self.drops: Counter[str] = Counter()
         self._socket = socket
-        self._clients = ClientSide(random, socket, timers, transactions_max, self.drops)
+        self._ways = Ways(socket, transports)
+        self._clients = ClientSide(random, self._ways, timers, transactions_max, self.drops)
         self._servers = ServerSide(random, socket, timers, transactions_max, self.drops)
+        self._streams = StreamSide(self._ways, self.drops)
+
+    @property
+    def local(self) -> Address:
+        """The address that we put into our Via; it may change at any time, running transactions keep theirs."""
+        return self._ways.local
+
+    @local.setter
+    def local(self, address: Address) -> None:
+        self._ways.local = address
+
+    @property
+    def local_streams(self) -> Mapping[str, Address]:
+        """By transport, the address in our Via where it is another than ``local``."""
+        return self._ways.local_streams
+
+    @local_streams.setter
+    def local_streams(self, addresses: Mapping[str, Address]) -> None:
+        self._ways.local_streams = addresses
+
+    @property
+    def transports(self) -> frozenset[str]:
+        """What this layer can send over."""
+        return self._ways.transports
 
     @property
     def dropped(self) -> int:
@@ -98,47 +141,67 @@ class TransactionLayer:
 
     def _handle(self, item: Input, now: float) -> list[Output]:
         match item:
-            case DatagramReceived(socket=socket) if socket == self._socket:
-                return self._receive(item.source, item.data, now)
+            case DatagramReceived(socket=self._socket):
+                return self._receive(Origin(item.source, datagram_bytes=len(item.data)), item.data, now)
+            case StreamReceived(socket=self._socket):
+                return self._receive_stream(item, now)
+            case StreamClosed(socket=self._socket):
+                return self._streams.closed(item) + self._clients.stream_closed(item, now)
             case TimerFired(key=(("client", (str(branch), str(method))), str(timer))):
                 return self._clients.fire((branch, method), Trigger(timer), now)
             case TimerFired(key=(("server", str(name)), str(timer))):
                 return self._servers.fire(name, Trigger(timer), now)
+            case TimerFired(key=(str(kind), int(connection))) if kind == TIMER:
+                return self._streams.expire(connection)
             case SendRequest():
-                return self._clients.send(item, self.local, now)
+                return self._clients.send(item, now)
             case Respond():
                 return self._servers.respond(item, now)
             case SendAck():
-                ack = with_via(item.request, make_via(self.local, self._clients.fresh_branch()))
-                return [SendDatagram(self._socket, item.destination, encode_message(ack))]
+                return self._send_ack(item)
+            case SendPing():
+                return self._streams.ping(item.destination, item.connection)
             case ForgetTransaction():
                 return self._clients.forget(item.transaction, now) + self._servers.forget(item.transaction)
             case _:
                 return []
 
-    def _receive(self, source: Address, data: bytes, now: float) -> list[Output]:
+    def _send_ack(self, item: SendAck) -> list[Output]:
+        path = self._ways.path(item.destination, item.connection)
+        if path is None:
+            self.drops["no transport"] += 1
+            return []
+        ack = with_via(item.request, self._ways.via(path.target.transport, self._clients.fresh_branch()))
+        return [path.send(encode_message(ack))]
+
+    def _receive_stream(self, item: StreamReceived, now: float) -> list[Output]:
+        messages, outputs = self._streams.receive(item, now)
+        origin = Origin(item.source, item.transport, item.connection)
+        return [output for data in messages for output in self._receive(origin, data, now)] + outputs
+
+    def _receive(self, origin: Origin, data: bytes, now: float) -> list[Output]:
         try:
             message = parse_message(data)
             if isinstance(message, Response):
                 return self._clients.receive(message, now)
-            return self._servers.receive(stamped(message, source), source, now)
+            return self._servers.receive(stamped(message, origin.source), origin, now)
         except SIPParseError as error:
             self.drops["unreadable"] += 1
-            return [] if error.status is None else self._refuse(source, data, error.status)
+            return [] if error.status is None else self.refuse(origin, data, error.status)
 
-    def _refuse(self, source: Address, data: bytes, status: int) -> list[Output]:
-        """Answer a request that cannot be read, without a transaction (RFC 3261 8.2.7).
+    def refuse(self, origin: Origin, data: bytes, status: int, headers: Sequence[tuple[str, str]] = ()) -> list[Output]:
+        """Answer the request in ``data`` without a transaction, as when it cannot be read (RFC 3261 8.2.7).
 
-        Its source may be forged, so an answer with more bytes than what came is not sent.
+        The source of a datagram may be forged, so an answer to one never has more bytes than what came.
         """
         request = read_for_reply(data)
         if request is None:
             return []
         try:
-            response = make_response(stamped(request, source), status, to_tag=self._servers.fresh_tag())
+            stamp = stamped(request, origin.source)
+            response = make_response(stamp, status, to_tag=self._servers.fresh_tag(), headers=headers)
+            path = response_path(request.via, origin, self._socket)
+            answer = encode_message(response) if origin.datagram_bytes is None else fitted(response, len(data))
         except SIPParseError:
             return []
-        answer = encode_message(response)
-        if len(answer) > len(data):
-            return []
-        return [SendDatagram(self._socket, response_address(request.via, source), answer)]
+        return [path.send(answer)] if answer is not None else []

@@ -1,0 +1,145 @@
+"""``python -m fuzz NAME``: feed hostile inputs to readers, and say what broke.
+
+Bounded by --inputs for each target and by --seconds in all. Exit status: 0 nothing broke, 1 something did (with
+--strict also when a goal was not met), 2 the command line cannot be used, 130 interrupted.
+"""
+
+from __future__ import annotations
+
+import argparse
+import json
+import os
+import platform
+import sys
+import time
+from collections.abc import Sequence
+from pathlib import Path
+from typing import Any, Final
+
+from fuzz import harness, sip
+from fuzz.harness import Failure, Tally, Target
+
+NAMES: Final[dict[str, Sequence[Target]]] = {"sip": sip.TARGETS}
+
+
+def main(arguments: list[str] | None = None) -> int:
+    """Run what the command line names; return the exit status."""
+    options = _options(arguments)
+    targets = NAMES[options.name]
+    if options.replay is not None:
+        return replay(targets, options.replay)
+    until = time.monotonic() + options.seconds
+    tallies = {}
+    for target in targets:
+        tallies[target.name] = harness.run(target, options.inputs, options.seed, until=until, jobs=options.jobs)
+        _say(target.name, tallies[target.name], options.inputs)
+        _complain(options.name, tallies[target.name].failures, options.failures)
+    failed = any(tally.failures for tally in tallies.values())
+    summary = report(options.name, tallies, options.inputs)
+    if options.json:
+        options.json.write_text(json.dumps(summary, indent=2) + "\n", encoding="utf-8")
+    unmet = [goal["name"] for goal in summary["goals"] if not goal["met"]]
+    if unmet and options.strict:
+        print(f"not met: {', '.join(unmet)}", file=sys.stderr)
+    return 1 if failed or (unmet and options.strict) else 0
+
+
+def replay(targets: Sequence[Target], path: Path) -> int:
+    """Handle one saved input once more, by the target whose name begins the file's; return the exit status."""
+    target = next((target for target in targets if path.name.startswith(target.name)), None)
+    if target is None or not path.is_file():
+        names = ", ".join(target.name for target in targets)
+        print(f"{path} is no file whose name begins with one of: {names}", file=sys.stderr)
+        return 2
+    data = path.read_bytes()
+    _, cpu_s, failure = harness.judge(target, data)
+    if failure is not None:
+        print(f"{target.name}: {failure.kind}: {failure.detail}")
+        return 1
+    print(f"{target.name}: nothing broke; {cpu_s * 1000:.1f} ms, {harness.peak_of(target, data) / 2**20:.1f} MB")
+    return 0
+
+
+def report(name: str, tallies: dict[str, Tally], inputs: int) -> dict[str, Any]:
+    """Return the figures and whether the goals were met."""
+    failures = sum(len(tally.failures) for tally in tallies.values())
+    slowest_ms = max(tally.slowest_s for tally in tallies.values()) * 1000
+    peak_mb = max(tally.peak_bytes for tally in tallies.values()) / 2**20
+    fewest = min(tally.inputs for tally in tallies.values())
+    return {
+        "command": f"fuzz {name}",
+        "machine": {
+            "python": platform.python_version(),
+            "system": platform.system(),
+            "processors": os.cpu_count(),
+        },
+        "results": [_result(target, tally, inputs) for target, tally in tallies.items()],
+        "goals": [
+            _goal("fuzz_unhandled", failures, "inputs", 0, failures == 0),
+            _goal("fuzz_inputs", fewest, "inputs of each target", inputs, fewest >= inputs),
+            _goal("fuzz_slowest", round(slowest_ms, 2), "ms", harness.CPU_S_MAX * 1000, slowest_ms <= 50),
+            _goal("fuzz_memory", round(peak_mb, 2), "MB", 16, peak_mb <= 16),
+        ],
+    }
+
+
+def _goal(name: str, value: float, unit: str, goal: float, met: bool) -> dict[str, Any]:
+    return {"name": name, "value": value, "unit": unit, "goal": goal, "met": met}
+
+
+def _result(target: str, tally: Tally, inputs: int) -> dict[str, Any]:
+    kinds = [failure.kind for failure in tally.failures]
+    return {
+        "target": target,
+        "inputs": tally.inputs,
+        "inputs_asked": inputs,
+        "accepted": tally.accepted,
+        "refused": tally.inputs - tally.accepted,
+        "cpu_s": round(tally.cpu_s, 3),
+        "slowest_ms": round(tally.slowest_s * 1000, 3),
+        "largest_input_bytes": tally.largest_input_bytes,
+        "memory_measured_inputs": tally.memory_measured,
+        "memory_peak_mb": round(tally.peak_bytes / 2**20, 3),
+        "failures": {kind: kinds.count(kind) for kind in sorted(set(kinds))},
+    }
+
+
+def _say(target: str, tally: Tally, inputs: int) -> None:
+    cut = "" if tally.inputs >= inputs else f" (of {inputs:,}: cut short)"
+    print(
+        f"{target}: {tally.inputs:,} inputs{cut}, {tally.accepted:,} accepted, {len(tally.failures)} failures; "
+        f"slowest {tally.slowest_s * 1000:.1f} ms, memory peak {tally.peak_bytes / 2**20:.1f} MB "
+        f"(measured on {tally.memory_measured:,})",
+        flush=True,
+    )
+
+
+def _complain(name: str, failures: list[Failure], directory: Path) -> None:
+    """Save what failed and say how to see it again."""
+    paths = harness.save(failures, directory) if failures else []
+    for failure, path in zip(failures, paths, strict=True):
+        print(f"{failure.target}: {failure.kind}: {failure.detail}", file=sys.stderr)
+        print(f"  replay it with: ./do fuzz {name} --replay {path}", file=sys.stderr)
+
+
+def _options(arguments: list[str] | None) -> argparse.Namespace:
+    parser = argparse.ArgumentParser(
+        prog="./do fuzz", description=__doc__, formatter_class=argparse.RawTextHelpFormatter
+    )
+    parser.add_argument("name", choices=sorted(NAMES), help="what to fuzz")
+    parser.add_argument("--inputs", type=int, default=200_000, help="inputs of each target (default: %(default)s)")
+    parser.add_argument("--seed", type=int, default=1, help="another seed, other inputs (default: %(default)s)")
+    parser.add_argument("--seconds", type=float, default=1_800, help="end after so long (default: %(default)s)")
+    parser.add_argument("--jobs", type=int, help="processes (default: one for each processor)")
+    parser.add_argument("--failures", type=Path, default=Path("out/fuzz"), help="where to save (default: %(default)s)")
+    parser.add_argument("--replay", type=Path, metavar="FILE", help="handle this saved input alone")
+    parser.add_argument("--strict", action="store_true", help="exit status 1 when a goal is not met")
+    parser.add_argument("--json", type=Path, metavar="FILE", help="write the figures to this file")
+    return parser.parse_args(arguments)
+
+
+if __name__ == "__main__":
+    try:
+        sys.exit(main())
+    except KeyboardInterrupt:
+        sys.exit(130)

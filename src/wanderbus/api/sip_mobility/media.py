@@ -1,0 +1,68 @@
+"""What an application says about its media: plain parameters, from which SDP lines are made (SPEC C-16, C-17).
+
+How these lines are laid out along those of the other side is the machine's work (:mod:`wanderbus.mobility`).
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+import msgspec
+
+from wanderbus.machine import Address
+from wanderbus.mobility.descriptions import joined, lines_of
+from wanderbus.mobility.session import SIPSession
+from wanderbus.sip.sdp import MediaDescription
+
+
+class SDPMediaDescriptionData(msgspec.Struct, frozen=True):
+    """Where and how data of one kind is received."""
+
+    port: int
+    """0 says that the medium is not in use."""
+    protocol: str = "UDP"
+    """``UDP``, ``TCP``, or another SDP transport such as ``RTP/AVP``."""
+    address: str | None = None
+    """IP address; None stands for wherever this device is, also after it moved."""
+    media: str = "application"
+    formats: tuple[str, ...] = ("x-wanderbus",)
+    attributes: tuple[tuple[str, str | None], ...] = ()
+
+    @property
+    def destination(self) -> Address:
+        """Where to send to; for the media of another side, whose address is always given."""
+        return (self.address or "", self.port)
+
+
+def local_media(session: SIPSession) -> tuple[SDPMediaDescriptionData, ...]:
+    """Return what this side of ``session`` last said of its media."""
+    return _read(session.local_media)
+
+
+def remote_media(session: SIPSession) -> tuple[SDPMediaDescriptionData, ...]:
+    """Return the media of the other side of ``session`` that both use; empty until established."""
+    return _read(session.remote_media)
+
+
+def description_of(media: Sequence[SDPMediaDescriptionData], address: str) -> MediaDescription:
+    """Return ``media``, at least one, as the stack takes them, for a device that is at ``address``."""
+    return joined(tuple(_line(data, address) for data in media))
+
+
+def _line(data: SDPMediaDescriptionData, address: str) -> MediaDescription:
+    return MediaDescription(
+        media=data.media,
+        address=data.address or address,
+        port=data.port,
+        protocol=data.protocol,
+        formats=data.formats,
+        attributes=data.attributes,
+    )
+
+
+def _read(media: MediaDescription | None) -> tuple[SDPMediaDescriptionData, ...]:
+    lines = () if media is None else lines_of(media)
+    return tuple(
+        SDPMediaDescriptionData(line.port, line.protocol, line.address, line.media, line.formats, line.attributes)
+        for line in lines
+    )

@@ -1,0 +1,199 @@
+"""Registers the user, and watches where the device is (SPEC C-06, D-02 to D-05).
+
+Refreshing at a third of the granted time, retrying and authenticating are the machine's work
+(:mod:`wanderbus.mobility.registration_manager`); here are the futures, the callbacks and the address monitor.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+from collections.abc import Callable
+from typing import Any
+
+from wanderbus.api.sip_mobility.helper import SIPHelper
+from wanderbus.api.sip_mobility.listener import SIPMobilityListenerManager
+from wanderbus.api.sip_mobility.properties_manager import SIPMobilityProperties
+from wanderbus.errors import (
+    AuthenticationError,
+    Closed,
+    ConfigurationError,
+    UnknownUser,
+    Unreachable,
+    WanderbusError,
+    WrongPassword,
+)
+from wanderbus.machine import Address, Output
+from wanderbus.mobility.messages import Registered, RegistrationFailed, Unregistered
+from wanderbus.runtime.addresses import AddressMonitor
+
+_log = logging.getLogger("wanderbus.sip_mobility")
+
+
+class RegistrationManager:
+    """The binding of one user; ``moved`` is called right after each REGISTER that a change of address brings."""
+
+    def __init__(self, helper: SIPHelper, listeners: SIPMobilityListenerManager, moved: Callable[[], object]) -> None:
+        self._helper = helper
+        self._listeners = listeners
+        self._moved = moved
+        self._values: SIPMobilityProperties | None = None
+        self._monitor: AddressMonitor | None = None
+        self._bound: Address | None = None
+        self._trouble = "the registrar does not answer"
+        self._registering: list[asyncio.Future[float]] = []
+        self._unregistering: list[asyncio.Future[None]] = []
+
+    @property
+    def registered(self) -> bool:
+        """Whether the registrar held a binding for our present address when we last heard of it."""
+        return self._bound is not None and self._bound == self._helper.contact
+
+    async def register(self) -> float:
+        """Register and stay so; return the granted time in seconds once the registrar says so.
+
+        Raises WrongPassword, UnknownUser or AuthenticationError if it refuses us, and Unreachable if it cannot be
+        had in ``wait_s_max``; the attempts then go on in the background until :meth:`unregister`.
+        """
+        values = self._watching()
+        self._helper.register()
+        granted: asyncio.Future[float] = asyncio.get_running_loop().create_future()
+        self._registering.append(granted)
+        try:
+            async with asyncio.timeout(values.wait_s_max):
+                return await granted
+        except TimeoutError:
+            raise Unreachable(
+                f"{values.uri} could not be registered at {values.server} in {values.wait_s_max:g} s: {self._trouble}"
+            ) from None
+        finally:
+            if granted in self._registering:
+                self._registering.remove(granted)
+
+    async def unregister(self) -> None:
+        """Remove the binding; return when the registrar has, or does not answer. Sessions stay (SPEC D-04)."""
+        self._helper.unregister()
+        removed: asyncio.Future[None] = asyncio.get_running_loop().create_future()
+        self._unregistering.append(removed)
+        await removed
+
+    def rebind(self, address: str) -> None:
+        """Use the local IP ``address`` from now on and stop following the route (SPEC D-08).
+
+        The listeners hear of it first, then REGISTER goes out, then a re-INVITE for each session. Raises
+        ConfigurationError if the address cannot be used; the one of before then stays.
+        """
+        address = self._helper.check_address(address)
+        self._move(address)
+        self._stop_following()
+
+    # What the facade and the message listener call -------------------------------------------------------------------
+
+    def watch(self, values: SIPMobilityProperties, server: Address) -> None:
+        """Begin: follow the local address that routes to ``server``, unless one was given."""
+        self._values = values
+        self._bound = None
+        if values.local_address is None:
+            on_change: Callable[[str], Any] = self._followed
+            self._monitor = AddressMonitor(server, on_change, poll_s=values.poll_s)
+
+    def stop(self) -> None:
+        """End: follow no more, and let nobody wait for what cannot come."""
+        self._stop_following()
+        self._values = None
+        self._bound = None
+        self._fail(Closed("SIPMobility was terminated"))
+        self._settle_unregistering()
+
+    def report(self, output: Output) -> None:
+        """Take what the stack reports about the registration."""
+        match output:
+            case Registered(expires_s=expires_s):
+                self._granted(expires_s)
+            case RegistrationFailed(status=status, reason=reason):
+                self._refused(status, reason)
+            case Unregistered():
+                self._unbound("unregistered")
+                self._fail(Closed("the registration was ended"))
+                self._settle_unregistering()
+
+    def _granted(self, expires_s: float) -> None:
+        new = not self.registered
+        self._bound = self._helper.contact
+        waiting, self._registering = self._registering, []
+        for granted in waiting:
+            if not granted.done():
+                granted.set_result(expires_s)
+        if new:
+            self._listeners.notify(lambda listener: listener.registered(expires_s))
+
+    def _refused(self, status: int | None, reason: str) -> None:
+        self._trouble = reason if status is None else f"{status} {reason}"
+        error = self._refusal(status)
+        if error is None:
+            _log.warning("not registered (%s %s), trying again", status, reason)
+            return
+        self._unbound(self._trouble)
+        if self._registering:
+            self._fail(error)
+        else:
+            _log.warning("the registrar refuses this user now: %s", error)
+
+    def _refusal(self, status: int | None) -> AuthenticationError | None:
+        """Return the error for a refusal that is for good, None where the stack tries again."""
+        values = self._watching()
+        match status:
+            case 404:
+                return UnknownUser(f"the server {values.server} has no user {values.uri}")
+            case 401 | 403 | 407:
+                return WrongPassword(f"the server {values.server} does not accept the password of {values.uri}")
+        return None
+
+    def _unbound(self, reason: str) -> None:
+        if self._bound is not None:
+            self._bound = None
+            self._listeners.notify(lambda listener: listener.unregistered(reason))
+
+    def _fail(self, error: WanderbusError) -> None:
+        waiting, self._registering = self._registering, []
+        for granted in waiting:
+            if not granted.done():
+                granted.set_exception(error)
+
+    def _settle_unregistering(self) -> None:
+        waiting, self._unregistering = self._unregistering, []
+        for removed in waiting:
+            if not removed.done():
+                removed.set_result(None)
+
+    def _watching(self) -> SIPMobilityProperties:
+        if self._values is None:
+            raise Closed("SIPMobility is not initialised; use it inside its async with block")
+        return self._values
+
+    def _followed(self, address: str) -> bool:
+        """Move to where the monitor saw us; tell whether that could be, as it may take a moment."""
+        try:
+            self._move(address)
+        except ConfigurationError as error:
+            _log.warning("could not follow a change of address: %s", error)
+            return False
+        return True
+
+    def _move(self, address: str) -> None:
+        """SPEC D-08: REGISTER first and not awaited, then the sessions.
+
+        What is asked for here is sent together when this turn of the loop is over, so the listeners hear of the new
+        address before anybody else, and may say in their callback where they receive data from now on.
+        """
+        former, _ = self._helper.contact
+        contact = self._helper.rebind(address, self._watching().sip_port)
+        self._helper.register_at(contact)
+        if address != former:
+            self._listeners.notify(lambda listener: listener.local_ip_changed(address))
+        self._moved()
+
+    def _stop_following(self) -> None:
+        if self._monitor is not None:
+            self._monitor.close()
+            self._monitor = None

@@ -1,0 +1,70 @@
+"""The SIP servers that SIPMobility needs somewhere: registrar, location service and proxy of one domain (SPEC C-20).
+
+No broker is behind them; :class:`wanderbus.Server` has both. Any other SIP server will do as well.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from types import TracebackType
+from typing import Self
+
+from wanderbus.api.sip_mobility.ports import take_ports
+from wanderbus.errors import ConfigurationError
+from wanderbus.machine import Address, Output
+from wanderbus.runtime.ambient import SystemRandom
+from wanderbus.runtime.driver import Driver
+from wanderbus.sip.server import SOCKET, SIPServer
+
+_KEY_BYTES = 32
+
+
+class SIPServers:
+    """Registrar, location service and proxy in this process; an async context manager.
+
+    :param domain: users are ``sip:name@domain``
+    :param users: names and passwords
+    :param host: the IP address to listen on, one that user agents can reach
+    :param port: for UDP and TCP; 0 takes a free one
+    """
+
+    def __init__(self, domain: str, users: Mapping[str, str], *, host: str = "127.0.0.1", port: int = 5060) -> None:
+        self._domain = domain
+        self._users = dict(users)
+        self._driver: Driver | None = None
+        self.address: Address = (host, port)
+        """Where they listen, once started."""
+
+    @property
+    def place(self) -> str:
+        """The same as ``host:port``, as properties take it."""
+        host, port = self.address
+        return f"[{host}]:{port}" if ":" in host else f"{host}:{port}"
+
+    async def __aenter__(self) -> Self:
+        random = SystemRandom()
+        driver = Driver(_Silent(), lambda report: None)
+        try:
+            self.address = take_ports(driver, SOCKET, self.address, "TCP")
+        except ConfigurationError:
+            driver.close()
+            raise
+        key = random.token(_KEY_BYTES)
+        streams = {"TCP": self.address}
+        driver.machine = SIPServer(self._domain, self.address, self._users.get, random, key, streams=streams)
+        self._driver = driver
+        return self
+
+    async def __aexit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        if self._driver is not None:
+            self._driver.close()
+            self._driver = None
+
+
+class _Silent:
+    """Stands in the driver until its socket is bound; nothing can arrive before the loop turns."""
+
+    def step(self, inputs: object, now: float) -> list[Output]:
+        return []

@@ -1,0 +1,113 @@
+"""The SIP stack under the helper: the user agent machine on a real socket (the JAIN SIP role, SPEC C-08)."""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+from collections.abc import Callable, Mapping
+from typing import Final
+
+from wanderbus.api.sip_mobility.ports import Transport, take_ports
+from wanderbus.errors import Closed, LocalProtocolError
+from wanderbus.machine import Address, Input, Output
+from wanderbus.mobility.messages import Stop, Unregistered
+from wanderbus.mobility.properties import Properties
+from wanderbus.mobility.replies import Replies
+from wanderbus.mobility.session import SIPSession
+from wanderbus.mobility.user_agent import UserAgent
+from wanderbus.runtime.ambient import SystemRandom
+from wanderbus.runtime.driver import Driver
+
+SOCKET: Final = "sip"
+
+
+class SIPStack:
+    """One user agent with its socket and timers; what it reports goes to ``on_report`` in order."""
+
+    def __init__(self, on_report: Callable[[Output], None]) -> None:
+        self.replies = Replies()
+        """The handlers that alter replies, kept from one opening to the next."""
+        self._on_report = on_report
+        self._driver: Driver | None = None
+        self._agent: UserAgent | None = None
+        self._contact: Address = ("", 0)
+        self._transport: Transport = "UDP"
+        self._farewell: asyncio.Event | None = None
+        self._unregistered = False
+
+    @property
+    def sessions(self) -> Mapping[str, SIPSession]:
+        """Every session by id; a live view."""
+        return {} if self._agent is None else self._agent.sessions
+
+    @property
+    def contact(self) -> Address:
+        """Where SIP reaches us; :class:`Closed` while the stack is not open."""
+        if self._agent is None:
+            raise Closed("SIPMobility is not initialised; use it inside its async with block")
+        return self._contact
+
+    def open(self, properties: Properties, local: Address) -> None:
+        """Take the ports at ``local`` (port 0: any) and start.
+
+        Raises ConfigurationError if they cannot be had, LocalProtocolError if the stack is open.
+        """
+        if self._driver is not None:
+            raise LocalProtocolError("SIPMobility is initialised already")
+        # The machine has to know its address, so the socket comes first; nothing arrives before the loop turns.
+        driver = Driver(_NoMachine(), self._report)
+        transport: Transport = "TCP" if properties.transport == "TCP" else "UDP"
+        contact = take_ports(driver, SOCKET, local, transport)
+        agent = UserAgent(properties, SystemRandom(), socket=SOCKET, contact=contact)
+        agent.replies = self.replies
+        driver.machine = agent
+        self._driver, self._agent = driver, agent
+        self._contact, self._transport = contact, transport
+        self._farewell = None
+        self._unregistered = False
+
+    def feed(self, *inputs: Input) -> None:
+        """Let the user agent take ``inputs``; :class:`Closed` while the stack is not open."""
+        if self._driver is None:
+            raise Closed("SIPMobility is not initialised; use it inside its async with block")
+        self._driver.feed(*inputs)
+
+    def rebind(self, local: Address) -> Address:
+        """Take a socket at ``local`` in place of the present one; return where we are reached then.
+
+        ConfigurationError if it cannot be had; the present one then stays. Nobody is told.
+        """
+        if self._driver is None:
+            raise Closed("SIPMobility is not initialised; use it inside its async with block")
+        if local != self._contact:
+            self._contact = take_ports(self._driver, SOCKET, local, self._transport)
+        return self._contact
+
+    async def close(self, wait_s_max: float) -> None:
+        """End every session and the registration, wait for the answers at most ``wait_s_max``, close the socket."""
+        if self._driver is None:
+            return
+        self._farewell = asyncio.Event()
+        self._unregistered = False
+        self._driver.feed(Stop())
+        try:
+            with contextlib.suppress(TimeoutError):
+                async with asyncio.timeout(wait_s_max):
+                    await self._farewell.wait()
+        finally:
+            driver, self._driver, self._agent = self._driver, None, None
+            if driver is not None:
+                driver.close()
+
+    def _report(self, output: Output) -> None:
+        self._unregistered = self._unregistered or isinstance(output, Unregistered)
+        self._on_report(output)
+        if self._farewell is not None and self._unregistered and not self.sessions:
+            self._farewell.set()
+
+
+class _NoMachine:
+    """Stands in the driver until its socket is bound."""
+
+    def step(self, inputs: object, now: float) -> list[Output]:
+        return []

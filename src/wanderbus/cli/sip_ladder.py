@@ -1,0 +1,124 @@
+"""``wanderbus sip ladder``: a trace of SIP messages to look at, and in the formats of other tools (SPEC U-06)."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Annotated
+
+import typer
+
+from wanderbus.cli.output import complain, say, say_json
+from wanderbus.errors import ConfigurationError, SIPParseError, Unreachable
+from wanderbus.runtime.hep_sender import send_hep
+from wanderbus.runtime.names import resolve
+from wanderbus.runtime.trace_file import read_trace
+from wanderbus.sip.dissection import dissect
+from wanderbus.sip.hep import HEP_PORT, hep3
+from wanderbus.sip.ladder import difference, ladder, place, seconds
+from wanderbus.sip.ladder_svg import ladder_svg
+from wanderbus.sip.pcap import pcap
+from wanderbus.sip.sightings import Sighting, select, sightings
+from wanderbus.sip.uri import canonical_uri
+
+
+def show_ladder(
+    files: Annotated[
+        list[Path], typer.Argument(help="What 'wanderbus up --sip-trace FILE' wrote; several are shown as one.")
+    ],
+    *,
+    call: Annotated[str | None, typer.Option(help="Only this call: its Call-ID, or how that begins.")] = None,
+    user: Annotated[str | None, typer.Option(help="Only messages from or to this URI.")] = None,
+    since: Annotated[float | None, typer.Option(help="Only from this second of the trace on.")] = None,
+    until: Annotated[float | None, typer.Option(help="Only up to this second of the trace.")] = None,
+    payloads: Annotated[bool, typer.Option("--payloads", help="Show the messages below their arrows.")] = False,
+    diff: Annotated[
+        tuple[int, int] | None, typer.Option(help="Show how the second of two messages, by number, differs.")
+    ] = None,
+    svg: Annotated[Path | None, typer.Option(help="Write the diagram to this file as SVG instead.")] = None,
+    pcap: Annotated[Path | None, typer.Option(help="Write a capture to this file, for Wireshark or sngrep.")] = None,
+    hep: Annotated[str | None, typer.Option(help="Send HEP3 over UDP to this collector, host or host:port.")] = None,
+    hep_key: Annotated[
+        str | None, typer.Option(help="What the collector knows us by, if it asks.", envvar="WANDERBUS_HEP_KEY")
+    ] = None,
+    json: Annotated[bool, typer.Option("--json", help="Print JSON, one message a line.")] = False,
+) -> None:
+    """Show SIP messages as a ladder diagram: who sent what to whom, and when.
+
+    Passwords, keys and digest values are not in it, whatever it is written as. A message keeps its number, whatever
+    else is shown. Exit status 1 if there is nothing to show.
+
+    Example: wanderbus sip ladder trace.jsonl --user sip:alice@localhost --payloads
+    """
+    found = sightings(read_trace(files))
+    first_us = found[0].entry.at_us if found else 0
+    shown = select(
+        found,
+        call_id=call,
+        user=None if user is None else _user(user),
+        since_us=None if since is None else first_us + round(since * 1e6),
+        until_us=None if until is None else first_us + round(until * 1e6),
+    )
+    if not shown:
+        complain("no message to show")
+        raise typer.Exit(1)
+    if diff is not None:
+        say(difference(_numbered(found, diff[0]), _numbered(found, diff[1])).rstrip("\n"))
+    elif svg or pcap or hep:
+        _export(shown, svg, pcap, hep, hep_key)
+    elif json:
+        for each in shown:
+            say_json(_as_json(each, shown[0]))
+    else:
+        say(ladder(shown, payloads=payloads).rstrip("\n"))
+
+
+def _export(shown: list[Sighting], svg: Path | None, capture: Path | None, hep: str | None, key: str | None) -> None:
+    if svg is not None:
+        _write(svg, ladder_svg(shown).encode(), len(shown))
+    if capture is not None:
+        _write(capture, pcap(each.entry for each in shown), len(shown))
+    if hep is not None:
+        collector = resolve(hep, default_port=HEP_PORT)
+        try:
+            count = send_hep((hep3(each, key=key) for each in shown), collector)
+        except OSError as error:
+            raise Unreachable(f"nothing can be sent to {hep}: {error.strerror}") from None
+        say(f"{hep}: {count} messages sent")
+
+
+def _write(path: Path, data: bytes, count: int) -> None:
+    try:
+        path.write_bytes(data)
+    except OSError as error:
+        raise ConfigurationError(f"{path} cannot be written: {error.strerror}") from None
+    say(f"{path}: {count} messages")
+
+
+def _user(text: str) -> str:
+    try:
+        return canonical_uri(text)
+    except SIPParseError as error:
+        raise ConfigurationError(f"--user {text!r}: {error}") from None
+
+
+def _numbered(found: list[Sighting], number: int) -> Sighting:
+    if not 1 <= number <= len(found):
+        raise ConfigurationError(f"--diff {number}: the messages are numbered from 1 to {len(found)}")
+    return found[number - 1]
+
+
+def _as_json(each: Sighting, first: Sighting) -> dict[str, object]:
+    entry = each.entry
+    return {
+        "number": each.number,
+        "at_us": entry.at_us,
+        "at_s": seconds(each, first),
+        "source": place(entry.source),
+        "destination": place(entry.destination),
+        "transport": entry.transport,
+        "direction": entry.direction,
+        "label": each.sketch.label,
+        "again": each.again,
+        "message": dissect(entry.data),
+        "body": each.sketch.body.decode(errors="backslashreplace"),
+    }

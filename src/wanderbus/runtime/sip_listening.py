@@ -1,0 +1,69 @@
+"""Taking the ports of a SIP server: UDP, TCP at the same port, and TLS where there is a certificate (RFC 3261 18.2)."""
+
+from __future__ import annotations
+
+import errno
+import ssl
+from typing import Final
+
+from wanderbus.errors import ConfigurationError
+from wanderbus.machine import Address
+from wanderbus.runtime.driver import Driver
+from wanderbus.sip.uri import bracketed
+
+_TRIES: Final = 32
+"""How many free UDP ports are tried until one is free for TCP too."""
+
+
+def listen_for_sip(
+    driver: Driver,
+    name: str,
+    address: Address,
+    *,
+    tcp: bool,
+    tls_port: int | None = None,
+    server_tls: ssl.SSLContext | None = None,
+    client_tls: ssl.SSLContext | None = None,
+) -> tuple[Address, dict[str, Address]]:
+    """Let the socket ``name`` of ``driver`` be reached at ``address``; return that, and where streams are accepted.
+
+    Port 0 takes a free one. TLS is served when ``server_tls`` is given, at ``tls_port``: a free port for 0, and the
+    one above that of ``address`` for None. ``client_tls`` is for TLS connections that the server opens.
+
+    Raises :class:`ConfigurationError` naming the port that cannot be had.
+    """
+    for remaining in reversed(range(_TRIES)):
+        bound = _bind_udp(driver, name, address)
+        wanted = {"TCP": bound} if tcp else {}
+        if server_tls is not None:
+            above = 0 if address[1] == 0 else bound[1] + 1
+            wanted["TLS"] = (bound[0], above if tls_port is None else tls_port)
+        try:
+            streams = driver.bind_streams(
+                name, wanted, server_tls=server_tls, client_tls=client_tls, local_host=bound[0]
+            )
+        except (OSError, OverflowError) as error:
+            by_chance = address[1] == 0 and getattr(error, "errno", None) == errno.EADDRINUSE
+            if by_chance and remaining:
+                continue
+            raise _unusable(getattr(error, "filename", None) or f"TLS port {tls_port}", error) from None
+        return bound, streams
+    raise AssertionError("the last try returns or raises")
+
+
+def shown(address: Address) -> str:
+    """Return ``address`` as it is written: an IPv6 address in brackets."""
+    return f"{bracketed(address[0])}:{address[1]}"
+
+
+def _bind_udp(driver: Driver, name: str, address: Address) -> Address:
+    try:
+        return driver.bind({name: address})[name]
+    except (OSError, OverflowError) as error:
+        raise _unusable(f"UDP port {shown(address)}", error) from None
+
+
+def _unusable(port: str, error: OSError | OverflowError) -> ConfigurationError:
+    reason = (error.strerror or str(error)) if isinstance(error, OSError) else str(error)
+    option = "--tls-port" if port.startswith("TLS") else "--port"
+    return ConfigurationError(f"{port} cannot be used: {reason}; give another with {option}")

@@ -1,0 +1,341 @@
+"""TCP and TLS connections of a machine: opened when first needed, shared by target, closed when idle (RFC 3261 18).
+
+Nothing here blocks. What one connection may hold back, and how many there are, is bounded: a peer that does not read
+loses its connection, and one more connection than there may be is closed as soon as it is there.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import functools
+import logging
+import socket
+import ssl
+from collections import Counter
+from collections.abc import Callable, Iterator, Mapping
+from typing import Final, Literal, cast
+
+import msgspec
+
+from wanderbus.machine import Address, Input, SendOnStream, StreamClosed, StreamReceived, StreamTarget
+
+_log = logging.getLogger("wanderbus.streams")
+
+StreamTransport = Literal["TCP", "TLS"]
+
+_BACKLOG: Final = 512
+_ACCEPTED_A_TURN: Final = 64
+_ACCEPT_PAUSE_S: Final = 1.0
+"""How long nothing is accepted after the system refused to, for want of descriptors."""
+
+
+class StreamLimits(msgspec.Struct, frozen=True):
+    """What the connections of one socket may take.
+
+    The idle time is above a third of the longest registration (1,200 s), so that a registered device, which refreshes
+    by then, keeps its connection.
+    """
+
+    connections_max: int = 4_096
+    connections_per_host_max: int = 256
+    """Accepted connections from one IP address."""
+    unsent_bytes_max: int = 2**20
+    """Bytes that one peer has not taken yet."""
+    idle_s_max: float = 1_800.0
+    """A connection on which nothing went either way for so long is closed."""
+    silent_s_max: float = 30.0
+    """An accepted connection that has not brought anything yet is closed after so long."""
+    connect_s_max: float = 5.0
+    """How long opening a connection may take, TLS included."""
+    handshake_s_max: float = 5.0
+    """How long the TLS handshake of an accepted connection may take."""
+
+
+class _Connection(asyncio.Protocol):
+    """One connection; ``transport`` is None until it is open."""
+
+    def __init__(
+        self, streams: Streams, number: int, kind: StreamTransport, peer: Address, target: StreamTarget | None
+    ) -> None:
+        self.number = number
+        self.kind = kind
+        self.peer = peer
+        self.target = target
+        self.transport: asyncio.Transport | None = None
+        self.unsent = bytearray()
+        self.heard = False
+        self.used_at = 0.0
+        self.idle_timer: asyncio.TimerHandle | None = None
+        self.task: asyncio.Task[None] | None = None
+        self._streams = streams
+
+    def connection_made(self, transport: asyncio.BaseTransport) -> None:
+        self.transport = cast(asyncio.Transport, transport)
+        self._streams.opened(self)
+
+    def data_received(self, data: bytes) -> None:
+        self._streams.received(self, data)
+
+    def connection_lost(self, exc: Exception | None) -> None:
+        self._streams.lost(self, str(exc) if exc else "closed by the other side")
+
+
+class Streams:
+    """The connections that belong to the socket ``name``; ``numbers`` gives each its number.
+
+    :param feed: takes what happens, as inputs of the machine
+    :param server_tls: the context for TLS connections that others open; without it TLS cannot be listened on
+    :param client_tls: the context for those we open; without it none can be
+    :param local_host: the local IP address that connections are opened from; the system's choice when None
+    """
+
+    def __init__(
+        self,
+        name: str,
+        feed: Callable[[Input], None],
+        numbers: Iterator[int],
+        *,
+        server_tls: ssl.SSLContext | None = None,
+        client_tls: ssl.SSLContext | None = None,
+        local_host: str | None = None,
+        limits: StreamLimits | None = None,
+    ) -> None:
+        self._name = name
+        self._feed = feed
+        self._numbers = numbers
+        self._server_tls = server_tls
+        self._client_tls = client_tls
+        self._local_host = local_host
+        self._limits = limits or StreamLimits()
+        self._loop = asyncio.get_running_loop()
+        self._listeners: list[socket.socket] = []
+        self._connections: dict[int, _Connection] = {}
+        self._by_target: dict[StreamTarget, _Connection] = {}
+        self._accepted: Counter[str] = Counter()
+        self._pauses: set[asyncio.TimerHandle] = set()
+
+    def __len__(self) -> int:
+        return len(self._connections)
+
+    def listen(self, addresses: Mapping[str, Address]) -> dict[str, Address]:
+        """Accept connections at ``addresses``, by transport, from now on; return them with the ports in use.
+
+        Raises ``OSError`` if one cannot be had, with transport and address as its ``filename``; none is then
+        listened on.
+        """
+        opened: dict[str, socket.socket] = {}
+        try:
+            for kind, address in addresses.items():
+                if kind == "TLS" and self._server_tls is None:
+                    raise OSError(0, "TLS needs a certificate")
+                opened[kind] = _open_listener(address)
+        except OSError as error:
+            for each in opened.values():
+                each.close()
+            host, port = address
+            where = f"[{host}]:{port}" if ":" in host else f"{host}:{port}"
+            raise OSError(error.errno, error.strerror or str(error), f"{kind} port {where}") from None
+        for kind, listener in opened.items():
+            self._listeners.append(listener)
+            self._loop.add_reader(listener, self._accept, _kind(kind), listener)
+        return {kind: listener.getsockname()[:2] for kind, listener in opened.items()}
+
+    def send(self, wanted: SendOnStream) -> None:
+        """Send what a machine asked for, on an open connection or a new one."""
+        named = None if wanted.connection is None else self._connections.get(wanted.connection)
+        connection = named or self._by_target.get(wanted.target) or self._connect(wanted.target)
+        if connection is not None:
+            self._write(connection, wanted.data)
+
+    def close_connection(self, number: int) -> None:
+        """Close one connection; no harm if it is gone."""
+        connection = self._connections.get(number)
+        if connection is not None:
+            self._drop(connection, "closed here")
+
+    def close(self) -> None:
+        """Close everything; what was sent before is on its way."""
+        for listener in self._listeners:
+            self._loop.remove_reader(listener)
+            listener.close()
+        self._listeners.clear()
+        for pause in self._pauses:
+            pause.cancel()
+        for connection in list(self._connections.values()):
+            self._drop(connection, "closed here")
+
+    def opened(self, connection: _Connection) -> None:
+        """Send what waited for the connection to open."""
+        assert connection.transport is not None
+        if connection.number not in self._connections:
+            connection.transport.abort()
+            return
+        unsent, connection.unsent = bytes(connection.unsent), bytearray()
+        if unsent:
+            connection.transport.write(unsent)
+        self._watch_idle(connection)
+
+    def received(self, connection: _Connection, data: bytes) -> None:
+        """Hand on what came."""
+        if connection.number not in self._connections:
+            return
+        connection.heard = True
+        connection.used_at = self._loop.time()
+        self._feed(
+            StreamReceived(self._name, connection.number, connection.peer, data, connection.kind, connection.target)
+        )
+
+    def lost(self, connection: _Connection, reason: str) -> None:
+        """Forget a connection and say so, unless it never brought anything."""
+        if self._connections.pop(connection.number, None) is None:
+            return
+        if connection.idle_timer is not None:
+            connection.idle_timer.cancel()
+        if connection.target is None:
+            self._accepted[connection.peer[0]] -= 1
+            if not self._accepted[connection.peer[0]]:
+                del self._accepted[connection.peer[0]]
+        elif self._by_target.get(connection.target) is connection:
+            del self._by_target[connection.target]
+        _log.debug("connection with %s on %s closed: %s", connection.peer, self._name, reason)
+        if connection.heard or connection.target is not None:
+            self._feed(StreamClosed(self._name, connection.number, reason, connection.target))
+
+    def _drop(self, connection: _Connection, reason: str) -> None:
+        if connection.task is not None:
+            connection.task.cancel()
+        self.lost(connection, reason)
+        if connection.transport is not None:
+            connection.transport.abort()
+
+    def _accept(self, kind: StreamTransport, listener: socket.socket) -> None:
+        for _ in range(_ACCEPTED_A_TURN):
+            try:
+                accepted, peer = listener.accept()
+            except (BlockingIOError, ConnectionAbortedError, InterruptedError):
+                return
+            except OSError as error:
+                _log.warning("no connection can be accepted on %s now: %s", self._name, error.strerror)
+                self._pause(kind, listener)
+                return
+            full = len(self._connections) >= self._limits.connections_max
+            if full or self._accepted[peer[0]] >= self._limits.connections_per_host_max:
+                accepted.close()
+                continue
+            accepted.setblocking(False)
+            self._accepted[peer[0]] += 1
+            connection = self._add(kind, peer[:2], None)
+            connection.task = self._loop.create_task(self._greet(connection, accepted))
+            connection.task.add_done_callback(functools.partial(_close_if_cancelled, accepted))
+
+    def _pause(self, kind: StreamTransport, listener: socket.socket) -> None:
+        """Listen no more for a moment: the reader would be called without end."""
+        self._loop.remove_reader(listener)
+
+        def resume() -> None:
+            self._pauses.discard(handle)
+            self._loop.add_reader(listener, self._accept, kind, listener)
+
+        handle = self._loop.call_later(_ACCEPT_PAUSE_S, resume)
+        self._pauses.add(handle)
+
+    async def _greet(self, connection: _Connection, accepted: socket.socket) -> None:
+        tls = self._server_tls if connection.kind == "TLS" else None
+        patience_s = self._limits.handshake_s_max if tls else None
+        try:
+            await self._loop.connect_accepted_socket(
+                lambda: connection, accepted, ssl=tls, ssl_handshake_timeout=patience_s
+            )
+        except OSError as error:
+            accepted.close()
+            self.lost(connection, _reason(error))
+        finally:
+            connection.task = None
+
+    def _connect(self, target: StreamTarget) -> _Connection | None:
+        """Begin to open a connection to ``target``; None if that cannot even begin."""
+        kind = _kind(target.transport)
+        connection = self._add(kind, target.address, target)
+        self._by_target[target] = connection
+        if kind == "TLS" and self._client_tls is None:
+            self.lost(connection, "there is no TLS here to connect with")
+        elif len(self._connections) > self._limits.connections_max:
+            self.lost(connection, "there are too many connections already")
+        else:
+            connection.task = self._loop.create_task(self._open(connection, target))
+            return connection
+        return None
+
+    async def _open(self, connection: _Connection, target: StreamTarget) -> None:
+        host, port = target.address
+        tls = self._client_tls if connection.kind == "TLS" else None
+        same_family = self._local_host is not None and (":" in self._local_host) == (":" in host)
+        try:
+            async with asyncio.timeout(self._limits.connect_s_max):
+                await self._loop.create_connection(
+                    lambda: connection,
+                    host,
+                    port,
+                    ssl=tls,
+                    server_hostname=(target.server_name or host) if tls else None,
+                    local_addr=(self._local_host, 0) if same_family and self._local_host else None,
+                )
+        except (OSError, ValueError) as error:
+            self.lost(connection, _reason(error))
+        finally:
+            connection.task = None
+
+    def _add(self, kind: StreamTransport, peer: Address, target: StreamTarget | None) -> _Connection:
+        connection = _Connection(self, next(self._numbers), kind, peer, target)
+        connection.used_at = self._loop.time()
+        self._connections[connection.number] = connection
+        return connection
+
+    def _write(self, connection: _Connection, data: bytes) -> None:
+        connection.used_at = self._loop.time()
+        if connection.transport is None:
+            connection.unsent += data
+            waiting = len(connection.unsent)
+        else:
+            connection.transport.write(data)
+            waiting = connection.transport.get_write_buffer_size()
+        if waiting > self._limits.unsent_bytes_max:
+            self._drop(connection, "the other side does not take what is sent")
+
+    def _watch_idle(self, connection: _Connection) -> None:
+        """Close the connection once it was idle for long enough; look again when that may first be so."""
+        greeted = connection.heard or connection.target is not None
+        idle_at = connection.used_at + (self._limits.idle_s_max if greeted else self._limits.silent_s_max)
+        if self._loop.time() >= idle_at:
+            self._drop(connection, "idle")
+        else:
+            connection.idle_timer = self._loop.call_at(idle_at, self._watch_idle, connection)
+
+
+def _kind(transport: str) -> StreamTransport:
+    return "TLS" if transport == "TLS" else "TCP"
+
+
+def _open_listener(address: Address) -> socket.socket:
+    opened = socket.socket(socket.AF_INET6 if ":" in address[0] else socket.AF_INET, socket.SOCK_STREAM)
+    try:
+        opened.setblocking(False)
+        opened.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
+        opened.bind(address)
+        opened.listen(_BACKLOG)
+    except OSError:
+        opened.close()
+        raise
+    return opened
+
+
+def _close_if_cancelled(accepted: socket.socket, task: asyncio.Task[None]) -> None:
+    """Close a socket whose task may have ended before it could hand it to a transport."""
+    if task.cancelled():
+        accepted.close()
+
+
+def _reason(error: Exception) -> str:
+    if isinstance(error, TimeoutError):
+        return "no connection in time"
+    return getattr(error, "strerror", None) or str(error) or type(error).__name__

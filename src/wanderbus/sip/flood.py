@@ -1,0 +1,113 @@
+"""Flood limits: how many requests one source may ask of us (SPEC C-20).
+
+Each source address has a bucket of tokens that fills at a steady rate; a request takes one. The table of buckets is
+bounded: a bucket that is full again is forgotten, for a fresh one would be the same, and while all of the table is
+busy newcomers share one bucket. What is over the limit is dropped, but for now and then a 503 that tells an honest
+client when to come back.
+"""
+
+from __future__ import annotations
+
+from collections import OrderedDict
+from enum import Enum, auto
+
+import msgspec
+
+
+class FloodLimits(msgspec.Struct, frozen=True):
+    """What one source IP address may ask.
+
+    ``requests_per_s`` is the rate that may go on for ever, and ``burst_requests`` what may come at once on top of
+    it: many users may sit behind one address, and they all come back at the same second when a network does.
+    ``refusals_per_s`` bounds the 503s to each source, ``sources_max`` the addresses told apart.
+    """
+
+    requests_per_s: float = 500.0
+    burst_requests: float = 2_000.0
+    refusals_per_s: float = 1.0
+    sources_max: int = 10_000
+
+
+DEFAULT_LIMITS = FloodLimits()
+
+
+class Judgement(Enum):
+    """What to do with a request."""
+
+    ADMITTED = auto()
+    REFUSED = auto()
+    """Answer 503 with Retry-After (RFC 3261 21.5.4)."""
+    DROPPED = auto()
+
+
+class FloodGuard:
+    """Judges requests by the address they come from."""
+
+    def __init__(self, limits: FloodLimits = DEFAULT_LIMITS) -> None:
+        self._limits = limits
+        self._buckets: OrderedDict[str, _Bucket] = OrderedDict()
+        self._shared = _Bucket(limits)
+
+    def __len__(self) -> int:
+        return len(self._buckets)
+
+    def judge(self, source_ip: str, now: float) -> Judgement:
+        """Count one request from ``source_ip`` at monotonic second ``now`` and say what to do with it."""
+        bucket = self._bucket(source_ip, now)
+        if bucket.requests.take(now):
+            return Judgement.ADMITTED
+        return Judgement.REFUSED if bucket.refusals.take(now) else Judgement.DROPPED
+
+    def _bucket(self, source_ip: str, now: float) -> _Bucket:
+        known = self._buckets.get(source_ip)
+        if known is not None:
+            self._buckets.move_to_end(source_ip)
+            return known
+        if len(self._buckets) >= self._limits.sources_max and not self._forget_idlest(now):
+            return self._shared
+        fresh = self._buckets[source_ip] = _Bucket(self._limits)
+        return fresh
+
+    def _forget_idlest(self, now: float) -> bool:
+        """Drop the source that was silent for longest, if nothing is lost by it."""
+        source_ip, bucket = next(iter(self._buckets.items()))
+        if not (bucket.requests.is_full(now) and bucket.refusals.is_full(now)):
+            return False
+        del self._buckets[source_ip]
+        return True
+
+
+class _Tokens:
+    """A bucket that holds at most ``capacity`` tokens, full at first, and fills at ``per_s``."""
+
+    def __init__(self, per_s: float, capacity: float) -> None:
+        self._per_s = per_s
+        self._capacity = capacity
+        self._held = capacity
+        self._at: float | None = None
+
+    def take(self, now: float) -> bool:
+        """Take one token if there is one."""
+        self._fill(now)
+        if self._held < 1.0:
+            return False
+        self._held -= 1.0
+        return True
+
+    def is_full(self, now: float) -> bool:
+        """Say whether the bucket is as good as new."""
+        self._fill(now)
+        return self._held >= self._capacity
+
+    def _fill(self, now: float) -> None:
+        passed_s = 0.0 if self._at is None else max(0.0, now - self._at)
+        self._held = min(self._capacity, self._held + passed_s * self._per_s)
+        self._at = now
+
+
+class _Bucket:
+    """What one source may still ask, and how many refusals it may still hear."""
+
+    def __init__(self, limits: FloodLimits) -> None:
+        self.requests = _Tokens(limits.requests_per_s, limits.burst_requests)
+        self.refusals = _Tokens(limits.refusals_per_s, max(1.0, limits.refusals_per_s))

@@ -1,0 +1,128 @@
+"""A server that was stopped and started again still knows where everybody is (SPEC C-20, D-12), over real sockets."""
+
+from __future__ import annotations
+
+import asyncio
+import socket
+from collections.abc import Callable, Coroutine
+from pathlib import Path
+
+import pytest
+
+from wanderbus.api.server import Server
+from wanderbus.machine import Address
+from wanderbus.runtime.ambient import SystemRandom
+from wanderbus.sip.digest import DigestClient
+from wanderbus.sip.message import Request, Response, encode_message, parse_message
+from wanderbus.sip.routing import Forward, Reject, RoutingContext, Verdict
+
+pytestmark = pytest.mark.integration
+
+BOB = "sip:bob@localhost"
+
+
+class Phone:
+    """One UDP socket that registers."""
+
+    def __init__(self, server: Address) -> None:
+        self.server = server
+        self.socket = socket.socket(socket.AF_INET, socket.SOCK_DGRAM)
+        self.socket.bind(("127.0.0.1", 0))
+        self.socket.setblocking(False)
+        self.address = self.socket.getsockname()
+        self.digest = DigestClient("bob", "builder", SystemRandom())
+        self.cseq = 0
+
+    async def received(self) -> bytes:
+        return await asyncio.wait_for(asyncio.get_running_loop().sock_recv(self.socket, 65_535), 5.0)
+
+    async def register(self, contact: str | None, cseq: int | None = None) -> Response:
+        """Send a REGISTER, a query if ``contact`` is None; return the answer after any challenge."""
+        while True:
+            self.cseq = self.cseq + 1 if cseq is None else cseq
+            self.socket.sendto(encode_message(self.digest.authorize(self._register(contact))), self.server)
+            response = parse_message(await self.received())
+            assert isinstance(response, Response)
+            if response.status != 401 or not self.digest.learn(response):
+                return response
+
+    def _register(self, contact: str | None) -> Request:
+        branch = f"z9hG4bK{SystemRandom().token(8).hex()}"
+        headers = (
+            ("Via", f"SIP/2.0/UDP 127.0.0.1:{self.address[1]};rport;branch={branch}"),
+            ("Max-Forwards", "70"),
+            ("From", f"<{BOB}>;tag=1"),
+            ("To", f"<{BOB}>"),
+            ("Call-ID", "phone-1"),
+            ("CSeq", f"{self.cseq} REGISTER"),
+            ("User-Agent", "a phone whose name is long enough for a challenge"),
+        )
+        contacts = () if contact is None else (("Contact", contact), ("Expires", "60"))
+        return Request("REGISTER", "sip:localhost", headers + contacts)
+
+
+def in_a_loop(test: Callable[[Path], Coroutine[object, object, None]]) -> Callable[[Path], None]:
+    """Let pytest call an asynchronous test."""
+
+    def run(tmp_path: Path) -> None:
+        asyncio.run(test(tmp_path))
+
+    run.__name__, run.__doc__ = test.__name__, test.__doc__
+    return run
+
+
+def server(data: Path, **options: object) -> Server:
+    return Server(domain="localhost", data_dir=data, users={"bob": "builder"}, port=0, **options)  # type: ignore[arg-type]
+
+
+@in_a_loop
+async def test_bindings_cseq_and_remaining_time_survive_a_restart(tmp_path: Path) -> None:
+    async with server(tmp_path) as first:
+        phone = Phone(first.address)
+        granted = await phone.register("<sip:bob@127.0.0.1:7777>", cseq=None)
+        assert granted.status == 200
+        await asyncio.sleep(1.1)
+    async with server(tmp_path) as second:
+        phone.server = second.address
+        (contact,) = (await phone.register(None)).contacts
+        assert str(contact.uri) == "sip:bob@127.0.0.1:7777"
+        assert 50 <= int(contact.param("expires") or "") <= 59
+        late = await phone.register("<sip:bob@127.0.0.1:7777>", cseq=1)
+        assert (late.status, late.reason) == (500, "CSeq Out Of Order")
+        assert (await phone.register("<sip:bob@127.0.0.1:7777>;expires=0", cseq=90)).contacts == []
+    async with server(tmp_path) as third:
+        phone.server = third.address
+        assert (await phone.register(None, cseq=99)).contacts == []
+    phone.socket.close()
+
+
+@in_a_loop
+async def test_a_user_who_was_taken_off_the_list_is_not_restored(tmp_path: Path) -> None:
+    async with server(tmp_path) as first:
+        phone = Phone(first.address)
+        assert (await phone.register("<sip:bob@127.0.0.1:7777>")).status == 200
+    async with Server(domain="localhost", data_dir=tmp_path, users={"carol": "x"}, port=0):
+        pass
+    async with server(tmp_path) as third:
+        phone.server = third.address
+        assert (await phone.register(None)).contacts == []
+    phone.socket.close()
+
+
+@in_a_loop
+async def test_a_routing_script_is_given_to_the_server(tmp_path: Path) -> None:
+    """SPEC I-03: one argument."""
+
+    class Closed:
+        def route(self, request: Request, context: RoutingContext) -> Verdict:
+            return Reject(480, "Closed Today") if context.user == "bob" else Forward()
+
+    async with server(tmp_path, routing=Closed()) as running:
+        phone = Phone(running.address)
+        call = phone._register(None)
+        headers = call.replacing("CSeq", "1 MESSAGE").headers
+        phone.socket.sendto(encode_message(Request("MESSAGE", BOB, headers)), running.address)
+        response = parse_message(await phone.received())
+        assert isinstance(response, Response)
+        assert (response.status, response.reason) == (480, "Closed Today")
+        phone.socket.close()

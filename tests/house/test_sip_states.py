@@ -1,0 +1,29 @@
+"""docs/sip-states.md is what the tables of transitions say (tools/state_diagram.py writes it)."""
+
+from __future__ import annotations
+
+import subprocess
+import sys
+from pathlib import Path
+
+from wanderbus.mobility.status import TRANSITIONS
+from wanderbus.sip.client_transactions import INVITE_CLIENT, NON_INVITE_CLIENT
+from wanderbus.sip.server_transactions import INVITE_SERVER, NON_INVITE_SERVER
+
+
+def test_the_page_is_up_to_date(root: Path) -> None:
+    command = [sys.executable, str(root / "tools" / "state_diagram.py"), "--check"]
+    done = subprocess.run(command, cwd=root, capture_output=True, text=True, check=False)
+    assert done.returncode == 0, done.stderr
+
+
+def test_the_page_draws_every_move(root: Path) -> None:
+    """Not only what the tool writes: each pair of states of each table has one edge, and nothing else has."""
+    text = (root / "docs" / "sip-states.md").read_text(encoding="utf-8")
+    diagrams = [part.partition("```")[0] for part in text.split("```mermaid")[1:]]
+    moves = [{(before.value, after.value) for before, to in TRANSITIONS.items() for after in to.values()}]
+    for table in (INVITE_CLIENT, NON_INVITE_CLIENT, INVITE_SERVER, NON_INVITE_SERVER):
+        moves.append({(before.value, after.value) for (before, _), after in table.items()})
+    for drawn, expected in zip(diagrams, moves, strict=True):
+        edges = [line.partition(":")[0].strip().split(" --> ") for line in drawn.splitlines() if ": " in line]
+        assert sorted(map(tuple, edges)) == sorted(expected)

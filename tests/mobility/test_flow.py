@@ -1,0 +1,174 @@
+"""The flow to the server: kept alive, and registered anew when it breaks (RFC 5626 4.4, 4.5)."""
+
+from __future__ import annotations
+
+import itertools
+
+import pytest
+
+from tests.mobility.world import SERVER, Phone, SeededRandom, Talk, World, settled
+from wanderbus.machine import (
+    DatagramReceived,
+    Input,
+    Output,
+    SendDatagram,
+    SendOnStream,
+    SetTimer,
+    StreamClosed,
+    StreamReceived,
+    TimerFired,
+)
+from wanderbus.mobility.flow import Recovery
+from wanderbus.mobility.messages import FlowFailed, Registered, Start, Stop
+from wanderbus.mobility.properties import Properties
+from wanderbus.mobility.user_agent import UserAgent
+from wanderbus.sip.message import Request, parse_message
+from wanderbus.sip.targets import Target
+
+PING = b"\r\n\r\n"
+TCP = Target("TCP", SERVER)
+
+
+@pytest.mark.parametrize("data", [PING, b"\r\n", b"\n\n", b""])
+def test_a_bare_crlf_datagram_is_tolerated(talk: Talk, data: bytes) -> None:
+    """RFC 5626 4.4 and 5.4: it is no message, gets no answer and counts as nothing."""
+    world, alice, broker = talk
+    before = alice.agent.dropped
+    assert alice.agent.step([DatagramReceived("sip", SERVER, data)], world.now) == []
+    assert alice.agent.dropped == before
+    assert settled(alice, broker)
+
+
+def pings(world: World) -> list[float]:
+    return [sent.at for sent in world.trace if sent.data == PING]
+
+
+def test_keep_alives_are_sent_to_the_server_while_started(world: World) -> None:
+    alice = world.phone("alice", "10.0.2.1", properties={"keep_alive_s": 20.0})
+    world.run(600.0)
+    gaps = [after - before for before, after in itertools.pairwise(pings(world))]
+    assert len(gaps) > 28
+    assert all(16.0 <= gap <= 20.0 for gap in gaps)
+    assert len(set(gaps)) > 5, "spread, so that not all devices send at once"
+    alice.give(Stop())
+    world.run(1.0)
+    sent = len(pings(world))
+    world.run(100.0)
+    assert len(pings(world)) == sent
+
+
+def test_by_default_there_are_none(world: World) -> None:
+    world.phone("alice", "10.0.2.1")
+    world.run(600.0)
+    assert pings(world) == []
+
+
+def registers(world: World, phone: Phone) -> list[float]:
+    return [sent.at for sent in world.sent("REGISTER", phone)]
+
+
+def test_a_broken_flow_is_registered_anew_soon(world: World) -> None:
+    alice = world.phone("alice", "10.0.2.1", register_expires_s=3_000)
+    world.run(200.0)
+    world.trace.clear()
+    broke = world.now
+    alice.give(FlowFailed(), FlowFailed(), FlowFailed())
+    world.run(20.0)
+    again = registers(world, alice)
+    assert len(again) == 1, "one failure may show many times"
+    assert 0.25 <= again[0] - broke <= 0.5
+    assert len(alice.all_of(Registered)) == 2
+
+
+def test_a_flow_that_breaks_again_and_again_waits_longer_each_time(world: World) -> None:
+    alice = world.phone("alice", "10.0.2.1", register_expires_s=3_000)
+    world.run(200.0)
+    pauses = []
+    for _ in range(7):
+        world.trace.clear()
+        broke = world.now
+        alice.give(FlowFailed())
+        world.run(10.0)
+        pauses.append(registers(world, alice)[0] - broke)
+    for pause, bound in zip(pauses, [0.5, 1.0, 2.0, 4.0, 8.0, 8.0, 8.0], strict=True):
+        assert bound / 2 <= pause <= bound
+    world.run(130.0)
+    world.trace.clear()
+    broke = world.now
+    alice.give(FlowFailed())
+    world.run(1.0)
+    assert registers(world, alice)[0] - broke <= 0.5, "it held for two minutes: no past"
+
+
+def test_a_broken_flow_after_stop_is_nobodys(world: World) -> None:
+    alice = world.phone("alice", "10.0.2.1")
+    world.run(1.0)
+    alice.give(Stop())
+    world.run(1.0)
+    world.trace.clear()
+    alice.give(FlowFailed())
+    world.run(20.0)
+    assert registers(world, alice) == []
+
+
+def test_a_move_forgets_what_broke_before() -> None:
+    recovery = Recovery(SeededRandom("recovery"))
+    for _ in range(5):
+        recovery.pause_s(0.0)
+    assert recovery.pause_s(0.0) > 4.0 - 1e-9
+    recovery.forget()
+    assert recovery.pause_s(0.0) <= 0.5
+
+
+class Streaming:
+    """A user agent that speaks TCP with its server, stepped by hand."""
+
+    def __init__(self) -> None:
+        properties = Properties(uri="alice@example.org", server=SERVER, transport="TCP", keep_alive_s=100.0)
+        self.agent = UserAgent(properties, SeededRandom("streaming"), contact=("10.0.2.1", 5060))
+        self.outputs: list[Output] = []
+        self.give(Start(), now=0.0)
+
+    def give(self, *inputs: Input, now: float) -> None:
+        self.outputs = self.agent.step(inputs, now)
+        assert not any(isinstance(output, SendDatagram) for output in self.outputs)
+
+    def set_for(self, key: tuple[str, str]) -> list[float]:
+        """Return when the timer ``key`` was set to fire."""
+        return [output.at for output in self.outputs if isinstance(output, SetTimer) and output.key == key]
+
+    def sent(self) -> list[bytes]:
+        return [output.data for output in self.outputs if isinstance(output, SendOnStream)]
+
+
+def test_c11_over_tcp_the_contact_says_so() -> None:
+    streaming = Streaming()
+    register = parse_message(streaming.sent()[0])
+    assert isinstance(register, Request)
+    assert register.via.transport == "TCP"
+    assert register.contact is not None
+    assert str(register.contact.uri) == "sip:alice@10.0.2.1:5060;transport=tcp"
+
+
+KEEP_ALIVE = ("flow", "keep-alive")
+REGISTER = ("registration", "register")
+
+
+def test_a_keep_alive_on_a_stream_is_answered_or_the_flow_is_registered_anew() -> None:
+    """RFC 5626 4.4.1: CRLF within ten seconds."""
+    streaming = Streaming()
+    streaming.give(TimerFired(KEEP_ALIVE), now=100.0)
+    assert streaming.sent() == [PING]
+    assert streaming.set_for(KEEP_ALIVE) == [110.0]
+    streaming.give(StreamReceived("sip", 1, SERVER, b"\r\n", target=TCP), now=100.1)
+    assert 180.1 <= streaming.set_for(KEEP_ALIVE)[0] <= 200.1
+    streaming.give(TimerFired(KEEP_ALIVE), now=200.0)
+    streaming.give(TimerFired(KEEP_ALIVE), now=210.0)
+    assert 210.25 <= streaming.set_for(REGISTER)[0] <= 210.5
+
+
+@pytest.mark.parametrize(("target", "broken"), [(TCP, True), (Target("TCP", ("10.0.7.7", 5060)), False), (None, False)])
+def test_a_closed_connection_to_the_server_is_a_broken_flow(target: Target | None, broken: bool) -> None:
+    streaming = Streaming()
+    streaming.give(StreamClosed("sip", 1, "reset by peer", target=target), now=50.0)
+    assert bool(streaming.set_for(REGISTER)) == broken

@@ -1,0 +1,107 @@
+"""Registrations on disk survive what a process does not (SPEC D-12)."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import apsw
+import pytest
+
+from wanderbus.errors import StorageError
+from wanderbus.runtime.binding_store import BindingStore
+from wanderbus.sip.location import Binding
+
+ALICE, BOB = "sip:alice@example.org", "sip:bob@example.org"
+PHONE = Binding("sip:alice@10.0.0.1:7", 150.0, "call", 7, "<urn:uuid:1>", 0.5)
+TABLET = Binding("sip:alice@10.0.0.2:7", 130.0, "other", 3)
+
+
+def stored(path: Path, wall_s: float, now: float) -> dict[str, tuple[Binding, ...]]:
+    store = BindingStore.open(path)
+    loaded = store.load(wall_s, now)
+    store.close()
+    return loaded
+
+
+def test_the_remaining_time_is_kept_from_clock_to_clock(tmp_path: Path) -> None:
+    """Saved with 50 s and 30 s left; a minute of monotonic time means nothing to the next process."""
+    path = tmp_path / "bindings.db"
+    store = BindingStore.open(path)
+    store.save({ALICE: (PHONE, TABLET)}, wall_s=1_000_000.0, now=100.0)
+    store.close()
+    (phone, tablet) = stored(path, wall_s=1_000_010.0, now=3.0)[ALICE]
+    assert phone.expires_at == pytest.approx(43.0)
+    assert tablet.expires_at == pytest.approx(23.0)
+    assert (phone.contact, phone.call_id, phone.cseq) == (PHONE.contact, "call", 7)
+    assert (phone.instance, phone.q) == (PHONE.instance, 0.5)
+
+
+def test_a_row_is_replaced_and_goes_with_its_last_binding(tmp_path: Path) -> None:
+    path = tmp_path / "bindings.db"
+    store = BindingStore.open(path)
+    store.save({ALICE: (PHONE,), BOB: (TABLET,)}, 0.0, 0.0)
+    store.save({ALICE: (TABLET,), BOB: ()}, 0.0, 0.0)
+    assert stored(path, 0.0, 0.0) == {ALICE: (TABLET,)}
+    store.close()
+
+
+def test_what_was_saved_is_there_without_a_close(tmp_path: Path) -> None:
+    """A killed process loses nothing that it had handed to the operating system."""
+    path = tmp_path / "bindings.db"
+    store = BindingStore.open(path)
+    store.save({ALICE: (PHONE,)}, 0.0, 0.0)
+    assert stored(path, 0.0, 0.0) == {ALICE: (PHONE,)}
+    store.close()
+
+
+@pytest.mark.parametrize("damage", [b"no database at all" * 100, b"SQLite format 3\x00" + b"\xff" * 4096])
+def test_a_damaged_file_is_moved_aside_and_begun_anew(tmp_path: Path, damage: bytes) -> None:
+    """What it held is registered again by the devices themselves."""
+    path = tmp_path / "bindings.db"
+    path.write_bytes(damage)
+    store = BindingStore.open(path)
+    store.save({ALICE: (PHONE,)}, 0.0, 0.0)
+    assert store.load(0.0, 0.0) == {ALICE: (PHONE,)}
+    store.close()
+    assert (tmp_path / "bindings.db.damaged").read_bytes() == damage
+
+
+def test_a_file_of_another_layout_is_not_read(tmp_path: Path) -> None:
+    path = tmp_path / "bindings.db"
+    connection = apsw.Connection(str(path))
+    connection.execute("CREATE TABLE bindings(aor TEXT PRIMARY KEY, row BLOB, more TEXT)")
+    connection.execute("PRAGMA user_version = 99")
+    connection.close()
+    assert stored(path, 0.0, 0.0) == {}
+    assert (tmp_path / "bindings.db.damaged").exists()
+
+
+def test_a_row_that_cannot_be_read_costs_nobody_else(tmp_path: Path) -> None:
+    path = tmp_path / "bindings.db"
+    store = BindingStore.open(path)
+    store.save({ALICE: (PHONE,)}, 0.0, 0.0)
+    store.close()
+    connection = apsw.Connection(str(path))
+    connection.execute("INSERT INTO bindings VALUES('sip:eve@example.org', '{\"nonsense\": 1}')")
+    connection.close()
+    assert stored(path, 0.0, 0.0) == {ALICE: (PHONE,)}
+
+
+def test_a_directory_that_is_not_there_is_one_line(tmp_path: Path) -> None:
+    with pytest.raises(StorageError, match="cannot be used") as failed:
+        BindingStore.open(tmp_path / "missing" / "bindings.db")
+    assert "\n" not in str(failed.value)
+
+
+def test_a_file_that_cannot_be_written_is_one_line_and_stays_as_it_was(tmp_path: Path) -> None:
+    path = tmp_path / "bindings.db"
+    store = BindingStore.open(path)
+    store.save({ALICE: (PHONE,)}, 0.0, 0.0)
+    other = apsw.Connection(str(path))
+    other.execute("BEGIN IMMEDIATE")
+    with pytest.raises(StorageError, match="cannot be written"):
+        store.save({ALICE: (TABLET,), BOB: (PHONE,)}, 0.0, 0.0)
+    other.execute("ROLLBACK")
+    other.close()
+    assert store.load(0.0, 0.0) == {ALICE: (PHONE,)}
+    store.close()

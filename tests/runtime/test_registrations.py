@@ -1,0 +1,65 @@
+"""What a server takes over from the one before it (SPEC D-12)."""
+
+from __future__ import annotations
+
+import asyncio
+import time
+from pathlib import Path
+
+from wanderbus.machine import SetTimer
+from wanderbus.runtime.ambient import SystemRandom
+from wanderbus.runtime.binding_store import BindingStore
+from wanderbus.runtime.registrations import Registrations
+from wanderbus.sip.location import Binding
+from wanderbus.sip.server import SIPServer
+
+ALICE, BROKER, GONE = "sip:alice@example.org", "sip:broker@example.org", "sip:gone@example.org"
+USERS = {"alice": "a", "broker": "b"}
+
+
+def binding(user: str, expires_at: float = 60.0) -> Binding:
+    return Binding(f"sip:{user}@10.0.0.1:7", expires_at, "call", 1)
+
+
+def machine() -> SIPServer:
+    return SIPServer("example.org", ("10.0.0.9", 5060), USERS.get, SystemRandom(), b"key")
+
+
+def test_what_is_not_taken_over_is_dropped_from_the_file(tmp_path: Path) -> None:
+    """The address of record left out, that of nobody, and one that has ended."""
+    path = tmp_path / "registrations.db"
+    store = BindingStore.open(path)
+    users = {aor: (binding(aor[4:].partition("@")[0]),) for aor in (ALICE, BROKER, GONE)}
+    store.save(users, time.time(), 0.0)
+    store.close()
+
+    async def restart() -> SIPServer:
+        server = machine()
+        registrations = Registrations.open(path)
+        outputs = registrations.restore_into(server, without=BROKER)
+        assert [output.key for output in outputs if isinstance(output, SetTimer)] == [("registrar", ALICE)]
+        registrations.close()
+        return server
+
+    assert list(asyncio.run(restart()).location) == [ALICE]
+    left = BindingStore.open(path)
+    assert list(left.load(0.0, 0.0)) == [ALICE]
+    left.close()
+
+
+def test_the_writes_of_one_turn_are_one_and_the_last_counts(tmp_path: Path) -> None:
+    path = tmp_path / "registrations.db"
+
+    async def noted() -> dict[str, tuple[Binding, ...]]:
+        registrations = Registrations.open(path)
+        registrations.note(ALICE, (binding("x"),))
+        registrations.note(ALICE, (binding("alice"),))
+        await asyncio.sleep(0)
+        await asyncio.sleep(0)
+        other = BindingStore.open(path)
+        loaded = other.load(0.0, 0.0)
+        other.close()
+        registrations.close()
+        return loaded
+
+    assert [b.contact for b in asyncio.run(noted())[ALICE]] == ["sip:alice@10.0.0.1:7"]

@@ -1,0 +1,365 @@
+"""TCP and TLS connections of a driver, on loopback: opened, shared, bounded, closed (RFC 3261 18)."""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+import socket
+from collections.abc import AsyncIterator, Callable, Iterable
+from contextlib import asynccontextmanager
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from tests.certificates import Certificates, make_certificates
+from wanderbus.errors import ConfigurationError
+from wanderbus.machine import CloseStream, Input, Output, SendOnStream, StreamClosed, StreamReceived
+from wanderbus.runtime.driver import Driver
+from wanderbus.runtime.streams import StreamLimits
+from wanderbus.runtime.tls import client_tls, server_tls
+from wanderbus.sip.targets import Target
+
+pytestmark = pytest.mark.integration
+
+PATIENCE_S = 5.0
+
+
+@pytest.fixture(scope="module")
+def certificates(tmp_path_factory: pytest.TempPathFactory) -> Certificates:
+    return make_certificates(tmp_path_factory.mktemp("certificates"))
+
+
+class Machine:
+    """Keeps what it is told, and answers every piece of a stream with what ``reply`` makes of it."""
+
+    def __init__(self, reply: Callable[[StreamReceived], bytes] = lambda item: b"") -> None:
+        self.told: list[Input] = []
+        self._reply = reply
+
+    def step(self, inputs: Iterable[Input], now: float) -> list[Output]:
+        outputs: list[Output] = []
+        for item in inputs:
+            self.told.append(item)
+            if isinstance(item, StreamReceived) and (data := self._reply(item)):
+                back = Target(item.transport, item.source)
+                outputs.append(SendOnStream(item.socket, back, data, item.connection))
+        return outputs
+
+    @property
+    def data(self) -> bytes:
+        return b"".join(item.data for item in self.told if isinstance(item, StreamReceived))
+
+    @property
+    def closed(self) -> list[StreamClosed]:
+        return [item for item in self.told if isinstance(item, StreamClosed)]
+
+    @property
+    def connections(self) -> set[int]:
+        return {item.connection for item in self.told if isinstance(item, StreamReceived)}
+
+
+@asynccontextmanager
+async def driving(machine: Machine, listen: Any = None, **options: Any) -> AsyncIterator[tuple[Driver, Any]]:
+    driver = Driver(machine, lambda report: None)
+    try:
+        yield driver, driver.bind_streams("sip", listen or {}, **options)
+    finally:
+        driver.close()
+        await asyncio.sleep(0)
+
+
+async def until(reached: Callable[[], object]) -> None:
+    async with asyncio.timeout(PATIENCE_S):
+        while not reached():
+            await asyncio.sleep(0.005)
+
+
+def echo(item: StreamReceived) -> bytes:
+    return item.data.upper()
+
+
+def free_port() -> int:
+    with socket.socket() as probe:
+        probe.bind(("127.0.0.1", 0))
+        return int(probe.getsockname()[1])
+
+
+@pytest.mark.parametrize("host", ["127.0.0.1", "::1"])
+@pytest.mark.parametrize("kind", ["TCP", "TLS"])
+def test_there_and_back_on_one_connection(kind: Any, host: str, certificates: Certificates) -> None:
+    async def scenario() -> None:
+        server, client = Machine(echo), Machine()
+        tls = server_tls(certificates.certificate, certificates.key)
+        async with (
+            driving(server, {kind: (host, 0)}, server_tls=tls) as (_, bound),
+            driving(client, client_tls=client_tls(certificates.authority), local_host=host) as (driver, _bound),
+        ):
+            target = Target(kind, bound[kind])
+            driver.perform([SendOnStream("sip", target, b"one "), SendOnStream("sip", target, b"two ")])
+            await until(lambda: client.data == b"ONE TWO ")
+            driver.perform([SendOnStream("sip", target, b"three")])
+            await until(lambda: client.data == b"ONE TWO THREE")
+            (heard,) = [item for item in client.told if isinstance(item, StreamReceived)][:1]
+            assert (heard.transport, heard.target, heard.source) == (kind, target, bound[kind])
+            assert len(server.connections) == len(client.connections) == 1
+
+    asyncio.run(scenario())
+
+
+@pytest.mark.parametrize("server_name", [None, "localhost"])
+def test_rfc5922_the_certificate_has_to_name_the_server(server_name: str | None, certificates: Certificates) -> None:
+    async def scenario() -> None:
+        server, client = Machine(echo), Machine()
+        tls = server_tls(certificates.certificate, certificates.key)
+        async with (
+            driving(server, {"TLS": ("127.0.0.1", 0)}, server_tls=tls) as (_, bound),
+            driving(client, client_tls=client_tls(certificates.authority)) as (driver, _bound),
+        ):
+            driver.perform([SendOnStream("sip", Target("TLS", bound["TLS"], "example.org"), b"x")])
+            await until(lambda: client.closed)
+            assert "mismatch" in client.closed[0].reason
+            driver.perform([SendOnStream("sip", Target("TLS", bound["TLS"], server_name), b"x")])
+            await until(lambda: client.data)
+            assert server.data == b"x"
+
+    asyncio.run(scenario())
+
+
+def test_a_certificate_of_a_stranger_is_refused(certificates: Certificates) -> None:
+    async def scenario() -> None:
+        server, client = Machine(echo), Machine()
+        tls = server_tls(certificates.certificate, certificates.key)
+        for context in (client_tls(certificates.stranger), client_tls()):
+            client.told.clear()
+            async with (
+                driving(server, {"TLS": ("127.0.0.1", 0)}, server_tls=tls) as (_, bound),
+                driving(client, client_tls=context) as (driver, _bound),
+            ):
+                driver.perform([SendOnStream("sip", Target("TLS", bound["TLS"]), b"x")])
+                await until(lambda: client.closed)
+                assert "certificate verify failed" in client.closed[0].reason
+                assert server.told == []
+
+    asyncio.run(scenario())
+
+
+def test_without_a_tls_context_tls_fails_and_cannot_be_listened_on() -> None:
+    async def scenario() -> None:
+        client = Machine()
+        async with driving(client) as (driver, _):
+            target = Target("TLS", ("127.0.0.1", free_port()))
+            driver.perform([SendOnStream("sip", target, b"x"), SendOnStream("data", target, b"x")])
+            await until(lambda: len(client.closed) == 2)
+            assert [item.target for item in client.closed] == [target, target]
+            with pytest.raises(OSError, match="TLS needs a certificate"):
+                driver.bind_streams("sip", {"TLS": ("127.0.0.1", 0)})
+
+    asyncio.run(scenario())
+
+
+def test_a_refused_connection_is_told_with_its_target() -> None:
+    async def scenario() -> None:
+        client = Machine()
+        async with driving(client) as (driver, _):
+            target = Target("TCP", ("127.0.0.1", free_port()))
+            driver.perform([SendOnStream("sip", target, b"x")])
+            await until(lambda: client.closed)
+            (closed,) = client.closed
+            assert (closed.socket, closed.target) == ("sip", target)
+
+    asyncio.run(scenario())
+
+
+def test_nobody_waits_long_for_a_connection_or_a_handshake() -> None:
+    async def scenario() -> None:
+        client = Machine()
+        limits = StreamLimits(connect_s_max=0.05)
+        with socket.socket() as silent:
+            silent.bind(("127.0.0.1", 0))
+            silent.listen()
+            async with driving(client, client_tls=client_tls(), limits=limits) as (driver, _):
+                driver.perform([SendOnStream("sip", Target("TLS", silent.getsockname()), b"x")])
+                await until(lambda: client.closed)
+                assert client.closed[0].reason == "no connection in time"
+
+    asyncio.run(scenario())
+
+
+def test_the_other_side_closing_is_told_to_both_and_the_next_message_opens_anew() -> None:
+    async def scenario() -> None:
+        server, client = Machine(echo), Machine()
+        async with (
+            driving(server, {"TCP": ("127.0.0.1", 0)}) as (server_driver, bound),
+            driving(client) as (driver, _),
+        ):
+            target = Target("TCP", bound["TCP"])
+            driver.perform([SendOnStream("sip", target, b"one")])
+            await until(lambda: client.data)
+            server_driver.perform([CloseStream("sip", next(iter(server.connections))), CloseStream("sip", 999)])
+            await until(lambda: client.closed and server.closed)
+            assert client.closed[0].target == target
+            assert server.closed[0].target is None
+            driver.perform([SendOnStream("sip", target, b"two")])
+            await until(lambda: client.data == b"ONETWO")
+            assert len(client.connections) == 2
+
+    asyncio.run(scenario())
+
+
+def test_an_answer_to_a_closed_connection_opens_one_to_its_target() -> None:
+    """RFC 3261 18.2.2: the Via says where."""
+
+    async def scenario() -> None:
+        server, client = Machine(), Machine()
+        async with (
+            driving(server, {"TCP": ("127.0.0.1", 0)}) as (server_driver, _),
+            driving(client, {"TCP": ("127.0.0.1", 0)}) as (_driver, bound),
+        ):
+            server_driver.perform([SendOnStream("sip", Target("TCP", bound["TCP"]), b"late", 4711)])
+            await until(lambda: client.data == b"late")
+
+    asyncio.run(scenario())
+
+
+def test_idle_and_silent_connections_are_closed() -> None:
+    async def scenario() -> None:
+        server, client = Machine(echo), Machine()
+        limits = StreamLimits(idle_s_max=0.3, silent_s_max=0.05)
+        async with (
+            driving(server, {"TCP": ("127.0.0.1", 0)}, limits=limits) as (_, bound),
+            driving(client) as (driver, _bound),
+        ):
+            reader, writer = await asyncio.open_connection(*bound["TCP"])
+            driver.perform([SendOnStream("sip", Target("TCP", bound["TCP"]), b"x")])
+            async with asyncio.timeout(0.25):
+                assert await reader.read() == b""
+            writer.close()
+            assert server.closed == []
+            await until(lambda: server.closed and client.closed)
+            assert server.closed[0].reason == "idle"
+
+    asyncio.run(scenario())
+
+
+def test_a_peer_that_does_not_read_loses_its_connection() -> None:
+    async def scenario() -> None:
+        server = Machine(lambda item: b"x" * 2**20)
+        async with driving(server, {"TCP": ("127.0.0.1", 0)}, limits=StreamLimits(unsent_bytes_max=2**21)) as (
+            _,
+            bound,
+        ):
+            reader, writer = await asyncio.open_connection(*bound["TCP"], limit=1)
+            with contextlib.suppress(OSError):
+                for _ in range(100):
+                    writer.write(b"more")
+                    await writer.drain()
+                    await asyncio.sleep(0.01)
+                    if server.closed:
+                        break
+            assert server.closed
+            assert "does not take" in server.closed[0].reason
+            writer.transport.abort()
+            assert reader is not None
+
+    asyncio.run(scenario())
+
+
+def test_what_waits_for_a_connection_is_bounded() -> None:
+    async def scenario() -> None:
+        client = Machine()
+        async with driving(client, limits=StreamLimits(unsent_bytes_max=10)) as (driver, _):
+            target = Target("TCP", ("127.0.0.1", free_port()))
+            driver.perform([SendOnStream("sip", target, b"x" * 11)])
+            await until(lambda: client.closed)
+            assert "does not take" in client.closed[0].reason
+
+    asyncio.run(scenario())
+
+
+def test_one_host_gets_no_more_connections_than_its_share() -> None:
+    async def scenario() -> None:
+        server = Machine(echo)
+        limits = StreamLimits(connections_per_host_max=2)
+        async with driving(server, {"TCP": ("127.0.0.1", 0)}, limits=limits) as (_, bound):
+            streams = [await asyncio.open_connection(*bound["TCP"]) for _ in range(3)]
+            for _, writer in streams:
+                writer.write(b"x")
+            async with asyncio.timeout(PATIENCE_S):
+                answers = [await reader.read(1) for reader, _ in streams[:2]]
+                with contextlib.suppress(ConnectionResetError):
+                    assert await streams[2][0].read(1) == b""
+            assert answers == [b"X", b"X"]
+            for _, writer in streams:
+                writer.close()
+            await until(lambda: len(server.closed) == 2)
+            _, again = await asyncio.open_connection(*bound["TCP"])
+            again.write(b"y")
+            await until(lambda: server.data.endswith(b"y"))
+            again.close()
+
+    asyncio.run(scenario())
+
+
+def test_binding_anew_closes_what_was_and_numbers_go_on() -> None:
+    async def scenario() -> None:
+        server, client = Machine(echo), Machine()
+        async with (
+            driving(server, {"TCP": ("127.0.0.1", 0)}) as (_, bound),
+            driving(client) as (driver, _bound),
+        ):
+            target = Target("TCP", bound["TCP"])
+            driver.perform([SendOnStream("sip", target, b"one")])
+            await until(lambda: client.data)
+            driver.bind_streams("sip", {}, local_host="127.0.0.2")
+            await until(lambda: client.closed and server.closed)
+            driver.perform([SendOnStream("sip", target, b"two")])
+            await until(lambda: client.data == b"ONETWO")
+            sources = [item.source[0] for item in server.told if isinstance(item, StreamReceived)]
+            assert sources == ["127.0.0.1", "127.0.0.2"]
+            assert len(client.connections) == 2
+
+    asyncio.run(scenario())
+
+
+def test_a_port_in_use_leaves_what_was() -> None:
+    async def scenario() -> None:
+        server, client = Machine(echo), Machine()
+        async with (
+            driving(server, {"TCP": ("127.0.0.1", 0)}) as (_, bound),
+            driving(client, {"TCP": ("127.0.0.1", 0)}) as (driver, _bound),
+        ):
+            with pytest.raises(OSError, match="in use"):
+                driver.bind_streams("sip", {"TCP": bound["TCP"]})
+            driver.perform([SendOnStream("sip", Target("TCP", bound["TCP"]), b"one")])
+            await until(lambda: client.data == b"ONE")
+
+    asyncio.run(scenario())
+
+
+def test_garbage_instead_of_a_handshake_harms_nobody(certificates: Certificates) -> None:
+    async def scenario() -> None:
+        server = Machine(echo)
+        tls = server_tls(certificates.certificate, certificates.key)
+        async with driving(server, {"TLS": ("127.0.0.1", 0)}, server_tls=tls) as (_, bound):
+            reader, writer = await asyncio.open_connection(*bound["TLS"])
+            writer.write(b"OPTIONS sip:x SIP/2.0\r\n\r\n")
+            async with asyncio.timeout(PATIENCE_S):
+                with contextlib.suppress(ConnectionResetError):
+                    await reader.read()
+            writer.close()
+            assert server.told == []
+
+    asyncio.run(scenario())
+
+
+def test_files_that_cannot_be_used_are_named(certificates: Certificates, tmp_path: Path) -> None:
+    with pytest.raises(ConfigurationError, match=r"missing\.pem"):
+        server_tls(tmp_path / "missing.pem", certificates.key)
+    with pytest.raises(ConfigurationError, match=r"authority\.pem"):
+        server_tls(certificates.authority, certificates.key)
+    with pytest.raises(ConfigurationError, match=r"missing\.pem"):
+        client_tls(tmp_path / "missing.pem")
+    (tmp_path / "empty.pem").write_text("")
+    with pytest.raises(ConfigurationError, match=r"empty\.pem"):
+        client_tls(tmp_path / "empty.pem")

@@ -1,0 +1,69 @@
+"""Write docs/sip-conformance.md from the two indexes of test messages; with --check only say if it is up to date.
+
+tests/sip/test_corpus.py and tests/sip/test_torture.py hold the indexes against what the code really does.
+"""
+
+from __future__ import annotations
+
+import sys
+import tomllib
+from pathlib import Path
+
+ROOT = Path(__file__).resolve().parents[1]
+DOCUMENT = ROOT / "docs" / "sip-conformance.md"
+INDEXES = (ROOT / "tests" / "sip" / "torture.toml", ROOT / "tests" / "sip" / "corpus" / "index.toml")
+TORTURE = "RFC 4475 "
+
+HEADING = """# What is made of SIP messages, good and bad
+
+Written by `./do fmt` from the indexes of the test messages; a test compares the three.
+Any message can be judged so: `wanderbus sip parse FILE --as uas|registrar|proxy`.
+
+*valid*: accepted. *valid 405*: nothing is wrong with it, yet the answer of such an element is 405; so with 501 for a
+method that nobody knows and 401 for credentials of an unknown scheme. *400*: refused with that status. *drop*: neither
+accepted nor answered, as responses, ACK and noise cannot be.
+
+Put up with, and named in `warnings`: a branch, From tag or Max-Forwards that RFC 3261 would have (RFC 2543 had none), a
+`Date` that is not in GMT (nothing here reads it), bytes after the body of a datagram. What RFC 4475 leaves open is
+decided for strictness where two readers might understand a message differently: spaces in the Request-Line or in `<>`,
+a Contact with `?` outside of `<>`, and header fields in the Request-URI are refused.
+"""
+
+
+def rows(cases: list[dict[str, str]]) -> list[str]:
+    """Return a Markdown table of messages and what each element makes of them."""
+    lines = ["| RFC | message | uas | registrar | proxy |", "|---|---|---|---|---|"]
+    for case in cases:
+        says = case["says"].replace("|", "\\|").replace("<", "&lt;").replace("*", "\\*")
+        lines.append(f"| {case['source']} | {says} | {case['uas']} | {case['registrar']} | {case['proxy']} |")
+    return lines
+
+
+def document() -> str:
+    """Return what docs/sip-conformance.md should hold."""
+    cases = [case for path in INDEXES for case in tomllib.loads(path.read_text(encoding="utf-8"))["case"]]
+    messages = [case for case in cases if "uas" in case]
+    torture = [case for case in messages if case["source"].startswith(TORTURE)]
+    torture.sort(key=lambda case: [int(part) for part in case["source"].removeprefix(TORTURE).split(".")])
+    others = sorted((case for case in messages if case not in torture), key=lambda case: case["file"])
+    parts = sorted((case for case in cases if "expect" in case), key=lambda case: case["file"])
+    lines = [HEADING, f"## RFC 4475, all {len(torture)} messages", "", *rows(torture), ""]
+    lines += ["## Messages after other RFCs", "", *rows(others), ""]
+    lines += ["## Session descriptions and digest values", "", "| RFC | value | |", "|---|---|---|"]
+    lines += [f"| {case['source']} | {case['says']} | {case['expect']} |" for case in parts]
+    return "\n".join(lines) + "\n"
+
+
+def main() -> int:
+    expected = document()
+    if "--check" not in sys.argv[1:]:
+        DOCUMENT.write_text(expected, encoding="utf-8")
+        return 0
+    if DOCUMENT.exists() and DOCUMENT.read_text(encoding="utf-8") == expected:
+        return 0
+    print("docs/sip-conformance.md is not what the indexes say: run ./do fmt", file=sys.stderr)
+    return 1
+
+
+if __name__ == "__main__":
+    sys.exit(main())

@@ -1,0 +1,97 @@
+"""Write docs/sip-states.md from the tables of transitions; with --check only say whether it is up to date."""
+
+from __future__ import annotations
+
+import sys
+from collections.abc import Iterable, Iterator
+from pathlib import Path
+
+from wanderbus.mobility.status import TRANSITIONS, SIPCommunicationStatus
+from wanderbus.sip.client_transactions import InviteClientTransaction, NonInviteClientTransaction
+from wanderbus.sip.server_transactions import InviteServerTransaction, NonInviteServerTransaction
+from wanderbus.sip.transaction_machine import State, TransactionMachine, Trigger
+
+PAGE = Path(__file__).resolve().parents[1] / "docs" / "sip-states.md"
+
+HEADING = """# The states of SIP
+
+Drawn by `tools/state_diagram.py` from the tables that the program runs by; a test compares the two.
+
+## SIP communication status of a session
+
+SPEC C-12 and C-15; the table is `TRANSITIONS` in `src/wanderbus/mobility/status.py`. A move that is not drawn raises
+`LocalProtocolError`. The remote media status, CONNECTED or DISCONNECTED, is independent of it (C-14): it becomes
+CONNECTED where a session is established or updated, DISCONNECTED where it ends, and in between it is what the
+application says.
+"""
+
+MACHINES: tuple[tuple[str, str, type[TransactionMachine]], ...] = (
+    ("INVITE client transaction", "RFC 3261 17.1.1.2, figure 5, with RFC 6026 7.2", InviteClientTransaction),
+    ("Non-INVITE client transaction", "RFC 3261 17.1.2.2, figure 6", NonInviteClientTransaction),
+    ("INVITE server transaction", "RFC 3261 17.2.1, figure 7, with RFC 6026 7.1", InviteServerTransaction),
+    ("Non-INVITE server transaction", "RFC 3261 17.2.2, figure 8, with RFC 4320 4.2", NonInviteServerTransaction),
+)
+
+Edge = tuple[str, str, str]
+"""From a state, to a state, because of what."""
+
+
+def diagram(initial: str, edges: Iterable[Edge], final: str) -> str:
+    """Return a Mermaid state diagram; edges between the same two states are drawn as one."""
+    labels: dict[tuple[str, str], list[str]] = {}
+    for before, after, label in edges:
+        labels.setdefault((before, after), []).append(label)
+    lines = ["```mermaid", "stateDiagram-v2", f"    [*] --> {initial}"]
+    lines += [f"    {before} --> {after}: {', '.join(names)}" for (before, after), names in labels.items()]
+    return "\n".join([*lines, f"    {final} --> [*]", "```", ""])
+
+
+def session_edges() -> Iterator[Edge]:
+    """Yield every move of the communication status."""
+    for before, moves in TRANSITIONS.items():
+        for occurrence, after in moves.items():
+            yield before.value, after.value, occurrence.value
+
+
+def transaction_edges(machine: type[TransactionMachine]) -> Iterator[Edge]:
+    """Yield every move of a transaction."""
+    for (before, trigger), after in machine.table.items():
+        yield before.value, after.value, label_of(trigger)
+
+
+def label_of(trigger: Trigger) -> str:
+    """Return how ``trigger`` is called in the figures of the RFC."""
+    return f"timer {trigger.value}" if trigger.name.startswith("TIMER") else trigger.value
+
+
+def page() -> str:
+    """Return what docs/sip-states.md should hold."""
+    first, last = SIPCommunicationStatus.UNDEFINED, SIPCommunicationStatus.DISCONNECTED
+    parts = [HEADING, diagram(first.value, session_edges(), last.value)]
+    for title, source, machine in MACHINES:
+        drawn = diagram(machine.initial.value, transaction_edges(machine), State.TERMINATED.value)
+        parts.append(f"## {title}\n\n{source}; the table is that of `{machine.__name__}` in `{_file_of(machine)}`.\n")
+        parts.append(drawn)
+    return "\n".join(parts)
+
+
+def _file_of(machine: type[TransactionMachine]) -> str:
+    return "src/" + machine.__module__.replace(".", "/") + ".py"
+
+
+def main() -> int:
+    expected = page()
+    if "--check" not in sys.argv[1:]:
+        PAGE.write_text(expected, encoding="utf-8")
+        return 0
+    if PAGE.exists() and PAGE.read_text(encoding="utf-8") == expected:
+        return 0
+    print(
+        "docs/sip-states.md is not what the tables say now: run .venv/bin/python tools/state_diagram.py",
+        file=sys.stderr,
+    )
+    return 1
+
+
+if __name__ == "__main__":
+    sys.exit(main())
