@@ -48,6 +48,9 @@ COMMANDS = {
 }
 NEEDS_JAVA = ("demo", "test", "bench")
 NEEDS_IP = ("demo", "test", "bench")
+# Of SIP program to the Debian package that holds it; `test` and `bench` hold our SIP beside them.
+SIP_PEERS = {"kamailio": "kamailio", "sipp": "sip-tester"}
+NEEDS_SIP_PEERS = ("test", "bench")
 
 
 class StepError(Exception):
@@ -187,6 +190,9 @@ def install(command: str) -> None:
         packages.append("openjdk-17-jre-headless")
     if command in NEEDS_IP and not shutil.which("ip", path=search_path()):
         packages.append("iproute2")
+    if command in NEEDS_SIP_PEERS:
+        peers = [package for program, package in SIP_PEERS.items() if not shutil.which(program, path=search_path())]
+        packages += wanted_peers(peers)
     base = None if is_installed() else base_python()
     if base and not can_make_venv(base):
         packages.append("python3-venv")
@@ -195,6 +201,16 @@ def install(command: str) -> None:
         use_java()
     if base:
         install_python(base)
+
+
+def wanted_peers(missing: list[str]) -> list[str]:
+    """Return what to install of the missing packages of SIP peers: all as root; otherwise none, and name them."""
+    if missing and os.geteuid() != 0:
+        print(
+            f"-- tests and benchmarks that need these are skipped: sudo apt-get install {' '.join(missing)}", flush=True
+        )
+        return []
+    return missing
 
 
 def is_installed() -> bool:
@@ -275,6 +291,9 @@ def install_debian(packages: list[str]) -> None:
     environment = dict(os.environ, DEBIAN_FRONTEND="noninteractive")
     quietly("reading Debian's package lists", ["apt-get", "update"], environment)
     quietly("installing " + ", ".join(packages), line.split(), environment)
+    if "kamailio" in packages and shutil.which("systemctl"):
+        # Debian starts it on the port that our own server wants; the tests start it themselves, on a free one.
+        succeeds(["systemctl", "disable", "--now", "kamailio"])
 
 
 def install_python(base: str) -> None:

@@ -4,9 +4,9 @@ from __future__ import annotations
 
 import sys
 
-from bench import rudp_pair, sustained
+from bench import rudp_pair, sip, sustained
 
-BENCHMARKS = {"sustained": sustained.main, "rudp-pair": rudp_pair.main}
+BENCHMARKS = {"sustained": sustained.main, "rudp-pair": rudp_pair.main, "sip": sip.main}
 
 
 def main() -> int:

@@ -53,11 +53,21 @@ def test_without_root_the_exact_line_is_said(do: Any, monkeypatch: pytest.Monkey
         do.install_debian(["openjdk-17-jre-headless", "iproute2"])
 
 
-@pytest.mark.parametrize(("command", "missing"), [("demo", ["openjdk-17-jre-headless", "iproute2"]), ("check", [])])
+@pytest.mark.parametrize(
+    ("command", "superuser", "missing"),
+    [
+        ("demo", True, ["openjdk-17-jre-headless", "iproute2"]),
+        ("bench", True, ["openjdk-17-jre-headless", "iproute2", "kamailio", "sip-tester"]),
+        ("bench", False, ["openjdk-17-jre-headless", "iproute2"]),
+        ("check", True, []),
+    ],
+)
 def test_only_what_a_command_needs_is_installed(
-    do: Any, monkeypatch: pytest.MonkeyPatch, command: str, missing: list[str]
+    do: Any, monkeypatch: pytest.MonkeyPatch, command: str, superuser: bool, missing: list[str]
 ) -> None:
+    """SIP peers are no must: without root they are named, and what needs them is skipped."""
     asked: list[str] = []
+    monkeypatch.setattr(os, "geteuid", lambda: 0 if superuser else 1000)
     monkeypatch.setattr(do, "use_java", lambda: False)
     monkeypatch.setattr(shutil, "which", lambda name, path=None: None)
     monkeypatch.setattr(do, "is_installed", lambda: True)

@@ -5,11 +5,13 @@ from __future__ import annotations
 import os
 import sys
 import time
-from collections.abc import Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from concurrent.futures import ProcessPoolExecutor
+from enum import StrEnum
 from pathlib import Path
-from typing import Annotated
+from typing import Annotated, Final
 
+import msgspec
 import typer
 from rich.console import Console
 from rich.progress import track
@@ -17,18 +19,70 @@ from rich.progress import track
 from wanderbus.cli.output import check_writable, complain, machine, say, write_json
 from wanderbus.errors import ConfigurationError
 from wanderbus.simulation.scenario import Result, Scenario, run_seed
+from wanderbus.simulation.sip_scenario import HEAL_RTT_MAX, SIPResult, SIPScenario, run_sip_seed
+
+AnyResult = Result | SIPResult
+
+
+class Layer(StrEnum):
+    """What is simulated."""
+
+    BROKER = "broker"
+    SIP = "sip"
+
+
+class _Kind(msgspec.Struct, frozen=True):
+    """How the worlds of one layer are run, and what is counted in them: field of the result to words."""
+
+    scenario: type[Scenario] | type[SIPScenario]
+    run_seed: Callable[[int], AnyResult]
+    counted: Mapping[str, str]
+
+
+_KINDS: Final = {
+    Layer.BROKER: _Kind(
+        Scenario,
+        run_seed,
+        {
+            "events": "events",
+            "notifications": "notifications",
+            "address_changes": "address changes",
+            "agent_kills": "agents killed",
+            "server_crashes": "server crashes",
+            "datagrams": "datagrams",
+        },
+    ),
+    Layer.SIP: _Kind(
+        SIPScenario,
+        run_sip_seed,
+        {
+            "parties": "parties",
+            "calls": "calls",
+            "address_changes": "address changes",
+            "kills": "parties killed",
+            "server_restarts": "server restarts",
+            "heals": "undisturbed moves measured",
+            "datagrams": "datagrams",
+        },
+    ),
+}
 
 
 def sim(
+    layer: Annotated[
+        Layer, typer.Option(help="The whole system with its broker, or registration, calls and moves alone.")
+    ] = Layer.BROKER,
     seeds: Annotated[int, typer.Option(min=1, help="How many histories.")] = 200,
     first_seed: Annotated[int, typer.Option(min=0, help="Seed of the first.")] = 1,
     seed: Annotated[int | None, typer.Option(min=0, help="Replay this one alone.", show_default=False)] = None,
     trace: Annotated[Path | None, typer.Option(help="With --seed: write everything that happened.")] = None,
     json: Annotated[Path | None, typer.Option(help="Write results to this file.")] = None,
 ) -> None:
-    """Simulate users who move, crash and lose the network, and check that nothing is lost, repeated or reordered.
+    """Simulate users who move, crash and lose the network, and check that every promise holds.
 
-    Exit status 1 if a promise was broken; each failure names the command that replays it.
+    Of the broker: nothing is lost, repeated or reordered. Of SIP: in the end everybody is registered where they are,
+    every session is CONNECTED on both sides, and nothing is left over. Exit status 1 if a promise was broken; each
+    failure names the command that replays it.
 
     Example: wanderbus sim --seeds 50 --first-seed 1000
     """
@@ -38,37 +92,38 @@ def sim(
         if path is not None:
             check_writable(path)
     started = time.monotonic()
+    kind = _KINDS[layer]
     if seed is not None:
-        results = [_replay(seed, trace)]
+        results = [_replay(kind, seed, trace)]
     else:
         wanted = range(first_seed, first_seed + seeds)
         quiet = not sys.stderr.isatty()
         shown = track(
-            _in_parallel(wanted), "simulating", seeds, console=Console(stderr=True), transient=True, disable=quiet
+            _in_parallel(kind, wanted), "simulating", seeds, console=Console(stderr=True), transient=True, disable=quiet
         )
         results = list(shown)
     failed = [result for result in results if result.problems]
-    for result in failed:
-        for problem in result.problems:
-            complain(f"seed {result.seed}: {problem}")
-        complain(f"replay it with: wanderbus sim --seed {result.seed} --trace FILE")
-    summary = _summary(results, time.monotonic() - started)
-    say(
-        f"{summary['seeds']} seeds, {len(failed)} failed; {summary['events']} events, "
-        f"{summary['notifications']} notifications, {summary['address_changes']} address changes, "
-        f"{summary['agent_kills']} agents killed, {summary['server_crashes']} server crashes, "
-        f"{summary['datagrams']} datagrams, {summary['wall_s']} s"
-    )
+    _complain_of(failed, "" if layer is Layer.BROKER else f" --layer {layer}")
+    summary = _summary(kind, results, time.monotonic() - started)
+    counts = ", ".join(f"{summary[name]} {words}" for name, words in kind.counted.items())
+    say(f"{summary['seeds']} seeds, {len(failed)} failed; {counts}, {summary['wall_s']} s")
     if json is not None:
-        goals = [{"name": "failed", "value": len(failed), "unit": "seeds", "goal": 0, "met": not failed}]
-        report = {"command": "sim", "machine": machine(), "summary": summary, "results": results, "goals": goals}
-        write_json(json, report)
+        goals = _goals(results, len(failed))
+        report = {"command": "sim", "layer": layer, "machine": machine(), "summary": summary}
+        write_json(json, {**report, "results": results, "goals": goals})
     if failed:
         raise typer.Exit(1)
 
 
-def _replay(seed: int, trace: Path | None) -> Result:
-    scenario = Scenario(seed, keep_trace=trace is not None)
+def _complain_of(failed: Sequence[AnyResult], option: str) -> None:
+    for result in failed:
+        for problem in result.problems:
+            complain(f"seed {result.seed}: {problem}")
+        complain(f"replay it with: wanderbus sim{option} --seed {result.seed} --trace FILE")
+
+
+def _replay(kind: _Kind, seed: int, trace: Path | None) -> AnyResult:
+    scenario = kind.scenario(seed, keep_trace=trace is not None)
     result = scenario.run()
     if trace is not None:
         try:
@@ -78,12 +133,27 @@ def _replay(seed: int, trace: Path | None) -> Result:
     return result
 
 
-def _in_parallel(seeds: Iterable[int]) -> Iterator[Result]:
+def _in_parallel(kind: _Kind, seeds: Iterable[int]) -> Iterator[AnyResult]:
     with ProcessPoolExecutor(os.cpu_count()) as pool:
-        yield from pool.map(run_seed, seeds, chunksize=4)
+        yield from pool.map(kind.run_seed, seeds, chunksize=4)
 
 
-def _summary(results: list[Result], wall_s: float) -> dict[str, float]:
-    counted = ("events", "notifications", "address_changes", "agent_kills", "server_crashes", "datagrams")
-    totals: dict[str, float] = {name: sum(getattr(result, name) for result in results) for name in counted}
+def _summary(kind: _Kind, results: Sequence[AnyResult], wall_s: float) -> dict[str, float]:
+    totals: dict[str, float] = {name: sum(getattr(result, name) for result in results) for name in kind.counted}
     return {"seeds": len(results), **totals, "wall_s": round(wall_s, 1)}
+
+
+def _goals(results: Sequence[AnyResult], failed: int) -> list[dict[str, object]]:
+    """Return what the run is held to."""
+    heals = [result.heal_rtt for result in results if isinstance(result, SIPResult) and result.heals]
+    if not any(isinstance(result, SIPResult) for result in results):
+        return [{"name": "failed", "value": failed, "unit": "seeds", "goal": 0, "met": not failed}]
+    goals: list[dict[str, object]] = [
+        {"name": "worlds_failed", "value": failed, "unit": "seeds", "goal": 0, "met": not failed}
+    ]
+    longest = max(heals, default=None)
+    met = longest is not None and longest <= HEAL_RTT_MAX
+    return [
+        *goals,
+        {"name": "heal_rtt", "value": longest, "unit": "round trips", "goal": HEAL_RTT_MAX, "met": met},
+    ]

@@ -24,7 +24,7 @@ from wanderbus.mobility.calls import (
     Calls,
     Effect,
     Offer,
-    forget_transaction,
+    overtake_outgoing,
     stop_repeating,
 )
 from wanderbus.mobility.composer import Composer, takes_update
@@ -207,8 +207,7 @@ class Answering:
             return [Respond(transaction, self._composer.refusal(request, 500, reason="Overtaken"))]
         offer = self._read_offer(transaction, request, update=call.established)
         effects = stop_repeating(call)
-        if call.outgoing is not None:
-            effects += forget_transaction(call.outgoing)
+        effects += overtake_outgoing(call)
         if call.offer is not None:
             effects += self._calls.withdraw_offer(call)
         received = Occurrence.REINVITE_RECEIVED if call.established else Occurrence.INVITE_RECEIVED
@@ -220,7 +219,7 @@ class Answering:
 
         Two offers that cross are both refused with 491. But one from a new address overtakes ours, which went to the
         old one: ours is forgotten, and our answer to theirs says the same (SPEC X13). If both sides do so, both have
-        what the other offered, and only a 200 is repeated in vain.
+        what the other offered then, and their 200s are repeated in vain: so ours is sent again unless theirs confirms.
         """
         if call is None or call.session.dialog is None or call.farewell is not None:
             early = call is not None and call.inviting and request.to.tag == call.session.local_tag
@@ -239,8 +238,7 @@ class Answering:
             return [*confirmed, Respond(transaction, refusal)]
         effects = [] if call.offer is None else self._calls.withdraw_offer(call)
         effects += stop_repeating(call)
-        if call.outgoing is not None:
-            effects += forget_transaction(call.outgoing)
+        effects += overtake_outgoing(call)
         if offer.description is None and call.session.local_media is not None:
             return effects + self._offer_in_answer(call, offer, call.session.local_media, now)
         effects += self._offered(

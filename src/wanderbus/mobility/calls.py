@@ -63,6 +63,11 @@ class Outgoing(msgspec.Struct):
     request: Request | None = None
     destination: Target | None = None
     sent_at: float | None = None
+    crossed: bool = False
+    """Whether the other side's INVITE met ours on the way: it may have forgotten its own, as we did ours, and then it
+    ignores our 200. Only its ACK tells that what we said there arrived."""
+    said: bool = False
+    """Whether our 200 said the same, so that its ACK makes this INVITE needless."""
 
 
 class Offer(msgspec.Struct, frozen=True):
@@ -250,6 +255,15 @@ def forget_transaction(outgoing: Outgoing) -> list[Effect]:
     """Forget the transaction of our INVITE, which is kept for another attempt."""
     transaction, outgoing.transaction = outgoing.transaction, None
     return [] if transaction is None else [ForgetTransaction(transaction)]
+
+
+def overtake_outgoing(call: Call) -> list[Effect]:
+    """Forget the transaction of our INVITE, if any, because the other side's comes first."""
+    if call.outgoing is None:
+        return []
+    call.outgoing.crossed = call.outgoing.crossed or call.outgoing.transaction is not None
+    call.outgoing.said = False
+    return forget_transaction(call.outgoing)
 
 
 def stop_repeating(call: Call) -> list[Effect]:

@@ -42,7 +42,7 @@ class Confirming:
         if call.session.dialog.accepts(request) == 481 or request.cseq.number != call.unconfirmed.cseq:
             return []
         confirmed = call.unconfirmed
-        effects = stop_repeating(call)
+        effects = stop_repeating(call) + self._inviting.confirmed(call)
         return effects + self._answered(call, request, confirmed, now) if confirmed.offers else effects
 
     def timer_fired(self, call: Call, now: float) -> list[Effect]:

@@ -113,8 +113,9 @@ class Inviting:
         effects = abandon_outgoing(call)
         by_update = method == "UPDATE" and call.established and call.session.peer_updatable
         call.outgoing = Outgoing(media, method="UPDATE" if by_update else "INVITE")
-        if outgoing is not None and outgoing.redirected_to is not None:
+        if outgoing is not None:
             call.outgoing.redirected_to = outgoing.redirected_to
+            call.outgoing.crossed = outgoing.crossed
         return effects if call.exchanging else effects + self._attempt(call, now)
 
     def resume(self, call: Call, now: float, *, answered: bool) -> list[Effect]:
@@ -123,8 +124,12 @@ class Inviting:
         if outgoing is None or outgoing.transaction is not None or call.exchanging:
             return []
         if answered and self._said(call, outgoing.media):
-            return abandon_outgoing(call)
+            return self._say_later(call, outgoing, now) if outgoing.crossed else abandon_outgoing(call)
         return self._attempt(call, now)
+
+    def confirmed(self, call: Call) -> list[Effect]:
+        """Give up what our 200 said already: its ACK came."""
+        return abandon_outgoing(call) if call.outgoing is not None and call.outgoing.said else []
 
     def timer_fired(self, call: Call, now: float) -> list[Effect]:
         """Begin the next attempt: the last one was silent for too long, or the pause after it is over."""
@@ -172,6 +177,11 @@ class Inviting:
         """Tell whether the last thing we said is that we are reached here, at ``media``."""
         return call.session.local_media == media and call.session.sip_address == self._composer.contact
 
+    def _say_later(self, call: Call, outgoing: Outgoing, now: float) -> list[Effect]:
+        """Send our INVITE once more unless our 200, which says the same, is confirmed soon."""
+        outgoing.attempt, outgoing.through_proxy, outgoing.said = 1, False, True
+        return self._pause(call, now + self._silence_s(call, outgoing))
+
     def _attempt(self, call: Call, now: float) -> list[Effect]:
         outgoing = call.outgoing
         assert outgoing is not None
@@ -185,6 +195,7 @@ class Inviting:
         """Send the INVITE of this attempt with a new CSeq."""
         outgoing = call.outgoing
         assert outgoing is not None
+        outgoing.said = False
         self._describe(call, outgoing)
         request, destination = self._next_request(call, outgoing)
         request = self._challenges.answered_ahead(request)

@@ -113,6 +113,11 @@ class UserAgent:
         """Datagrams thrown away because they were no SIP message."""
         return self._layer.dropped
 
+    @property
+    def transaction_count(self) -> int:
+        """Transactions alive now, ours and those of others."""
+        return self._layer.transaction_count
+
     def adopt(self, snapshot: bytes) -> str:
         """Go on with a session stored as ``sessions[id].snapshot()``; return its id.
 

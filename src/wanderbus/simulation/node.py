@@ -41,6 +41,11 @@ class Node:
         self._sockets: dict[str, Address] = {}
         self.rebind(sockets)
 
+    @property
+    def timer_keys(self) -> list[Hashable]:
+        """Return the keys of the timers that are set."""
+        return list(self._timers)
+
     def rebind(self, sockets: Mapping[str, Address]) -> None:
         """Close every socket and open these, by name."""
         for address in self._sockets.values():

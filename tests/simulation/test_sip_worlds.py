@@ -1,0 +1,53 @@
+"""Seeded worlds of the SIP layer: every promise holds, seeds repeat themselves, and broken machines are noticed."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import pytest
+
+from wanderbus.mobility.calls import Call
+from wanderbus.mobility.inviting import Inviting
+from wanderbus.mobility.registration_manager import RegistrationManager
+from wanderbus.simulation.sip_scenario import HEAL_RTT_MAX, SIPScenario, run_sip_seed
+
+CALM_SEED = next(seed for seed in range(1, 100) if SIPScenario(seed).calm)
+ROUGH_SEED = next(seed for seed in range(1, 100) if not SIPScenario(seed).calm)
+
+
+@pytest.mark.parametrize("seed", range(1, 21))
+def test_every_promise_holds(seed: int) -> None:
+    """SPEC U-06, U-07, X6 to X14: mended worlds come to rest, with everybody reachable where they are."""
+    assert run_sip_seed(seed).problems == []
+
+
+def test_undisturbed_moves_heal_within_one_round_trip() -> None:
+    """SPEC D-08: the re-INVITE goes straight to the peer and does not wait for the REGISTER."""
+    result = run_sip_seed(CALM_SEED)
+    assert result.heals > 0
+    assert 0.0 < result.heal_rtt <= HEAL_RTT_MAX
+
+
+@pytest.mark.parametrize("seed", [CALM_SEED, ROUGH_SEED])
+def test_the_same_seed_gives_the_same_history(seed: int) -> None:
+    """SPEC U-07."""
+    assert run_sip_seed(seed) == run_sip_seed(seed)
+
+
+def test_different_seeds_give_different_histories() -> None:
+    assert run_sip_seed(CALM_SEED).fingerprint != run_sip_seed(ROUGH_SEED).fingerprint
+
+
+def test_missing_reinvites_are_noticed(monkeypatch: pytest.MonkeyPatch) -> None:
+    begin = Inviting.begin
+
+    def first_invites_alone(self: Inviting, call: Call, *rest: Any) -> Any:
+        return [] if call.established else begin(self, call, *rest)
+
+    monkeypatch.setattr(Inviting, "begin", first_invites_alone)
+    assert any("has not healed" in problem for problem in run_sip_seed(CALM_SEED).problems)
+
+
+def test_missing_refreshes_of_the_registration_are_noticed(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(RegistrationManager, "timer_fired", lambda self, now: [])
+    assert any("is registered at []" in problem for problem in run_sip_seed(ROUGH_SEED).problems)
