@@ -13,7 +13,7 @@ from typing import Final
 
 from wanderbus.errors import SIPParseError
 from wanderbus.machine import CancelTimer, RandomSource, SetTimer, TimerFired
-from wanderbus.sip.checks import proxy_refusal, unsupported_extension
+from wanderbus.sip.checks import proxy_refusal, unforwardable, unsupported_extension
 from wanderbus.sip.client_transactions import make_cancel
 from wanderbus.sip.headers import Via
 from wanderbus.sip.location import Domain, LocationService
@@ -184,7 +184,7 @@ class Proxy:
     def _response(self, name: str, response: Response, now: float) -> list[Command]:
         """Handle an answer of a branch (RFC 3261 16.7); a lone Via is our own, so the response ends here."""
         context, branch = self._find(name)
-        if context is None or branch is None or len(response.headers_all("Via")) < 2:
+        if context is None or branch is None or len(response.headers_all("Via")) < 2 or unforwardable(response):
             return []
         branch.showed_life = True
         if response.status >= 300:
