@@ -14,7 +14,8 @@ from importlib import import_module
 from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
-    from wanderbus.api.agent import Agent, connect
+    from wanderbus.api.agent import Agent
+    from wanderbus.api.connecting import connect
     from wanderbus.api.server import Server
     from wanderbus.api.status_changes import StatusChange
     from wanderbus.errors import WanderbusError
@@ -35,7 +36,7 @@ _HOMES = {
     "StatusChange": "wanderbus.api.status_changes",
     "Subscription": "wanderbus.subscription",
     "WanderbusError": "wanderbus.errors",
-    "connect": "wanderbus.api.agent",
+    "connect": "wanderbus.api.connecting",
 }
 
 __all__ = [

@@ -12,7 +12,7 @@ import time
 import pytest
 
 from tests.cli.shell import Shell, ended, one_line, read_line
-from wanderbus.api.agent import connect
+from wanderbus.api.connecting import connect
 from wanderbus.cli import events
 from wanderbus.cli.application import run
 

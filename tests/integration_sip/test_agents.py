@@ -10,7 +10,8 @@ from typing import Any
 import pytest
 
 from tests.certificates import Certificates, make_certificates
-from wanderbus.api.agent import Agent, connect
+from wanderbus.api.agent import Agent
+from wanderbus.api.connecting import connect
 from wanderbus.api.server import Server
 from wanderbus.api.status_changes import StatusChange
 from wanderbus.errors import ConfigurationError, Unreachable

@@ -1,4 +1,4 @@
-"""The agent for applications: ``connect``, publish, subscribe, and never mind where the device is (SPEC A-11).
+"""The agent for applications: publish, subscribe, and never mind where the device is (SPEC A-11).
 
 The work is done by the machine in :mod:`wanderbus.agent`; here are its sockets, its futures and its readers.
 """
@@ -13,7 +13,7 @@ import ssl
 from collections.abc import Iterable, Mapping, Sequence
 from pathlib import Path
 from types import TracebackType
-from typing import Any, Literal, Self
+from typing import Any, Self
 
 import msgspec
 
@@ -48,23 +48,18 @@ from wanderbus.errors import (
     LocalProtocolError,
     Refused,
     RemoteProtocolError,
-    SIPParseError,
     Unreachable,
     WanderbusError,
 )
-from wanderbus.event import Event, EventId, Position, Value, check_event
+from wanderbus.event import Event, EventId, Value, check_event
 from wanderbus.filters import parse
 from wanderbus.limits import EVENT_BYTES_MAX, MESSAGE_BYTES_MAX
 from wanderbus.machine import Address, Output
 from wanderbus.runtime.addresses import AddressMonitor, address_towards
 from wanderbus.runtime.ambient import SystemRandom, wall_us
-from wanderbus.runtime.device import Device, default_state_dir
-from wanderbus.runtime.driver import Driver
-from wanderbus.runtime.names import name_in, resolve
+from wanderbus.runtime.device import Device
+from wanderbus.runtime.driver import Driver, Unmade
 from wanderbus.runtime.sip_listening import shown
-from wanderbus.runtime.tls import client_tls
-from wanderbus.sip.targets import PORTS, TRANSPORTS, Transport
-from wanderbus.sip.uri import canonical_uri
 from wanderbus.subscription import Restriction, Subscription
 
 _log = logging.getLogger("wanderbus.agent")
@@ -77,7 +72,7 @@ CLOSE_S_MAX = 5.0
 
 
 class Agent:
-    """A user's connection to the broker; made by :func:`connect`, an async context manager.
+    """A user's connection to the broker; made by :func:`~wanderbus.connect`, an async context manager.
 
     Entering it raises :class:`UnknownUser`, :class:`WrongPassword` or :class:`Refused` as the server answers,
     :class:`Unreachable` when nobody does, :class:`ConfigurationError` for a local address that cannot be used.
@@ -332,7 +327,7 @@ class Agent:
         self._properties = msgspec.structs.replace(self._properties, device=self._device.uuid)
         random = SystemRandom()
         # The machine has to know its addresses, so the sockets come first; nothing arrives before the loop turns.
-        self._driver = Driver(_NoMachine(), self._report)
+        self._driver = Driver(Unmade(), self._report)
         bound = self._bind(local)
         self._driver.machine = core.Agent(
             self._properties, random, sip=bound[core.SIP_SOCKET], data=bound[core.DATA_SOCKET]
@@ -442,13 +437,6 @@ class Agent:
         self._watchers.close()
 
 
-class _NoMachine:
-    """Stands in the driver until its sockets are bound."""
-
-    def step(self, inputs: object, now: float) -> list[Output]:
-        return []
-
-
 def _check_message(message: protocol.AgentMessage) -> None:
     """Raise :class:`LocalProtocolError` for what the broker could not read, :class:`LimitExceeded` if too large."""
     try:
@@ -460,68 +448,3 @@ def _check_message(message: protocol.AgentMessage) -> None:
         raise LocalProtocolError(f"it would be {error}") from None
     if (size := len(payload)) > MESSAGE_BYTES_MAX:
         raise LimitExceeded(f"the message takes {size} bytes, {MESSAGE_BYTES_MAX} is the most", "message_bytes_max")
-
-
-def connect(
-    uri: str,
-    *,
-    password: str | None = None,
-    server: str = "127.0.0.1",
-    transport: Literal["udp", "tcp", "tls"] | None = None,
-    ca_file: Path | str | None = None,
-    broker: str | None = None,
-    session: str = "default",
-    state_dir: Path | str | None = None,
-    resume: Position | None = None,
-    keep: bool = True,
-    local_address: str | None = None,
-    connect_s_max: float = 10.0,
-) -> Agent:
-    """Return an agent for the user ``uri``, to be opened with ``async with``.
-
-    :param uri: the user, ``sip:name@domain`` or ``name@domain``; ``sips:name@domain`` asks for TLS
-    :param server: the home SIP server, ``host`` or ``host:port``; port 5060 unless given, 5061 for TLS
-    :param transport: what signalling goes over, ``udp`` unless given; with ``tls`` none of it is sent in the clear
-    :param ca_file: PEM file of the authorities that may vouch for the server; those of the system unless given
-    :param broker: URI of the broker; ``sip:broker@domain`` of the user's domain unless given
-    :param session: name of the broker session to join; agents of one user share it (SPEC J-05)
-    :param state_dir: where this device keeps its identity; below the user's state directory unless given
-    :param resume: the last position that the application has committed with its results (DESIGN 5.5)
-    :param keep: False discards the subscriptions and the queue that the session has (SPEC G-09)
-    :param local_address: use this local IP address; the one that routes to the server is followed unless given
-    :param connect_s_max: opening gives up after this time
-    :raises ConfigurationError: a URI or an address that cannot be read
-    """
-    try:
-        user = canonical_uri(uri)
-        broker_uri = canonical_uri(broker) if broker else f"sip:broker@{user.partition('@')[2]}"
-    except SIPParseError as error:
-        raise ConfigurationError(f"{error}; write sip:name@domain") from None
-    over = _transport(uri, transport)
-    properties = AgentProperties(
-        uri=user,
-        server=resolve(server, default_port=PORTS[over]),
-        transport=over,
-        server_name=name_in(server) if over == "TLS" else None,
-        broker=broker_uri,
-        device="",
-        epoch=int.from_bytes(SystemRandom().token(7), "big"),
-        password=password,
-        session=session,
-        resume=resume,
-        keep=keep,
-    )
-    directory = default_state_dir(user) if state_dir is None else Path(state_dir)
-    tls = client_tls(None if ca_file is None else Path(ca_file)) if over == "TLS" else None
-    return Agent(properties, state_dir=directory, local_address=local_address, connect_s_max=connect_s_max, tls=tls)
-
-
-def _transport(uri: str, wanted: str | None) -> Transport:
-    """Return the transport for ``uri``; :class:`ConfigurationError` for one that is unknown, or less than it asks."""
-    secure = uri.strip().lower().startswith("sips:")
-    over = TRANSPORTS.get(wanted or ("tls" if secure else "udp"))
-    if over is None:
-        raise ConfigurationError(f"{wanted!r} is no transport; use udp, tcp or tls")
-    if secure and over != "TLS":
-        raise ConfigurationError(f"{uri} asks for TLS, so the transport cannot be {wanted}")
-    return over

@@ -32,7 +32,7 @@ from wanderbus.mobility.properties import Properties
 from wanderbus.rudp import RudpConfig
 from wanderbus.runtime.ambient import SystemRandom, wall_us
 from wanderbus.runtime.committer import Committer
-from wanderbus.runtime.driver import Driver
+from wanderbus.runtime.driver import Driver, Unmade
 from wanderbus.runtime.registrations import Registrations
 from wanderbus.runtime.server_files import Identity, ServerFiles
 from wanderbus.runtime.sip_listening import listen_for_sip, shown
@@ -190,7 +190,7 @@ class Server:
     def _start_registrar(self, registrations: Registrations) -> None:
         """The machine has to know its address, so a free port is taken before it is made."""
         tap = None if self._recorder is None else self._recorder.tap()
-        driver = Driver(_Silent(), self._report, tap=tap)
+        driver = Driver(Unmade(), self._report, tap=tap)
         self._drivers.append(driver)
         secure = None if self._tls_certificate is None else server_tls(self._tls_certificate, self._tls_key)
         self.address, streams = listen_for_sip(
@@ -222,7 +222,7 @@ class Server:
     def _start_access(self, files: ServerFiles) -> None:
         host = self.address[0]
         tap = None if self._recorder is None else self._recorder.tap()
-        driver = Driver(_Silent(), self._report, wall_clock=True, tap=tap)
+        driver = Driver(Unmade(), self._report, wall_clock=True, tap=tap)
         self._drivers.append(driver)
         identity = files.identity
         bound = self._bind_access(driver, host, identity)
@@ -294,13 +294,6 @@ class Server:
         changes = self._broker.state.changes()
         if changes and self._committer is not None:
             self._committer.save(changes, self._broker.state.offset)
-
-
-class _Silent:
-    """Stands in a driver until its sockets are bound; nothing can arrive before the loop turns."""
-
-    def step(self, inputs: object, now: float) -> list[Output]:
-        return []
 
 
 def _bind(driver: Driver, wanted: Mapping[str, Address]) -> dict[str, Address]:

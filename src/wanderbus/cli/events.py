@@ -10,7 +10,8 @@ from typing import Annotated, Any, Final, cast
 import msgspec
 import typer
 
-from wanderbus.api.agent import Agent, connect
+from wanderbus.api.agent import Agent
+from wanderbus.api.connecting import connect
 from wanderbus.cli.input import numbered_lines
 from wanderbus.cli.output import log_to_stderr, run_async, say, say_json
 from wanderbus.errors import ConfigurationError, EventError, WanderbusError

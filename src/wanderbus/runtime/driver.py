@@ -236,6 +236,17 @@ class Driver:
         self._set_alarm()
 
 
+class Unmade:
+    """Stands in a driver until its sockets are bound, for a machine that has to know its addresses to be made.
+
+    Nothing can arrive before the loop turns.
+    """
+
+    def step(self, inputs: object, now: float) -> list[Output]:
+        """Do nothing."""
+        return []
+
+
 def _open_udp(address: Address) -> socket.socket:
     family = socket.AF_INET6 if ":" in address[0] else socket.AF_INET
     opened = socket.socket(family, socket.SOCK_DGRAM)

@@ -11,9 +11,9 @@ from typing import Self
 
 from wanderbus.api.sip_mobility.ports import take_ports
 from wanderbus.errors import ConfigurationError
-from wanderbus.machine import Address, Output
+from wanderbus.machine import Address
 from wanderbus.runtime.ambient import SystemRandom
-from wanderbus.runtime.driver import Driver
+from wanderbus.runtime.driver import Driver, Unmade
 from wanderbus.sip.server import SOCKET, SIPServer
 
 _KEY_BYTES = 32
@@ -43,7 +43,7 @@ class SIPServers:
 
     async def __aenter__(self) -> Self:
         random = SystemRandom()
-        driver = Driver(_Silent(), lambda report: None)
+        driver = Driver(Unmade(), lambda report: None)
         try:
             self.address = take_ports(driver, SOCKET, self.address, "TCP")
         except ConfigurationError:
@@ -61,10 +61,3 @@ class SIPServers:
         if self._driver is not None:
             self._driver.close()
             self._driver = None
-
-
-class _Silent:
-    """Stands in the driver until its socket is bound; nothing can arrive before the loop turns."""
-
-    def step(self, inputs: object, now: float) -> list[Output]:
-        return []

@@ -16,7 +16,7 @@ from wanderbus.mobility.replies import Replies
 from wanderbus.mobility.session import SIPSession
 from wanderbus.mobility.user_agent import UserAgent
 from wanderbus.runtime.ambient import SystemRandom
-from wanderbus.runtime.driver import Driver
+from wanderbus.runtime.driver import Driver, Unmade
 
 SOCKET: Final = "sip"
 
@@ -55,7 +55,7 @@ class SIPStack:
         if self._driver is not None:
             raise LocalProtocolError("SIPMobility is initialised already")
         # The machine has to know its address, so the socket comes first; nothing arrives before the loop turns.
-        driver = Driver(_NoMachine(), self._report)
+        driver = Driver(Unmade(), self._report)
         transport: Transport = "TCP" if properties.transport == "TCP" else "UDP"
         contact = take_ports(driver, SOCKET, local, transport)
         agent = UserAgent(properties, SystemRandom(), socket=SOCKET, contact=contact)
@@ -104,10 +104,3 @@ class SIPStack:
         self._on_report(output)
         if self._farewell is not None and self._unregistered and not self.sessions:
             self._farewell.set()
-
-
-class _NoMachine:
-    """Stands in the driver until its socket is bound."""
-
-    def step(self, inputs: object, now: float) -> list[Output]:
-        return []
