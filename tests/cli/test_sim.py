@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 from pathlib import Path
 
+import msgspec
 import pytest
 
 from tests.cli.shell import Shell, one_line
@@ -59,7 +60,8 @@ def test_a_broken_promise_is_exit_status_1_and_names_its_replay(
             fields = dict.fromkeys(Result.__struct_fields__, 0)
             return Result(**(fields | {"seed": self.seed, "problems": ["event 7 was lost"]}))  # type: ignore[arg-type]
 
-    monkeypatch.setattr(simulating, "Scenario", Broken)
+    kind = msgspec.structs.replace(simulating._KINDS[simulating.Layer.BROKER], scenario=Broken)
+    monkeypatch.setitem(simulating._KINDS, simulating.Layer.BROKER, kind)
     assert run(["sim", "--seed", "9"]) == 1
     printed = capsys.readouterr()
     assert printed.err.splitlines() == [
