@@ -279,3 +279,27 @@ def test_a_closed_driver_asks_its_machine_no_more(play: Play) -> None:
         assert machine.batches == []
 
     play(story)
+
+
+def test_a_fault_of_the_machine_ends_the_driver_and_is_told(play: Play) -> None:
+    class Faulty:
+        steps = 0
+
+        def step(self, inputs: Iterable[Input], now: float) -> list[Output]:
+            self.steps += 1
+            raise AssertionError("an invariant is broken")
+
+    async def story() -> None:
+        faults: list[Exception] = []
+        machine = Faulty()
+        driver = Driver(machine, lambda report: None, on_fault=faults.append)
+        driver.feed(Noted("one"))
+        await asyncio.sleep(0)
+        await asyncio.sleep(0)
+        driver.feed(Noted("two"))
+        await asyncio.sleep(0)
+        await asyncio.sleep(0)
+        assert [str(fault) for fault in faults] == ["an invariant is broken"]
+        assert machine.steps == 1
+
+    play(story)

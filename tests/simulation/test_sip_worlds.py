@@ -51,3 +51,8 @@ def test_missing_reinvites_are_noticed(monkeypatch: pytest.MonkeyPatch) -> None:
 def test_missing_refreshes_of_the_registration_are_noticed(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(RegistrationManager, "timer_fired", lambda self, now: [])
     assert any("is registered at []" in problem for problem in run_sip_seed(ROUGH_SEED).problems)
+
+
+def test_an_old_offer_that_waited_in_the_proxy_changes_nothing() -> None:
+    """RFC 3264 8: in this world an abandoned re-INVITE overtakes nothing, though it comes after a newer answer."""
+    assert run_sip_seed(891).problems == []

@@ -26,7 +26,7 @@ from wanderbus.domain.access_server import (
     BrokerRegistered,
     BrokerUnregistered,
 )
-from wanderbus.errors import ConfigurationError, SIPParseError, StorageError, Unreachable
+from wanderbus.errors import ConfigurationError, SIPParseError, StorageError, Unreachable, WanderbusError
 from wanderbus.machine import Address, Output
 from wanderbus.mobility.properties import Properties
 from wanderbus.rudp import RudpConfig
@@ -222,7 +222,7 @@ class Server:
     def _start_access(self, files: ServerFiles) -> None:
         host = self.address[0]
         tap = None if self._recorder is None else self._recorder.tap()
-        driver = Driver(Unmade(), self._report, wall_clock=True, tap=tap)
+        driver = Driver(Unmade(), self._report, wall_clock=True, tap=tap, on_fault=self._broke)
         self._drivers.append(driver)
         identity = files.identity
         bound = self._bind_access(driver, host, identity)
@@ -284,6 +284,18 @@ class Server:
         if not self._broken.done():
             self._broken.set_exception(
                 StorageError(f"writing to {self._data_dir} failed, nothing more is acknowledged: {error}")
+            )
+
+    def _broke(self, error: Exception) -> None:
+        """A fault of our own in the broker: its memory can no longer be trusted, its log can."""
+        _log.error("the broker failed", exc_info=error)
+        committer = self._committer
+        self._committer = None
+        if committer is not None:
+            committer.stop()
+        if not self._broken.done():
+            self._broken.set_exception(
+                WanderbusError(f"the broker failed ({error!r}); start it again, what it acknowledged is in the log")
             )
 
     def _save_again(self) -> None:

@@ -138,7 +138,8 @@ class Answering:
     ) -> list[Effect]:
         """Answer with 200, store both descriptions and report it (SPEC X12)."""
         response, timed = self._speak(call, offer, media, slots, now)
-        self._calls.change(call, remote_media=remote)
+        assert offer.description is not None
+        self._calls.change(call, remote_media=remote, remote_origin=offer.description.origin)
         begun: list[Effect] = [Respond(offer.transaction, response)]
         if offer.request.method == "INVITE":
             begun = self._confirming.begin(call, offer.transaction, response, now, update=offer.update, offers=False)
@@ -230,6 +231,8 @@ class Answering:
         if request.method == "UPDATE" and not request.body:
             return self._refreshed(transaction, request, call, now)
         offer = self._read_offer(transaction, request, update=call.established, asked=not call.established)
+        if call.session.is_overtaken(offer.description):
+            return [Respond(transaction, self._composer.refusal(request, 500, reason="Overtaken"))]
         refusal = self._untimely(request, call)
         counted = msgspec.structs.replace(call.session.dialog, remote_cseq=request.cseq.number)
         self._calls.change(call, dialog=counted)

@@ -74,12 +74,13 @@ class Confirming:
         """Take the answer in the ACK; without one a new session ends, an older one stays as it was."""
         assert call.session.local_media is not None
         try:
-            media = agreed_media(call.session.slots, description_in(request).media, call.session.local_media)
+            description = description_in(request)
+            media = agreed_media(call.session.slots, description.media, call.session.local_media)
         except SIPParseError as error:
             if not call.established:
                 return self._ending.begin(call, f"no answer in the ACK: {error}")
             return self._inviting.resume(call, now, answered=False)
-        self._calls.change(call, remote_media=media)
+        self._calls.change(call, remote_media=media, remote_origin=description.origin)
         return [
             *self._calls.advance(call, Occurrence.ESTABLISHED),
             SessionEstablished(call.session.id, media, confirmed.update),

@@ -279,7 +279,8 @@ class Inviting:
         # An answer to a re-INVITE proves that the other side knows the dialog, hence has our 200.
         effects += [*abandon_outgoing(call), *stop_repeating(call)]
         try:
-            media = agreed_media(call.session.slots, description_in(response).media, outgoing.media)
+            description = description_in(response)
+            media = agreed_media(call.session.slots, description.media, outgoing.media)
         except SIPParseError as error:
             failed = UpdateFailed if update else SessionFailed
             return effects + self._ending.at_once(call, failed(call.session.id, 488, str(error)))
@@ -287,6 +288,7 @@ class Inviting:
         self._calls.change(
             call,
             remote_media=media,
+            remote_origin=description.origin,
             remote_instance=instance or call.session.remote_instance,
             peer_updatable=takes_update(response, call.session.peer_updatable),
         )

@@ -12,7 +12,7 @@ from wanderbus.mobility.descriptions import Lines
 from wanderbus.mobility.session_timers import SessionTimer
 from wanderbus.mobility.status import RemoteMediaStatus, SIPCommunicationStatus
 from wanderbus.sip.dialog import Dialog
-from wanderbus.sip.sdp import MediaDescription
+from wanderbus.sip.sdp import MediaDescription, SessionDescription
 
 RESTART_LEAP: Final = 1_000
 """How far CSeq and SDP version jump when a stored session is taken up again.
@@ -49,6 +49,8 @@ class SIPSession(msgspec.Struct, frozen=True):
     """This side's lines as last told, in their order, with those not in use (RFC 3264 8)."""
     remote_media: MediaDescription | None = None
     """Where the other side receives data; None until established."""
+    remote_origin: tuple[int, int] = (0, 0)
+    """Id and version in the other side's SDP origin, as last accepted (RFC 3264 8)."""
     remote_instance: str | None = None
     """The other side's device, if it said (RFC 5626 4.1)."""
     dialog: Dialog | None = None
@@ -61,6 +63,14 @@ class SIPSession(msgspec.Struct, frozen=True):
     """The session interval and who refreshes it; None runs for ever (RFC 4028)."""
     min_se_s: int = 0
     """The longest of the least intervals that anybody on the path asked for, in seconds (RFC 4028 7.4)."""
+
+    def is_overtaken(self, description: SessionDescription | None) -> bool:
+        """Return whether the other side has said something newer than ``description`` already (RFC 3264 8).
+
+        An offer that its sender gave up may wait in a proxy while a later answer of the same sender gets through.
+        """
+        known_id, known_version = self.remote_origin
+        return description is not None and description.session_id == known_id and description.version < known_version
 
     def snapshot(self) -> bytes:
         """Return this session as JSON, fit for a row of the state store, for :meth:`restore`."""

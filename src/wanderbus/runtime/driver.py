@@ -42,7 +42,9 @@ _DATAGRAM_BYTES: Final = 65_536
 class Driver:
     """Runs one machine; reports that are not for the world go to ``on_report`` in order.
 
-    ``tap`` is told of every input before the machine takes it, and of every output before it is performed.
+    ``tap`` is told of every input before the machine takes it, and of every output before it is performed. An
+    exception out of the machine, a fault of ours, ends the driver and goes to ``on_fault``; without one it is logged
+    by the loop, its batch is lost, and the machine goes on.
     """
 
     def __init__(
@@ -52,6 +54,7 @@ class Driver:
         *,
         wall_clock: bool = False,
         tap: Callable[[Input | Output], None] | None = None,
+        on_fault: Callable[[Exception], None] | None = None,
     ) -> None:
         self.machine = machine
         self.unsent = 0
@@ -59,6 +62,7 @@ class Driver:
         self._on_report = on_report
         self._wall_clock = wall_clock
         self._tap = tap
+        self._on_fault = on_fault
         self._loop = asyncio.get_running_loop()
         self._sockets: dict[str, socket.socket] = {}
         self._streams: dict[str, Streams] = {}
@@ -190,7 +194,15 @@ class Driver:
         if self._tap is not None:
             for given in batch:
                 self._tap(given)
-        self.perform(self.machine.step(batch, self._loop.time()))
+        try:
+            outputs = self.machine.step(batch, self._loop.time())
+        except Exception as error:
+            if self._on_fault is None:
+                raise
+            self.close()
+            self._on_fault(error)
+        else:
+            self.perform(outputs)
 
     def _send(self, name: str, destination: Address, data: bytes) -> None:
         sender = self._sockets.get(name)

@@ -59,6 +59,11 @@ class SessionDescription(msgspec.Struct, frozen=True):
     address: str
     media: tuple[MediaDescription, ...] = ()
 
+    @property
+    def origin(self) -> tuple[int, int]:
+        """Return the id and the version of the origin line: together they tell newer from older (RFC 3264 8)."""
+        return self.session_id, self.version
+
     @classmethod
     def parse(cls, data: bytes) -> SessionDescription:
         """Read a description; SIPParseError (400)."""
