@@ -19,7 +19,7 @@ from rich.progress import track
 from wanderbus.cli.output import check_writable, complain, machine, say, write_json
 from wanderbus.errors import ConfigurationError
 from wanderbus.simulation.scenario import Result, Scenario, run_seed
-from wanderbus.simulation.sip_scenario import HEAL_RTT_MAX, SIPResult, SIPScenario, run_sip_seed
+from wanderbus.simulation.sip_scenario import HEAL_RTT_GOAL, SIPResult, SIPScenario, run_sip_seed
 
 AnyResult = Result | SIPResult
 
@@ -152,8 +152,8 @@ def _goals(results: Sequence[AnyResult], failed: int) -> list[dict[str, object]]
         {"name": "worlds_failed", "value": failed, "unit": "seeds", "goal": 0, "met": not failed}
     ]
     longest = max(heals, default=None)
-    met = longest is not None and longest <= HEAL_RTT_MAX
+    met = longest is not None and longest <= HEAL_RTT_GOAL
     return [
         *goals,
-        {"name": "heal_rtt", "value": longest, "unit": "round trips", "goal": HEAL_RTT_MAX, "met": met},
+        {"name": "heal_rtt", "value": longest, "unit": "round trips", "goal": HEAL_RTT_GOAL, "met": met},
     ]

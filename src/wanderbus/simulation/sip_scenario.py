@@ -36,6 +36,9 @@ REST_S: Final = 60.0
 RETIRED_S: Final = 200.0
 """Seconds after which nothing may be left of those who retired: timer C is 180 s (RFC 3261 16.6)."""
 
+HEAL_RTT_GOAL: Final = 1.0
+"""A move heals in one round trip."""
+
 HEAL_RTT_MAX: Final = 1.05
 """Round trips in which an undisturbed move has to be known on both sides: one, and the grain of the clock."""
 
