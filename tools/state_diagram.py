@@ -86,10 +86,7 @@ def main() -> int:
         return 0
     if PAGE.exists() and PAGE.read_text(encoding="utf-8") == expected:
         return 0
-    print(
-        "docs/sip-states.md is not what the tables say now: run .venv/bin/python tools/state_diagram.py",
-        file=sys.stderr,
-    )
+    print("docs/sip-states.md is not what the tables say now: run ./do fmt", file=sys.stderr)
     return 1
 
 

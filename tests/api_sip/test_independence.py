@@ -9,29 +9,13 @@ from pathlib import Path
 
 import pytest
 
+from tests.examples.test_examples import EXPECTED
+
 ROOT = Path(__file__).resolve().parents[2]
 RUN_S_MAX = 60
 EVENTS = ("broker", "agent", "domain", "matching", "filters", "event", "subscription", "records", "pipeline")
 
-EXPECTED = {
-    "chat": [
-        "sip:bob@localhost is in touch with sip:alice@localhost",
-        "sip:alice@localhost is in touch with sip:bob@localhost",
-        "bob hears: Are you there, Bob?",
-        "alice hears: I am. How did you find me?",
-        "bob hears: By your name: the proxy knew the rest.",
-        "alice hears: And where do your words come from?",
-        "bob hears: From where our session says, past every server.",
-    ],
-    "chat_moving": [
-        "alice hears 'And now?' and bob hears 'At 127.0.0.2.'",
-        "alice hears 'And now?' and bob hears 'At 127.0.0.3.'",
-        "alice hears 'And now?' and bob hears 'At 127.0.0.4.'",
-        "still the same session",
-        "8 words said and heard, each once",
-    ],
-}
-"""Of example to what it prints."""
+CHATS = ("chat", "chat_moving")
 
 
 def run(program: str, directory: Path) -> str:
@@ -54,7 +38,7 @@ def test_c01_importing_it_loads_nothing_of_events(tmp_path: Path) -> None:
 
 
 @pytest.mark.integration
-@pytest.mark.parametrize("name", sorted(EXPECTED))
+@pytest.mark.parametrize("name", CHATS)
 def test_c01_the_chats_run_without_events(name: str, tmp_path: Path) -> None:
     program = (
         f"import json, runpy, sys\n"

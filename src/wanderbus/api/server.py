@@ -164,16 +164,14 @@ class Server:
     def _start(self) -> None:
         self._check_place()
         files = self._files = ServerFiles.open(self._data_dir)
-        self._broker = Broker(files.load_state(BrokerConfig().publishes_remembered), self._config(files))
+        config = BrokerConfig(server=files.identity.server)
+        self._broker = Broker(files.load_state(config.publishes_remembered), config)
         self._committer = Committer(files.log, files.store, on_durable=self._durable, on_failure=self._failed)
         self._recorder = None if self._sip_trace is None else SipRecorder(Trace(), TraceFile.open(self._sip_trace))
         self._registrations = Registrations.open(self._data_dir / "registrations.db")
         self._start_registrar(self._registrations)
         self._start_access(files)
         self._save_timer = asyncio.get_running_loop().call_later(SAVE_S, self._save_again)
-
-    def _config(self, files: ServerFiles) -> BrokerConfig:
-        return BrokerConfig(server=files.identity.server)
 
     def _check_place(self) -> None:
         try:
