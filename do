@@ -48,9 +48,11 @@ COMMANDS = {
 }
 NEEDS_JAVA = ("demo", "test", "bench")
 NEEDS_IP = ("demo", "test", "bench")
-# Of SIP program to the Debian package that holds it; `test` and `bench` hold our SIP beside them.
-SIP_PEERS = {"kamailio": "kamailio", "sipp": "sip-tester"}
-NEEDS_SIP_PEERS = ("test", "bench")
+# Of program to the Debian package that holds it: peers that ours is held beside, and what loses packets.
+PEERS = {"kamailio": "kamailio", "sipp": "sip-tester", "mosquitto": "mosquitto", "iptables": "iptables"}
+NEEDS_PEERS = ("test", "bench")
+# Debian starts these on ports that are ours to choose; tests and benchmarks start them themselves, on free ones.
+SERVICES = ("kamailio", "mosquitto")
 
 
 class StepError(Exception):
@@ -129,6 +131,7 @@ def check(arguments: list[str]) -> None:
     step("types", ["-m", "mypy", *sources, "do"])
     step("unit tests", ["-m", "pytest", "-q", "-m", "not integration and not spark", *arguments])
     step("short simulation", ["-m", "wanderbus", "sim", "--seeds", SIM_SEEDS])
+    step("short simulation of reliable UDP", ["-m", "wanderbus", "sim", "--layer", "rudp", "--seeds", SIM_SEEDS])
 
 
 def test(arguments: list[str]) -> None:
@@ -190,8 +193,8 @@ def install(command: str) -> None:
         packages.append("openjdk-17-jre-headless")
     if command in NEEDS_IP and not shutil.which("ip", path=search_path()):
         packages.append("iproute2")
-    if command in NEEDS_SIP_PEERS:
-        peers = [package for program, package in SIP_PEERS.items() if not shutil.which(program, path=search_path())]
+    if command in NEEDS_PEERS:
+        peers = [package for program, package in PEERS.items() if not shutil.which(program, path=search_path())]
         packages += wanted_peers(peers)
     base = None if is_installed() else base_python()
     if base and not can_make_venv(base):
@@ -204,7 +207,7 @@ def install(command: str) -> None:
 
 
 def wanted_peers(missing: list[str]) -> list[str]:
-    """Return what to install of the missing packages of SIP peers: all as root; otherwise none, and name them."""
+    """Return what to install of the missing packages of peers: all as root; otherwise none, and name them."""
     if missing and os.geteuid() != 0:
         print(
             f"-- tests and benchmarks that need these are skipped: sudo apt-get install {' '.join(missing)}", flush=True
@@ -291,9 +294,9 @@ def install_debian(packages: list[str]) -> None:
     environment = dict(os.environ, DEBIAN_FRONTEND="noninteractive")
     quietly("reading Debian's package lists", ["apt-get", "update"], environment)
     quietly("installing " + ", ".join(packages), line.split(), environment)
-    if "kamailio" in packages and shutil.which("systemctl"):
-        # Debian starts it on the port that our own server wants; the tests start it themselves, on a free one.
-        succeeds(["systemctl", "disable", "--now", "kamailio"])
+    services = [package for package in packages if package in SERVICES]
+    if services and shutil.which("systemctl"):
+        succeeds(["systemctl", "disable", "--now", *services])
 
 
 def install_python(base: str) -> None:

@@ -1,11 +1,14 @@
 """The stock exchange: hear of PETR4 below 25, and of nothing else.
 
 It starts a server of its own in a temporary directory. Run it with ``.venv/bin/python examples/stock_exchange.py``.
+With ``eci`` after that it runs over the original ECI, where users are addresses and cannot move; what trades and
+watches is the same.
 """
 
 from __future__ import annotations
 
 import asyncio
+import sys
 import tempfile
 from pathlib import Path
 
@@ -48,23 +51,32 @@ async def watch(investor: wanderbus.Agent, exchange: wanderbus.Agent) -> None:
                 return
 
 
-async def main(directory: Path) -> None:
+USERS = {"exchange": "bell", "investor": "patience"}
+
+
+def user(server: wanderbus.Server, name: str, directory: Path) -> wanderbus.Agent:
+    """Return the agent of a user, by name, or by nothing but its address if the server serves the original ECI."""
+    if server.eci_address is not None:
+        host, port = server.eci_address
+        return wanderbus.connect(f"eci://{host}:{port}")
+    host, port = server.address
+    return wanderbus.connect(
+        f"sip:{name}@localhost", password=USERS[name], server=f"{host}:{port}", state_dir=directory / name
+    )
+
+
+async def main(directory: Path, *, eci: bool) -> None:
     """Start the server, connect both users, trade and watch."""
-    users = {"exchange": "bell", "investor": "patience"}
-    async with wanderbus.Server(domain="localhost", data_dir=directory / "data", users=users, port=0) as server:
-        host, port = server.address
-        place = f"{host}:{port}"
-        async with (
-            wanderbus.connect(
-                "sip:exchange@localhost", password="bell", server=place, state_dir=directory / "exchange"
-            ) as exchange,
-            wanderbus.connect(
-                "sip:investor@localhost", password="patience", server=place, state_dir=directory / "investor"
-            ) as investor,
-        ):
-            await watch(investor, exchange)
+    async with (
+        wanderbus.Server(
+            domain="localhost", data_dir=directory / "data", users=USERS, port=0, eci_port=0 if eci else None
+        ) as server,
+        user(server, "exchange", directory) as exchange,
+        user(server, "investor", directory) as investor,
+    ):
+        await watch(investor, exchange)
 
 
 if __name__ == "__main__":
     with tempfile.TemporaryDirectory() as temporary:
-        asyncio.run(main(Path(temporary)))
+        asyncio.run(main(Path(temporary), eci=sys.argv[1:] == ["eci"]))

@@ -16,6 +16,7 @@ import tracemalloc
 from collections.abc import Callable, Iterator, Sequence
 from concurrent.futures import FIRST_COMPLETED, Future, ProcessPoolExecutor, wait
 from dataclasses import dataclass, field
+from functools import partial
 from pathlib import Path
 from random import Random
 from typing import Final
@@ -86,18 +87,18 @@ def input_of(target: Target, seed: int, index: int) -> bytes:
     return target.make(Random(f"{seed} {target.name} {index}"))
 
 
-def judge(target: Target, data: bytes) -> tuple[bool, float, Failure | None]:
+def judge(target: Target, data: bytes, cpu_s_max: float = CPU_S_MAX) -> tuple[bool, float, Failure | None]:
     """Handle one input; return whether it was accepted, its CPU seconds, and what it broke."""
     try:
         accepted, cpu_s = _timed(target, data)
-        if cpu_s > CPU_S_MAX:
+        if cpu_s > cpu_s_max:
             cpu_s = min(cpu_s, _timed(target, data)[1], _timed(target, data)[1])
         target.examine(data)
     except Broken as broken:
         return True, 0.0, Failure(target.name, "broken", str(broken), data)
     except Exception as error:
         return False, 0.0, Failure(target.name, "undeclared", f"{type(error).__name__}: {error}", data)
-    if cpu_s > CPU_S_MAX:
+    if cpu_s > cpu_s_max:
         return accepted, cpu_s, Failure(target.name, "slow", f"{cpu_s * 1000:.1f} ms", data)
     return accepted, cpu_s, None
 
@@ -115,14 +116,14 @@ def peak_of(target: Target, data: bytes) -> int:
     return peak
 
 
-def run_chunk(target: Target, seed: int, indexes: range) -> Tally:
+def run_chunk(target: Target, seed: int, indexes: range, cpu_s_max: float = CPU_S_MAX) -> Tally:
     """Handle the inputs of ``indexes`` in this process."""
     tally = Tally()
     slowest, largest = b"", b""
     measured: list[bytes] = []
     for index in indexes:
         data = input_of(target, seed, index)
-        accepted, cpu_s, failure = judge(target, data)
+        accepted, cpu_s, failure = judge(target, data, cpu_s_max)
         tally.inputs += 1
         tally.accepted += accepted
         tally.cpu_s += cpu_s
@@ -144,16 +145,25 @@ def run_chunk(target: Target, seed: int, indexes: range) -> Tally:
     return tally
 
 
-def run(target: Target, inputs: int, seed: int, *, until: float, jobs: int | None = None) -> Tally:
+def run(
+    target: Target,
+    inputs: int,
+    seed: int,
+    *,
+    until: float,
+    jobs: int | None = None,
+    cpu_s_max: float = CPU_S_MAX,
+) -> Tally:
     """Handle ``inputs`` inputs, or fewer where monotonic second ``until`` or too many failures come first.
 
-    Says on standard error how far it is, at least every other second.
+    An input is too slow above ``cpu_s_max`` seconds. Says on standard error how far it is, at least every other second.
     """
     chunks = (range(start, min(start + CHUNK_INPUTS, inputs)) for start in range(0, inputs, CHUNK_INPUTS))
     jobs = jobs or os.cpu_count() or 1
     tally = Tally()
     shown_at = time.monotonic()
-    for finished in _here(target, seed, chunks) if jobs == 1 else _in_parallel(target, seed, chunks, jobs):
+    judged = partial(run_chunk, target, seed, cpu_s_max=cpu_s_max)
+    for finished in map(judged, chunks) if jobs == 1 else _in_parallel(judged, chunks, jobs):
         if finished is not None:
             tally.add(finished)
         if time.monotonic() - shown_at >= PROGRESS_EACH_S:
@@ -181,18 +191,14 @@ def _timed(target: Target, data: bytes) -> tuple[bool, float]:
     return accepted, time.process_time() - began
 
 
-def _here(target: Target, seed: int, chunks: Iterator[range]) -> Iterator[Tally]:
-    return (run_chunk(target, seed, chunk) for chunk in chunks)
-
-
-def _in_parallel(target: Target, seed: int, chunks: Iterator[range], jobs: int) -> Iterator[Tally | None]:
+def _in_parallel(judged: Callable[[range], Tally], chunks: Iterator[range], jobs: int) -> Iterator[Tally | None]:
     """Yield the tally of each chunk, and None where none came for a second."""
     with ProcessPoolExecutor(jobs, multiprocessing.get_context("spawn")) as pool:
         running: set[Future[Tally]] = set()
         try:
             while True:
                 while len(running) < 2 * jobs and (chunk := next(chunks, None)) is not None:
-                    running.add(pool.submit(run_chunk, target, seed, chunk))
+                    running.add(pool.submit(judged, chunk))
                 if not running:
                     return
                 finished, running = wait(running, timeout=1.0, return_when=FIRST_COMPLETED)

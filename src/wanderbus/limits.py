@@ -42,3 +42,6 @@ SIP_HEADERS_MAX: Final = 256
 
 DATAGRAM_BYTES_MAX: Final = 1_200
 """One datagram of the data channel: under the path MTU of nearly every network (RFC 9000 14)."""
+
+UDP_PAYLOAD_BYTES_MAX: Final = 65_507
+"""What one UDP datagram carries at most over IPv4 (RFC 768, RFC 791): a message of the original ECI is one datagram."""

@@ -19,6 +19,12 @@ Address = tuple[str, int]
 """An IP address in text form and a port."""
 
 
+def shown(address: Address) -> str:
+    """Return ``address`` as it is written: an IPv6 address in brackets (RFC 3986 3.2.2)."""
+    host, port = address
+    return f"[{host}]:{port}" if ":" in host else f"{host}:{port}"
+
+
 class Input(msgspec.Struct, frozen=True):
     """Base of everything a machine may be told."""
 
@@ -80,6 +86,14 @@ class StreamTarget(Protocol):
         """The name that the certificate of the other end has to carry; its IP address when None."""
         ...
 
+    @property
+    def fingerprint(self) -> bytes | None:
+        """SHA-256 of the certificate that the other end has to show, whoever signed it (RFC 8122 5).
+
+        None where an authority has to vouch for it.
+        """
+        ...
+
 
 class StreamReceived(Input, frozen=True):
     """``data`` arrived from ``source`` on a connection of the local socket named ``socket``, in order.
@@ -111,13 +125,14 @@ class StreamClosed(Input, frozen=True):
 class SendOnStream(Output, frozen=True):
     """Send ``data`` on ``connection`` if that is open, else on the connection to ``target``, opened if need be.
 
-    :class:`StreamClosed` tells if that fails.
+    :class:`StreamClosed` tells if that fails. With ``reopen`` false, ``data`` goes on ``connection`` or is lost.
     """
 
     socket: str
     target: StreamTarget
     data: bytes
     connection: int | None = None
+    reopen: bool = True
 
 
 class CloseStream(Output, frozen=True):

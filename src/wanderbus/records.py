@@ -2,7 +2,8 @@
 
 A record is a msgpack map with its kind under ``"kind"``. Fields may be added with a default; a field is never
 renamed or given another meaning: that takes a new kind and :data:`SCHEMA_VERSION` one higher. Times are
-microseconds since the Unix epoch by the broker's clock. ``user`` is a canonical ``sip:name@domain``.
+microseconds since the Unix epoch by the broker's clock. ``user`` is a canonical ``sip:name@domain``; of the original
+ECI, an address as ``eci:host:port``.
 """
 
 from __future__ import annotations

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from typing import Literal
+
 import pytest
 
 from tests.agent.town import DATA_ADDRESS, SIP_PORTS, Phone, Town, connected
@@ -26,6 +28,12 @@ from wanderbus.sip.message import Response
 @pytest.fixture
 def town() -> Town:
     return Town()
+
+
+Over = Literal["UDP", "TCP"]
+
+over_both = pytest.mark.parametrize("over", ["UDP", "TCP"])
+"""What the data channel takes: what is said of failures holds for both (SPEC F-01)."""
 
 
 def test_d06_register_and_invite_and_then_data_where_sdp_says(town: Town) -> None:
@@ -55,10 +63,20 @@ def test_a01_a08_events_travel_between_agent_and_broker_and_never_over_sip(town:
     town.run(1.0)
     assert alice.heard == bob.heard == [1, 2, 3]
     assert [settled.number for settled in bob.all_of(PublishSettled)] == [1, 2, 3]
-    carrying = [s for s in town.since(start) if b"Trade" in s.data]
-    assert carrying
-    assert {s.destination for s in carrying} <= {DATA_ADDRESS, (alice.ip, 40_000), (bob.ip, 40_000)}
-    assert not any(s.source[1] in SIP_PORTS or s.destination[1] in SIP_PORTS for s in carrying)
+    carrying = [s for s in town.since(start) if s.source[1] not in SIP_PORTS]
+    assert {s.destination for s in carrying} == {DATA_ADDRESS, (alice.ip, 40_000), (bob.ip, 40_000)}
+    assert not any(s.destination[1] in SIP_PORTS for s in carrying)
+    assert not any(b"Trade" in s.data for s in town.since(start))
+
+
+def test_f03_what_the_application_takes_at_once_shares_the_datagram_of_the_acknowledgement(town: Town) -> None:
+    alice, bob = connected(town), connected(town, "bob", number=2)
+    town.run(2.0)
+    start = town.world.now
+    bob.publish(1)
+    town.run(1.0)
+    assert alice.heard == [1]
+    assert len([s for s in town.since(start) if s.source == (alice.ip, 40_000)]) == 1
 
 
 def test_d08_a_move_registers_first_and_reinvites_without_waiting(town: Town) -> None:
@@ -74,7 +92,7 @@ def test_d08_a_move_registers_first_and_reinvites_without_waiting(town: Town) ->
     assert b"Contact: <sip:alice@10.1.9.9:5060>" in invite
     assert b"c=IN IP4 10.1.9.9" in invite
     assert f"Call-ID: {before}".encode() in invite
-    assert b"rudp-generation:1" in invite
+    assert b"wanderbus-generation:1" in invite
 
 
 def test_d08_a07_data_goes_to_the_new_address_after_one_round_trip_and_nothing_is_lost(town: Town) -> None:
@@ -102,8 +120,10 @@ def test_d09_the_reinvite_goes_past_the_proxy(town: Town) -> None:
     assert [s.destination for s in town.since(start) if s.method == "INVITE"] == [(SERVER_IP, 5070)]
 
 
-def test_d11_a_publisher_moves_in_mid_stream(town: Town) -> None:
-    alice, bob = connected(town), connected(town, "bob", number=2)
+@over_both
+def test_d11_a_publisher_moves_in_mid_stream(town: Town, over: Over) -> None:
+    alice = connected(town, data_transport=over)
+    bob = connected(town, "bob", number=2, data_transport=over)
     for n in range(1, 11):
         bob.publish(n)
         if n % 3 == 0:
@@ -125,8 +145,9 @@ def test_g01_c14_an_agent_that_cannot_send_is_disconnected_and_its_sip_session_s
     assert list(phone.agent._user_agent.sessions) == [session]
 
 
-def test_e07_the_agents_status_is_the_media_status_of_its_session(town: Town) -> None:
-    phone = connected(town)
+@over_both
+def test_e07_the_agents_status_is_the_media_status_of_its_session(town: Town, over: Over) -> None:
+    phone = connected(town, data_transport=over)
     assert (phone.agent.connected, phone.media) == (True, [RemoteMediaStatus.CONNECTED])
     town.network.cut(phone.ip)
     phone.publish(1)
@@ -140,9 +161,13 @@ def test_e07_the_agents_status_is_the_media_status_of_its_session(town: Town) ->
     assert (phone.agent.connected, phone.media) == (True, [RemoteMediaStatus.CONNECTED])
 
 
+@over_both
 @pytest.mark.parametrize("cut_s", [0.3, 8.0, 20.0, 100.0])
-def test_d10_after_a_cable_pull_it_heals_at_the_same_address_and_nothing_is_lost(town: Town, cut_s: float) -> None:
-    alice, bob = connected(town), connected(town, "bob", number=2)
+def test_d10_after_a_cable_pull_it_heals_at_the_same_address_and_nothing_is_lost(
+    town: Town, cut_s: float, over: Over
+) -> None:
+    alice = connected(town, data_transport=over)
+    bob = connected(town, "bob", number=2, data_transport=over)
     town.network.cut(alice.ip)
     for n in (1, 2):
         bob.publish(n)
@@ -176,15 +201,17 @@ def test_d08_a_move_does_not_begin_the_conversation_anew(town: Town, monkeypatch
     assert phone.statuses == ["CONNECTED", "CONNECTED"]
 
 
-def test_g01_an_idle_subscriber_learns_of_a_dead_channel_by_itself(town: Town) -> None:
-    phone = connected(town)
+@over_both
+def test_g01_an_idle_subscriber_learns_of_a_dead_channel_by_itself(town: Town, over: Over) -> None:
+    phone = connected(town, data_transport=over)
     town.network.cut(phone.ip)
     town.run(30.0)
     assert phone.statuses[-1] == "DISCONNECTED"
 
 
-def test_g02_the_broker_draws_no_status_from_silence(town: Town) -> None:
-    phone = connected(town)
+@over_both
+def test_g02_the_broker_draws_no_status_from_silence(town: Town, over: Over) -> None:
+    phone = connected(town, data_transport=over)
     town.network.cut(phone.ip)
     town.run(60.0)
     assert town.access.broker.status(phone.uri) == "CONNECTED"
@@ -263,6 +290,37 @@ def test_disconnect_gives_up_after_its_time(town: Town) -> None:
     town.run(0.9)
     assert phone.all_of(Disconnected) == []
     town.run(0.3)
+    assert len(phone.all_of(Disconnected)) == 1
+
+
+def test_who_leaves_is_not_told_that_the_broker_was_restarted(town: Town) -> None:
+    """A reset comes while what was said is being repeated: no news for somebody who says good-bye, but no draining."""
+    phone = connected(town, drain_s=60.0)
+    town.blocked.add((phone.ip, 40_000))
+    phone.publish(1)
+    phone.node.feed([Disconnect()])
+    town.server.crash(lose_rows=False)
+    town.server.start()
+    town.run(0.05)
+    assert phone.all_of(Disconnected) == []
+    town.blocked.clear()
+    town.run(3.0)
+    assert phone.statuses == ["CONNECTED"]
+    assert len(phone.all_of(Disconnected)) == 1
+    assert "heal" not in phone.node.timer_keys
+
+
+@over_both
+def test_who_leaves_is_not_told_that_the_broker_does_not_answer(town: Town, over: Over) -> None:
+    phone = connected(town, data_transport=over, drain_s=200.0)
+    town.network.cut(phone.ip)
+    phone.publish(1)
+    phone.node.feed([Disconnect()])
+    town.run(10.0)
+    assert phone.all_of(Disconnected) == []
+    town.run(100.0)
+    assert phone.statuses == ["CONNECTED"]
+    assert not phone.agent.connected
     assert len(phone.all_of(Disconnected)) == 1
 
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import Any, NamedTuple, TypeVar
 
-from wanderbus.agent.core import DATA_SOCKET, SIP_SOCKET, Agent
+from wanderbus.agent.core import DATA_SOCKET, SIP_SOCKET, STREAM_SOCKET, Agent
 from wanderbus.agent.messages import (
     AgentProperties,
     AgentStatusChanged,
@@ -31,6 +31,7 @@ from wanderbus.simulation.world import SeededRandom, World
 from wanderbus.sip.message import Message, Request, parse_message
 
 DATA_ADDRESS: Address = (SERVER_IP, 5071)
+STREAM_ADDRESS: Address = (SERVER_IP, 5072)
 SIP_PORTS = (5060, 5070)
 
 Kind = TypeVar("Kind", bound=Output)
@@ -62,7 +63,14 @@ class Sent(NamedTuple):
 class Town:
     """A world with a running server; datagrams to the addresses in ``blocked`` are lost."""
 
-    def __init__(self, conditions: Conditions | None = None, *, seed: int = 1, rudp: RudpConfig | None = None) -> None:
+    def __init__(
+        self,
+        conditions: Conditions | None = None,
+        *,
+        seed: int = 1,
+        rudp: RudpConfig | None = None,
+        encryption: bool = True,
+    ) -> None:
         self.world = World(seed)
         self.network = Network(self.world, conditions or Conditions(delay_min_s=0.005, delay_max_s=0.005))
         self.rudp = rudp or RudpConfig()
@@ -70,7 +78,7 @@ class Town:
         self.blocked: set[Address] = set()
         self._carry = self.network.send
         self.network.send = self._send  # type: ignore[method-assign]
-        self.server = SimulatedServer(self.world, self.network, BrokerConfig(), self.rudp)
+        self.server = SimulatedServer(self.world, self.network, BrokerConfig(), self.rudp, encryption=encryption)
         self.server.start()
         self.run(1.0)
 
@@ -114,7 +122,9 @@ class Phone:
         )
         sip, data = self.addresses()
         self.agent = Agent(self.properties, SeededRandom(town.world), sip=sip, data=data, rudp=town.rudp)
-        self.node = Node(name, self.agent, self.sockets(), town.world, town.network, self._report)
+        self.node = Node(
+            name, self.agent, self.sockets(), town.world, town.network, self._report, streams=self.streams()
+        )
 
     def addresses(self) -> tuple[Address, Address]:
         return (self.ip, 5060), (self.ip, 40_000)
@@ -122,6 +132,9 @@ class Phone:
     def sockets(self) -> dict[str, Address]:
         sip, data = self.addresses()
         return {SIP_SOCKET: sip, DATA_SOCKET: data}
+
+    def streams(self) -> dict[str, Address]:
+        return {STREAM_SOCKET: self.addresses()[1]}
 
     def _report(self, output: Output) -> None:
         self.reports.append(output)
@@ -147,7 +160,7 @@ class Phone:
 
     def move(self, ip: str) -> None:
         self.ip = ip
-        self.node.rebind(self.sockets())
+        self.node.rebind(self.sockets(), self.streams())
         self.node.feed([Moved(*self.addresses())])
 
     def all_of(self, kind: type[Kind]) -> list[Kind]:

@@ -11,6 +11,7 @@ import uvloop
 
 import wanderbus
 from tests.api.world import SUBJECT, World, nothing_more, numbers, publish, run, take, until
+from wanderbus.api.ends import MobileEnd
 
 
 @pytest.mark.parametrize("loop_factory", [asyncio.new_event_loop, uvloop.new_event_loop], ids=["asyncio", "uvloop"])
@@ -265,14 +266,16 @@ def test_an_agent_follows_the_route_unless_told_otherwise(world: World, monkeypa
     async def story() -> None:
         async with world.server(), world.agent() as alice:
             changes = alice.changes()
-            monitor = alice._monitor
+            end = alice._end
+            assert isinstance(end, MobileEnd)
+            monitor = end._monitor
             assert monitor is not None
             monkeypatch.setattr(addresses, "address_towards", lambda server: "127.0.0.3")
             monitor._look()
             assert (await anext(changes)).address.startswith("127.0.0.3:")
             await alice.rebind("127.0.0.4")
             assert (await anext(changes)).address.startswith("127.0.0.4:")
-            assert alice._monitor is None
+            assert end._monitor is None
             await publish(alice, 1)
 
     run(story())

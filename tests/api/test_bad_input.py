@@ -12,6 +12,7 @@ import pytest
 
 import wanderbus
 from tests.api.world import SUBJECT, World, numbers, publish, run
+from wanderbus.api.ends import MobileEnd
 from wanderbus.errors import (
     AuthenticationError,
     Closed,
@@ -80,7 +81,7 @@ def test_a_server_that_is_not_there_is_unreachable_in_time(world: World) -> None
             begun = time.monotonic()
             error = await refusal(world.agent(connect_s_max=0.3))
             assert type(error) is Unreachable
-            assert 0.25 < time.monotonic() - begun < 1.5
+            assert 0.25 < time.monotonic() - begun < 5
             assert f"127.0.0.1:{world.port} in 0.3 s" in str(error)
 
     run(story())
@@ -139,7 +140,9 @@ def test_a_local_address_that_cannot_be_used_is_refused_and_the_old_one_stays(wo
         async with world.server(), world.agent() as alice, alice.subscribe(SUBJECT) as notifications:
             with pytest.raises(ConfigurationError):
                 await alice.rebind(address)
-            assert alice._monitor is not None, "it goes on following the route"
+            end = alice._end
+            assert isinstance(end, MobileEnd)
+            assert end._monitor is not None, "it goes on following the route"
             await publish(alice, 1)
             assert await numbers(notifications, 1) == [1]
             if address:

@@ -55,6 +55,17 @@ def test_a_kept_subscription_prints_later_what_it_missed(shell: Shell) -> None:
     assert [line.rpartition("=")[2] for line in out.splitlines()] == [str(value) for value in range(100, 200)]
 
 
+@pytest.mark.parametrize("up", [(), ("--no-encryption",)])
+def test_u05_f01_events_over_tcp_and_in_the_clear_where_both_sides_say_so(shell: Shell, up: tuple[str, ...]) -> None:
+    shell.up(*up)
+    how = (*up, "--data-transport", "tcp")
+    assert shell.run("pub", "Departure", "n=1", *shell.as_user(), *how)[::2] == (0, "")
+    wrong = () if up else ("--no-encryption",)
+    status, out, err = shell.run("pub", "Departure", "n=1", *shell.as_user(), *wrong)
+    assert (status, out) == (1, "")
+    assert one_line(err).endswith("does not: give --no-encryption to both, or to neither")
+
+
 @pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGTERM])
 def test_an_interrupted_reader_leaves_in_order(shell: Shell, number: signal.Signals) -> None:
     """Exit status 130, and no subscription is left behind to gather what nobody reads."""

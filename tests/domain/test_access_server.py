@@ -7,13 +7,14 @@ from collections.abc import Hashable
 import msgspec
 import pytest
 
-from tests.agent.town import DATA_ADDRESS, Phone, Town, connected
+from tests.agent.town import DATA_ADDRESS, STREAM_ADDRESS, Phone, Town, connected
+from tests.datachannel.sides import changed
 from wanderbus import records
-from wanderbus.agent.messages import Disconnect, PublishSettled
+from wanderbus.agent.messages import ConnectRefused, Disconnect, PublishSettled
 from wanderbus.broker.config import BrokerConfig
 from wanderbus.broker.core import Append, Broker
 from wanderbus.broker.state import BrokerState
-from wanderbus.domain.access_server import AccessServer, BrokerRegistered, BrokerUnregistered
+from wanderbus.domain.access_server import AccessServer, BrokerRegistered, BrokerUnregistered, ChannelRefused
 from wanderbus.errors import StateCorrupt
 from wanderbus.machine import CancelTimer, DatagramReceived, Output, SendDatagram, SetTimer, TimerFired
 from wanderbus.mobility.properties import Properties
@@ -67,12 +68,17 @@ def test_e10_a_restarted_agent_replaces_its_session_and_keeps_subscriptions_and_
     town.run(1.0)
     assert second.heard == [1, 2]
     assert [line.device for line in town.access._lines.values() if line.user == first.uri] == [first.properties.device]
-    assert len(town.access._endpoint._connections) == 2
+    assert len(town.access._transports.udp._connections) == 2
     assert list(town.access._user_agent.sessions) == [line.session for line in town.access._lines.values()]
 
 
-def test_g02_e07_a_failed_send_makes_the_user_disconnected_and_media_too_and_leaves_sip(town: Town) -> None:
-    alice, bob = connected(town), connected(town, "bob", number=2)
+over_both = pytest.mark.parametrize("over", ["UDP", "TCP"])
+"""What the data channel takes (SPEC F-01)."""
+
+
+@over_both
+def test_g02_e07_a_failed_send_makes_the_user_disconnected_and_media_too_and_leaves_sip(town: Town, over: str) -> None:
+    alice, bob = connected(town, data_transport=over), connected(town, "bob", number=2)
     session = alice.agent._session
     town.network.cut(alice.ip)
     bob.publish(1)
@@ -92,9 +98,10 @@ def test_g02_e07_a_failed_send_makes_the_user_disconnected_and_media_too_and_lea
     assert town.access._user_agent.sessions[alice.agent._session].media_status is RemoteMediaStatus.CONNECTED
 
 
-def test_c14_what_the_server_gave_up_is_begun_anew_though_the_agent_did_not_notice(town: Town) -> None:
+@over_both
+def test_c14_what_the_server_gave_up_is_begun_anew_though_the_agent_did_not_notice(town: Town, over: str) -> None:
     """An agent that said nothing in the meantime offers the connection that the server has lost."""
-    alice, bob = connected(town, keepalive_s=1e6), connected(town, "bob", number=2)
+    alice, bob = connected(town, keepalive_s=1e6, data_transport=over), connected(town, "bob", number=2)
     town.network.cut(alice.ip)
     bob.publish(1)
     town.run(30.0)
@@ -107,6 +114,21 @@ def test_c14_what_the_server_gave_up_is_begun_anew_though_the_agent_did_not_noti
     assert town.access.broker.status(alice.uri) == "CONNECTED"
 
 
+@over_both
+def test_c14_an_idle_agent_learns_at_its_next_keepalive_that_the_server_gave_it_up(town: Town, over: str) -> None:
+    """Its own pings are answered again by then, so nothing else would tell it; and it has said nothing to repeat."""
+    alice, bob = connected(town, data_transport=over, keepalive_s=18.0), connected(town, "bob", number=2)
+    town.network.cut(alice.ip)
+    bob.publish(1)
+    town.run(16.5)
+    assert town.access.broker.status(alice.uri) == "DISCONNECTED"
+    town.network.mend(alice.ip)
+    assert alice.statuses == ["CONNECTED"]
+    town.run(30.0)
+    assert town.access.broker.status(alice.uri) == "CONNECTED"
+    assert alice.heard == [1]
+
+
 def test_the_end_of_a_session_is_the_end_of_its_line(town: Town) -> None:
     alice = connected(town)
     alice.node.feed([Disconnect()])
@@ -114,7 +136,7 @@ def test_the_end_of_a_session_is_the_end_of_its_line(town: Town) -> None:
     assert not town.access._lines
     assert not town.access._by_device
     assert not town.access._by_link
-    assert not town.access._endpoint._connections
+    assert not town.access._transports.udp._connections
     assert devices_of(town) == {f"{alice.uri}/{alice.properties.device}": ("DISCONNECTED", False)}
 
 
@@ -141,19 +163,71 @@ def test_design_6_3_after_a_restart_idle_sessions_are_renewed_by_the_server(town
     assert alice.heard == bob.heard == [1]
 
 
+def test_design_6_3_an_agent_whose_tcp_connection_went_in_silence_is_renewed_over_tcp(town: Town) -> None:
+    alice = connected(town, data_transport="TCP")
+    town.network.cut(alice.ip)
+    restart(town, down_s=0.1)
+    town.network.mend(alice.ip)
+    at = town.world.now
+    town.run(2.0)
+    renewal = next(s.data for s in town.since(at) if s.method == "INVITE" and s.source == (SERVER_IP, 5070))
+    assert b"m=application 5072 TCP/TLS x-wanderbus\r\n" in renewal
+    assert b"a=setup:passive\r\n" in renewal
+    assert town.access.broker.status(alice.uri) == "CONNECTED"
+    alice.publish(1)
+    town.run(0.5)
+    assert alice.heard == [1]
+
+
 def test_design_6_3_a_sending_agent_learns_of_the_restart_by_a_reset_and_comes_itself(town: Town) -> None:
     alice = connected(town)
     restart(town, down_s=0.05)
     at = town.world.now
     alice.publish(1)
     town.run(2.0)
-    resets = [s for s in town.since(at) if s.source == DATA_ADDRESS and len(s.data) < 20]
+    resets = [s for s in town.since(at) if s.source == DATA_ADDRESS and s.data[16:17] == b"\x02"]
     reinvites = [s for s in town.since(at) if s.method == "INVITE"]
     assert resets
     assert reinvites[0].source == (alice.ip, 5060)
     assert "the broker was restarted" in [change.reason for change in alice.reports if hasattr(change, "reason")]
     assert alice.heard == [1]
     assert len(alice.all_of(PublishSettled)) == 1
+
+
+def test_design_6_3_over_tcp_too_a_sending_agent_learns_of_the_restart_and_comes_itself(town: Town) -> None:
+    alice = connected(town, data_transport="TCP")
+    restart(town, down_s=0.05)
+    at = town.world.now
+    alice.publish(1)
+    town.run(2.0)
+    reinvites = [s for s in town.since(at) if s.method == "INVITE"]
+    assert reinvites[0].source == (alice.ip, 5060)
+    assert "the broker was restarted" in [change.reason for change in alice.reports if hasattr(change, "reason")]
+    assert alice.heard == [1]
+
+
+def test_u05_a_data_channel_that_was_changed_on_the_way_is_counted_and_reported(
+    town: Town, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    reports: list[Output] = []
+    monkeypatch.setattr(town.server._access, "_on_report", reports.append)
+    phone = Phone(town)
+    whole = phone.agent._media
+    monkeypatch.setattr(phone.agent, "_media", lambda: changed(whole(), wanderbus_generation="7"))
+    phone.connect()
+    refusals = [report for report in reports if isinstance(report, ChannelRefused)]
+    assert {refusal.user for refusal in refusals} == {phone.uri}
+    assert town.access.refused == {refusals[0].reason: len(refusals)}
+    assert town.access._lines == {}
+
+
+def test_u05_a_user_without_a_password_here_needs_tls_for_the_signalling(town: Town) -> None:
+    """As behind a registrar that keeps the passwords (DESIGN 6.5)."""
+    town.access._authenticator = None
+    town.access._user_agent._authenticator = None
+    phone = Phone(town).connect()
+    assert "use TLS" in phone.all_of(ConnectRefused)[0].reason
+    assert town.access._lines == {}
 
 
 def test_design_5_1_a_publish_in_flight_over_a_power_cut_is_published_once(town: Town) -> None:
@@ -195,6 +269,8 @@ def access_server(state: BrokerState | None = None) -> AccessServer:
         random,
         sip_address=(SERVER_IP, 5070),
         data_address=DATA_ADDRESS,
+        stream_address=STREAM_ADDRESS,
+        reset_key=bytes(32),
         authenticator=Authenticator(DOMAIN, password_of, random.token(16)),
     )
 
@@ -239,7 +315,7 @@ def test_design_6_4_a_caller_is_asked_who_it_is(town: Town) -> None:
     assert len(town.access._lines) == 0
 
 
-@pytest.mark.parametrize("missing", ["rudp-connection", "rudp-generation"])
+@pytest.mark.parametrize("missing", ["wanderbus-connection", "wanderbus-generation", "wanderbus-key", "wanderbus-mac"])
 def test_an_offer_without_a_data_channel_is_declined_with_488(
     town: Town, missing: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:

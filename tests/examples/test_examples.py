@@ -50,7 +50,7 @@ def results(output: str) -> list[str]:
 
 
 def test_every_example_is_tested() -> None:
-    assert {path.stem for path in EXAMPLES.glob("*.py")} == EXPECTED.keys()
+    assert {path.stem for path in EXAMPLES.glob("*.py")} == {*EXPECTED, "bulk"}, "bulk.py has tests of its own"
 
 
 def test_every_example_is_listed_in_the_readme() -> None:
@@ -59,10 +59,11 @@ def test_every_example_is_listed_in_the_readme() -> None:
 
 
 @pytest.mark.integration
-@pytest.mark.parametrize("name", sorted(EXPECTED))
-def test_example(name: str, tmp_path: Path) -> None:
+@pytest.mark.parametrize(("name", "words"), [*((name, []) for name in sorted(EXPECTED)), ("stock_exchange", ["eci"])])
+def test_example(name: str, words: list[str], tmp_path: Path) -> None:
+    """SPEC A-09: the stock exchange says the same over the original ECI."""
     done = subprocess.run(
-        [sys.executable, str(EXAMPLES / f"{name}.py")],
+        [sys.executable, str(EXAMPLES / f"{name}.py"), *words],
         cwd=tmp_path,
         capture_output=True,
         text=True,

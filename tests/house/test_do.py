@@ -57,7 +57,7 @@ def test_without_root_the_exact_line_is_said(do: Any, monkeypatch: pytest.Monkey
     ("command", "superuser", "missing"),
     [
         ("demo", True, ["openjdk-17-jre-headless", "iproute2"]),
-        ("bench", True, ["openjdk-17-jre-headless", "iproute2", "kamailio", "sip-tester"]),
+        ("bench", True, ["openjdk-17-jre-headless", "iproute2", "kamailio", "sip-tester", "mosquitto", "iptables"]),
         ("bench", False, ["openjdk-17-jre-headless", "iproute2"]),
         ("check", True, []),
     ],
@@ -65,7 +65,7 @@ def test_without_root_the_exact_line_is_said(do: Any, monkeypatch: pytest.Monkey
 def test_only_what_a_command_needs_is_installed(
     do: Any, monkeypatch: pytest.MonkeyPatch, command: str, superuser: bool, missing: list[str]
 ) -> None:
-    """SIP peers are no must: without root they are named, and what needs them is skipped."""
+    """Peers are no must: without root they are named, and what needs them is skipped."""
     asked: list[str] = []
     monkeypatch.setattr(os, "geteuid", lambda: 0 if superuser else 1000)
     monkeypatch.setattr(do, "use_java", lambda: False)

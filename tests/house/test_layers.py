@@ -9,8 +9,20 @@ from pathlib import Path
 import wanderbus
 
 PACKAGE = Path("src/wanderbus")
-VOCABULARY = {"codec", "errors", "event", "limits", "machine", "records", "segments", "subscription"}
-MACHINES = {"filters", "matching", "sip", "rudp", "mobility", "relay", "broker", "agent", "domain"}
+VOCABULARY = {"codec", "errors", "event", "limits", "machine", "records", "segments", "subscription", "transport"}
+MACHINES = {
+    "filters",
+    "matching",
+    "sip",
+    "rudp",
+    "tcp",
+    "datachannel",
+    "mobility",
+    "relay",
+    "broker",
+    "agent",
+    "domain",
+}
 
 # Of room to the rooms that it may import besides itself and the vocabulary.
 ALLOWED: dict[str, set[str]] = {
@@ -18,8 +30,10 @@ ALLOWED: dict[str, set[str]] = {
     "filters": set(),
     "sip": set(),
     "rudp": set(),
+    "tcp": set(),
+    "datachannel": {"sip", "rudp", "tcp"},
     "matching": {"filters"},
-    "mobility": {"sip", "rudp"},
+    "mobility": {"sip"},
     "relay": {"sip", "rudp"},
     "broker": {"filters", "matching"},
     "agent": MACHINES - {"agent", "domain"},
@@ -35,7 +49,13 @@ ALLOWED: dict[str, set[str]] = {
 }
 
 # What a program outside the package may name, besides the names of `wanderbus` itself: demo/ and examples/ are such.
-PUBLIC = ("wanderbus.api.sip_mobility", "wanderbus.errors", "wanderbus.filters", "wanderbus.pipeline")
+PUBLIC = (
+    "wanderbus.api.rudp",
+    "wanderbus.api.sip_mobility",
+    "wanderbus.errors",
+    "wanderbus.filters",
+    "wanderbus.pipeline",
+)
 
 
 def room_of(path: Path) -> str:

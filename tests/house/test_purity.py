@@ -8,7 +8,7 @@ from pathlib import Path
 import pytest
 
 PACKAGE = Path("src/wanderbus")
-PURE = {"filters", "matching", "sip", "mobility", "rudp", "relay", "broker", "agent", "domain"}
+PURE = {"filters", "matching", "sip", "mobility", "rudp", "tcp", "datachannel", "relay", "broker", "agent", "domain"}
 
 WORLD = {
     *("socket", "ssl", "select", "selectors", "socketserver", "asyncio", "uvloop", "http", "urllib", "ftplib"),

@@ -15,7 +15,7 @@ from wanderbus.api.connecting import connect
 from wanderbus.api.server import Server
 from wanderbus.api.status_changes import StatusChange
 from wanderbus.errors import ConfigurationError, Unreachable
-from wanderbus.runtime.sip_listening import shown
+from wanderbus.machine import shown
 
 pytestmark = pytest.mark.integration
 

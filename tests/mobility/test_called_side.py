@@ -68,7 +68,7 @@ def test_an_offer_without_authenticator_is_taken_from_anybody(stranger: Stranger
         (488, request(body=b"")),
         (415, request(Content_Type="text/plain")),
         (400, request(body=b"not a description")),
-        (488, request(body=OFFER.replace(b"UDP", b"TCP"))),
+        (488, request(body=OFFER.replace(b"UDP", b"SCTP"))),
         (488, request(body=OFFER.replace(b"x-wanderbus", b"h264"))),
         (488, request(body=OFFER.replace(b"40000", b"0"))),
         (400, request(Contact="<sip:alice@somewhere.example>")),

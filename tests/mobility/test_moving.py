@@ -5,6 +5,7 @@ from __future__ import annotations
 import pytest
 
 from tests.mobility.world import SERVER, Phone, Talk, World, media_at, settled
+from wanderbus.machine import Output
 from wanderbus.mobility.messages import (
     AddressChanged,
     Answer,
@@ -18,7 +19,7 @@ from wanderbus.mobility.messages import (
     UpdateSession,
 )
 from wanderbus.mobility.status import SIPCommunicationStatus
-from wanderbus.sip.sdp import SessionDescription
+from wanderbus.sip.sdp import MediaDescription, SessionDescription
 
 
 def no_end(*phones: Phone) -> bool:
@@ -187,6 +188,65 @@ def test_an_update_waits_while_the_owner_thinks_about_the_peers(talk: Talk) -> N
     world.run(10.0)
     assert alice.session().remote_media == broker.session().local_media == media_at(broker.address, 7)
     assert settled(alice, broker)
+
+
+def lines_of(phone: Phone, world: World) -> list[MediaDescription]:
+    """What ``phone`` offered, in each of its INVITEs."""
+    bodies = [sent.message.body for sent in world.sent("INVITE", phone)]
+    return [media for body in bodies for media in SessionDescription.parse(body).media]
+
+
+def test_an_update_that_waits_is_not_needed_where_the_answer_renews_it(talk: Talk) -> None:
+    """As the owner answers with what it says from now on, what it wished before is stale."""
+    world, alice, broker = talk
+    broker.answers = False
+    alice.move("10.0.3.1")
+    world.run(0.1)
+    broker.give(UpdateSession("call", media_at(broker.address, 7)))
+    world.run(0.5)
+    broker.give(Answer("call", media_at(broker.address, 8), renews=True))
+    world.run(10.0)
+    assert alice.session().remote_media == broker.session().local_media == media_at(broker.address, 8)
+    assert lines_of(broker, world) == []
+    assert settled(alice, broker)
+
+
+def test_an_update_that_was_refused_by_glare_is_not_needed_where_the_answer_renews_it(talk: Talk) -> None:
+    world, alice, broker = talk
+    alice.answers = False
+    alice.give(UpdateSession("call", media_at(alice.address, 7)))
+    broker.give(UpdateSession("call", media_at(broker.address, 7)))
+    world.run(0.1)
+    before = len(lines_of(alice, world))
+    world.run_until(lambda: alice.all_of(SessionOffered))
+    alice.give(Answer("call", media_at(alice.address, 8), renews=True))
+    world.run(10.0)
+    assert broker.session().remote_media == alice.session().local_media == media_at(alice.address, 8)
+    assert len(lines_of(alice, world)) == before
+    assert settled(alice, broker)
+
+
+def test_an_update_that_was_overtaken_says_what_the_answer_said(talk: Talk, monkeypatch: pytest.MonkeyPatch) -> None:
+    """The 200 is lost for a while, so an INVITE that says the same goes out; what was wished before is stale."""
+    world, alice, broker = talk
+    said = media_at(alice.address, 8)
+
+    def answer(report: Output) -> None:
+        if isinstance(report, SessionOffered):
+            alice.give(Answer("call", said, renews=True))
+
+    monkeypatch.setattr(alice, "noticed", answer)
+    world.loses = lambda sent: sent.source == alice.address
+    alice.give(UpdateSession("call", media_at(alice.address, 7)))
+    broker.move("10.0.4.1")
+    world.run_until(lambda: alice.all_of(SessionOffered))
+    stale = len(lines_of(alice, world))
+    world.run_until(lambda: len(lines_of(alice, world)) > stale)
+    world.loses = lambda sent: False
+    world.run(10.0)
+    assert set(lines_of(alice, world)[stale:]) == {said}
+    assert broker.session().remote_media == alice.session().local_media == said
+    assert no_end(alice, broker)
 
 
 def test_an_update_goes_on_after_the_owner_refused_the_peers(talk: Talk) -> None:

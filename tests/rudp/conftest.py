@@ -9,6 +9,23 @@ import pytest
 
 from wanderbus.machine import Address, CancelTimer, DatagramReceived, Input, Output, SendDatagram, SetTimer, TimerFired
 from wanderbus.rudp import Endpoint, MessageReceived, OpenConnection, RudpConfig, SendMessage
+from wanderbus.rudp.connection import Connection
+from wanderbus.rudp.frames import (
+    HEADER_BYTES,
+    PLAIN,
+    SEALED,
+    AckFrame,
+    ControlFrame,
+    DataFrame,
+    Frames,
+    decode_frames,
+    decode_header,
+    encode_header,
+)
+from wanderbus.rudp.keys import Secrets
+from wanderbus.rudp.sealing import Sealer
+
+RESET_KEY = b"outlives the process"
 
 
 class SeededRandom:
@@ -25,13 +42,20 @@ class SeededRandom:
 class Side:
     """An endpoint with one connection, and what came out of it."""
 
-    def __init__(self, seed: int, address: Address, config: RudpConfig) -> None:
-        self.endpoint = Endpoint(SeededRandom(seed), config)
+    def __init__(self, seed: int, address: Address, config: RudpConfig, reset_key: bytes = RESET_KEY) -> None:
+        self.endpoint = Endpoint(SeededRandom(seed), config, reset_key=reset_key)
         self.address = address
+        self.peer_address = ("192.0.2.99", 9)
         self.local_id = self.endpoint.allocate()
         self.timer_at: float | None = None
+        self.timers_set = 0
         self.received: list[bytes] = []
         self.reports: list[Output] = []
+        self.secrets: Secrets | None = None
+
+    @property
+    def connection(self) -> Connection:
+        return self.endpoint._connections[self.local_id]
 
     def step(self, now: float, *inputs: Input) -> list[SendDatagram]:
         """Step the endpoint; keep timer, messages and other reports, return the datagrams."""
@@ -43,6 +67,7 @@ class Side:
                 case SetTimer(key=key, at=at):
                     assert key == self.local_id
                     self.timer_at = at
+                    self.timers_set += 1
                 case CancelTimer():
                     self.timer_at = None
                 case MessageReceived(payload=payload):
@@ -54,6 +79,10 @@ class Side:
     def send(self, now: float, *payloads: bytes) -> list[SendDatagram]:
         return self.step(now, *[SendMessage(self.local_id, payload) for payload in payloads])
 
+    def send_each(self, now: float, *payloads: bytes) -> list[SendDatagram]:
+        """Send each payload in a step, and so in a packet, of its own."""
+        return [datagram for payload in payloads for datagram in self.send(now, payload)]
+
     def fire(self, now: float | None = None) -> tuple[float, list[SendDatagram]]:
         """Let the timer fire when it is due (or at ``now``); return the time and what is sent then."""
         assert self.timer_at is not None, "no timer is set"
@@ -61,25 +90,33 @@ class Side:
         self.timer_at = None
         return at, self.step(at, TimerFired(self.local_id))
 
-    def take(
-        self, now: float, datagrams: list[SendDatagram], source: Address = ("192.0.2.99", 9)
-    ) -> list[SendDatagram]:
-        """Receive in one batch what the other side sent."""
+    def take(self, now: float, datagrams: list[SendDatagram], source: Address | None = None) -> list[SendDatagram]:
+        """Receive in one batch what the other side sent, from where that is or from ``source``."""
+        source = source or self.peer_address
         return self.step(now, *[DatagramReceived("data", source, datagram.data) for datagram in datagrams])
 
 
 class Pair:
-    """Two connected sides; ``left`` and ``right`` are symmetrical."""
+    """Two connected sides; ``left`` and ``right`` are symmetrical.
 
-    def __init__(self, config: RudpConfig, seed: int = 0) -> None:
+    Unless ``announcing``, they know each other's tokens already, so that packets hold what a test gives them alone.
+    """
+
+    def __init__(self, config: RudpConfig, seed: int = 0, sealed: bool = False, announcing: bool = False) -> None:
         self.left = Side(2 * seed + 1, ("192.0.2.1", 1000), config)
         self.right = Side(2 * seed + 2, ("192.0.2.2", 2000), config)
-        self.open(self.left, self.right)
-        self.open(self.right, self.left)
+        self.sealed = sealed
+        ahead, back = bytes(32), bytes([1]) * 32
+        self.open(self.left, self.right, Secrets(ahead, back) if sealed else None)
+        self.open(self.right, self.left, Secrets(back, ahead) if sealed else None)
+        if not announcing:
+            for side, peer in ((self.left, self.right), (self.right, self.left)):
+                peer.connection.peer_token, side.connection._token = side.connection._token, b""
 
     @staticmethod
-    def open(side: Side, peer: Side) -> None:
-        assert side.step(0.0, OpenConnection(side.local_id, peer.local_id, peer.address, 0)) == []
+    def open(side: Side, peer: Side, secrets: Secrets | None = None) -> None:
+        side.secrets, side.peer_address = secrets, peer.address
+        assert side.step(0.0, OpenConnection(side.local_id, peer.local_id, peer.address, 0, secrets)) == []
 
     def settle(self, now: float, datagrams: list[SendDatagram]) -> None:
         """Carry what ``left`` sent, and all that follows from it, without loss or delay."""
@@ -87,14 +124,56 @@ class Pair:
             answers = self.right.take(now, datagrams, self.left.address)
             datagrams = self.left.take(now, answers, self.right.address)
 
+    def frames(self, datagram: SendDatagram) -> Frames:
+        """Return what is in a datagram of either side."""
+        _, source_id, kind, epoch, _, number = decode_header(datagram.data)
+        if not self.sealed:
+            assert kind == PLAIN
+            return decode_frames(datagram.data, HEADER_BYTES)
+        assert kind == SEALED
+        reader = self.right if source_id == self.left.local_id else self.left
+        assert reader.secrets is not None
+        opened = Sealer(reader.secrets, 2**20).open(datagram.data, number, epoch)
+        assert opened is not None
+        return decode_frames(opened)
+
+    def data(self, datagrams: list[SendDatagram]) -> list[DataFrame]:
+        return [frame for datagram in datagrams for frame in self.frames(datagram).data]
+
+    def acks(self, datagrams: list[SendDatagram]) -> list[AckFrame]:
+        return [ack for datagram in datagrams for ack in self.frames(datagram).acks]
+
+    def controls(self, datagrams: list[SendDatagram]) -> list[ControlFrame]:
+        return [control for datagram in datagrams for control in self.frames(datagram).controls]
+
+    def from_left(self, number: int, frames: bytes, generation: int = 0) -> DatagramReceived:
+        """Return what ``right`` receives if ``left`` breaks the protocol as told; plain mode."""
+        header = encode_header(self.right.local_id, self.left.local_id, PLAIN, 0, generation, number)
+        return DatagramReceived("data", self.left.address, header + frames)
+
+
+def numbers(datagrams: list[SendDatagram]) -> list[int]:
+    """Return the packet numbers."""
+    return [decode_header(datagram.data)[5] for datagram in datagrams]
+
+
+def fresh_marks(acks: list[AckFrame]) -> list[int]:
+    """Return the packets that have just arrived according to ``acks``."""
+    return sorted(number for newest, fresh, _ in acks for number in (newest, *marked(newest, fresh)))
+
+
+def marked(newest: int, marks: int) -> list[int]:
+    """Return the packet numbers that one set of marks names."""
+    return [newest - 1 - i for i in range(64) if marks >> i & 1]
+
 
 MakePair = Callable[..., Pair]
 
 
 @pytest.fixture(scope="session")
 def make_pair() -> MakePair:
-    def make(seed: int = 0, **options: float) -> Pair:
-        return Pair(RudpConfig(**options), seed)  # type: ignore[arg-type]
+    def make(seed: int = 0, sealed: bool = False, announcing: bool = False, **options: float | None) -> Pair:
+        return Pair(RudpConfig(**options), seed, sealed, announcing)  # type: ignore[arg-type]
 
     return make
 

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING
 import pytest
 
 from wanderbus.machine import Address, DatagramReceived, Input, SendDatagram, TimerFired
-from wanderbus.rudp import ChangePath, ConnectionFailed, SendMessage
+from wanderbus.rudp import ChangePath, ConnectionFailed, MovedHere, PathChanged, SendMessage
 
 if TYPE_CHECKING:
     from tests.rudp.conftest import MakePair, Pair, Side
@@ -69,14 +69,18 @@ def move_right(world: World, address: Address) -> None:
     del world.at_address[pair.right.address]
     pair.right.address = address
     world.at_address[address] = pair.right
+    world.later(0.0, pair.right, MovedHere(pair.right.local_id, 1))
     world.later(0.0, pair.right, ChangePath(pair.right.local_id, pair.left.address, 1))
     world.later(0.15, pair.left, ChangePath(pair.left.local_id, address, 1))
 
 
 @pytest.mark.parametrize("seed", range(200))
 def test_x16_every_message_once_and_in_order_both_ways(make_pair: MakePair, seed: int) -> None:
-    """Half of the seeds also move one side in the middle (DESIGN 6.1)."""
-    pair = make_pair(seed, retries_max=50)
+    """Half of the seeds also move one side in the middle (DESIGN 6.1), half are sealed, half change keys often."""
+    print("seed", seed)
+    pair = make_pair(
+        seed, sealed=seed % 4 >= 2, announcing=True, retries_max=50, rekey_packets=10 if seed & 4 else 2**20
+    )
     world = World(pair, seed, loss=0.3)
     expected = {}
     for side in (pair.left, pair.right):
@@ -98,13 +102,47 @@ def test_x16_every_message_once_and_in_order_both_ways(make_pair: MakePair, seed
         (connection,) = side.endpoint._connections.values()
         assert connection.sender.packets_in_flight == connection.receiver.held_bytes == 0
         assert not connection.sender._earlier
-        assert not connection.sender._confirmed_ahead
+        assert connection.sender.unconfirmed_bytes == 0
+
+
+@pytest.mark.parametrize("seed", range(40))
+def test_rebinding_amid_loss_moves_the_path_and_loses_nothing(make_pair: MakePair, seed: int) -> None:
+    """The right side's address changes, and nobody says so: challenges find it (RFC 9000 9.3)."""
+    print("seed", seed)
+    pair = make_pair(seed, sealed=seed % 2 == 1, retries_max=50)
+    world, rebound = World(pair, seed, loss=0.2), ("198.51.100.1", 4242)
+    messages = [b"%d" % n for n in range(100)]
+    for n, message in enumerate(messages):
+        world.later(n / 50, pair.left, SendMessage(pair.left.local_id, message))
+        world.later(n / 50, pair.right, SendMessage(pair.right.local_id, message))
+    world.run(1.0)
+    del world.at_address[pair.right.address]
+    pair.right.address, world.at_address[rebound] = rebound, pair.right
+    world.run(600.0)
+    assert pair.left.received == pair.right.received == messages
+    assert PathChanged(pair.left.local_id, rebound) in pair.left.reports
+    assert pair.left.endpoint.all_confirmed(pair.left.local_id)
+
+
+@pytest.mark.parametrize("seed", range(100))
+def test_f06_a_bad_path_does_not_kill_a_living_connection(make_pair: MakePair, seed: int) -> None:
+    """30 % loss both ways, the default retries, and always something to send: decision 0014."""
+    print("seed", seed)
+    pair = make_pair(seed)
+    world = World(pair, seed, loss=0.3)
+    messages = [b"%d" % n for n in range(400)]
+    for n, message in enumerate(messages):
+        world.later(n / 20, pair.left, SendMessage(pair.left.local_id, message))
+    world.run(20.0)
+    assert not [report for report in pair.left.reports if isinstance(report, ConnectionFailed)]
+    world.run(600.0)
+    assert pair.right.received == messages
 
 
 @pytest.mark.parametrize("seed", range(20))
 def test_f06_what_a_failing_connection_delivered_is_a_prefix(make_pair: MakePair, seed: int) -> None:
-    pair = make_pair(seed, retries_max=2)
-    world = World(pair, seed, loss=0.5)
+    pair = make_pair(seed, retries_max=1)
+    world = World(pair, seed, loss=0.7)
     messages = [b"%d" % n for n in range(200)]
     for n, message in enumerate(messages):
         world.later(n / 100, pair.left, SendMessage(pair.left.local_id, message))

@@ -1,4 +1,4 @@
-"""A change of path: generation, fresh back-off, immediate retransmission (DESIGN 6.1)."""
+"""A change of path by signalling: generation, fresh back-off, immediate retransmission (DESIGN 6.1)."""
 
 from __future__ import annotations
 
@@ -7,8 +7,9 @@ from typing import TYPE_CHECKING
 import pytest
 
 from wanderbus.machine import DatagramReceived, TimerFired
-from wanderbus.rudp import ChangePath, ConnectionFailed, SendMessage
-from wanderbus.rudp.frames import decode_frames
+from wanderbus.rudp import ChangePath, ConnectionFailed, MovedHere, SendMessage
+from wanderbus.rudp.congestion import INITIAL_PACKETS, PACKETS_MIN
+from wanderbus.rudp.frames import DATA_LAST, decode_header
 
 if TYPE_CHECKING:
     from tests.rudp.conftest import MakePair, Pair
@@ -22,6 +23,17 @@ def test_everything_in_flight_goes_to_the_new_address_at_once(pair: Pair) -> Non
     pair.left.send(0.0, *messages)
     again = pair.left.step(0.01, ChangePath(pair.left.local_id, NEW, 1))
     assert [datagram.destination for datagram in again] == [NEW] * 5
+    pair.settle(0.02, again)
+    assert pair.right.received == messages
+
+
+def test_a_large_window_is_repeated_as_fast_as_a_new_path_allows(make_pair: MakePair) -> None:
+    pair = make_pair(messages_per_datagram_max=1)
+    pair.left.connection.sender.congestion.window = 60.0
+    messages = [bytes([n]) for n in range(60)]
+    pair.left.send(0.0, *messages)
+    again = pair.left.step(0.01, ChangePath(pair.left.local_id, NEW, 1))
+    assert [datagram.destination for datagram in again] == [NEW] * INITIAL_PACKETS
     pair.settle(0.02, again)
     assert pair.right.received == messages
 
@@ -56,12 +68,6 @@ def test_an_older_generation_does_not_override_a_newer_path(pair: Pair) -> None:
     assert [d.destination for d in pair.left.step(0.3, ChangePath(pair.left.local_id, OTHER, 5))] == [OTHER, OTHER]
 
 
-def test_the_source_address_teaches_nothing(pair: Pair) -> None:
-    answers = pair.right.take(0.1, pair.left.send(0.0, b"x"), source=OTHER)
-    assert [answer.destination for answer in answers] == [pair.left.address]
-    assert pair.right.received == [b"x"]
-
-
 def test_the_estimate_of_the_old_path_is_dropped_rfc9000_9_4(pair: Pair) -> None:
     pair.left.take(0.08, pair.right.take(0.04, pair.left.send(0.0, b"x")))
     assert pair.left.endpoint.rtt_s(pair.left.local_id) == pytest.approx(0.08)
@@ -70,6 +76,20 @@ def test_the_estimate_of_the_old_path_is_dropped_rfc9000_9_4(pair: Pair) -> None
     pair.left.take(0.9, acks)
     assert pair.left.endpoint.rtt_s(pair.left.local_id) is None, "an ACK from the old path measures nothing"
     assert pair.left.fire(1.0)[1] == [], "but it confirms"
+
+
+def test_the_congestion_of_the_old_path_is_forgotten_rfc9000_9_4(pair: Pair) -> None:
+    pair.left.connection.sender.congestion.window = float(PACKETS_MIN)
+    pair.left.step(0.0, ChangePath(pair.left.local_id, NEW, 1))
+    assert pair.left.connection.sender.congestion.window == INITIAL_PACKETS
+
+
+def test_acks_of_the_old_path_do_not_grow_the_window_of_the_new_one(make_pair: MakePair) -> None:
+    pair = make_pair(messages_per_datagram_max=1)
+    acks = pair.right.take(0.1, pair.left.send(0.0, *[b"x"] * 30))
+    pair.left.step(0.2, ChangePath(pair.left.local_id, NEW, 1))
+    pair.left.take(0.3, acks)
+    assert pair.left.connection.sender.congestion.window == INITIAL_PACKETS
 
 
 def test_a_retransmission_before_the_change_measures_nothing_after_it(pair: Pair) -> None:
@@ -84,11 +104,11 @@ def test_a_path_that_changes_for_ever_keeps_memory_bounded(pair: Pair) -> None:
     pair.left.send(0.0, b"x")
     for generation in range(1, 500):
         (again,) = pair.left.step(generation, ChangePath(pair.left.local_id, NEW, generation))
-    (connection,) = pair.left.endpoint._connections.values()
-    assert len(connection.sender._earlier) <= 32
+    sender = pair.left.connection.sender
+    assert len(sender._earlier) <= 32
     pair.settle(500.0, [again])
     assert pair.right.received == [b"x"]
-    assert connection.sender._earlier == {}
+    assert sender._earlier == {}
 
 
 def test_ack_and_change_in_one_batch_leave_nothing_to_repeat(pair: Pair) -> None:
@@ -97,4 +117,16 @@ def test_ack_and_change_in_one_batch_leave_nothing_to_repeat(pair: Pair) -> None
     change = ChangePath(pair.left.local_id, NEW, 1)
     assert pair.left.step(0.02, change, ack) == []
     (datagram,) = pair.left.step(0.03, SendMessage(pair.left.local_id, b"y"))
-    assert decode_frames(datagram.data).data == [(1, False, b"y")]
+    assert pair.data([datagram]) == [(1, DATA_LAST, b"y")]
+
+
+def test_packets_carry_our_own_generation_and_nothing_is_repeated(pair: Pair) -> None:
+    def generation(now: float) -> int:
+        (datagram,) = pair.left.send(now, b"x")
+        return decode_header(datagram.data)[4]
+
+    assert generation(0.0) == 0
+    assert pair.left.step(0.1, MovedHere(pair.left.local_id, 7)) == []
+    assert generation(0.1) == 7
+    pair.left.step(0.2, MovedHere(pair.left.local_id, 2**16 + 3))
+    assert generation(0.2) == 3, "the low 16 bits"

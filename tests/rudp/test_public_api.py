@@ -7,6 +7,7 @@ import subprocess
 import sys
 
 import wanderbus.rudp
+import wanderbus.transport
 
 
 def test_f09_it_loads_no_other_room() -> None:
@@ -16,21 +17,15 @@ def test_f09_it_loads_no_other_room() -> None:
     )
     environment = {**os.environ, "PYTHONPATH": os.pathsep.join(sys.path)}
     ran = subprocess.run([sys.executable, "-c", program], capture_output=True, text=True, check=True, env=environment)
-    assert set(ran.stdout.split()) <= {"rudp", "machine", "errors", "limits"}
+    assert set(ran.stdout.split()) <= {"rudp", "transport", "machine", "errors", "limits"}
 
 
 def test_exported_names() -> None:
-    assert wanderbus.rudp.__all__ == [
-        "ChangePath",
-        "CloseConnection",
-        "ConnectionFailed",
-        "ConnectionReset",
-        "Counters",
-        "Endpoint",
-        "GapDetected",
-        "MessageReceived",
-        "OpenConnection",
-        "Probe",
-        "RudpConfig",
-        "SendMessage",
-    ]
+    own = {"Counters", "Endpoint", "GapDetected", "OpenConnection", "PathChanged", "RudpConfig"}
+    shared = {
+        name
+        for name, value in vars(wanderbus.transport).items()
+        if isinstance(value, type) and value.__module__ == "wanderbus.transport"
+    }
+    assert set(wanderbus.rudp.__all__) == own | shared
+    assert all(getattr(wanderbus.rudp, name) is getattr(wanderbus.transport, name) for name in shared)

@@ -119,6 +119,41 @@ def test_a_burst_of_datagrams_is_one_batch_with_source_and_socket(play: Play) ->
     play(story)
 
 
+def test_datagrams_are_taken_in_the_turn_in_which_they_are_read(play: Play, monkeypatch: pytest.MonkeyPatch) -> None:
+    """With what the application fed before them, and nothing is left for the next turn to take again."""
+    order: list[str] = []
+    read = Driver._readable
+
+    def busy(driver: Driver, name: str, source: socket.socket) -> None:
+        asyncio.get_running_loop().call_soon(order.append, "next turn")
+        driver.feed(Noted("asked"))
+        read(driver, name, source)
+
+    async def story() -> None:
+        monkeypatch.setattr(Driver, "_readable", busy)
+        driver, machine, _, address = open_driver()
+        step = machine.step
+
+        def noted(inputs: Iterable[Input], now: float) -> list[Output]:
+            order.append("step")
+            return step(inputs, now)
+
+        monkeypatch.setattr(machine, "step", noted)
+        with socket.socket(socket.AF_INET, socket.SOCK_DGRAM) as sender:
+            sender.bind(("127.0.0.1", 0))
+            sender.sendto(b"a", address)
+            await until(lambda: "next turn" in order)
+            source = sender.getsockname()
+        await asyncio.sleep(0.005)
+        assert order == ["step", "next turn"]
+        driver.feed(Noted("later"))
+        await until(lambda: len(machine.batches) > 1)
+        driver.close()
+        assert machine.batches == [[Noted("asked"), DatagramReceived("data", source, b"a")], [Noted("later")]]
+
+    play(story)
+
+
 def test_the_wall_clock_comes_first_where_it_is_wanted(play: Play) -> None:
     async def story() -> None:
         driver, machine, _, _ = open_driver(wall_clock=True)

@@ -29,12 +29,30 @@ def write_log(files: ServerFiles, *statuses: str) -> None:
 
 def test_a_directory_is_begun_and_found_again(tmp_path: Path) -> None:
     files = ServerFiles.open(tmp_path / "new" / "data")
-    files.keep_ports(40_001, 40_002)
+    files.keep_ports(40_001, 40_002, 40_003)
     files.close()
     again = ServerFiles.open(tmp_path / "new" / "data")
     again.close()
     assert again.identity.server == files.identity.server
-    assert (again.identity.broker_port, again.identity.data_port) == (40_001, 40_002)
+    kept = again.identity
+    assert (kept.broker_port, kept.data_port, kept.stream_port) == (40_001, 40_002, 40_003)
+
+
+def test_design_6_3_the_key_of_resets_is_kept_for_its_owner_alone(tmp_path: Path) -> None:
+    directory = tmp_path / "data"
+    keys = []
+    for _ in range(2):
+        files = ServerFiles.open(directory)
+        keys.append(files.reset_key)
+        files.close()
+    assert keys[0] == keys[1]
+    assert len(keys[0]) == 32
+    assert (directory / "reset.key").stat().st_mode & 0o777 == 0o600
+    assert (directory / "server.json").stat().st_mode & 0o777 == 0o600
+    assert directory.stat().st_mode & 0o777 == 0o700
+    (directory / "reset.key").write_bytes(b"short")
+    with pytest.raises(StateCorrupt, match=r"reset\.key is damaged; delete it"):
+        ServerFiles.open(directory)
 
 
 def test_design_5_8_the_clock_goes_on_from_the_last_record_where_the_rows_cover_the_log(tmp_path: Path) -> None:
@@ -127,7 +145,7 @@ def test_ports_that_cannot_be_kept_are_a_storage_error(tmp_path: Path) -> None:
     files = ServerFiles.open(tmp_path)
     (tmp_path / "server.new").mkdir()
     with pytest.raises(StorageError, match="cannot be used"):
-        files.keep_ports(1, 2)
+        files.keep_ports(1, 2, 3)
     files.close()
 
 

@@ -10,15 +10,19 @@ from contextlib import asynccontextmanager
 from pathlib import Path
 from typing import Any
 
+import msgspec
 import pytest
+import uvloop
 
 from tests.certificates import Certificates, make_certificates
 from wanderbus.errors import ConfigurationError
 from wanderbus.machine import CloseStream, Input, Output, SendOnStream, StreamClosed, StreamReceived
+from wanderbus.runtime.certificate import own_certificate
 from wanderbus.runtime.driver import Driver
-from wanderbus.runtime.streams import StreamLimits
+from wanderbus.runtime.streams import DATA_STREAM_LIMITS, StreamLimits
 from wanderbus.runtime.tls import client_tls, server_tls
 from wanderbus.sip.targets import Target
+from wanderbus.tcp import Target as DataTarget
 
 pytestmark = pytest.mark.integration
 
@@ -363,3 +367,103 @@ def test_files_that_cannot_be_used_are_named(certificates: Certificates, tmp_pat
     (tmp_path / "empty.pem").write_text("")
     with pytest.raises(ConfigurationError, match=r"empty\.pem"):
         client_tls(tmp_path / "empty.pem")
+
+
+def test_rfc8122_the_fingerprint_alone_says_who_it_is(tmp_path: Path) -> None:
+    """Neither an authority nor a name plays a part, and no context for authorities is needed."""
+
+    async def scenario() -> None:
+        server, client = Machine(echo), Machine()
+        own = own_certificate(tmp_path)
+        async with (
+            driving(server, {"TLS": ("127.0.0.1", 0)}, server_tls=server_tls(own.file)) as (_, bound),
+            driving(client) as (driver, _bound),
+        ):
+            driver.perform([SendOnStream("sip", DataTarget("TLS", bound["TLS"], own.fingerprint), b"x")])
+            await until(lambda: client.data == b"X")
+
+    asyncio.run(scenario())
+
+
+@pytest.mark.parametrize("fingerprint", [bytes(32), b""])
+@pytest.mark.parametrize("kind", ["TLS", "TCP"])
+def test_rfc8122_another_fingerprint_gets_not_a_byte(kind: Any, fingerprint: bytes, tmp_path: Path) -> None:
+    async def scenario() -> None:
+        server, client = Machine(echo), Machine()
+        tls = server_tls(own_certificate(tmp_path).file)
+        async with (
+            driving(server, {kind: ("127.0.0.1", 0)}, server_tls=tls) as (_, bound),
+            driving(client) as (driver, _bound),
+        ):
+            driver.perform([SendOnStream("sip", DataTarget(kind, bound[kind], fingerprint), b"x")])
+            await until(lambda: client.closed)
+            assert client.closed[0].reason == "the certificate is not the one that was announced"
+            await asyncio.sleep(0.05)
+            assert server.told == client.told[1:] == []
+
+    asyncio.run(scenario())
+
+
+def test_what_belongs_to_a_closed_connection_opens_no_other() -> None:
+    async def scenario() -> None:
+        server, client = Machine(), Machine()
+        async with (
+            driving(server, {"TCP": ("127.0.0.1", 0)}) as (_, bound),
+            driving(client) as (driver, _bound),
+        ):
+            target = Target("TCP", bound["TCP"])
+            driver.perform([SendOnStream("sip", target, b"late", 4711, reopen=False)])
+            driver.perform([SendOnStream("sip", target, b"first")])
+            await until(lambda: server.data)
+            assert server.data == b"first"
+            assert len(server.connections) == 1
+
+    asyncio.run(scenario())
+
+
+@pytest.mark.parametrize("new_loop", [asyncio.new_event_loop, uvloop.new_event_loop])
+def test_a_data_channel_may_be_idle_for_ever_but_not_silent_at_first(new_loop: Any) -> None:
+    async def scenario() -> None:
+        server, client = Machine(echo), Machine()
+        limits = msgspec.structs.replace(DATA_STREAM_LIMITS, silent_s_max=0.05)
+        async with (
+            driving(server, {"TCP": ("127.0.0.1", 0)}, limits=limits) as (_, bound),
+            driving(client, limits=limits) as (driver, _bound),
+        ):
+            target = Target("TCP", bound["TCP"])
+            driver.perform([SendOnStream("sip", target, b"x")])
+            reader, writer = await asyncio.open_connection(*bound["TCP"])
+            async with asyncio.timeout(PATIENCE_S):
+                assert await reader.read() == b""
+            writer.close()
+            driver.perform([SendOnStream("sip", target, b"y")])
+            await until(lambda: client.data == b"XY")
+            assert len(client.connections) == 1
+
+    with asyncio.Runner(loop_factory=new_loop) as runner:
+        runner.run(scenario())
+
+
+@pytest.mark.parametrize("new_loop", [asyncio.new_event_loop, uvloop.new_event_loop])
+@pytest.mark.parametrize("kind", ["TCP", "TLS"])
+def test_small_writes_do_not_wait_for_each_other(new_loop: Any, kind: Any, tmp_path: Path) -> None:
+    """Nagle's algorithm is off at both ends, on either loop."""
+
+    async def scenario() -> None:
+        server, client = Machine(echo), Machine()
+        own = own_certificate(tmp_path)
+        async with (
+            driving(server, {kind: ("127.0.0.1", 0)}, server_tls=server_tls(own.file)) as (server_driver, bound),
+            driving(client) as (driver, _bound),
+        ):
+            fingerprint = own.fingerprint if kind == "TLS" else None
+            driver.perform([SendOnStream("sip", DataTarget(kind, bound[kind], fingerprint), b"x")])
+            await until(lambda: client.data)
+            for each in (driver, server_driver):
+                ((connection,),) = [streams._connections.values() for streams in each._streams.values()]
+                assert connection.transport is not None
+                opened = connection.transport.get_extra_info("socket")
+                assert opened.getsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY)
+
+    with asyncio.Runner(loop_factory=new_loop) as runner:
+        runner.run(scenario())

@@ -8,8 +8,10 @@ from __future__ import annotations
 from collections.abc import Callable, Iterable
 from typing import Any
 
+import msgspec
 import pytest
 
+from wanderbus.agent import core
 from wanderbus.agent.conversation import Conversation
 from wanderbus.agent.core import Agent
 from wanderbus.agent.messages import Moved
@@ -17,11 +19,14 @@ from wanderbus.broker import protocol
 from wanderbus.broker.journal import Journal
 from wanderbus.broker.links import Link, Links
 from wanderbus.broker.state import BrokerState, SessionRow
-from wanderbus.machine import Output
+from wanderbus.datachannel import Transports
+from wanderbus.machine import Output, RandomSource
 from wanderbus.mobility import messages as sip
 from wanderbus.records import AnyRecord, Started
+from wanderbus.rudp import RudpConfig
 from wanderbus.rudp.sending import Sender
 from wanderbus.simulation.scenario import run_seed
+from wanderbus.tcp.sending import Sender as StreamSender
 
 pytestmark = pytest.mark.integration
 
@@ -50,7 +55,7 @@ def move_without_reinvite(patch: Patch) -> None:
 
     def moved(self: Agent, given: Moved, now: float) -> None:
         self._data = given.data
-        self._generation += 1
+        self._channel.moved(now)
         self._step_user_agent(sip.AddressChanged(given.sip), now)
 
     patch.setattr(Agent, "_moved", moved)
@@ -58,13 +63,26 @@ def move_without_reinvite(patch: Patch) -> None:
 
 def never_retransmit(patch: Patch) -> None:
     """Reliable UDP: what is overdue is taken as confirmed (SPEC F-05)."""
+    give_up = Sender._give_up
 
-    def expired(self: Sender, now: float) -> list[Any]:
-        for bundle in [each for each in self._in_flight.values() if each.deadline <= now]:
-            self.confirm(bundle.number, now)
-        return []
+    def forget(self: Sender, bundle: Any, sent_at: float | None) -> None:
+        give_up(self, bundle, sent_at)
+        bundle.confirmed = True
 
-    patch.setattr(Sender, "expired", expired)
+    patch.setattr(Sender, "_give_up", forget)
+
+
+def never_repeat_over_tcp(patch: Patch) -> None:
+    """TCP: what was sent is taken as arrived when the TCP connection breaks (SPEC X37)."""
+    resume = StreamSender.resume
+
+    def resume_behind(self: StreamSender, expected: int, grant: int, now: float) -> int:
+        repeated = resume(self, expected, grant, now)
+        for _ in range(repeated):
+            self.waiting_bytes -= len(self._waiting.popleft())
+        return repeated
+
+    patch.setattr(StreamSender, "resume", resume_behind)
 
 
 def forget_the_queue(patch: Patch) -> None:
@@ -117,8 +135,12 @@ def publish_out_of_order(patch: Patch) -> None:
 
 def never_probe(patch: Patch) -> None:
     """Liveness: a silent data channel is not probed, a disconnected agent does not try again (SPEC D-10)."""
-    patch.setattr(Agent, "_keep_alive", lambda self, now: None)
-    patch.setattr(Agent, "_channel_failed", lambda self, failure, now: self._disconnected("failed"))
+
+    def silent(random: RandomSource, *, rudp_config: RudpConfig, **options: Any) -> Transports:
+        return Transports(random, rudp_config=msgspec.structs.replace(rudp_config, keepalive_s=None), **options)
+
+    patch.setattr(core, "Transports", silent)
+    patch.setattr(Agent, "_channel_failed", lambda self, reason, now: self._disconnected(reason))
 
 
 def some_seed_fails(seeds: Iterable[int]) -> bool:
@@ -138,6 +160,7 @@ def some_seed_fails(seeds: Iterable[int]) -> bool:
         hear_repeats,
         move_without_reinvite,
         never_retransmit,
+        never_repeat_over_tcp,
         forget_the_queue,
         forget_publishers,
         take_one_too_many,

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import functools
 import hashlib
 import os
 import subprocess
@@ -10,9 +11,10 @@ from pathlib import Path
 
 import pytest
 
-from wanderbus.simulation.scenario import Scenario, run_seed
+from wanderbus.simulation.scenario import Result, Scenario, run_seed
 
 ROOT = Path(__file__).resolve().parents[2]
+DOZEN = range(1, 13)
 REPLAY = """
 import hashlib
 from wanderbus.simulation.scenario import Scenario
@@ -22,15 +24,25 @@ print(result.fingerprint, hashlib.sha256("\\n".join(scenario.world.trace).encode
 """
 
 
-@pytest.mark.parametrize("seed", range(1, 13))
+result_of = functools.cache(run_seed)
+"""What became of a seed, which is the same for every test that asks."""
+
+
+@pytest.mark.parametrize("seed", DOZEN)
 def test_nothing_is_lost_repeated_or_reordered(seed: int) -> None:
-    assert run_seed(seed).problems == []
+    assert result_of(seed).problems == []
 
 
 def test_a_dozen_seeds_have_enough_happening_in_them() -> None:
-    """A checker over histories in which nothing happens would always be content."""
-    results = [run_seed(seed) for seed in range(1, 5)]
-    assert all(result.events > 20 and result.notifications > 20 for result in results)
+    """A checker over histories in which nothing happens would always be content.
+
+    One history may be quiet, and a change of what is drawn makes others of them all, so the bounds are on the sums,
+    a fifth or less of what is to be expected.
+    """
+    results: list[Result] = [result_of(seed) for seed in DOZEN]
+    assert all(result.events > 0 for result in results)
+    assert sum(result.events for result in results) > 200
+    assert sum(result.notifications for result in results) > 200
     assert sum(result.address_changes for result in results) > 10
     assert sum(result.agent_kills for result in results) > 2
     assert sum(result.server_crashes for result in results) > 2

@@ -42,6 +42,11 @@ class Conversation:
         """Return how many publishes and requests wait for an answer."""
         return len(self._publishes) + len(self._requests)
 
+    @property
+    def attached(self) -> bool:
+        """Return whether the broker has said which stream it goes on with."""
+        return self._epoch != 0
+
     def opening(self) -> list[bytes]:
         """Return what to say first on a new connection."""
         self._parts.clear()
@@ -62,6 +67,15 @@ class Conversation:
                 self._taken = number
                 payload = protocol.encode(protocol.Take(number))
         return payload
+
+    def give_up(self, given: PublishEvent | Ask) -> bool:
+        """Wait no longer for the answer to ``given``; return whether it was still to come."""
+        match given:
+            case PublishEvent(number=number):
+                return self._publishes.pop(number, None) is not None
+            case Ask(message=message):
+                self._parts.pop(message.request, None)
+                return self._requests.pop(message.request, None) is not None
 
     def hear(self, payload: bytes) -> list[Output]:
         """Return what a message of the broker means; :class:`RemoteProtocolError` if it means nothing."""

@@ -1,14 +1,17 @@
 """The agent: one user agent, one session with the broker, one data channel that heals (SPEC D-06, D-08, D-10, G-01).
 
 Order on a move (SPEC D-08): REGISTER at once, re-INVITE without waiting for its answer, data resumes when the
-broker's answer is there. While DISCONNECTED a fresh re-INVITE goes out at intervals; it is probe and cure in
-one. A session that the broker no longer knows is created anew: the broker session with its queue is durable.
+broker's answer is there. While DISCONNECTED the connection that failed is probed, and an answer leads to a re-INVITE
+at once; a fresh re-INVITE goes out at longer intervals too. A session that the broker no longer knows is created anew:
+the broker session with its queue is durable.
 """
 
 from __future__ import annotations
 
 from collections.abc import Iterable
 from typing import Final
+
+import msgspec
 
 from wanderbus.agent.conversation import Conversation
 from wanderbus.agent.messages import (
@@ -23,6 +26,15 @@ from wanderbus.agent.messages import (
     PublishEvent,
     ServerUnreachable,
     Took,
+)
+from wanderbus.datachannel import (
+    DATA_SOCKET,
+    STREAM_SOCKET,
+    DataChannel,
+    Parties,
+    Transports,
+    channel_secret,
+    protocol_over,
 )
 from wanderbus.errors import RemoteProtocolError
 from wanderbus.machine import (
@@ -43,31 +55,33 @@ from wanderbus.machine import (
     unscoped,
 )
 from wanderbus.mobility import messages as sip
-from wanderbus.mobility.data_channel import ChannelEnd, DataChannel, describe_end, read_end
 from wanderbus.mobility.properties import Properties
 from wanderbus.mobility.status import RemoteMediaStatus
 from wanderbus.mobility.user_agent import UserAgent
-from wanderbus.rudp import (
-    ConnectionFailed,
-    ConnectionReset,
-    Endpoint,
-    MessageReceived,
-    Probe,
-    RudpConfig,
-    SendMessage,
-)
+from wanderbus.rudp import RudpConfig
+from wanderbus.sip.digest import ha1
 from wanderbus.sip.sdp import MediaDescription
+from wanderbus.sip.uri import canonical_uri
+from wanderbus.tcp import TcpConfig
+from wanderbus.transport import ConnectionFailed, ConnectionReset, MessageReceived, ProbeAnswered, SendMessage
+
+__all__ = ["DATA_SOCKET", "REFUSALS", "SIP_SOCKET", "STREAM_SOCKET", "Agent"]
 
 SIP_SOCKET: Final = "sip"
-DATA_SOCKET: Final = "data"
-REFUSALS: Final = frozenset({401, 403, 404, 407})
-"""Answers that will not change by asking again: credentials or authority are missing."""
+REFUSALS: Final = frozenset({401, 403, 404, 407, 488})
+"""Answers that will not change by asking again: credentials or authority are missing, or the data channel is not
+what the broker demands."""
 
 _DRAIN_STEP_S: Final = 0.02
+_PAUSE_S: Final = (0.2, 1.0)
+"""Before a session is created anew, or a connection; at random, so that not all agents come at once."""
 
 
 class Agent:
-    """One user's agent as a machine; ``sip`` and ``data`` are where its two sockets are reached."""
+    """One user's agent as a machine; ``sip`` and ``data`` are where its two sockets are reached.
+
+    Over TCP the port of ``data`` is of no account: the connection is opened from here.
+    """
 
     def __init__(
         self,
@@ -77,27 +91,27 @@ class Agent:
         sip: Address,
         data: Address,
         rudp: RudpConfig | None = None,
+        tcp: TcpConfig | None = None,
     ) -> None:
         self._properties = properties
         self._random = random
         self._data = data
-        self._generation = 0
-        self._endpoint = Endpoint(random, rudp or RudpConfig(), socket=DATA_SOCKET)
-        self._channel = DataChannel(self._endpoint)
-        self._conversation = Conversation(properties)
-        self._user_agent = UserAgent(
-            Properties(
-                uri=properties.uri,
-                server=properties.server,
-                password=properties.password,
-                instance=f"<urn:uuid:{properties.device}>",
-                register_expires_s=properties.register_expires_s,
-                transport=properties.transport,
-                server_name=properties.server_name,
-            ),
+        self._transports = Transports(
             random,
-            socket=SIP_SOCKET,
-            contact=sip,
+            rudp_config=msgspec.structs.replace(
+                rudp or RudpConfig(), keepalive_s=properties.keepalive_s, hold_acks=True
+            ),
+            tcp_config=msgspec.structs.replace(tcp or TcpConfig(), keepalive_s=properties.keepalive_s),
+            reset_key=random.token(32),
+        )
+        self._conversation = Conversation(properties)
+        self._sip_properties = _sip_properties(properties)
+        self._user_agent = UserAgent(self._sip_properties, random, socket=SIP_SOCKET, contact=sip)
+        self._channel = DataChannel(
+            self._transports,
+            self._parties(""),
+            encryption=properties.encryption,
+            protocol=protocol_over(properties.data_transport, encryption=properties.encryption),
         )
         self._session = ""
         self._started = False
@@ -107,6 +121,9 @@ class Agent:
         """Whether the SIP session was answered, so that it can be updated."""
         self._fresh = False
         """Whether the data channel was begun anew by the broker's offer, and nothing was said on it yet."""
+        self._probing = False
+        """Whether an answer of the connection that failed is waited for."""
+        self._heal_pause_s = properties.heal_s
         self._leaving_until: float | None = None
         self._outputs: list[Output] = []
 
@@ -117,61 +134,91 @@ class Agent:
 
     def step(self, inputs: Iterable[Input], now: float) -> list[Output]:
         """Take a batch of inputs at monotonic second ``now``; return the outputs in order."""
+        for_data: list[Input] = []
         for given in inputs:
-            match given:
-                case DatagramReceived(socket="data") | TimerFired(key=("data", _)):
-                    self._step_endpoint([given], now)
-                case DatagramReceived() | StreamReceived() | StreamClosed() | TimerFired(key=("sip", _)):
-                    self._step_user_agent(given, now)
-                case PublishEvent() | Ask() | Took():
-                    if payload := self._conversation.say(given):
-                        self._send([payload], now)
-                case Moved():
-                    self._moved(given, now)
-                case TimerFired(key="heal"):
-                    self._heal(now)
-                case TimerFired(key="keepalive"):
-                    self._keep_alive(now)
-                case TimerFired(key="drain"):
-                    self._drain(now)
-                case Connect():
-                    self._started = True
-                    self._step_user_agent(sip.Start(), now)
-                    self._heal(now)
-                case Disconnect():
-                    self._leaving_until = now + self._properties.drain_s
-                    self._drain(now)
+            if self._transports.takes(given):
+                for_data.append(given)
+            elif isinstance(given, PublishEvent | Ask | Took):
+                if payload := self._conversation.say(given):
+                    for_data += self._sending([payload])
+            else:
+                self._step_data(for_data, now)
+                for_data = []
+                self._take(given, now)
+        self._step_data(for_data, now)
         outputs, self._outputs = self._outputs, []
         return outputs
 
+    def _take(self, given: Input, now: float) -> None:
+        match given:
+            case DatagramReceived() | StreamReceived() | StreamClosed() | TimerFired(key=("sip", _)):
+                self._step_user_agent(given, now)
+            case Moved():
+                self._moved(given, now)
+            case TimerFired(key="heal"):
+                self._heal_again(now)
+                self._probe(now)
+            case TimerFired(key="probe"):
+                self._probe(now)
+            case TimerFired(key="drain"):
+                self._drain(now)
+            case Connect():
+                self._started = True
+                self._step_user_agent(sip.Start(), now)
+                self._heal(now)
+            case Disconnect():
+                self._leaving_until = now + self._properties.drain_s
+                self._drain(now)
+
+    def _parties(self, session: str) -> Parties:
+        """Return who is who in ``session``, with the secret that the password makes (DESIGN 6.5)."""
+        ours, password = self._sip_properties, self._properties.password
+        domain = ours.uri.partition("@")[2]
+        return Parties(
+            role="agent",
+            agent=ours.uri,
+            broker=canonical_uri(self._properties.broker),
+            dialog=session,
+            secret=None if password is None else channel_secret(ha1(ours.username, domain, password)),
+            over_tls=ours.transport == "TLS",
+        )
+
     def _moved(self, moved: Moved, now: float) -> None:
         self._data = moved.data
-        self._generation += 1
+        self._heal_pause_s = self._properties.heal_s
+        on_the_channel = self._channel.moved(now)
         self._step_user_agent(sip.AddressChanged(moved.sip), now)
         self._heal(now)
+        self._take_data(on_the_channel, now)
 
     def _heal(self, now: float) -> None:
         """Tell the broker where we are: in the session if there is one, else in a new one."""
         if not self._started or self._leaving_until is not None:
             return
         if self._session in self._user_agent.sessions and self._established:
-            self._outputs += self._channel.offer(now)
+            self._take_data(self._channel.offer(now), now)
             self._step_user_agent(sip.UpdateSession(self._session, self._media()), now)
         else:
             self._invite(now)
-        self._outputs.append(SetTimer("heal", now + self._properties.heal_s))
+        self._outputs.append(SetTimer("heal", now + self._heal_pause_s))
+
+    def _heal_again(self, now: float) -> None:
+        """Try once more, and give the next answer more time: the way may be longer than the pause (RFC 5626 4.5)."""
+        self._heal_pause_s = min(2 * self._heal_pause_s, self._properties.heal_s_max)
+        self._heal(now)
 
     def _invite(self, now: float) -> None:
         if self._session in self._user_agent.sessions:
             self._step_user_agent(sip.TerminateSession(self._session), now)
         self._session = self._random.token(12).hex()
         self._established = False
-        self._outputs += self._channel.close(now)
-        self._outputs += self._channel.offer(now)
+        self._take_data(self._channel.abandon(now), now)
+        self._channel.begin(self._parties(self._session))
+        self._take_data(self._channel.offer(now), now)
         self._step_user_agent(sip.CreateSession(self._session, self._properties.broker, self._media()), now)
 
     def _media(self) -> MediaDescription:
-        return describe_end(ChannelEnd(self._data, self._channel.local, self._generation))
+        return self._channel.describe(self._data)
 
     def _step_user_agent(self, given: Input, now: float) -> None:
         for output in scoped("sip", self._user_agent.step([unscoped(given)], now)):
@@ -205,30 +252,35 @@ class Agent:
             self._step_user_agent(sip.Refuse(identity, 603), now)
             return
         try:
-            remote = read_end(media)
+            self._fresh, outputs = self._channel.accept(self._channel.read(media), now)
         except RemoteProtocolError as error:
-            self._step_user_agent(sip.Refuse(identity, error.status or 488), now)
+            self._step_user_agent(sip.Refuse(identity, 488, str(error)), now)
             return
-        self._fresh, outputs = self._channel.accept(remote, now)
-        self._take_endpoint(outputs, now)
-        self._step_user_agent(sip.Answer(identity, self._media()), now)
+        self._take_data(outputs, now)
+        self._step_user_agent(sip.Answer(identity, self._media(), renews=True), now)
 
     def _settle(self, media: MediaDescription, now: float) -> None:
-        """Both sides agree on the data channel: SIP says so, hence CONNECTED (SPEC E-08)."""
+        """Both sides agree on the data channel: SIP says so, hence CONNECTED (SPEC E-08).
+
+        Or the answer is not what the broker said, or less than we demand: then there is no session (DESIGN 6.5).
+        """
         try:
-            remote = read_end(media)
+            opened, outputs = self._channel.agreed(self._channel.read(media), now)
         except RemoteProtocolError as error:
-            self._session_gone(error.status, str(error), now)
+            disowned, self._session = self._session, ""
+            self._step_user_agent(sip.TerminateSession(disowned), now)
+            self._session_gone(488, str(error), now)
             return
         self._established = self._connected = self._ever_connected = True
-        opened, outputs = self._channel.agreed(remote, now)
-        self._take_endpoint(outputs, now)
+        self._heal_pause_s = self._properties.heal_s
+        self._probing = False
+        self._take_data(outputs, now)
         if opened or self._fresh:
             self._fresh = False
-            self._send(self._conversation.opening(), now)
+            self._step_data(self._sending(self._conversation.opening()), now)
         self._outputs += [
             CancelTimer("heal"),
-            SetTimer("keepalive", now + self._properties.keepalive_s),
+            CancelTimer("probe"),
             AgentStatusChanged("CONNECTED", self._data, "session established"),
         ]
 
@@ -236,70 +288,102 @@ class Agent:
         self._established = False
         if self._leaving_until is not None:
             return
+        self._take_data(self._channel.abandon(now), now)
+        pause_s = self._random.uniform(*_PAUSE_S)
         if status in REFUSALS:
             self._outputs.append(ConnectRefused("session", status, reason))
             if not self._ever_connected:
+                self._outputs.append(CancelTimer("heal"))
                 return
+            pause_s = self._heal_pause_s
         self._disconnected(reason)
-        self._outputs.append(SetTimer("heal", now + self._random.uniform(0.2, 1.0)))
+        self._outputs.append(SetTimer("heal", now + pause_s))
 
     def _disconnected(self, reason: str) -> None:
-        self._channel.lost()
         if self._connected:
             self._connected = False
-            self._outputs += [
-                CancelTimer("keepalive"),
-                AgentStatusChanged("DISCONNECTED", self._data, reason),
-            ]
+            self._outputs.append(AgentStatusChanged("DISCONNECTED", self._data, reason))
 
-    def _step_endpoint(self, inputs: list[Input], now: float) -> None:
-        self._take_endpoint(self._endpoint.step([unscoped(given) for given in inputs], now), now)
+    def _step_data(self, inputs: list[Input], now: float) -> None:
+        if inputs:
+            self._take_data(self._transports.step(inputs, now), now)
 
-    def _take_endpoint(self, outputs: list[Output], now: float) -> None:
-        for output in scoped("data", outputs):
+    def _take_data(self, outputs: list[Output], now: float) -> None:
+        for output in outputs:
             match output:
-                case MessageReceived(payload=payload):
-                    self._heard(payload, now)
-                case ConnectionFailed() | ConnectionReset():
-                    self._channel_failed(output, now)
-                case SendDatagram() | SetTimer() | CancelTimer():
+                case SendDatagram() | SendOnStream() | CloseStream() | SetTimer() | CancelTimer():
                     self._outputs.append(output)
+                case MessageReceived(local_id=self._channel.local, payload=payload):
+                    self._heard(payload, now)
+                case ConnectionFailed(local_id=self._channel.local, reason=reason):
+                    self._channel_failed(reason.replace("the other side", "the broker"), now)
+                case ConnectionReset(local_id=self._channel.local):
+                    self._channel_failed("the broker was restarted", now)
+                case ProbeAnswered(local_id=self._channel.failed) | ConnectionReset(local_id=self._channel.failed):
+                    self._reached(now)
 
     def _heard(self, payload: bytes, now: float) -> None:
         """What makes no sense ends the connection, and with it what came after: the next one begins where it stood."""
-        if self._channel.remote is None:
-            return
         try:
             self._outputs += self._conversation.hear(payload)
         except RemoteProtocolError as error:
+            self._take_data(self._channel.abandon(now), now)
             self._disconnected(str(error))
             self._step_user_agent(sip.SetMediaStatus(self._session, RemoteMediaStatus.DISCONNECTED), now)
-            self._outputs.append(SetTimer("heal", now + self._random.uniform(0.2, 1.0)))
+            self._outputs.append(SetTimer("heal", now + self._random.uniform(*_PAUSE_S)))
 
-    def _channel_failed(self, failure: ConnectionFailed | ConnectionReset, now: float) -> None:
-        """An exhausted send marks media DISCONNECTED and leaves SIP as it is (SPEC C-14, G-01); then heal."""
-        if failure.local_id != self._channel.local:
+    def _channel_failed(self, reason: str, now: float) -> None:
+        """An exhausted send marks media DISCONNECTED and leaves SIP as it is (SPEC C-14, G-01); then heal.
+
+        Who leaves has said good-bye: that the broker forgets the connection is then no news.
+        """
+        self._channel.lost()
+        if self._leaving_until is not None:
+            self._connected = False
             return
-        reason = "the broker does not answer" if isinstance(failure, ConnectionFailed) else "the broker was restarted"
         self._disconnected(reason)
         self._step_user_agent(sip.SetMediaStatus(self._session, RemoteMediaStatus.DISCONNECTED), now)
         self._heal(now)
+        self._probing = True
+        self._outputs.append(SetTimer("probe", now + self._properties.probe_s))
 
-    def _send(self, payloads: list[bytes], now: float) -> None:
-        if self._channel.remote is not None:
-            self._step_endpoint([SendMessage(self._channel.local, payload) for payload in payloads], now)
+    def _probe(self, now: float) -> None:
+        """Ask the connection that failed for a sign of life, again and again (SPEC D-10)."""
+        if self._channel.failed and self._leaving_until is None:
+            self._probing = True
+            self._outputs.append(SetTimer("probe", now + self._properties.probe_s))
+            self._take_data(self._channel.probe(now), now)
 
-    def _keep_alive(self, now: float) -> None:
-        if self._connected:
-            self._outputs.append(SetTimer("keepalive", now + self._properties.keepalive_s))
-            self._step_endpoint([Probe(self._channel.local)], now)
+    def _reached(self, now: float) -> None:
+        """The broker answers again: update the session, and do not probe until that has had its time."""
+        if self._probing:
+            self._probing = False
+            self._outputs.append(CancelTimer("probe"))
+            self._heal(now)
+
+    def _sending(self, payloads: list[bytes]) -> list[Input]:
+        if self._channel.remote is None:
+            return []
+        return [SendMessage(self._channel.local, payload) for payload in payloads]
 
     def _drain(self, now: float) -> None:
         """End the session once what was said has arrived, or it takes too long."""
         assert self._leaving_until is not None
-        confirmed = self._endpoint.all_confirmed(self._channel.local)
+        confirmed = self._transports.all_confirmed(self._channel.local)
         if self._connected and not confirmed and now < self._leaving_until:
             self._outputs.append(SetTimer("drain", now + _DRAIN_STEP_S))
             return
-        self._outputs += [CancelTimer("heal"), CancelTimer("keepalive")]
+        self._outputs.append(CancelTimer("heal"))
         self._step_user_agent(sip.Stop(), now)
+
+
+def _sip_properties(properties: AgentProperties) -> Properties:
+    return Properties(
+        uri=properties.uri,
+        server=properties.server,
+        password=properties.password,
+        instance=f"<urn:uuid:{properties.device}>",
+        register_expires_s=properties.register_expires_s,
+        transport=properties.transport,
+        server_name=properties.server_name,
+    )

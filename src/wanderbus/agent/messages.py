@@ -39,6 +39,12 @@ class AgentProperties(msgspec.Struct, frozen=True):
     server_name: str | None = None
     """The name in the server's TLS certificate; its address when None."""
 
+    encryption: bool = True
+    """Whether the data channel is sealed; the broker has to say the same (SPEC U-05)."""
+
+    data_transport: Literal["UDP", "TCP"] = "UDP"
+    """What the data channel takes: reliable UDP, or TCP (SPEC F-01)."""
+
     session: str = "default"
     """Name of the broker session to join."""
 
@@ -52,13 +58,23 @@ class AgentProperties(msgspec.Struct, frozen=True):
     """Lifetime of the registration; refreshed at a third of what is granted (SPEC D-03)."""
 
     keepalive_s: float = 5.0
-    """A silent data channel is probed this often, so that an idle subscriber learns of a dead one."""
+    """A silent data channel is tried this often, so that an idle subscriber learns of a dead one (DESIGN 6.1)."""
+
+    probe_s: float = 1.0
+    """While DISCONNECTED, the connection that failed is probed this often; an answer heals at once (SPEC D-10)."""
 
     heal_s: float = 4.0
-    """While DISCONNECTED, a fresh re-INVITE goes out this often (SPEC D-10)."""
+    """While DISCONNECTED, a fresh re-INVITE goes out after this time, for a broker that has moved or forgotten; then
+    after twice as long, and so on."""
+
+    heal_s_max: float = 16.0
+    """The longest pause between two of them."""
 
     drain_s: float = 2.0
     """How long leaving waits for what was sent to be acknowledged."""
+
+    answer_s_max: float = 2.0
+    """In the mode of the original ECI: how long an answer is waited for, once, as nothing is repeated (SPEC X36)."""
 
 
 class Connect(Input, frozen=True):
@@ -109,19 +125,27 @@ class AgentStatusChanged(Output, frozen=True):
 
 
 class PublishSettled(Output, frozen=True):
-    """Publish ``number`` is durable as ``id``, or was refused because of ``reason``."""
+    """Publish ``number`` is durable as ``id``, or was refused because of ``reason``.
+
+    ``answered`` is False if the broker said nothing in time: it may have taken the event all the same.
+    """
 
     number: int
     id: EventId | None
     reason: str | None = None
+    answered: bool = True
 
 
 class RequestSettled(Output, frozen=True):
-    """The broker answered ``request``: with subscriptions, or a refusal."""
+    """The broker answered ``request``: with subscriptions, or a refusal.
+
+    ``answered`` is False if it said nothing in time, and the refusal is ours.
+    """
 
     request: int
     subscriptions: tuple[Subscription, ...]
     refusal: protocol.RequestRefused | None = None
+    answered: bool = True
 
 
 class Arrived(Output, frozen=True):

@@ -7,19 +7,12 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
-import ipaddress
 import logging
-import ssl
 from collections.abc import Iterable, Mapping, Sequence
-from pathlib import Path
 from types import TracebackType
 from typing import Any, Self
 
-import msgspec
-
-from wanderbus.agent import core
 from wanderbus.agent.messages import (
-    AgentProperties,
     AgentStatusChanged,
     Arrived,
     Ask,
@@ -27,7 +20,6 @@ from wanderbus.agent.messages import (
     ConnectRefused,
     Disconnect,
     Disconnected,
-    Moved,
     PublishEvent,
     PublishSettled,
     RequestSettled,
@@ -35,6 +27,7 @@ from wanderbus.agent.messages import (
     Took,
 )
 from wanderbus.api.dispatch import Dispatcher, Item
+from wanderbus.api.ends import End
 from wanderbus.api.notifications import Notifications
 from wanderbus.api.refusals import connect_error, request_error
 from wanderbus.api.status_changes import StatusChange, StatusChanges, Watchers
@@ -42,7 +35,6 @@ from wanderbus.api.unclaimed import Unclaimed
 from wanderbus.broker import protocol
 from wanderbus.errors import (
     Closed,
-    ConfigurationError,
     EventError,
     LimitExceeded,
     LocalProtocolError,
@@ -54,12 +46,9 @@ from wanderbus.errors import (
 from wanderbus.event import Event, EventId, Value, check_event
 from wanderbus.filters import parse
 from wanderbus.limits import EVENT_BYTES_MAX, MESSAGE_BYTES_MAX
-from wanderbus.machine import Address, Output
-from wanderbus.runtime.addresses import AddressMonitor, address_towards
-from wanderbus.runtime.ambient import SystemRandom, wall_us
-from wanderbus.runtime.device import Device
+from wanderbus.machine import Output, shown
+from wanderbus.runtime.ambient import wall_us
 from wanderbus.runtime.driver import Driver, Unmade
-from wanderbus.runtime.sip_listening import shown
 from wanderbus.subscription import Restriction, Subscription
 
 _log = logging.getLogger("wanderbus.agent")
@@ -78,25 +67,12 @@ class Agent:
     :class:`Unreachable` when nobody does, :class:`ConfigurationError` for a local address that cannot be used.
     """
 
-    def __init__(
-        self,
-        properties: AgentProperties,
-        *,
-        state_dir: Path,
-        local_address: str | None,
-        connect_s_max: float,
-        tls: ssl.SSLContext | None = None,
-    ) -> None:
-        self._properties = properties
-        self._tls = tls
+    def __init__(self, end: End, *, connect_s_max: float) -> None:
+        self._end = end
         self._trouble = ""
-        self._state_dir = state_dir
-        self._local_address = local_address
         self._connect_s_max = connect_s_max
         self._status = "DISCONNECTED"
         self._driver: Driver | None = None
-        self._device: Device | None = None
-        self._monitor: AddressMonitor | None = None
         self._dispatcher = Dispatcher()
         self._unclaimed = Unclaimed(self._dispatcher, self._begin_query, self._acknowledge)
         self._published = 0
@@ -112,8 +88,8 @@ class Agent:
 
     @property
     def uri(self) -> str:
-        """Return the user's URI."""
-        return self._properties.uri
+        """Return the user's URI; of the original ECI, the address by which it is known once it is open."""
+        return self._end.properties.uri
 
     @property
     def status(self) -> str:
@@ -131,9 +107,9 @@ class Agent:
                 await self._attached
         except TimeoutError:
             self._shut(Closed("the agent never connected"))
-            place, trouble = shown(self._properties.server), f" ({self._trouble})" if self._trouble else ""
+            wanted, trouble = self._end.properties, f" ({self._trouble})" if self._trouble else ""
             raise Unreachable(
-                f"no broker {self._properties.broker} could be reached through {place} in "
+                f"no broker {wanted.broker} could be reached through {shown(wanted.server)} in "
                 f"{self._connect_s_max:g} s{trouble}; is it up (wanderbus up)?"
             ) from None
         except BaseException:
@@ -226,10 +202,8 @@ class Agent:
 
         Raises :class:`ConfigurationError` if it cannot be used; the address of before then stays.
         """
-        self._move(local_address)
-        if self._monitor is not None:
-            self._monitor.close()
-            self._monitor = None
+        self._driving()
+        self._end.rebind(local_address)
 
     def changes(self) -> StatusChanges:
         """Iterate over every change of status and every completed move from this call on, until the agent is closed."""
@@ -241,7 +215,7 @@ class Agent:
         if driver is None:
             return
         try:
-            if self._device is not None and self._device.ephemeral and self._status == "CONNECTED":
+            if self._end.ephemeral and self._status == "CONNECTED":
                 with contextlib.suppress(TimeoutError, WanderbusError):
                     async with asyncio.timeout(CLOSE_S_MAX):
                         await self.ask(protocol.Leave(self._next_request()))
@@ -319,51 +293,12 @@ class Agent:
         return self._driver
 
     def _start(self) -> None:
-        self._device = Device(self._state_dir)
-        server = self._properties.server
-        local = self._local_address or address_towards(server)
-        if local is None:
-            raise Unreachable(f"there is no route to {server[0]}; check the network")
-        self._properties = msgspec.structs.replace(self._properties, device=self._device.uuid)
-        random = SystemRandom()
         # The machine has to know its addresses, so the sockets come first; nothing arrives before the loop turns.
         self._driver = Driver(Unmade(), self._report)
-        bound = self._bind(local)
-        self._driver.machine = core.Agent(
-            self._properties, random, sip=bound[core.SIP_SOCKET], data=bound[core.DATA_SOCKET]
-        )
-        if self._local_address is None:
-            self._monitor = AddressMonitor(server, self._followed)
+        self._end.open(self._driver)
         self._driver.feed(Connect())
-        # The first answer shows that the broker has attached us, not just that SIP has led to it.
+        # The first answer shows that the broker has attached us, not just that it was reached.
         self._attached = self._begin_query()
-
-    def _bind(self, local: str) -> dict[str, Address]:
-        driver = self._driving()
-        try:
-            if ipaddress.ip_address(local).is_unspecified:
-                raise ConfigurationError(f"the local address {local} is no address: peers are told where to send")
-            bound = driver.bind({core.SIP_SOCKET: (local, 0), core.DATA_SOCKET: (local, 0)})
-            if self._properties.transport != "UDP":
-                # Nobody need connect to us: requests come on the connection that we open to the server.
-                driver.bind_streams(core.SIP_SOCKET, {}, client_tls=self._tls, local_host=local)
-            return bound
-        except ValueError:
-            raise ConfigurationError(f"the local address {local!r} is not an IP address") from None
-        except OSError as error:
-            raise ConfigurationError(f"the local address {local} cannot be used: {error.strerror}") from None
-
-    def _move(self, local: str) -> None:
-        bound = self._bind(local)
-        self._driving().feed(Moved(bound[core.SIP_SOCKET], bound[core.DATA_SOCKET]))
-
-    def _followed(self, local: str) -> bool:
-        try:
-            self._move(local)
-        except ConfigurationError as error:
-            _log.warning("could not follow a change of address yet: %s", error)
-            return False
-        return True
 
     def _report(self, output: Output) -> None:
         match output:
@@ -391,6 +326,8 @@ class Agent:
             return
         if publish.id is not None:
             settled.set_result(publish.id)
+        elif not publish.answered:
+            settled.set_exception(self._unanswered(publish.reason))
         else:
             settled.set_exception(Refused(f"the broker refused the event: {publish.reason}"))
 
@@ -402,26 +339,27 @@ class Agent:
             return
         if settled.refusal is None:
             answered.set_result(settled.subscriptions)
+        elif not settled.answered:
+            answered.set_exception(self._unanswered(settled.refusal.reason))
         else:
             answered.set_exception(request_error(settled.refusal, text))
 
+    def _unanswered(self, reason: str | None) -> Unreachable:
+        return Unreachable(f"{self._end.properties.broker}: {reason}")
+
     def _refused(self, refused: ConnectRefused) -> None:
-        error = connect_error(refused, self._properties)
+        error = connect_error(refused, self._end.properties)
         if not self._attached.done():
             self._attached.set_exception(error)
         elif not self._attached.cancelled() and self._attached.exception() is None:
             _log.warning("the server refuses this agent now: %s", error)
 
     def _shut(self, reason: WanderbusError) -> None:
-        if self._monitor is not None:
-            self._monitor.close()
-            self._monitor = None
+        self._end.close()
         self._unclaimed.close()
         if self._driver is not None:
             self._driver.close()
             self._driver = None
-        if self._device is not None:
-            self._device.close()
         self._status = "DISCONNECTED"
         unsettled: list[asyncio.Future[Any]] = [*self._publishes.values(), *self._requests.values()]
         for future in unsettled:

@@ -14,7 +14,7 @@ from wanderbus.errors import (
     WanderbusError,
     WrongPassword,
 )
-from wanderbus.runtime.sip_listening import shown
+from wanderbus.machine import shown
 
 
 def connect_error(refused: ConnectRefused, properties: AgentProperties) -> WanderbusError:
@@ -27,6 +27,8 @@ def connect_error(refused: ConnectRefused, properties: AgentProperties) -> Wande
             return WrongPassword(f"the server {server} does not accept the password of {user}")
         case ConnectRefused(stage="session", status=404):
             return Unreachable(f"the server {server} knows no broker {properties.broker}; check the broker's URI")
+        case ConnectRefused(stage="session", status=488):
+            return Refused(f"no data channel between {user} and the broker {properties.broker}: {refused.reason}")
         case ConnectRefused(stage="session"):
             return AuthenticationError(f"the broker does not accept {user}: {refused.reason}")
         case _:

@@ -21,22 +21,28 @@ from wanderbus.broker.config import BrokerConfig
 from wanderbus.broker.core import Append, Appended, Broker, UserStatusChanged
 from wanderbus.domain.access_server import (
     DATA_SOCKET,
+    ECI_SOCKET,
     SIP_SOCKET,
+    STREAM_SOCKET,
     AccessServer,
     BrokerRegistered,
     BrokerUnregistered,
+    ChannelRefused,
 )
+from wanderbus.domain.baseline import Baseline, BaselineConfig
 from wanderbus.errors import ConfigurationError, SIPParseError, StorageError, Unreachable, WanderbusError
-from wanderbus.machine import Address, Output
+from wanderbus.machine import Address, Output, shown
 from wanderbus.mobility.properties import Properties
 from wanderbus.rudp import RudpConfig
 from wanderbus.runtime.ambient import SystemRandom, wall_us
+from wanderbus.runtime.certificate import own_certificate
 from wanderbus.runtime.committer import Committer
 from wanderbus.runtime.driver import Driver, Unmade
 from wanderbus.runtime.registrations import Registrations
 from wanderbus.runtime.server_files import Identity, ServerFiles
-from wanderbus.runtime.sip_listening import listen_for_sip, shown
+from wanderbus.runtime.sip_listening import listen_for_sip
 from wanderbus.runtime.sip_trace import SipRecorder
+from wanderbus.runtime.streams import DATA_STREAM_LIMITS
 from wanderbus.runtime.tls import client_tls, server_tls
 from wanderbus.runtime.trace_file import TraceFile
 from wanderbus.sip.digest import Authenticator
@@ -46,6 +52,7 @@ from wanderbus.sip.routing import RoutingFailed, RoutingScript
 from wanderbus.sip.server import SIPServer
 from wanderbus.sip.trace import Trace
 from wanderbus.sip.uri import canonical_uri
+from wanderbus.tcp import TcpConfig
 
 _log = logging.getLogger("wanderbus.server")
 
@@ -68,6 +75,14 @@ class Server:
     :param tls_certificate: a PEM file with the server's certificate chain; without it TLS is not served
     :param tls_key: a PEM file with its key; the file of the certificate when None
     :param tls_port: TCP port of TLS; one above ``port`` when None, 0 takes a free one
+    :param encryption: whether events travel encrypted (SPEC U-05); agents have to be told the same
+    :param rudp: the parameters of reliable UDP (SPEC F-10); agents should have the same ``datagram_bytes_max`` and
+        ``message_bytes_max``
+    :param tcp_channels: those of data channels over TCP; so too with ``message_bytes_max``
+    :param eci_port: UDP port where the original ECI is served, without any authentication; None does not, 0 takes a
+        free one (SPEC A-09)
+    :param eci_host: the IP address of that; loopback unless given, wherever ``host`` is
+    :param eci: the bounds of it
     :param routing: decides where the proxy sends requests (:mod:`wanderbus.sip.routing`); None: to the user
     :param flood: how many requests one source may send to registrar and proxy
     :param sip_trace: a file for every SIP message sent and received, without secrets and bounded in size
@@ -85,7 +100,12 @@ class Server:
         tls_certificate: Path | None = None,
         tls_key: Path | None = None,
         tls_port: int | None = None,
+        encryption: bool = True,
         rudp: RudpConfig | None = None,
+        tcp_channels: TcpConfig | None = None,
+        eci_port: int | None = None,
+        eci_host: str = "127.0.0.1",
+        eci: BaselineConfig | None = None,
         routing: RoutingScript | None = None,
         flood: FloodLimits = DEFAULT_LIMITS,
         sip_trace: Path | None = None,
@@ -96,6 +116,9 @@ class Server:
         """Where registrar and proxy listen, over UDP and TCP, once started."""
         self.tls_address: Address | None = None
         """Where they listen over TLS, once started; None without a certificate."""
+        self.eci_address: Address | None = None if eci_port is None else (eci_host, eci_port)
+        """Where the original ECI is served, once started; None if it is not."""
+        self._eci = eci
         self._tcp = tcp
         self._tls_certificate = tls_certificate
         self._tls_key = tls_key
@@ -103,7 +126,9 @@ class Server:
         self._data_dir = data_dir
         self._random = SystemRandom()
         self._passwords = {**users, "broker": self._random.token(16).hex()}
+        self._encryption = encryption
         self._rudp = rudp
+        self._tcp_channels = tcp_channels
         self._routing = routing
         self._flood = flood
         self._sip_trace = sip_trace
@@ -174,12 +199,9 @@ class Server:
         self._save_timer = asyncio.get_running_loop().call_later(SAVE_S, self._save_again)
 
     def _check_place(self) -> None:
-        try:
-            unspecified = ipaddress.ip_address(self.address[0]).is_unspecified
-        except ValueError:
-            raise ConfigurationError(f"{self.address[0]!r} is not an IP address; give the one to listen on") from None
-        if unspecified:
-            raise ConfigurationError("listen on one address that agents can reach, not on all: SIP tells them which")
+        _check_host(self.address[0])
+        if self.eci_address is not None:
+            _check_host(self.eci_address[0])
         try:
             canonical_uri(self.broker_uri)
         except SIPParseError as error:
@@ -222,32 +244,62 @@ class Server:
         tap = None if self._recorder is None else self._recorder.tap()
         driver = Driver(Unmade(), self._report, wall_clock=True, tap=tap, on_fault=self._broke)
         self._drivers.append(driver)
-        identity = files.identity
-        bound = self._bind_access(driver, host, identity)
+        certificate = own_certificate(self._data_dir)
+        bound = self._bind_access(driver, host, files.identity, certificate.file)
         if tap is not None:
             tap.hears(SIP_SOCKET, bound[SIP_SOCKET])
-        files.keep_ports(bound[SIP_SOCKET][1], bound[DATA_SOCKET][1])
+        files.keep_ports(*(bound[name][1] for name in (SIP_SOCKET, DATA_SOCKET, STREAM_SOCKET)))
         access = AccessServer(
             Properties(uri=self.broker_uri, server=self.address, password=self._passwords["broker"]),
             self._broker,
             self._random,
             sip_address=bound[SIP_SOCKET],
             data_address=bound[DATA_SOCKET],
+            stream_address=bound[STREAM_SOCKET],
             authenticator=Authenticator(self.domain, self._passwords.get, self._random.token(32)),
+            encryption=self._encryption,
+            reset_key=files.reset_key,
+            fingerprint=certificate.fingerprint if self._encryption else b"",
             rudp=self._rudp,
+            tcp=self._tcp_channels,
+            baseline=None if self.eci_address is None else Baseline(self._eci),
         )
+        self._bind_eci(driver)
         driver.machine = access
         self._access_driver = driver
         driver.perform(access.start(wall_us(), asyncio.get_running_loop().time()))
 
-    def _bind_access(self, driver: Driver, host: str, identity: Identity) -> dict[str, Address]:
+    def _bind_access(self, driver: Driver, host: str, identity: Identity, certificate: Path) -> dict[str, Address]:
         """Take the ports that agents know; if another program has them by now, agents call again and find new ones."""
+        ports = (identity.broker_port, identity.data_port, identity.stream_port)
         try:
-            return driver.bind({SIP_SOCKET: (host, identity.broker_port), DATA_SOCKET: (host, identity.data_port)})
+            return self._bind_ports(driver, host, ports, certificate)
         except OSError as error:
-            ports = (identity.broker_port, identity.data_port)
-            _log.warning("ports %s and %s of before cannot be had (%s), others are taken", *ports, error.strerror)
-            return _bind(driver, {SIP_SOCKET: (host, 0), DATA_SOCKET: (host, 0)})
+            _log.warning("ports %s, %s and %s of before cannot be had (%s), others are taken", *ports, error.strerror)
+        try:
+            return self._bind_ports(driver, host, (0, 0, 0), certificate)
+        except OSError as error:
+            raise ConfigurationError(f"no port can be had on {host}: {error.strerror}") from None
+
+    def _bind_eci(self, driver: Driver) -> None:
+        if self.eci_address is None:
+            return
+        try:
+            self.eci_address = driver.bind({ECI_SOCKET: self.eci_address})[ECI_SOCKET]
+        except (OSError, OverflowError) as error:
+            reason = error.strerror if isinstance(error, OSError) else error
+            raise ConfigurationError(
+                f"UDP port {shown(self.eci_address)} cannot be used: {reason}; give another with --eci-port"
+            ) from None
+
+    def _bind_ports(
+        self, driver: Driver, host: str, ports: tuple[int, int, int], certificate: Path
+    ) -> dict[str, Address]:
+        sip, data, stream = ((host, port) for port in ports)
+        bound = driver.bind({SIP_SOCKET: sip, DATA_SOCKET: data})
+        kind, tls = ("TLS", server_tls(certificate)) if self._encryption else ("TCP", None)
+        streams = driver.bind_streams(STREAM_SOCKET, {kind: stream}, server_tls=tls, limits=DATA_STREAM_LIMITS)
+        return {**bound, STREAM_SOCKET: streams[kind]}
 
     def _report(self, output: Output) -> None:
         match output:
@@ -264,6 +316,8 @@ class Server:
                 self._check_ready()
             case BrokerUnregistered(status=status, reason=reason):
                 _log.warning("the broker is not registered: %s %s", status, reason)
+            case ChannelRefused(user=user, reason=reason):
+                _log.warning("the data channel of %s is refused: %s", user, reason)
             case UserStatusChanged(user=user, status=status):
                 _log.info("%s is %s", user, status)
 
@@ -306,10 +360,11 @@ class Server:
             self._committer.save(changes, self._broker.state.offset)
 
 
-def _bind(driver: Driver, wanted: Mapping[str, Address]) -> dict[str, Address]:
+def _check_host(host: str) -> None:
+    """Raise :class:`ConfigurationError` unless ``host`` is one address."""
     try:
-        return driver.bind(wanted)
-    except (OSError, OverflowError) as error:
-        reason = error.strerror if isinstance(error, OSError) else str(error)
-        places = ", ".join(map(shown, wanted.values()))
-        raise ConfigurationError(f"UDP port {places} cannot be used: {reason}; give another with --port") from None
+        unspecified = ipaddress.ip_address(host).is_unspecified
+    except ValueError:
+        raise ConfigurationError(f"{host!r} is not an IP address; give the one to listen on") from None
+    if unspecified:
+        raise ConfigurationError("listen on one address that agents can reach, not on all: they are told which")

@@ -17,7 +17,15 @@ from wanderbus.cli.output import log_to_stderr, run_async, say, say_json
 from wanderbus.errors import ConfigurationError, EventError, WanderbusError
 from wanderbus.event import Event, EventId, Notification, Value, check_event
 
-User = Annotated[str, typer.Option("--user", help="Who you are: sip:name@domain.", envvar="WANDERBUS_USER")]
+User = Annotated[
+    str,
+    typer.Option(
+        "--user",
+        help="Who you are: sip:name@domain. Or eci://HOST:PORT of a server with --eci-port: nobody but your address, "
+        "over plain UDP without any authentication, which loses what the network loses.",
+        envvar="WANDERBUS_USER",
+    ),
+]
 Password = Annotated[
     str | None,
     typer.Option(help="Your password; the variable keeps it off the process list.", envvar="WANDERBUS_PASSWORD"),
@@ -30,6 +38,10 @@ OverTransport = Annotated[
 ]
 CaFile = Annotated[Path | None, typer.Option(help="PEM file of the authorities that vouch for the server (TLS).")]
 BrokerUri = Annotated[str | None, typer.Option("--broker", help="URI of the broker; sip:broker@DOMAIN unless given.")]
+NoEncryption = Annotated[
+    bool, typer.Option("--no-encryption", help="Send events in the clear, to a server that does so too.")
+]
+DataTransport = Annotated[str, typer.Option(help="What events go over, udp (reliable UDP) or tcp.")]
 StateDir = Annotated[Path | None, typer.Option(help="Where this device keeps its identity.")]
 _PUBLISHES_MAX: Final = 256
 """Lines of standard input under way at once."""
@@ -49,6 +61,8 @@ def pub(
     transport: OverTransport = None,
     ca_file: CaFile = None,
     broker: BrokerUri = None,
+    no_encryption: NoEncryption = False,
+    data_transport: DataTransport = "udp",
     state_dir: StateDir = None,
     json: AsJson = False,
 ) -> None:
@@ -59,7 +73,7 @@ def pub(
     Example: wanderbus pub Departure Dest=IAH DepDelay=42.0 --user sip:alice@localhost --password secret
     """
     log_to_stderr(verbose=False)
-    agent = _agent(user, password, server, transport, ca_file, broker, state_dir)
+    agent = _agent(user, password, server, transport, ca_file, broker, state_dir, not no_encryption, data_transport)
     if attributes == ["-"]:
         run_async(_publish_lines(agent, subject, json))
     else:
@@ -76,6 +90,8 @@ def sub(
     transport: OverTransport = None,
     ca_file: CaFile = None,
     broker: BrokerUri = None,
+    no_encryption: NoEncryption = False,
+    data_transport: DataTransport = "udp",
     state_dir: StateDir = None,
     count: Annotated[int | None, typer.Option(min=1, help="End after so many notifications.")] = None,
     keep: Annotated[bool, typer.Option("--keep", help="Let the subscription outlive this command.")] = False,
@@ -88,7 +104,7 @@ def sub(
     Example: wanderbus sub Departure "(Dest == IAH) and (DepDelay > 30)" --user sip:alice@localhost
     """
     log_to_stderr(verbose=False)
-    agent = _agent(user, password, server, transport, ca_file, broker, state_dir)
+    agent = _agent(user, password, server, transport, ca_file, broker, state_dir, not no_encryption, data_transport)
     run_async(_print_notifications(agent, subject, expression, count, keep, json))
 
 
@@ -100,6 +116,8 @@ def _agent(
     ca_file: Path | None,
     broker: str | None,
     state_dir: Path | None,
+    encryption: bool,
+    data_transport: str,
 ) -> Agent:
     return connect(
         user,
@@ -108,6 +126,8 @@ def _agent(
         transport=cast(Any, transport),
         ca_file=ca_file,
         broker=broker,
+        encryption=encryption,
+        data_transport=cast(Any, data_transport),
         state_dir=state_dir,
     )
 

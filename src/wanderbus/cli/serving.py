@@ -12,8 +12,8 @@ import typer
 
 from wanderbus.api.server import Server
 from wanderbus.cli.output import log_to_stderr, run_async, say, say_json
+from wanderbus.machine import shown
 from wanderbus.runtime.server_files import read_users
-from wanderbus.runtime.sip_listening import shown
 
 
 def up(
@@ -32,6 +32,18 @@ def up(
         int | None, typer.Option(min=0, max=65_535, help="TCP port of TLS; --port + 1 if not given.")
     ] = None,
     domain: Annotated[str, typer.Option(help="SIP domain to serve.")] = "localhost",
+    no_encryption: Annotated[
+        bool, typer.Option("--no-encryption", help="Send events in the clear; agents have to say so too.")
+    ] = False,
+    eci_port: Annotated[
+        int | None,
+        typer.Option(
+            min=0,
+            max=65_535,
+            help="UDP port for the original ECI: plain, and without any authentication. Not served unless given.",
+        ),
+    ] = None,
+    eci_host: Annotated[str, typer.Option(help="IP address of --eci-port, wherever --host is.")] = "127.0.0.1",
     sip_trace: Annotated[
         Path | None, typer.Option(help="Write every SIP message to this file, for 'wanderbus sip ladder'.")
     ] = None,
@@ -40,8 +52,8 @@ def up(
 ) -> None:
     """Run a server: SIP registrar and proxy, broker, event log.
 
-    Prints "ready sip:HOST:PORT" when agents can connect, and "sips:HOST:PORT" after it where TLS is served. Ends at
-    SIGINT or SIGTERM; killing it loses nothing.
+    Prints "ready sip:HOST:PORT" when agents can connect, and after it "sips:HOST:PORT" where TLS is served and
+    "eci://HOST:PORT" where the original ECI is. Ends at SIGINT or SIGTERM; killing it loses nothing.
 
     Example: wanderbus up --users users.txt --domain example.org --host 192.0.2.1
     """
@@ -56,6 +68,9 @@ def up(
         tls_certificate=tls_certificate,
         tls_key=tls_key,
         tls_port=tls_port,
+        encryption=not no_encryption,
+        eci_port=eci_port,
+        eci_host=eci_host,
         sip_trace=sip_trace,
     )
     run_async(_serve(server, json))
@@ -69,10 +84,14 @@ async def _serve(server: Server, json: bool) -> None:
         for number in (signal.SIGINT, signal.SIGTERM):
             loop.add_signal_handler(number, running.cancel)
         place = f"sip:{shown(server.address)}"
-        secure = None if server.tls_address is None else f"sips:{shown(server.tls_address)}"
+        others = {}
+        if server.tls_address is not None:
+            others["tls"] = f"sips:{shown(server.tls_address)}"
+        if server.eci_address is not None:
+            others["eci"] = f"eci://{shown(server.eci_address)}"
         if json:
-            say_json({"ready": place, "broker": server.broker_uri, **({"tls": secure} if secure else {})})
+            say_json({"ready": place, "broker": server.broker_uri, **others})
         else:
-            say(" ".join(("ready", place, *([secure] if secure else []))))
+            say(" ".join(("ready", place, *others.values())))
         with contextlib.suppress(asyncio.CancelledError):
             await running

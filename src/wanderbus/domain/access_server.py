@@ -1,12 +1,13 @@
 """The access server: SIP sessions and data channels of agents on one side, the broker's links on the other.
 
 It gives the broker links, and the broker's log the signalling state that has to survive a restart: dialogs and
-SDP persist, RUDP state never does (DESIGN 6.3). After a restart it answers unknown connections with a reset and
-renews its sessions by re-INVITE, paced.
+SDP persist, the state and the keys of data channels never do (DESIGN 6.3). After a restart it answers unknown
+connections with a reset and renews its sessions by re-INVITE, paced.
 """
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Iterable, Sequence
 from typing import Final
 
@@ -24,39 +25,56 @@ from wanderbus.broker.core import (
     ServerStarted,
     UserStatusChanged,
 )
+from wanderbus.datachannel import (
+    DATA_SOCKET,
+    STREAM_SOCKET,
+    DataChannel,
+    Parties,
+    Transports,
+    channel_secret,
+    protocol_over,
+)
+from wanderbus.domain.baseline import ECI_SOCKET, Baseline
 from wanderbus.errors import LocalProtocolError, RemoteProtocolError, StateCorrupt
 from wanderbus.machine import (
     Address,
     CancelTimer,
     ClockRead,
+    CloseStream,
     DatagramReceived,
     Input,
     Output,
     RandomSource,
     SendDatagram,
+    SendOnStream,
     SetTimer,
     TimerFired,
     scoped,
     unscoped,
 )
 from wanderbus.mobility import messages as sip
-from wanderbus.mobility.data_channel import ChannelEnd, DataChannel, describe_end, read_end
 from wanderbus.mobility.properties import Properties
 from wanderbus.mobility.status import RemoteMediaStatus
 from wanderbus.mobility.user_agent import UserAgent
-from wanderbus.rudp import (
-    ConnectionFailed,
-    ConnectionReset,
-    Endpoint,
-    MessageReceived,
-    RudpConfig,
-    SendMessage,
-)
+from wanderbus.rudp import RudpConfig
 from wanderbus.sip.digest import Authenticator
 from wanderbus.sip.sdp import MediaDescription
+from wanderbus.sip.uri import SIPUri
+from wanderbus.tcp import TcpConfig
+from wanderbus.transport import ConnectionFailed, ConnectionReset, MessageReceived, SendMessage
+
+__all__ = [
+    "DATA_SOCKET",
+    "ECI_SOCKET",
+    "SIP_SOCKET",
+    "STREAM_SOCKET",
+    "AccessServer",
+    "BrokerRegistered",
+    "BrokerUnregistered",
+    "ChannelRefused",
+]
 
 SIP_SOCKET: Final = "broker-sip"
-DATA_SOCKET: Final = "data"
 
 RENEW_AFTER_S: Final = 0.3
 """Pause before the first renewal: agents that are sending learn of the restart by a reset, and come themselves."""
@@ -76,6 +94,13 @@ class BrokerUnregistered(Output, frozen=True):
     reason: str
 
 
+class ChannelRefused(Output, frozen=True):
+    """A data channel of ``user`` was not taken: it is less than is demanded here, or not the user's own."""
+
+    user: str
+    reason: str
+
+
 class Line(msgspec.Struct):
     """A SIP session with one device: its user, and its data channel."""
 
@@ -83,12 +108,22 @@ class Line(msgspec.Struct):
     user: str
     device: str
     channel: DataChannel
+    link: int = 0
+    """The broker's name for the data channel, 0 before the first."""
     fresh: bool = False
     """Whether the data channel is new and the broker has not been told."""
 
 
 class AccessServer:
-    """Composes user agent, reliable UDP endpoint and broker into one machine with two sockets."""
+    """Composes user agent, data transports and broker into one machine.
+
+    :param data_address: where reliable UDP is received
+    :param stream_address: where TCP connections are accepted, with TLS if there is ``encryption``
+    :param encryption: whether data channels have to be sealed; the others are refused (SPEC U-05)
+    :param reset_key: kept over restarts, so that agents believe the resets of the next life
+    :param fingerprint: SHA-256 of the certificate that is shown at ``stream_address``
+    :param baseline: serves the original ECI, which knows no authentication; None does not (SPEC A-09)
+    """
 
     def __init__(
         self,
@@ -98,19 +133,39 @@ class AccessServer:
         *,
         sip_address: Address,
         data_address: Address,
+        stream_address: Address,
         authenticator: Authenticator | None,
+        encryption: bool = True,
+        reset_key: bytes,
+        fingerprint: bytes = b"",
         rudp: RudpConfig | None = None,
+        tcp: TcpConfig | None = None,
+        baseline: Baseline | None = None,
     ) -> None:
         self.broker = broker
-        self._random = random
+        self._baseline = baseline
+        self.refused: Counter[str] = Counter()
+        """Data channels that were not taken, by the reason; its texts are few."""
+        self._properties = properties
         self._data_address = data_address
-        self._endpoint = Endpoint(random, rudp or RudpConfig(), socket=DATA_SOCKET)
+        self._stream_address = stream_address
+        self._encryption = encryption
+        self._authenticator = authenticator
+        self._transports = Transports(
+            random,
+            rudp_config=rudp or RudpConfig(),
+            tcp_config=tcp or TcpConfig(),
+            reset_key=reset_key,
+            fingerprint=fingerprint,
+        )
         self._user_agent = UserAgent(
             properties, random, socket=SIP_SOCKET, contact=sip_address, authenticator=authenticator
         )
         self._lines: dict[str, Line] = {}
         self._by_device: dict[tuple[str, str], Line] = {}
+        self._by_connection: dict[int, Line] = {}
         self._by_link: dict[int, Line] = {}
+        self._link_number = 0
         self._outputs: list[Output] = []
 
     def start(self, wall_us: int, now: float) -> list[Output]:
@@ -124,28 +179,31 @@ class AccessServer:
                     session = self._user_agent.adopt(device.binding)
                 except LocalProtocolError as error:
                     raise StateCorrupt(f"the stored session of {device.user} cannot be read: {error}") from None
-                self._add_line(Line(session, device.user, device.device, DataChannel(self._endpoint)))
+                self._add_line(Line(session, device.user, device.device, self._channel(session, device.user)))
                 self._outputs.append(SetTimer(("renew", session), at))
                 at += RENEW_PACE_S
+        if self._baseline is not None:
+            self._take_baseline(self._baseline.start(list(self.broker.state.devices.values()), now), now)
         return self._drain()
 
     def step(self, inputs: Iterable[Input], now: float) -> list[Output]:
         """Take a batch of inputs at monotonic second ``now``; return the outputs in order."""
-        datagrams: list[Input] = []
+        for_data: list[Input] = []
         for given in inputs:
+            if self._transports.takes(given):
+                for_data.append(given)
+                continue
             match given:
-                case DatagramReceived(socket="data"):
-                    datagrams.append(given)
-                case TimerFired(key=("data", _)):
-                    self._step_endpoint([given], now)
+                case DatagramReceived(socket="eci") | TimerFired(key=("eci", _)):
+                    self._step_baseline([given], now)
                 case DatagramReceived() | TimerFired(key=("sip", _)):
                     self._step_user_agent([given], now)
                 case TimerFired(key=("renew", session)):
                     self._renew(str(session), now)
                 case Appended() | ClockRead() | TimerFired(key=("broker", _)):
                     self._step_broker([given], now)
-        if datagrams:
-            self._step_endpoint(datagrams, now)
+        if for_data:
+            self._step_data(for_data, now)
         return self._drain()
 
     def _drain(self) -> list[Output]:
@@ -156,15 +214,33 @@ class AccessServer:
         self._lines[line.session] = line
         self._by_device[line.user, line.device] = line
 
+    def _channel(self, session: str, user: str) -> DataChannel:
+        """Return the data channel of a session, over what it took before the restart if there was one."""
+        username = SIPUri.parse(user).user
+        ha1 = self._authenticator.secret_of(username) if self._authenticator and username else None
+        parties = Parties(
+            role="broker",
+            agent=user,
+            broker=self._properties.uri,
+            dialog=session,
+            secret=None if ha1 is None else channel_secret(ha1),
+            over_tls=self._properties.transport == "TLS",
+        )
+        known = self._user_agent.sessions.get(session)
+        media = known.local_media if known else None
+        protocol = protocol_over(media.protocol if media else "UDP", encryption=self._encryption)
+        return DataChannel(self._transports, parties, encryption=self._encryption, protocol=protocol)
+
     def _renew(self, session: str, now: float) -> None:
         """Offer a session of before the restart a new data channel, unless its agent was faster."""
         line = self._lines.get(session)
         if line and line.channel.remote is None:
-            self._outputs += line.channel.offer(now)
+            self._take_data(line.channel.offer(now), now)
             self._step_user_agent([sip.UpdateSession(session, self._media(line))], now)
 
     def _media(self, line: Line) -> MediaDescription:
-        return describe_end(ChannelEnd(self._data_address, line.channel.local, 0))
+        udp = line.channel.protocol == "UDP"
+        return line.channel.describe(self._data_address if udp else self._stream_address)
 
     def _step_user_agent(self, inputs: Sequence[Input], now: float) -> None:
         for output in scoped("sip", self._user_agent.step([unscoped(given) for given in inputs], now)):
@@ -185,26 +261,31 @@ class AccessServer:
 
     def _offered(self, offer: sip.SessionOffered, now: float) -> None:
         """An agent opens its session or moves in it; who it is has been proved to the user agent."""
-        try:
-            remote = read_end(offer.media)
-        except RemoteProtocolError as error:
-            self._step_user_agent([sip.Refuse(offer.id, error.status or 488)], now)
-            return
         line = self._lines.get(offer.id)
         if line is None:
             device = (offer.instance or offer.id).removeprefix("<urn:uuid:").removesuffix(">")
-            line = Line(offer.id, offer.remote_uri, device, DataChannel(self._endpoint))
-            if previous := self._by_device.get((line.user, line.device)):
-                self._replace(previous, now)
-            self._add_line(line)
-        previous_link = line.channel.local
-        opened, outputs = line.channel.accept(remote, now)
+            line = Line(offer.id, offer.remote_uri, device, self._channel(offer.id, offer.remote_uri))
+        former = line.channel.local
+        try:
+            opened, outputs = line.channel.accept(line.channel.read(offer.media), now)
+        except RemoteProtocolError as error:
+            self._refused(line, error)
+            self._step_user_agent([sip.Refuse(offer.id, 488, str(error))], now)
+            return
+        previous = self._by_device.get((line.user, line.device))
+        if previous is not None and previous is not line:
+            self._replace(previous, now)
+        self._add_line(line)
         if opened:
             line.fresh = True
-            self._by_link.pop(previous_link, None)
-            self._by_link[line.channel.local] = line
-        self._take_endpoint(outputs, now)
-        self._step_user_agent([sip.Answer(offer.id, self._media(line))], now)
+            self._by_connection.pop(former, None)
+            self._by_connection[line.channel.local] = line
+        self._take_data(outputs, now)
+        self._step_user_agent([sip.Answer(offer.id, self._media(line), renews=True)], now)
+
+    def _refused(self, line: Line, error: RemoteProtocolError) -> None:
+        self.refused[str(error)] += 1
+        self._outputs.append(ChannelRefused(line.user, str(error)))
 
     def _replace(self, line: Line, now: float) -> None:
         """The same device opened a new session: the old one is over (SPEC E-10)."""
@@ -215,8 +296,9 @@ class AccessServer:
         self._lines.pop(line.session, None)
         if self._by_device.get((line.user, line.device)) is line:
             del self._by_device[line.user, line.device]
-        self._by_link.pop(line.channel.local, None)
-        self._take_endpoint(line.channel.close(now), now)
+        self._by_connection.pop(line.channel.local, None)
+        self._by_link.pop(line.link, None)
+        self._take_data(line.channel.close(now), now)
 
     def _settle(self, line: Line, media: MediaDescription, now: float) -> None:
         """A session was agreed on or updated: keep what a restart needs, and tell the broker of a new link.
@@ -227,57 +309,92 @@ class AccessServer:
         if session is None:
             return
         try:
-            remote = read_end(media)
-        except RemoteProtocolError:
+            remote = line.channel.read(media)
+            opened, outputs = line.channel.agreed(remote, now)
+        except RemoteProtocolError as error:
+            self._refused(line, error)
             return
-        opened, outputs = line.channel.agreed(remote, now)
-        self._by_link[line.channel.local] = line
-        self._take_endpoint(outputs, now)
+        self._by_connection[line.channel.local] = line
+        self._take_data(outputs, now)
         address = f"{remote.address[0]}:{remote.address[1]}"
         inputs: list[Input] = [DeviceBound(line.user, line.device, address, session.snapshot())]
         if opened or line.fresh:
             line.fresh = False
-            inputs.append(LinkOpened(line.channel.local, line.user, line.device))
+            inputs.append(LinkOpened(self._new_link(line), line.user, line.device))
         self._step_broker(inputs, now)
+
+    def _new_link(self, line: Line) -> int:
+        """Give ``line`` a link of a number that was never used.
+
+        The id of our end may serve two connections, and what the broker still holds back for the one is not for the
+        other.
+        """
+        self._by_link.pop(line.link, None)
+        self._link_number += 1
+        line.link = self._link_number
+        self._by_link[line.link] = line
+        return line.link
 
     def _removed(self, identity: str, reason: str, now: float) -> None:
         if line := self._lines.get(identity):
-            link = line.channel.local
             self._forget(line, now)
-            self._step_broker([LinkClosed(link, reason), DeviceBound(line.user, line.device, "", b"")], now)
+            self._step_broker([LinkClosed(line.link, reason), DeviceBound(line.user, line.device, "", b"")], now)
 
-    def _step_endpoint(self, inputs: Sequence[Input], now: float) -> None:
-        self._take_endpoint(self._endpoint.step([unscoped(given) for given in inputs], now), now)
+    def _step_data(self, inputs: Iterable[Input], now: float) -> None:
+        self._take_data(self._transports.step(inputs, now), now)
 
-    def _take_endpoint(self, outputs: Iterable[Output], now: float) -> None:
+    def _take_data(self, outputs: Iterable[Output], now: float) -> None:
         arrived: list[Input] = []
-        for output in scoped("data", outputs):
+        for output in outputs:
             match output:
-                case MessageReceived(local_id=link, payload=payload):
-                    arrived.append(MessageArrived(link, payload))
-                case ConnectionFailed(local_id=link):
-                    arrived.append(self._lost(link, "the agent does not answer", now))
-                case ConnectionReset(local_id=link):
-                    arrived.append(self._lost(link, "the agent was restarted", now))
-                case SendDatagram() | SetTimer() | CancelTimer():
+                case SendDatagram() | SendOnStream() | CloseStream() | SetTimer() | CancelTimer():
                     self._outputs.append(output)
+                case MessageReceived(local_id=connection, payload=payload):
+                    if line := self._by_connection.get(connection):
+                        arrived.append(MessageArrived(line.link, payload))
+                case ConnectionFailed(local_id=connection, reason=reason):
+                    arrived += self._lost(connection, reason.replace("the other side", "the agent"), now)
+                case ConnectionReset(local_id=connection):
+                    arrived += self._lost(connection, "the agent was restarted", now)
         if arrived:
             self._step_broker(arrived, now)
 
-    def _lost(self, link: int, reason: str, now: float) -> LinkClosed:
-        """Sending failed: media DISCONNECTED, SIP as it was (SPEC C-14, G-02)."""
-        if line := self._by_link.pop(link, None):
-            line.channel.lost()
-            self._step_user_agent([sip.SetMediaStatus(line.session, RemoteMediaStatus.DISCONNECTED)], now)
-        return LinkClosed(link, reason)
+    def _lost(self, connection: int, reason: str, now: float) -> list[Input]:
+        """Sending failed: media DISCONNECTED, SIP as it was (SPEC C-14, G-02).
+
+        The connection is forgotten, not probed, so an agent that did not notice is told at its next word: a reset.
+        """
+        line = self._by_connection.pop(connection, None)
+        if line is None:
+            return []
+        self._by_link.pop(line.link, None)
+        self._take_data(line.channel.close(now), now)
+        self._step_user_agent([sip.SetMediaStatus(line.session, RemoteMediaStatus.DISCONNECTED)], now)
+        return [LinkClosed(line.link, reason)]
+
+    def _step_baseline(self, given: Sequence[Input | Output], now: float) -> None:
+        if self._baseline is not None:
+            self._take_baseline(self._baseline.step(given, now), now)
+
+    def _take_baseline(self, taken: tuple[list[Input], list[Output]], now: float) -> None:
+        for_broker, outputs = taken
+        self._outputs += outputs
+        if for_broker:
+            self._step_broker(for_broker, now)
 
     def _step_broker(self, inputs: Sequence[Input], now: float) -> None:
         sending: list[Input] = []
+        by_address: list[Output] = []
         for output in scoped("broker", self.broker.step([unscoped(given) for given in inputs], now)):
             match output:
                 case SendOnLink(link=link, payload=payload):
-                    sending.append(SendMessage(link, payload))
+                    if link < 0:
+                        by_address.append(output)
+                    elif line := self._by_link.get(link):
+                        sending.append(SendMessage(line.channel.local, payload))
                 case Append() | UserStatusChanged() | SetTimer() | CancelTimer():
                     self._outputs.append(output)
         if sending:
-            self._step_endpoint(sending, now)
+            self._step_data(sending, now)
+        if by_address:
+            self._step_baseline(by_address, now)

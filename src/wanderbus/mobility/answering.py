@@ -110,7 +110,7 @@ class Answering:
             return self.refuse(call, 488, now)
         return self._accept(call, offer, media, slots, remote, now)
 
-    def refuse(self, call: Call, status: int, now: float) -> list[Effect]:
+    def refuse(self, call: Call, status: int, now: float, reason: str | None = None) -> list[Effect]:
         """Refuse the pending offer; a session that was established stays as it was (RFC 3261 14.2).
 
         Raises LocalProtocolError for a status that refuses nothing.
@@ -119,7 +119,7 @@ class Answering:
             raise LocalProtocolError(f"an INVITE cannot be refused with {status}: use a status from 300 to 699")
         offer, call.offer = call.offer, None
         assert offer is not None
-        refusal = Respond(offer.transaction, make_response(offer.request, status, to_tag=offer.local_tag))
+        refusal = Respond(offer.transaction, make_response(offer.request, status, reason, to_tag=offer.local_tag))
         if call.established:
             return [refusal, *self._inviting.resume(call, now, answered=False)]
         return [refusal, *self._calls.end(call, SessionRemoved(call.session.id, f"refused with {status}"))]

@@ -20,6 +20,7 @@ from wanderbus.sip.sdp import MediaDescription, SessionDescription
 
 SDP_TYPE: Final = "application/sdp"
 DATA_FORMAT: Final = "x-wanderbus"
+_DATA_PROTOCOLS: Final = ("UDP", "TCP", "TCP/TLS")
 
 Lines = tuple[MediaDescription, ...]
 """Media lines of one side, each without others beside it."""
@@ -57,10 +58,10 @@ def relocated(media: MediaDescription, former: str, host: str) -> MediaDescripti
 
 
 def is_data_channel(media: MediaDescription) -> bool:
-    """Tell whether ``media`` is a line that our data channel can use: ``UDP x-wanderbus`` (DESIGN 6.7)."""
+    """Tell whether ``media`` is a line that our data channel can use: ``UDP x-wanderbus``, or TCP (DESIGN 6.7)."""
     return (
         media.media == "application"
-        and media.protocol.upper() == "UDP"
+        and media.protocol.upper() in _DATA_PROTOCOLS
         and DATA_FORMAT in media.formats
         and media.port > 0
     )

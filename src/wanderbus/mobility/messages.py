@@ -87,17 +87,23 @@ class Answer(Input, frozen=True):
     """Accept what :class:`SessionOffered` offered, with ``media`` as ours; ignored when the offer is gone already.
 
     To :class:`OfferWanted` it is our offer. When no line of ours is among those offered, the offer is refused (488).
+    With ``renews`` an update of ours that waits or is under way says ``media`` from now on, not what it was given.
     """
 
     id: str
     media: MediaDescription
+    renews: bool = False
 
 
 class Refuse(Input, frozen=True):
-    """Decline :class:`SessionOffered` or :class:`OfferWanted` with a final SIP ``status`` (300 to 699)."""
+    """Decline :class:`SessionOffered` or :class:`OfferWanted` with a final SIP ``status`` (300 to 699).
+
+    ``reason`` is the reason phrase, one line for people; the usual one of the status when None.
+    """
 
     id: str
     status: int
+    reason: str | None = None
 
 
 class SetMediaStatus(Input, frozen=True):

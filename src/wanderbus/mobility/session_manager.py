@@ -91,10 +91,12 @@ class SessionManager:
                 return self._terminate(call, now)
             case Ring():
                 return self._answering.ring(call, now)
-            case Answer(media=media) if call.offer is not None:
+            case Answer(media=media, renews=renews) if call.offer is not None:
+                if renews and call.outgoing is not None:
+                    call.outgoing.media = media
                 return self._answering.answer(call, media, now)
-            case Refuse(status=status) if call.offer is not None:
-                return self._answering.refuse(call, status, now)
+            case Refuse(status=status, reason=reason) if call.offer is not None:
+                return self._answering.refuse(call, status, now, reason)
             case SetMediaStatus(media=media_status):
                 return self._calls.set_media_status(call, media_status)
         return []

@@ -1,4 +1,4 @@
-"""Reliable UDP: messages exactly once and in order over datagrams, with failure detection (SPEC F, F-09).
+"""Reliable UDP: messages exactly once and in order over datagrams, sealed, with failure detection (SPEC F, F-09).
 
 It needs the shared vocabulary alone, so it can be used without SIP and without a broker::
 
@@ -13,11 +13,17 @@ from wanderbus.rudp.interface import (
     CloseConnection,
     ConnectionFailed,
     ConnectionReset,
+    Consumed,
     Counters,
+    FinishSending,
     GapDetected,
     MessageReceived,
+    MovedHere,
     OpenConnection,
+    PathChanged,
+    PeerFinished,
     Probe,
+    ProbeAnswered,
     SendMessage,
 )
 
@@ -26,12 +32,18 @@ __all__ = [
     "CloseConnection",
     "ConnectionFailed",
     "ConnectionReset",
+    "Consumed",
     "Counters",
     "Endpoint",
+    "FinishSending",
     "GapDetected",
     "MessageReceived",
+    "MovedHere",
     "OpenConnection",
+    "PathChanged",
+    "PeerFinished",
     "Probe",
+    "ProbeAnswered",
     "RudpConfig",
     "SendMessage",
 ]

@@ -7,146 +7,336 @@ other, and an ACK that arrived together with a late timer is seen before the tim
 
 from __future__ import annotations
 
-from wanderbus.errors import RemoteProtocolError
-from wanderbus.machine import Address, CancelTimer, Output, SendDatagram, SetTimer
+from typing import Final
+
+from wanderbus.machine import Address, CancelTimer, Output, RandomSource, SetTimer
 from wanderbus.rudp.config import RudpConfig
 from wanderbus.rudp.frames import (
     ACK_BYTES,
-    PACKET_HEADER_BYTES,
-    decode_frames,
-    decode_packet_number,
-    encode_acks,
-    encode_packet_header,
+    CHALLENGE,
+    CHALLENGE_BYTES,
+    RESPONSE,
+    TOKEN,
+    WINDOW,
+    AckFrame,
+    ControlFrame,
+    DataFrame,
+    Frames,
+    Header,
+    encode_carrying,
+    encode_numbered,
 )
-from wanderbus.rudp.interface import Counters, GapDetected, MessageReceived, OpenConnection
+from wanderbus.rudp.interface import (
+    ConnectionFailed,
+    Counters,
+    GapDetected,
+    MessageReceived,
+    OpenConnection,
+    PathChanged,
+    PeerFinished,
+)
+from wanderbus.rudp.packets import Packets, take_fitting
+from wanderbus.rudp.paths import PathValidation
+from wanderbus.rudp.probing import Probing
 from wanderbus.rudp.receiving import Receiver
-from wanderbus.rudp.sending import Bundle, Sender
+from wanderbus.rudp.sending import Sender
+
+OVERFULL: Final = "too much waits for the other side"
+"""The reason of a failure by ``send_queue_bytes_max``."""
+
+_GENERATION_MASK: Final = 0xFFFF
+_PATH_FRAMES: Final = (CHALLENGE, RESPONSE)
+"""Frames that only probe a path (RFC 9000 9.1): repeated by those who need them, so never acknowledged."""
 
 
 class Connection:
-    """The state of one pair of ids; it sends to ``remote`` and nowhere else."""
+    """The state of one pair of ids; it sends to :attr:`remote` and nowhere else, but for challenges and responses.
 
-    def __init__(self, opened: OpenConnection, config: RudpConfig, socket: str, counters: Counters) -> None:
+    ``token`` is what our RESET will carry, to be announced; empty for none.
+    """
+
+    def __init__(
+        self,
+        opened: OpenConnection,
+        config: RudpConfig,
+        socket: str,
+        counters: Counters,
+        random: RandomSource,
+        token: bytes,
+    ) -> None:
         self.local_id = opened.local_id
         self.remote_id = opened.remote_id
         self.remote = opened.remote
-        self.generation = opened.generation
-        self.sender = Sender(config)
-        self.receiver = Receiver(config, counters)
-        self._socket = socket
+        self.peer_token: bytes | None = None
+        """What a RESET of the peer has to carry; None until it is announced."""
+        self._config = config
         self._counters = counters
-        self._frame_bytes_max = config.datagram_bytes_max - PACKET_HEADER_BYTES
-        self._packet_number = 0
-        self._acks_due: list[int] = []
+        self._random = random
+        self._token = token
+        self._packets = Packets(opened, config, socket, counters)
+        self._arrivals = self._packets.arrivals
+        self.sender = Sender(config, self._packets.frame_bytes_max, counters)
+        self.receiver = Receiver(config, counters)
+        self._path = PathValidation()
+        self._peer_generation = opened.generation
+        self._response: tuple[Address, bytes] | None = None
+        self._probing: Probing | None = None
+        self._incomplete = False
         self._timer_at: float | None = None
         self._timer_fired = False
         self._path_changed = False
+        self._acked = False
+        self._holds_ack = False
+        self._active_at = 0.0
 
-    def change_path(self, remote: Address, generation: int) -> None:
-        """Send to ``remote`` from now on and repeat there what is in flight; older generations are ignored."""
-        if generation < self.generation:
-            return
-        self.remote, self.generation = remote, generation
-        self._path_changed = True
+    @property
+    def failed(self) -> bool:
+        """Whether it can only be probed any more."""
+        return self._probing is not None
 
-    def timer_fired(self) -> None:
-        """Look for overdue packets at the end of this batch."""
-        self._timer_fired = True
+    @property
+    def all_confirmed(self) -> bool:
+        """Whether the peer has acknowledged everything that was to be sent."""
+        return not (self._incomplete or self.sender.unconfirmed_bytes)
 
-    def receive(self, packet: bytes, now: float, outputs: list[Output]) -> None:
-        """Take a packet of this pair; one that cannot be read or held changes nothing and gets no ACK."""
-        counters, receiver = self._counters, self.receiver
-        try:
-            frames = decode_frames(packet)
-        except RemoteProtocolError:
-            counters.malformed += 1
-            return
-        if not receiver.has_room(frames.data):
-            counters.refused += 1
-            return
-        counters.received += 1
-        number = decode_packet_number(packet)
-        gap = receiver.note_packet(number)
-        if gap is not None:
-            counters.gaps += 1
-            outputs.append(GapDetected(self.local_id, *gap))
-        for acked in frames.acks:
-            self.sender.confirm(acked, now)
-        if frames.data:
-            self._acks_due.append(number)
-            local_id = self.local_id
-            outputs += [MessageReceived(local_id, message) for message in receiver.take(frames.data)]
-        elif frames.pinged:
-            self._acks_due.append(number)
-
-    def flush(self, now: float, outputs: list[Output]) -> bool:
-        """Send what is due, and see to the timer; False if a packet's retries ran out (SPEC F-06)."""
-        overdue: list[Bundle] | None = []
-        scan = self._timer_fired or self._path_changed
-        if self._path_changed:
-            overdue = self.sender.restarted()
-        elif self._timer_fired:
-            overdue = self.sender.expired(now)
-        if self._timer_fired:
-            self._timer_at = None
-        self._timer_fired = self._path_changed = False
-        if overdue is None:
-            return False
-        self._counters.retransmitted += len(overdue)
-        earliest = self._transmit(overdue, now, outputs)
-        if scan:
-            earliest = self.sender.next_deadline()
-        self._see_to_timer(earliest, outputs)
-        return True
-
-    def _transmit(self, overdue: list[Bundle], now: float, outputs: list[Output]) -> float | None:
-        """Send bundles, new ones last, and ACKs; return the earliest deadline that this makes."""
-        sender = self.sender
-        earliest: float | None = None
-        for bundle in overdue:
-            self._send_bundle(bundle, now, outputs)
-        while True:
-            reserved_bytes = min(len(self._acks_due) * ACK_BYTES, self._frame_bytes_max // 2)
-            fresh = sender.next_bundle(reserved_bytes)
-            if fresh is None:
-                break
-            self._send_bundle(fresh, now, outputs)
-            earliest = fresh.deadline
-        while self._acks_due:
-            self._send_packet(self._take_acks(self._frame_bytes_max), outputs)
-        return earliest
-
-    def _send_bundle(self, bundle: Bundle, now: float, outputs: list[Output]) -> None:
-        """Send a bundle, with as many ACKs as fit beside it."""
-        payload = bundle.payload
-        self.sender.sent(bundle, self._packet_number, now)
-        if self._acks_due:
-            payload = self._take_acks(self._frame_bytes_max - len(payload)) + payload
-        self._send_packet(payload, outputs)
-
-    def _take_acks(self, room_bytes: int) -> bytes:
-        acks = self._acks_due[: room_bytes // ACK_BYTES]
-        del self._acks_due[: len(acks)]
-        self._counters.acks += len(acks)
-        return encode_acks(acks)
-
-    def _send_packet(self, payload: bytes, outputs: list[Output]) -> None:
-        header = encode_packet_header(self.remote_id, self.local_id, self._packet_number)
-        self._packet_number += 1
-        self._counters.sent += 1
-        outputs.append(SendDatagram(self._socket, self.remote, header + payload))
-
-    def _see_to_timer(self, earliest: float | None, outputs: list[Output]) -> None:
-        """Set the timer if it would come too late; one that comes too early finds nothing due and is set again.
-
-        So a busy connection asks for a timer about once per timeout instead of once per packet.
-        """
-        if earliest is not None and (self._timer_at is None or earliest < self._timer_at):
-            self._timer_at = earliest
-            outputs.append(SetTimer(self.local_id, earliest))
+    def start(self, now: float, outputs: list[Output]) -> None:
+        """Begin to keep the path alive, if configured; nothing is sent yet."""
+        self._active_at = now
+        self._see_to_timer(None, outputs)
 
     def close(self, outputs: list[Output]) -> None:
         """Leave no timer behind."""
         if self._timer_at is not None:
             outputs.append(CancelTimer(self.local_id))
             self._timer_at = None
+
+    # What the owner asks for.
+
+    def change_path(self, remote: Address, generation: int) -> None:
+        """Send to ``remote`` from now on and repeat there what is in flight; older generations are ignored."""
+        if generation >= self._peer_generation:
+            self._peer_generation = generation
+            self._go_to(remote)
+
+    def _go_to(self, remote: Address) -> None:
+        self.remote = remote
+        self._path.stop()
+        self._path_changed = True
+
+    def moved_here(self, generation: int) -> None:
+        """Let what is sent from now on carry our own ``generation``."""
+        self._packets.moved_here(generation)
+
+    def probe(self) -> None:
+        """Have an ack-eliciting packet leave at the end of this batch."""
+        (self._probing.probe if self._probing else self.sender.ping)()
+
+    def timer_fired(self) -> None:
+        """Look for overdue packets at the end of this batch."""
+        self._timer_fired = True
+
+    # What arrives.
+
+    def receive(self, header: Header, packet: bytes, source: Address, now: float, outputs: list[Output]) -> None:
+        """Take a packet of this pair; one that cannot be opened, read or held changes nothing and gets no ACK."""
+        frames = self._packets.open(header, packet)
+        if frames is None:
+            return
+        number = header[5]
+        if self._probing is not None:
+            self._probing.receive(number, frames, outputs)
+            return
+        data, acks, controls = frames
+        if data and not self.receiver.has_room(data):
+            self._counters.refused += 1
+            return
+        self._counters.received += 1
+        gap = self._arrivals.take(number)
+        if gap is not None:
+            self._counters.gaps += 1
+            outputs.append(GapDetected(self.local_id, *gap))
+        if acks:
+            self._take_acks(acks, now)
+        if data:
+            self._take_data(data, outputs)
+        if source != self.remote or self._path.candidate is not None:
+            self._look_at_path(header, source, len(packet), frames, now)
+        eliciting = bool(controls) and self._take_controls(controls, source, outputs)
+        if data or eliciting:
+            self._arrivals.acknowledge(number)
+
+    def _take_acks(self, acks: list[AckFrame], now: float) -> None:
+        """Take ACK frames; one for what was never sent says nothing (RFC 9000 13.1)."""
+        for ack in acks:
+            if ack[0] < self._packets.next_number:
+                self._acked = True
+                self.sender.acknowledged(ack, now)
+                self._packets.confirmed(ack[0])
+            else:
+                self._counters.unsent += 1
+
+    def _take_data(self, data: list[DataFrame], outputs: list[Output]) -> None:
+        receiver, local_id = self.receiver, self.local_id
+        finished = receiver.finished
+        outputs += [MessageReceived(local_id, message) for message in receiver.take(data)]
+        if receiver.finished and not finished:
+            outputs.append(PeerFinished(local_id))
+
+    def _take_controls(self, controls: list[ControlFrame], source: Address, outputs: list[Output]) -> bool:
+        """Do what they ask for; return whether the packet is to be acknowledged."""
+        for kind, carried in controls:
+            if isinstance(carried, int):
+                self.sender.granted = max(self.sender.granted, carried)
+            elif kind == TOKEN:
+                self.peer_token = carried
+            elif kind == CHALLENGE:
+                self._response = (source, carried)
+            elif kind == RESPONSE and self._path.answers(source, carried):
+                self._counters.paths += 1
+                outputs.append(PathChanged(self.local_id, source))
+                self._go_to(source)
+        return any(kind not in _PATH_FRAMES for kind, _ in controls)
+
+    def _look_at_path(self, header: Header, source: Address, size_bytes: int, frames: Frames, now: float) -> None:
+        """Challenge the source of the newest packet if the peer seems to be there now (RFC 9000 9.3)."""
+        *_, generation, number = header
+        path = self._path
+        if number == self._arrivals.newest:
+            if source == self.remote:
+                path.stop()
+            elif self._learns_from(generation, frames) and path.prefers(source):
+                path.start(source, self._random.token(CHALLENGE_BYTES), now)
+        path.heard(source, size_bytes)
+
+    def _learns_from(self, generation: int, frames: Frames) -> bool:
+        """Tell whether a packet may lead to another path.
+
+        Not if the peer has announced one meanwhile (DESIGN 6.1), nor if the packet only probes a path.
+        """
+        if generation != self._peer_generation & _GENERATION_MASK:
+            return False
+        return bool(frames.data or frames.acks) or any(kind not in _PATH_FRAMES for kind, _ in frames.controls)
+
+    # What leaves.
+
+    def flush(self, now: float, outputs: list[Output]) -> None:
+        """Send what is due, and see to the timer; the connection fails if retries or room ran out (SPEC F-06)."""
+        if self._probing is not None:
+            self._probing.flush(self.remote, outputs)
+            return
+        sender = self.sender
+        look = self._timer_fired or self._path_changed
+        if self._acked:
+            look |= sender.settle(now, self._packets.next_number)
+        alive = True
+        if self._path_changed:
+            sender.restart(self._packets.next_number)
+            self._arrivals.acknowledge_again()
+        elif self._timer_fired:
+            alive = self._look_at_timers(now)
+        holds_ack = self._may_hold_ack()
+        if self._timer_fired:
+            self._timer_at = None
+        self._timer_fired = self._path_changed = self._acked = False
+        if not alive or sender.unconfirmed_bytes > self._config.send_queue_bytes_max:
+            self._fail(OVERFULL if alive else None, outputs)
+            return
+        self._holds_ack = holds_ack
+        if holds_ack:
+            self._see_to_timer(now, outputs)
+            return
+        sent = self._transmit(now, outputs)
+        self._validate_paths(now, outputs)
+        deadline = sender.next_deadline() if look else now + sender.round_trip.timeout_s if sent else None
+        self._see_to_timer(deadline, outputs)
+
+    def _look_at_timers(self, now: float) -> bool:
+        """Give up what is overdue, and keep the path alive; False if the retries of a packet ran out."""
+        keepalive_at = self._keepalive_at()
+        if keepalive_at is not None and now >= keepalive_at:
+            self.sender.ping()
+        self.sender.detect_lost(now, self._packets.next_number)
+        return self.sender.expire(now)
+
+    def _may_hold_ack(self) -> bool:
+        """Tell whether one ACK is all that would leave, and may wait for the owner's answer until the timer fires.
+
+        The last word of the peer gets no answer, and the owner may be gone before the timer fires.
+        """
+        if not self._config.hold_acks or self._holds_ack or self._timer_fired or self._path_changed:
+            return False
+        if self.receiver.finished:
+            return False
+        others = self.sender.wants_to_send or self._response is not None or self._path.candidate is not None
+        return self._arrivals.due == 1 and not others
+
+    def _transmit(self, now: float, outputs: list[Output]) -> bool:
+        """Send bundles, repeated ones first, and ACKs; return whether any bundle left."""
+        sender, packets = self.sender, self._packets
+        acks = packets.take_acks()
+        grant = self.receiver.next_grant()
+        if grant is not None:
+            sender.control(WINDOW, encode_numbered(WINDOW, grant))
+        if self._token and (acks or sender.wants_to_send):
+            sender.control(TOKEN, encode_carrying(TOKEN, self._token))
+            self._token = b""
+        most = packets.frame_bytes_max
+        sent = False
+        while (bundle := sender.next_bundle(min(len(acks) * ACK_BYTES, most // 2))) is not None:
+            sent = True
+            frames = bundle.payload
+            sender.sent(bundle, packets.next_number, now)
+            if acks:
+                frames = take_fitting(acks, most - len(frames)) + frames
+            packets.send(frames, self.remote, outputs)
+        if sent:
+            self._active_at = now
+        packets.send_acks(acks, self.remote, outputs)
+        return sent
+
+    def _validate_paths(self, now: float, outputs: list[Output]) -> None:
+        """Answer a challenge where it came from, and challenge the candidate (RFC 9000 8.2)."""
+        if self._response is not None:
+            destination, data = self._response
+            self._response = None
+            self._packets.send(encode_carrying(RESPONSE, data), destination, outputs)
+        path = self._path
+        if path.candidate is None:
+            return
+        candidate = path.candidate
+        size_bytes = self._packets.overhead_bytes + 1 + CHALLENGE_BYTES
+        challenge = path.next_challenge(size_bytes, now, self.sender.round_trip.backed_off_s(path.tries))
+        if challenge is not None:
+            self._counters.challenges += 1
+            self._packets.send(encode_carrying(CHALLENGE, challenge), candidate, outputs)
+
+    def _keepalive_at(self) -> float | None:
+        """Return when to send a PING for want of anything else; None while an ACK is due anyway."""
+        if self._config.keepalive_s is None or self.sender.packets_in_flight:
+            return None
+        return self._active_at + self._config.keepalive_s
+
+    def _see_to_timer(self, deadline: float | None, outputs: list[Output]) -> None:
+        """Set the timer if it would come too late; one that comes too early finds nothing due and is set again.
+
+        So a busy connection asks for a timer about once per timeout instead of once per packet.
+        """
+        at = deadline
+        for other in (self.sender.loss_at, self._path.due_at, self._keepalive_at()):
+            if other is not None and (at is None or other < at):
+                at = other
+        if at is not None and (self._timer_at is None or at < self._timer_at):
+            self._timer_at = at
+            outputs.append(SetTimer(self.local_id, at))
+
+    def _fail(self, reason: str | None, outputs: list[Output]) -> None:
+        """Let go of everything but what probes need."""
+        self._incomplete = not self.all_confirmed
+        self.sender = Sender(self._config, self._packets.frame_bytes_max, self._counters)
+        self.sender.close()
+        self.receiver = Receiver(self._config, self._counters)
+        self._path.stop()
+        self._response = None
+        self._probing = Probing(self.local_id, self._packets, self._counters)
+        self.close(outputs)
+        outputs.append(ConnectionFailed(self.local_id, reason) if reason else ConnectionFailed(self.local_id))

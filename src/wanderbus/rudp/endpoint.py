@@ -1,24 +1,28 @@
 """Reliable UDP on one local socket: many connections, told apart by their ids (SPEC F, DESIGN 6.1 to 6.3).
 
 A datagram belongs to a connection by its pair of ids, whatever address it came from: a peer that moved goes on
-being understood. Where answers go is changed by :class:`~wanderbus.rudp.interface.ChangePath` alone.
+being understood. Where answers go is changed by :class:`~wanderbus.transport.ChangePath`, or by a challenge that the
+peer answered from its new address.
 """
 
 from __future__ import annotations
 
+import hmac
 from collections.abc import Iterable
 
 from wanderbus.errors import LimitExceeded, RemoteProtocolError
 from wanderbus.machine import DatagramReceived, Input, Output, RandomSource, SendDatagram, TimerFired
 from wanderbus.rudp.config import RudpConfig
 from wanderbus.rudp.connection import Connection
-from wanderbus.rudp.frames import PACKET, decode_ids, encode_reset
+from wanderbus.rudp.frames import PLAIN, RESET, TOKEN_BYTES, Header, decode_header, encode_reset, reset_token
 from wanderbus.rudp.interface import (
     ChangePath,
     CloseConnection,
-    ConnectionFailed,
     ConnectionReset,
+    Consumed,
     Counters,
+    FinishSending,
+    MovedHere,
     OpenConnection,
     Probe,
     SendMessage,
@@ -31,13 +35,25 @@ Touched = dict[int, Connection]
 
 
 class Endpoint:
-    """The machine; timers are keyed by local id, one for each connection."""
+    """The machine; timers are keyed by local id, one for each connection.
 
-    def __init__(self, random: RandomSource, config: RudpConfig = _DEFAULT_CONFIG, *, socket: str = "data") -> None:
+    ``reset_key`` is a secret that outlives the process: with the same one an endpoint that was restarted can tell its
+    peers that it has forgotten them. Without one, only plain connections can be reset, by anybody who knows their ids.
+    """
+
+    def __init__(
+        self,
+        random: RandomSource,
+        config: RudpConfig = _DEFAULT_CONFIG,
+        *,
+        socket: str = "data",
+        reset_key: bytes = b"",
+    ) -> None:
         self.counters = Counters()
         self._random = random
         self._config = config
         self._socket = socket
+        self._reset_key = reset_key
         self._connections: dict[int, Connection] = {}
         self._allocated: set[int] = set()
 
@@ -66,7 +82,7 @@ class Endpoint:
     def all_confirmed(self, local_id: int) -> bool:
         """Return whether the peer has acknowledged everything that was to be sent; True for an unknown id."""
         connection = self._connections.get(local_id)
-        return connection is None or connection.sender.all_confirmed
+        return connection is None or connection.all_confirmed
 
     def step(self, inputs: Iterable[Input], now: float) -> list[Output]:
         """Take a batch of inputs at monotonic second ``now``.
@@ -86,11 +102,9 @@ class Endpoint:
             elif type(item) is DatagramReceived:
                 self._take_datagram(item, now, outputs, touched)
             else:
-                self._take_request(item, outputs, touched)
-        for local_id, connection in touched.items():
-            if not connection.flush(now, outputs):
-                self._remove(local_id, touched=None, outputs=outputs)
-                outputs.append(ConnectionFailed(local_id))
+                self._take_request(item, now, outputs, touched)
+        for connection in touched.values():
+            connection.flush(now, outputs)
         return outputs
 
     def _check_sizes(self, batch: list[Input]) -> None:
@@ -108,52 +122,66 @@ class Endpoint:
         try:
             if len(data) > self._config.datagram_bytes_max:
                 raise RemoteProtocolError("a datagram is too long", status=None)
-            local_id, remote_id, kind = decode_ids(data)
+            header = decode_header(data)
         except RemoteProtocolError:
             self.counters.malformed += 1
             return
+        local_id = header[0]
         connection = self._connections.get(local_id)
         if connection is None:
-            self._answer_unknown(item, local_id, remote_id, kind, outputs)
-        elif connection.remote_id != remote_id:
+            self._answer_unknown(item, header, outputs)
+        elif connection.remote_id != header[1]:
             self.counters.wrong_pair += 1
-        elif kind == PACKET:
-            connection.receive(data, now, outputs)
-            touched[local_id] = connection
+        elif header[2] == RESET:
+            self._take_reset(connection, reset_token(data), outputs, touched)
         else:
-            self._remove(local_id, touched, outputs)
-            outputs.append(ConnectionReset(local_id))
+            connection.receive(header, data, item.source, now, outputs)
+            touched[local_id] = connection
 
-    def _answer_unknown(
-        self, item: DatagramReceived, local_id: int, remote_id: int, kind: int, outputs: list[Output]
-    ) -> None:
+    def _take_reset(self, connection: Connection, token: bytes, outputs: list[Output], touched: Touched) -> None:
+        """Believe a RESET that carries what the peer announced inside the connection (RFC 9000 10.3.1)."""
+        if connection.peer_token is None or not hmac.compare_digest(token, connection.peer_token):
+            self.counters.forged += 1
+            return
+        self._remove(connection.local_id, outputs, touched)
+        outputs.append(ConnectionReset(connection.local_id))
+
+    def _answer_unknown(self, item: DatagramReceived, header: Header, outputs: list[Output]) -> None:
         """Answer a packet for an id that is not open with a RESET.
 
-        A RESET is shorter than any packet and is never answered, so it neither amplifies nor loops (RFC 9000 10.3.3).
+        It is not longer than any packet, and never answered, so it neither amplifies nor loops (RFC 9000 10.3.3).
         """
+        local_id, remote_id, kind = header[:3]
         if local_id in self._allocated:
             self.counters.early += 1
-            return
-        self.counters.unknown += 1
-        if kind == PACKET:
-            self.counters.resets += 1
-            outputs.append(SendDatagram(self._socket, item.source, encode_reset(remote_id, local_id)))
+        elif kind == RESET:
+            self.counters.unsolicited += 1
+        else:
+            self.counters.unknown += 1
+            token = self._token(local_id, sealed=kind != PLAIN)
+            if token:
+                self.counters.resets += 1
+                outputs.append(SendDatagram(self._socket, item.source, encode_reset(remote_id, local_id, token)))
 
-    def _take_request(self, item: Input, outputs: list[Output], touched: Touched) -> None:
+    def _token(self, local_id: int, *, sealed: bool) -> bytes:
+        """Return what our RESET carries for ``local_id``, or nothing if there is none that a stranger lacks."""
+        if sealed and not self._reset_key:
+            return b""
+        return hmac.digest(self._reset_key, local_id.to_bytes(8, "big"), "sha256")[:TOKEN_BYTES]
+
+    def _take_request(self, item: Input, now: float, outputs: list[Output], touched: Touched) -> None:
         if isinstance(item, OpenConnection):
-            self._open(item, outputs, touched)
+            self._open(item, now, outputs, touched)
             return
         if isinstance(item, CloseConnection):
             self._allocated.discard(item.local_id)
-            self._remove(item.local_id, touched, outputs)
+            self._remove(item.local_id, outputs, touched)
             return
-        local_id: object
+        local_id: object = None
         if isinstance(item, TimerFired):
             local_id = item.key
-        elif isinstance(item, ChangePath | Probe):
+        elif isinstance(item, ChangePath | Consumed | FinishSending | MovedHere | Probe):
             local_id = item.local_id
-        else:
-            return
         connection = self._connections.get(local_id) if isinstance(local_id, int) else None
         if connection is None:
             return
@@ -163,19 +191,26 @@ class Endpoint:
                 connection.timer_fired()
             case ChangePath(remote=remote, generation=generation):
                 connection.change_path(remote, generation)
+            case MovedHere(generation=generation):
+                connection.moved_here(generation)
+            case Consumed(messages=messages):
+                connection.receiver.consume(messages)
+            case FinishSending():
+                connection.sender.finish()
             case Probe():
-                connection.sender.ping()
+                connection.probe()
 
-    def _open(self, item: OpenConnection, outputs: list[Output], touched: Touched) -> None:
+    def _open(self, item: OpenConnection, now: float, outputs: list[Output], touched: Touched) -> None:
         self._allocated.discard(item.local_id)
-        self._remove(item.local_id, touched, outputs)
-        self._connections[item.local_id] = Connection(item, self._config, self._socket, self.counters)
+        self._remove(item.local_id, outputs, touched)
+        token = self._token(item.local_id, sealed=item.secrets is not None)
+        connection = Connection(item, self._config, self._socket, self.counters, self._random, token)
+        self._connections[item.local_id] = connection
+        connection.start(now, outputs)
 
-    def _remove(self, local_id: int, touched: Touched | None, outputs: list[Output]) -> None:
+    def _remove(self, local_id: int, outputs: list[Output], touched: Touched) -> None:
         """Forget a connection, for the rest of this batch as well."""
         connection = self._connections.pop(local_id, None)
-        if connection is None:
-            return
-        connection.close(outputs)
-        if touched is not None:
+        if connection is not None:
+            connection.close(outputs)
             touched.pop(local_id, None)

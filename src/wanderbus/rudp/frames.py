@@ -2,15 +2,23 @@
 
 ::
 
-    packet  destination id u64 | source id u64 | 0x01 | packet number u64 | frame...
-    reset   destination id u64 | source id u64 | 0x02
-    DATA    0x01 last or only, 0x02 more follows | number u64 | length u16 | bytes
-    ACK     0x03 | packet number u64
-    PING    0x04
+    packet     destination id u64 | source id u64 | kind | epoch u8 | generation u16 | packet number u64
+               then, kind 0x01: sealed frames and a tag of 16 bytes; kind 0x03: plain frames
+    reset      destination id u64 | source id u64 | 0x02 | token 16 bytes
+    DATA       0x01 last or only, 0x02 more follows | number u64 | length u16 | bytes
+    ACK        0x03 | newest u64 | fresh u64 | again u64
+    PING       0x04
+    WINDOW     0x05 | DATA number u64: the first that may not be sent yet
+    CHALLENGE  0x06 | 8 bytes                 RESPONSE  0x07 | the same 8 bytes
+    TOKEN      0x08 | 16 bytes: what a RESET of the sender will carry
+    FINISH     0x09 | DATA number u64: takes a number of its own, after the last DATA
+    PADDING    0x00
 
-All numbers are big-endian. A packet number is used once in a connection and direction, so that it can serve as a
-nonce; DATA numbers are dense, so that the receiver can put frames in order without looking at packets. On the hot
-path frames are plain tuples, not objects.
+Kinds 0x04 and 0x05 are HELLO and WELCOME (:mod:`~wanderbus.rudp.openings`). All numbers are big-endian. A packet
+number is used once in a connection and direction, so that it can serve as a nonce; DATA numbers are dense, so that
+the receiver can put frames in order without looking at packets. An ACK says that packet ``newest``, and packet
+``newest - 1 - i`` for each bit i in ``fresh``, have just arrived, and those in ``again`` before. On the hot path
+frames are plain tuples, not objects.
 """
 
 from __future__ import annotations
@@ -20,106 +28,169 @@ from typing import Final, NamedTuple
 
 from wanderbus.errors import RemoteProtocolError
 
-PACKET: Final = 0x01
+SEALED: Final = 0x01
 RESET: Final = 0x02
+PLAIN: Final = 0x03
 
-_DATA_LAST: Final = 0x01
-_DATA_MORE: Final = 0x02
-_ACK: Final = 0x03
-_PING: Final = 0x04
-_DATA_TYPES: Final = (_DATA_LAST, _DATA_MORE)
+PADDING: Final = 0x00
+DATA_LAST: Final = 0x01
+DATA_MORE: Final = 0x02
+ACK: Final = 0x03
+PING: Final = 0x04
+WINDOW: Final = 0x05
+CHALLENGE: Final = 0x06
+RESPONSE: Final = 0x07
+TOKEN: Final = 0x08
+FINISH: Final = 0x09
 
-_IDS = struct.Struct("!QQB")
-_PACKET_HEADER = struct.Struct("!QQBQ")
+_HEADER = struct.Struct("!QQBBHQ")
+_RESET = struct.Struct("!QQB16s")
 _DATA_HEADER = struct.Struct("!BQH")
+_ACK_FRAME = struct.Struct("!BQQQ")
 _NUMBERED = struct.Struct("!BQ")
+_pack_data_header = _DATA_HEADER.pack
+_unpack_data_header = _DATA_HEADER.unpack_from
+_unpack_ack = _ACK_FRAME.unpack_from
 
-RESET_BYTES: Final = _IDS.size
-PACKET_HEADER_BYTES: Final = _PACKET_HEADER.size
+HEADER_BYTES: Final = _HEADER.size
+RESET_BYTES: Final = _RESET.size
 DATA_HEADER_BYTES: Final = _DATA_HEADER.size
-ACK_BYTES: Final = _NUMBERED.size
+ACK_BYTES: Final = _ACK_FRAME.size
+TOKEN_BYTES: Final = 16
+CHALLENGE_BYTES: Final = 8
 
-PING_FRAME: Final = bytes([_PING])
+MARKS: Final = 64
+"""Packets that one ACK frame can mark beside its newest."""
 
-DataFrame = tuple[int, bool, bytes]
-"""A DATA frame: its number, whether more of the same message follows, its bytes."""
+PING_FRAME: Final = bytes([PING]).ljust(1 + CHALLENGE_BYTES, bytes([PADDING]))
+"""PING, padded so that it is no shorter than what may answer it: a RESET, or a CHALLENGE if it came another way."""
+
+Header = tuple[int, int, int, int, int, int]
+"""Destination id, source id, kind, epoch, generation and packet number; of a RESET only the first three hold."""
+
+DataFrame = tuple[int, int, bytes]
+"""Its DATA number; DATA_LAST, DATA_MORE or FINISH; its bytes."""
+
+AckFrame = tuple[int, int, int]
+"""Newest, fresh, again."""
+
+ControlFrame = tuple[int, int | bytes]
+"""PING, WINDOW, CHALLENGE, RESPONSE or TOKEN, and what it carries."""
+
+_PACKET_KINDS: Final = (SEALED, PLAIN)
+_CARRIED_BYTES: Final = {CHALLENGE: CHALLENGE_BYTES, RESPONSE: CHALLENGE_BYTES, TOKEN: TOKEN_BYTES}
 
 
 class Frames(NamedTuple):
-    """The frames of one packet, sorted by what they ask of the receiver."""
+    """The frames of one packet, sorted by what they ask of the receiver; DATA numbers rise."""
 
-    acks: list[int]
     data: list[DataFrame]
-    pinged: bool
+    acks: list[AckFrame]
+    controls: list[ControlFrame]
 
 
-def encode_packet_header(destination_id: int, source_id: int, number: int) -> bytes:
-    """Return the header of packet ``number``."""
-    return _PACKET_HEADER.pack(destination_id, source_id, PACKET, number)
+encode_header = _HEADER.pack
+"""Return the header of a packet, given as :data:`Header`."""
 
 
-def encode_reset(destination_id: int, source_id: int) -> bytes:
-    """Return a whole RESET datagram; it is shorter than any packet."""
-    return _IDS.pack(destination_id, source_id, RESET)
+def encode_reset(destination_id: int, source_id: int, token: bytes) -> bytes:
+    """Return a whole RESET datagram; no packet is shorter."""
+    return _RESET.pack(destination_id, source_id, RESET, token)
+
+
+def reset_token(reset: bytes) -> bytes:
+    """Return the token of what :func:`decode_header` called a RESET."""
+    return reset[-TOKEN_BYTES:]
 
 
 def encode_data(number: int, more: bool, payload: bytes) -> bytes:
     """Return a DATA frame."""
-    return _DATA_HEADER.pack(_DATA_MORE if more else _DATA_LAST, number, len(payload)) + payload
+    return _pack_data_header(DATA_MORE if more else DATA_LAST, number, len(payload)) + payload
 
 
-def encode_acks(numbers: list[int]) -> bytes:
-    """Return one ACK frame for each packet number (SPEC F-03)."""
-    pack = _NUMBERED.pack
-    return b"".join([pack(_ACK, number) for number in numbers])
+def encode_ack(newest: int, fresh: int, again: int) -> bytes:
+    """Return an ACK frame."""
+    return _ACK_FRAME.pack(ACK, newest, fresh, again)
 
 
-def decode_ids(datagram: bytes) -> tuple[int, int, int]:
-    """Return (destination id, source id, type) of a packet or a reset.
+def encode_numbered(kind: int, number: int) -> bytes:
+    """Return a WINDOW or FINISH frame."""
+    return _NUMBERED.pack(kind, number)
+
+
+def encode_carrying(kind: int, carried: bytes) -> bytes:
+    """Return a CHALLENGE, RESPONSE or TOKEN frame."""
+    return bytes([kind]) + carried
+
+
+def decode_header(datagram: bytes) -> Header:
+    """Return the header of a packet or a RESET.
 
     :raises RemoteProtocolError: the datagram is neither.
     """
     size = len(datagram)
     if size >= RESET_BYTES:
-        destination_id, source_id, kind = _IDS.unpack_from(datagram)
-        if (kind == PACKET and size > PACKET_HEADER_BYTES) or (kind == RESET and size == RESET_BYTES):
-            return destination_id, source_id, kind
+        header: Header = _HEADER.unpack_from(datagram)
+        kind = header[2]
+        if kind in _PACKET_KINDS or (kind == RESET and size == RESET_BYTES):
+            return header
     raise RemoteProtocolError("a datagram is neither a packet nor a reset", status=None)
 
 
-def decode_packet_number(packet: bytes) -> int:
-    """Return the packet number of what :func:`decode_ids` called a packet."""
-    return int.from_bytes(packet[RESET_BYTES:PACKET_HEADER_BYTES], "big")
-
-
-def decode_frames(packet: bytes) -> Frames:
-    """Return the frames after the header of a packet.
+def decode_frames(body: bytes, offset: int = 0) -> Frames:
+    """Return the frames from ``offset`` on, which are all of one packet.
 
     :raises RemoteProtocolError: a frame is cut short, of unknown type, or an empty part of a message (which would
-        let a sender add to a message for ever without making it longer).
+        let a sender add to a message for ever without making it longer), or DATA numbers do not rise.
     """
-    acks: list[int] = []
     data: list[DataFrame] = []
-    pinged = False
-    offset, size = PACKET_HEADER_BYTES, len(packet)
+    acks: list[AckFrame] = []
+    controls: list[ControlFrame] = []
+    size, highest = len(body), -1
     try:
         while offset < size:
-            kind = packet[offset]
-            if kind in _DATA_TYPES:
-                _, number, length = _DATA_HEADER.unpack_from(packet, offset)
+            kind = body[offset]
+            if DATA_LAST <= kind <= DATA_MORE:
+                _, number, length = _unpack_data_header(body, offset)
                 start = offset + DATA_HEADER_BYTES
                 offset = start + length
-                if offset > size or (length == 0 and kind == _DATA_MORE):
-                    raise RemoteProtocolError("a DATA frame is cut short", status=None)
-                data.append((number, kind == _DATA_MORE, packet[start:offset]))
-            elif kind == _ACK:
-                acks.append(_NUMBERED.unpack_from(packet, offset)[1])
+                if offset > size or number <= highest or (length == 0 and kind == DATA_MORE):
+                    raise RemoteProtocolError("a DATA frame is cut short or out of order", status=None)
+                highest = number
+                data.append((number, kind, body[start:offset]))
+            elif kind == ACK:
+                acks.append(_unpack_ack(body, offset)[1:])
                 offset += ACK_BYTES
-            elif kind == _PING:
-                pinged = True
-                offset += 1
+            elif kind == FINISH:
+                number = _NUMBERED.unpack_from(body, offset)[1]
+                offset += _NUMBERED.size
+                if number <= highest:
+                    raise RemoteProtocolError("a FINISH frame is out of order", status=None)
+                highest = number
+                data.append((number, FINISH, b""))
             else:
-                raise RemoteProtocolError(f"frame type {kind:#04x} is unknown", status=None)
+                offset = _decode_control(body, offset, controls)
     except struct.error:
         raise RemoteProtocolError("a frame is cut short", status=None) from None
-    return Frames(acks, data, pinged)
+    return Frames(data, acks, controls)
+
+
+def _decode_control(body: bytes, offset: int, controls: list[ControlFrame]) -> int:
+    """Add the frame at ``offset``; return where the next one begins."""
+    kind = body[offset]
+    if kind == PADDING:
+        return offset + 1
+    if kind == PING:
+        controls.append((PING, b""))
+        return offset + 1
+    if kind == WINDOW:
+        controls.append((WINDOW, _NUMBERED.unpack_from(body, offset)[1]))
+        return offset + _NUMBERED.size
+    length = _CARRIED_BYTES.get(kind)
+    if length is None:
+        raise RemoteProtocolError(f"frame type {kind:#04x} is unknown", status=None)
+    end = offset + 1 + length
+    if end > len(body):
+        raise RemoteProtocolError("a frame is cut short", status=None)
+    controls.append((kind, body[offset + 1 : end]))
+    return end

@@ -1,7 +1,6 @@
-"""What an endpoint may be told and what it reports, and its counters (SPEC F).
+"""What an endpoint of reliable UDP may be told and reports beyond the words of every transport, and its counters.
 
-Requests name a connection by its local id; those for an id that is not open are ignored, since the connection may
-just have failed.
+The shared words are in :mod:`wanderbus.transport` and can be imported from here too.
 """
 
 from __future__ import annotations
@@ -9,67 +8,55 @@ from __future__ import annotations
 import msgspec
 
 from wanderbus.machine import Address, Input, Output
+from wanderbus.rudp.keys import Secrets
+from wanderbus.transport import (
+    ChangePath,
+    CloseConnection,
+    ConnectionFailed,
+    ConnectionReset,
+    Consumed,
+    FinishSending,
+    MessageReceived,
+    MovedHere,
+    PeerFinished,
+    Probe,
+    ProbeAnswered,
+    SendMessage,
+)
+
+__all__ = [
+    "ChangePath",
+    "CloseConnection",
+    "ConnectionFailed",
+    "ConnectionReset",
+    "Consumed",
+    "Counters",
+    "FinishSending",
+    "GapDetected",
+    "MessageReceived",
+    "MovedHere",
+    "OpenConnection",
+    "PathChanged",
+    "PeerFinished",
+    "Probe",
+    "ProbeAnswered",
+    "SendMessage",
+]
 
 
 class OpenConnection(Input, frozen=True):
     """Start the connection (``local_id``, ``remote_id``) towards ``remote``; replaces what had this local id.
 
-    A pair must not be used again: numbers start anew, and late packets of the old one would be believed.
+    ``generation`` is that of the peer's path; our own is 0 until :class:`MovedHere` says otherwise. With ``secrets``
+    every packet is sealed, without them none is (plain mode), and the other kind is not taken. A pair must not be used
+    again: numbers start anew, and late packets of the old one would be believed.
     """
 
     local_id: int
     remote_id: int
     remote: Address
     generation: int
-
-
-class SendMessage(Input, frozen=True):
-    """Deliver ``payload`` once and after everything given before it (X16)."""
-
-    local_id: int
-    payload: bytes
-
-
-class ChangePath(Input, frozen=True):
-    """Send to ``remote`` from now on and repeat there at once what is in flight, with fresh timeout and retries.
-
-    Ignored if ``generation`` is below that of the path in use, so that an old path cannot override a new one.
-    """
-
-    local_id: int
-    remote: Address
-    generation: int
-
-
-class Probe(Input, frozen=True):
-    """Find out whether the peer answers: an ack-eliciting packet leaves now, unless enough wait for their ACK."""
-
-    local_id: int
-
-
-class CloseConnection(Input, frozen=True):
-    """Forget the connection, or an id that was allocated and never opened, without a word to anybody."""
-
-    local_id: int
-
-
-class MessageReceived(Output, frozen=True):
-    """The next message of the peer is whole; each is reported once, in the order of sending."""
-
-    local_id: int
-    payload: bytes
-
-
-class ConnectionFailed(Output, frozen=True):
-    """A packet's retries ran out (SPEC F-06); the connection is gone."""
-
-    local_id: int
-
-
-class ConnectionReset(Output, frozen=True):
-    """The peer does not know the connection, as after its restart (DESIGN 6.3); the connection is gone."""
-
-    local_id: int
+    secrets: Secrets | None = None
 
 
 class GapDetected(Output, frozen=True):
@@ -80,20 +67,39 @@ class GapDetected(Output, frozen=True):
     last: int
 
 
+class PathChanged(Output, frozen=True):
+    """The peer is reached at ``remote`` now: its NAT binding changed, and it answered a challenge from there."""
+
+    local_id: int
+    remote: Address
+
+
 class Counters(msgspec.Struct):
     """What an endpoint did since it was made; all rise only."""
 
     sent: int = 0
-    """Packets sent, retransmissions and ACK-only ones included."""
+    """Packets sent, retransmissions and those of ACKs alone included."""
 
     received: int = 0
     """Packets taken from the peer of a connection."""
 
     retransmitted: int = 0
-    """Packets sent that repeat an earlier one."""
+    """Packets sent that repeat an earlier one, after a timeout, a loss or a change of path."""
+
+    timeouts: int = 0
+    """Packets whose ACK did not come in time (SPEC F-05)."""
+
+    lost: int = 0
+    """Packets that later ones overtook by too much (RFC 9002 6.1)."""
+
+    spurious: int = 0
+    """Packets that were given up by either of the two and whose ACK came after all."""
 
     acks: int = 0
-    """ACK frames sent: one per ack-eliciting packet received (SPEC F-03)."""
+    """Fresh marks sent: one for each ack-eliciting packet received (SPEC F-03)."""
+
+    ack_frames: int = 0
+    """ACK frames sent; the marks of a batch share them."""
 
     gaps: int = 0
     """Times that packet numbers were seen missing (SPEC F-02)."""
@@ -104,11 +110,20 @@ class Counters(msgspec.Struct):
     resets: int = 0
     """RESETs sent."""
 
+    challenges: int = 0
+    """Path challenges sent (RFC 9000 8.2)."""
+
+    paths: int = 0
+    """Times that the peer was found at another address by a challenge."""
+
     malformed: int = 0
     """Dropped: not a datagram of this protocol, or too long."""
 
     unknown: int = 0
-    """Dropped: for an id that is not open here."""
+    """Dropped: a packet for an id that is not open here."""
+
+    unsolicited: int = 0
+    """Dropped: a RESET for an id that is not open here."""
 
     early: int = 0
     """Dropped: for an id that is allocated and not open yet; the peer repeats it."""
@@ -116,13 +131,26 @@ class Counters(msgspec.Struct):
     wrong_pair: int = 0
     """Dropped: the local id is open with another peer, so this is from an older connection or forged."""
 
+    forged: int = 0
+    """Dropped: not sealed by the peer, of the other mode, or a RESET without the token that the peer announced."""
+
+    replayed: int = 0
+    """Dropped: a packet number that was taken before, or is too old to know."""
+
     refused: int = 0
-    """Dropped: DATA too far ahead to be held."""
+    """Dropped: DATA that was not granted, or comes after FINISH."""
+
+    failed: int = 0
+    """Dropped: for a connection that has failed, and no answer to a probe."""
+
+    unsent: int = 0
+    """ACK frames passed over because they name a packet that was never sent."""
 
     oversized: int = 0
-    """Messages passed over because they exceed ``message_bytes_max``, which a peer of the same limits never sends."""
+    """Messages passed over because they exceed ``message_bytes_max``, or FINISH cut them short."""
 
     @property
     def dropped(self) -> int:
         """Datagrams that had no effect on any connection."""
-        return self.malformed + self.unknown + self.early + self.wrong_pair + self.refused
+        unfit = self.malformed + self.unknown + self.unsolicited + self.early + self.wrong_pair
+        return unfit + self.forged + self.replayed + self.refused + self.failed

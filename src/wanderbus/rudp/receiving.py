@@ -1,88 +1,135 @@
-"""The receiving half of a connection: gaps, duplicates, order, whole messages (SPEC F-02, F-08, X16).
+"""The receiving half of a connection: duplicates, order, whole messages, flow control (SPEC F-08, X16).
 
-Packets are only looked at for gaps in their numbers. What is delivered depends on DATA numbers alone, so a frame
-that comes again in a later packet, because its ACK was lost, is recognised.
+What is delivered depends on DATA numbers alone, so a frame that comes again in a later packet, because its ACK was
+lost, is recognised.
 """
 
 from __future__ import annotations
 
-from wanderbus.rudp.config import RudpConfig
-from wanderbus.rudp.frames import DataFrame
+from collections import deque
+
+from wanderbus.rudp.config import INITIAL_WINDOW_FRAMES, RudpConfig
+from wanderbus.rudp.frames import DATA_LAST, FINISH, DataFrame
 from wanderbus.rudp.interface import Counters
 
 
 class Receiver:
     """Puts frames in order and messages together, in bounded memory.
 
-    It holds at most ``reorder_frames_max`` frames ahead of the one due and one partial message.
+    It holds at most ``receive_window_frames`` frames that are out of order or not consumed, and one partial message
+    of at most ``message_bytes_max``.
     """
 
     def __init__(self, config: RudpConfig, counters: Counters) -> None:
+        self.finished = False
+        """Whether the peer's last message was delivered."""
         self._counters = counters
-        self._window = config.reorder_frames_max
+        self._window = config.receive_window_frames
         self._message_bytes_max = config.message_bytes_max
         self._due = 0
+        self._granted = INITIAL_WINDOW_FRAMES
         self._ahead: dict[int, DataFrame] = {}
         self._partial = bytearray()
+        self._partial_frames = 0
+        """Frames of the message that has begun and not ended."""
         self._skipping = False
-        self._packet_due = 0
+        self._unconsumed: deque[int] | None = None if config.consume_at_once else deque()
+        self._unconsumed_frames = 0
 
     @property
     def held_bytes(self) -> int:
         """Payload bytes kept until something else arrives."""
         return len(self._partial) + sum(len(frame[2]) for frame in self._ahead.values())
 
-    def note_packet(self, number: int) -> tuple[int, int] | None:
-        """Take a packet number; return the first and last number that it shows to be missing, if any.
-
-        A gap is reported once, when it appears; late packets fill it without another word.
-        """
-        due = self._packet_due
-        if number < due:
-            return None
-        self._packet_due = number + 1
-        return (due, number - 1) if number > due else None
-
     def has_room(self, frames: list[DataFrame]) -> bool:
-        """Tell whether the frames of one packet, in rising order, can all be held.
+        """Tell whether the frames of one packet, which rise, were all granted.
 
-        A packet without room must not be acknowledged, so that it comes again.
+        A packet without room must not be acknowledged. After FINISH nothing new has room.
         """
-        return not frames or frames[-1][0] < self._due + self._window
+        return frames[-1][0] < self._granted
 
     def take(self, frames: list[DataFrame]) -> list[bytes]:
         """Take the frames of one packet; return the messages that are now whole, in order."""
         messages: list[bytes] = []
+        ahead, most, unconsumed = self._ahead, self._message_bytes_max, self._unconsumed
         for frame in frames:
-            number = frame[0]
+            number, kind, payload = frame
             if number == self._due:
+                # What nearly every frame is, and so without a call: a whole message, and nothing ahead of it.
+                if kind == DATA_LAST and not ahead and not self._partial_frames and len(payload) <= most:
+                    self._due = number + 1
+                    messages.append(payload)
+                    if unconsumed is not None:
+                        unconsumed.append(1)
+                        self._unconsumed_frames += 1
+                    continue
                 self._append(frame, messages)
-                while self._ahead and (held := self._ahead.pop(self._due, None)) is not None:
+                while ahead and (held := ahead.pop(self._due, None)) is not None:
                     self._append(held, messages)
-            elif number < self._due or number in self._ahead:
+            elif number < self._due or number in ahead:
                 self._counters.duplicates += 1
-            elif number < self._due + self._window:
-                self._ahead[number] = frame
+            else:
+                ahead[number] = frame
         return messages
+
+    def next_grant(self) -> int | None:
+        """Return the DATA number up to which the peer may send, if it is time to tell (RFC 9000 4.2).
+
+        That is when half of the window was consumed since the last word.
+        """
+        limit = self._due - self._unconsumed_frames + self._window
+        if self.finished or limit - self._granted < self._window // 2:
+            return None
+        self._granted = limit
+        return limit
+
+    def consume(self, messages: int) -> None:
+        """Note that the owner is done with the next ``messages``; more than were delivered count as those."""
+        if self._unconsumed is not None:
+            for _ in range(min(messages, len(self._unconsumed))):
+                self._unconsumed_frames -= self._unconsumed.popleft()
 
     def _append(self, frame: DataFrame, messages: list[bytes]) -> None:
         """Take the frame that is due; a message beyond the bound is passed over, up to its last frame."""
-        _, more, payload = frame
+        _, kind, payload = frame
         self._due += 1
-        partial = self._partial
-        if not more and not partial and not self._skipping and len(payload) <= self._message_bytes_max:
+        if kind == DATA_LAST and not self._partial_frames and len(payload) <= self._message_bytes_max:
             messages.append(payload)
-            return
-        if len(partial) + len(payload) > self._message_bytes_max:
+            if self._unconsumed is not None:
+                self._note_unconsumed(1)
+        elif kind == FINISH:
+            self._finish()
+        else:
+            self._append_part(kind == DATA_LAST, payload, messages)
+
+    def _append_part(self, last: bool, payload: bytes, messages: list[bytes]) -> None:
+        partial = self._partial
+        self._partial_frames += 1
+        if self._skipping or len(partial) + len(payload) > self._message_bytes_max:
             self._skipping = True
             partial.clear()
-        elif not self._skipping:
+        else:
             partial += payload
-        if more:
+        if not last:
             return
         if self._skipping:
-            self._skipping = False
             self._counters.oversized += 1
         else:
             messages.append(bytes(partial))
-            partial.clear()
+            self._note_unconsumed(self._partial_frames)
+        partial.clear()
+        self._partial_frames, self._skipping = 0, False
+
+    def _note_unconsumed(self, frames: int) -> None:
+        if self._unconsumed is not None:
+            self._unconsumed.append(frames)
+            self._unconsumed_frames += frames
+
+    def _finish(self) -> None:
+        """Deliver nothing after this; a message that it cuts short is passed over."""
+        self.finished = True
+        self._granted = self._due
+        self._ahead.clear()
+        if self._partial_frames:
+            self._counters.oversized += 1
+            self._partial.clear()

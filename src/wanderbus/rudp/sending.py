@@ -1,60 +1,98 @@
 """The sending half of a connection: what waits, what is in flight, what is due again (SPEC F-04 to F-06).
 
-The unit is the :class:`Bundle`: the frames that first left in one packet. When its ACK does not come in time they
-leave again, together and unchanged, in a packet of a new number, until one of those packets is confirmed. Nothing
-here looks at every bundle for each packet: only when the timer fires, or the path changes, are they gone through.
+The unit is the :class:`Bundle`: the frames that first left in one packet. They leave again, together and unchanged,
+in a packet of a new number, until one of those packets is confirmed::
+
+    waiting ──▶ in flight ──ACK of its packet, or of any earlier one──▶ gone
+                  ├── timeout ──▶ overdue ──▶ in flight, at once (RFC 9002 7.5)
+                  └── loss, change of path ──▶ repeats ──▶ in flight, as the congestion window allows
+
+Nothing here looks at every bundle for each packet: they are gone through when the timer fires, when the path changes,
+and when an ACK overtakes some of them.
 """
 
 from __future__ import annotations
 
 from collections import deque
+from typing import Final
 
-from wanderbus.rudp.config import RudpConfig
-from wanderbus.rudp.frames import DATA_HEADER_BYTES, PACKET_HEADER_BYTES, PING_FRAME, encode_data
+from wanderbus.rudp.config import INITIAL_WINDOW_FRAMES, RudpConfig
+from wanderbus.rudp.congestion import Congestion
+from wanderbus.rudp.frames import (
+    DATA_HEADER_BYTES,
+    FINISH,
+    PING_FRAME,
+    AckFrame,
+    encode_data,
+    encode_numbered,
+)
+from wanderbus.rudp.interface import Counters
+from wanderbus.rudp.loss import SentPacket, longest_blackout_s
 from wanderbus.rudp.recovery import RoundTrip
 
-_EARLIER_PACKETS_MAX = 32
+_EARLIER_PACKETS_MAX: Final = 32
 """Given-up packets of one bundle whose ACK is still understood; more than the retries of one path, bounded however
 often the path changes."""
+
+_PACKET_THRESHOLD: Final = 3
+"""kPacketThreshold of RFC 9002 6.1.1: by how many numbers an ACK overtakes a packet that is lost."""
 
 
 class Bundle:
     """Ack-eliciting frames that travel together, and the packet that carries them now.
 
-    ``first`` and ``end`` are the DATA numbers within, half open, and equal for a PING. ``retries`` counts the
-    retransmissions since the path last changed.
+    ``data_bytes`` is the part of ``payload`` that are DATA frames. ``retries`` counts the timeouts during which the
+    peer was silent. ``earlier`` are its given-up packets, whose ACK confirms it just as well.
     """
 
-    __slots__ = ("deadline", "earlier", "end", "first", "number", "payload", "retries", "sent_at")
+    __slots__ = ("confirmed", "data_bytes", "earlier", "number", "payload", "retries", "sent_at")
 
-    def __init__(self, payload: bytes, first: int, end: int) -> None:
+    def __init__(self, payload: bytes, data_bytes: int) -> None:
         self.payload = payload
-        self.first = first
-        self.end = end
+        self.data_bytes = data_bytes
+        self.confirmed = False
         self.retries = 0
+        self.earlier: tuple[int, ...] = ()
         self.number = -1
         self.sent_at = 0.0
-        self.deadline = 0.0
-        self.earlier: list[int] = []
 
 
 class Sender:
-    """Numbers, cuts, bundles and remembers what was given to it until the peer has confirmed it."""
+    """Numbers, cuts, bundles and remembers what was given to it until the peer has confirmed it.
 
-    def __init__(self, config: RudpConfig) -> None:
+    Not more than ``packets_in_flight_max`` bundles are in flight or to be repeated, beside the PINGs that the owner
+    asks for, each with at most 32 earlier packets. What waits is bounded by ``send_queue_bytes_max``, which the
+    connection sees to.
+    """
+
+    def __init__(self, config: RudpConfig, frame_bytes_max: int, counters: Counters) -> None:
+        self.round_trip = RoundTrip(config)
+        self.congestion = Congestion(config.packets_in_flight_max)
+        self.granted = INITIAL_WINDOW_FRAMES
+        """The first DATA number that the peer does not want yet."""
+        self.unsent_bytes = 0
+        """DATA frames that wait to be sent for the first time, bytes."""
+        self._sent_bytes = 0
+        self.loss_at: float | None = None
+        """When the first packet that was overtaken counts as lost, None while there is none."""
         self._config = config
-        self._frame_bytes_max = config.datagram_bytes_max - PACKET_HEADER_BYTES
+        self._counters = counters
+        self._frame_bytes_max = frame_bytes_max
+        self._payload_bytes_max = frame_bytes_max - DATA_HEADER_BYTES
         self._waiting: deque[bytes] = deque()
         self._number_due = 0
-        self._first_waiting = 0
-        self._base = 0
-        self._confirmed_ahead: dict[int, int] = {}
+        self._finished = False
+        self._controls: dict[int, bytes] = {}
         self._in_flight: dict[int, Bundle] = {}
+        self._overdue: deque[Bundle] = deque()
+        self._repeats: deque[Bundle] = deque()
         self._earlier: dict[int, tuple[Bundle, float | None]] = {}
-        self._ping: Bundle | None = None
+        self._timed_out: dict[int, float] = {}
         self._ping_wanted = False
-        self.round_trip = RoundTrip(config)
-        self.unsent_bytes = 0
+        self._last_sent_at = 0.0
+        self._confirmed: list[int] = []
+        self._largest = -1
+        self._overtaken = -1
 
     @property
     def packets_in_flight(self) -> int:
@@ -62,135 +100,250 @@ class Sender:
         return len(self._in_flight)
 
     @property
-    def all_confirmed(self) -> bool:
-        """Whether every DATA frame queued so far has been confirmed."""
-        return self._base == self._number_due
+    def unconfirmed_bytes(self) -> int:
+        """DATA frames that wait to be sent, or for their ACK, bytes."""
+        return self.unsent_bytes + self._sent_bytes
+
+    @property
+    def wants_to_send(self) -> bool:
+        """Whether anything is to leave, if the windows allow it."""
+        return bool(self._waiting or self._overdue or self._repeats or self._controls or self._ping_wanted)
 
     def queue(self, message: bytes) -> None:
         """Take a message; above one datagram it is cut into DATA frames that fill one each."""
-        most = self._frame_bytes_max - DATA_HEADER_BYTES
-        size = len(message)
+        if self._finished:
+            return
+        size, most = len(message), self._payload_bytes_max
         if size <= most:
-            self._queue_frame(False, message)
+            self._queue_frame(encode_data(self._number_due, False, message))
             return
         for start in range(0, size, most):
-            self._queue_frame(start + most < size, message[start : start + most])
+            more = start + most < size
+            self._queue_frame(encode_data(self._number_due, more, message[start : start + most]))
 
-    def _queue_frame(self, more: bool, payload: bytes) -> None:
-        frame = encode_data(self._number_due, more, payload)
+    def finish(self) -> None:
+        """Tell the peer, after the last message, that it was the last; what is queued later is ignored."""
+        if not self._finished:
+            self._queue_frame(encode_numbered(FINISH, self._number_due))
+            self._finished = True
+
+    def close(self) -> None:
+        """Ignore what is queued from now on."""
+        self._finished = True
+
+    def _queue_frame(self, frame: bytes) -> None:
         self._number_due += 1
         self._waiting.append(frame)
         self.unsent_bytes += len(frame)
 
+    def control(self, kind: int, frame: bytes) -> None:
+        """Have ``frame`` leave with the next bundle, reliably; it replaces one of its kind that still waits."""
+        self._controls[kind] = frame
+
     def ping(self) -> None:
-        """Have an ack-eliciting packet leave soon, unless a PING is already on its way."""
-        self._ping_wanted = self._ping is None
+        """Have an ack-eliciting packet leave soon, whatever is on its way already."""
+        self._ping_wanted = True
 
     def next_bundle(self, reserved_bytes: int) -> Bundle | None:
-        """Return what may leave for the first time, or None.
+        """Return what may leave now, or None.
 
         ``reserved_bytes`` are left free for ACKs where the first frame allows it.
         """
-        if len(self._in_flight) >= self._config.packets_in_flight_max:
-            self._ping_wanted = False
-            return None
-        waiting = self._waiting
-        first = self._first_waiting
-        allowed = self._base + self._config.reorder_frames_max - first
-        if not waiting or allowed <= 0:
+        repeats = self._repeats
+        if self._overdue:
+            self._counters.retransmitted += 1
+            return self._overdue.popleft()
+        if len(self._in_flight) >= self.congestion.window:
+            self.congestion.limiting = bool(self._waiting or repeats)
             return self._ping_bundle()
-        frame = waiting.popleft()
-        size = len(frame)
+        while repeats:
+            bundle = repeats.popleft()
+            if not bundle.confirmed:
+                self._counters.retransmitted += 1
+                return bundle
+        return self._new_bundle(reserved_bytes)
+
+    def _new_bundle(self, reserved_bytes: int) -> Bundle | None:
+        frames = list(self._controls.values()) if self._controls else []
+        self._controls.clear()
+        control_bytes = size = sum(map(len, frames)) if frames else 0
+        waiting = self._waiting
         room = self._frame_bytes_max - reserved_bytes
-        frames = [frame]
-        while waiting and len(frames) < allowed and size + len(waiting[0]) <= room:
-            frame = waiting.popleft()
-            size += len(frame)
-            frames.append(frame)
-        self.unsent_bytes -= size
-        self._first_waiting = end = first + len(frames)
-        self._ping_wanted = False
-        return Bundle(b"".join(frames), first, end)
+        unsent_number = self._number_due - len(waiting)
+        allowed = min(self.granted - unsent_number, self._config.messages_per_datagram_max, len(waiting))
+        while allowed > 0:
+            length = len(waiting[0])
+            if size + length > room and frames:
+                break
+            size += length
+            frames.append(waiting.popleft())
+            allowed -= 1
+        if frames:
+            data_bytes = size - control_bytes
+            self._ping_wanted = False
+            self.unsent_bytes -= data_bytes
+            self._sent_bytes += data_bytes
+            return Bundle(frames[0] if len(frames) == 1 else b"".join(frames), data_bytes)
+        self.congestion.limiting = False
+        return self._ping_bundle()
 
     def _ping_bundle(self) -> Bundle | None:
+        """Return a PING if one is wanted; the congestion window does not hold it back (RFC 9002 7.5)."""
         if not self._ping_wanted:
             return None
         self._ping_wanted = False
-        self._ping = Bundle(PING_FRAME, 0, 0)
-        return self._ping
+        return Bundle(PING_FRAME, 0)
 
     def sent(self, bundle: Bundle, number: int, now: float) -> None:
-        """Note that ``bundle`` leaves now as packet ``number``; its deadline follows from its retries."""
+        """Note that ``bundle`` leaves now as packet ``number``."""
+        if not self._in_flight and now - self._last_sent_at > self.round_trip.timeout_s:
+            self.congestion.idle()
+        self._last_sent_at = bundle.sent_at = now
         bundle.number = number
-        bundle.sent_at = now
-        bundle.deadline = now + self.round_trip.backed_off_s(bundle.retries)
         self._in_flight[number] = bundle
 
-    def confirm(self, number: int, now: float) -> None:
-        """Take an ACK. One that comes after the packet was given up still counts, and still measures the path.
+    def acknowledged(self, ack: AckFrame, now: float) -> None:
+        """Take an ACK frame, which names only packets that were sent; :meth:`settle` draws the consequences.
 
-        Without that, a round trip longer than the initial timeout would never be measured.
+        Fresh marks measure the path; those in ``again`` are looked at only where something older is missing. An ACK
+        that comes after the packet was given up still counts, and still measures: without that, a round trip longer
+        than the initial timeout would never be known.
         """
+        newest, fresh, again = ack
+        if newest > self._largest:
+            self._largest = newest
+        self._confirm(newest, now, True)
+        number = newest - 1
+        while fresh:
+            if fresh & 1:
+                self._confirm(number, now, True)
+            fresh >>= 1
+            number -= 1
+        if again and (self._earlier or (self._in_flight and next(iter(self._in_flight)) < newest)):
+            missing = [*self._earlier, *self._in_flight]
+            for number in missing:
+                if number < newest and again >> newest - 1 - number & 1:
+                    self._confirm(number, now, False)
+
+    def _confirm(self, number: int, now: float, measures: bool) -> None:
         bundle = self._in_flight.pop(number, None)
+        sent_at: float | None
         if bundle is not None:
-            sent_at: float | None = bundle.sent_at
-        else:
-            late = self._earlier.get(number)
-            if late is None:
-                return
-            bundle, sent_at = late
+            sent_at = bundle.sent_at
+        elif number in self._earlier:
+            bundle, sent_at = self._earlier[number]
             self._in_flight.pop(bundle.number, None)
-        if sent_at is not None:
-            self.round_trip.sample(max(now - sent_at, 0.0))
+            self._timed_out.pop(number, None)
+            self._counters.spurious += 1
+        else:
+            return
+        if measures and sent_at is not None:
+            self.round_trip.sample(max(now - sent_at, 0.0), now)
+        bundle.confirmed = True
+        self._confirmed.append(number)
+        self._sent_bytes -= bundle.data_bytes
         for earlier in bundle.earlier:
             del self._earlier[earlier]
-        if bundle is self._ping:
-            self._ping = None
-        if bundle.first != bundle.end:
-            self._advance(bundle)
 
-    def _advance(self, bundle: Bundle) -> None:
-        """Move the lowest unconfirmed DATA number, to which the receiver's window is tied."""
-        if bundle.first != self._base:
-            self._confirmed_ahead[bundle.first] = bundle.end
-            return
-        base = bundle.end
-        ahead = self._confirmed_ahead
-        while ahead and (end := ahead.pop(base, None)) is not None:
-            base = end
-        self._base = base
+    def settle(self, now: float, next_number: int) -> bool:
+        """Draw the consequences of the ACKs of a batch; return whether a deadline may have come nearer.
 
-    def expired(self, now: float) -> list[Bundle] | None:
-        """Take back what was not confirmed by ``now``, to be sent again; None if the retries of one ran out."""
-        overdue = [bundle for bundle in self._in_flight.values() if bundle.deadline <= now]
-        for bundle in overdue:
+        What was sent before an acknowledged packet has met a peer that is not silent, so its retries count anew.
+        """
+        eased = False
+        if self._largest > self._overtaken:
+            self._overtaken = self._largest
+            for bundle in self._in_flight.values() if self._earlier else ():
+                if bundle.retries and bundle.earlier[0] < self._largest:
+                    bundle.retries = 0
+                    eased = True
+        confirmed = self._confirmed
+        if self._timed_out or (self._in_flight and next(iter(self._in_flight)) < self._largest):
+            confirmed.sort()
+            self.detect_lost(now, next_number)
+        self.congestion.confirmed(confirmed)
+        confirmed.clear()
+        return eased
+
+    def detect_lost(self, now: float, next_number: int) -> None:
+        """Give up what the newest ACK overtook by too many packets or too long ago (RFC 9002 6.1).
+
+        What timed out earlier and was overtaken now is lost too, and counts for congestion.
+        """
+        largest, delay_s = self._largest, self.round_trip.loss_delay_s
+        overtaken = [bundle for number, bundle in self._in_flight.items() if number < largest]
+        lost = [(number, sent_at) for number, sent_at in self._timed_out.items() if number < largest]
+        for number, _ in lost:
+            del self._timed_out[number]
+        self.loss_at = None
+        for bundle in overtaken:
+            bundle.retries = 0
+            if bundle.number <= largest - _PACKET_THRESHOLD or bundle.sent_at + delay_s <= now:
+                lost.append((bundle.number, bundle.sent_at))
+                self._counters.lost += 1
+                self._give_up(bundle, bundle.sent_at)
+                self._repeats.append(bundle)
+            elif self.loss_at is None:
+                self.loss_at = bundle.sent_at + delay_s
+        if lost:
+            lost.sort()
+            self._congested(lost, next_number)
+
+    def _congested(self, lost: list[SentPacket], next_number: int) -> None:
+        """Take ``lost`` for a sign of congestion; a long one, if nothing got through for long."""
+        self.congestion.lost(lost[-1][0], next_number)
+        measured_at = self.round_trip.measured_at
+        if measured_at is not None:
+            blackout_s = longest_blackout_s(lost, self._confirmed, measured_at)
+            if blackout_s > self.round_trip.persistent_congestion_s:
+                self.congestion.collapse()
+
+    def expire(self, now: float) -> bool:
+        """Give up what was not confirmed in time, to be sent again; False if the retries of one ran out (F-06)."""
+        backed_off_s = self.round_trip.backed_off_s
+        for number, bundle in list(self._in_flight.items()):
+            if number < self._largest or bundle.sent_at + backed_off_s(bundle.retries) > now:
+                continue
             if bundle.retries >= self._config.retries_max:
-                return None
+                return False
             bundle.retries += 1
+            self._counters.timeouts += 1
+            self._timed_out[number] = bundle.sent_at
             self._give_up(bundle, bundle.sent_at)
-        return overdue
+            self._overdue.append(bundle)
+        return True
 
-    def restarted(self) -> list[Bundle]:
-        """Take back everything in flight, to be sent again on a new path with fresh retries and estimate.
+    def restart(self, next_number: int) -> None:
+        """Give up everything in flight, to be sent again on a new path with fresh retries and estimates.
 
         An ACK for what left on the old path still confirms it, but does not measure the new one.
         """
         self.round_trip = RoundTrip(self._config)
+        self.congestion = Congestion(self._config.packets_in_flight_max, next_number)
+        self.loss_at = None
+        self._timed_out.clear()
         for number, (bundle, _) in self._earlier.items():
             self._earlier[number] = (bundle, None)
-        bundles = list(self._in_flight.values())
-        for bundle in bundles:
-            bundle.retries = 0
+        for bundle in list(self._in_flight.values()):
             self._give_up(bundle, None)
-        return bundles
+            self._repeats.append(bundle)
+        for bundle in self._repeats:
+            bundle.retries = 0
 
     def _give_up(self, bundle: Bundle, sent_at: float | None) -> None:
-        del self._in_flight[bundle.number]
-        self._earlier[bundle.number] = (bundle, sent_at)
-        bundle.earlier.append(bundle.number)
+        number = bundle.number
+        del self._in_flight[number]
+        self._earlier[number] = (bundle, sent_at)
+        bundle.earlier += (number,)
         if len(bundle.earlier) > _EARLIER_PACKETS_MAX:
-            del self._earlier[bundle.earlier.pop(0)]
+            del self._earlier[bundle.earlier[0]]
+            bundle.earlier = bundle.earlier[1:]
 
     def next_deadline(self) -> float | None:
-        """Return when the first packet in flight is overdue, in monotonic seconds."""
-        return min((bundle.deadline for bundle in self._in_flight.values()), default=None)
+        """Return when the first packet in flight is overdue or lost, in monotonic seconds."""
+        backed_off_s, largest = self.round_trip.backed_off_s, self._largest
+        bundles = [bundle for number, bundle in self._in_flight.items() if number > largest]
+        deadlines = [bundle.sent_at + backed_off_s(bundle.retries) for bundle in bundles]
+        if self.loss_at is not None:
+            deadlines.append(self.loss_at)
+        return min(deadlines, default=None)

@@ -1,6 +1,8 @@
 """The driver: lets a machine run on asyncio with real UDP sockets, TCP and TLS connections, and one heap of timers.
 
-All that arrived since the last turn of the loop is one batch: a burst of datagrams costs one ``step``.
+All that arrived since the last turn of the loop is one batch: a burst of datagrams costs one ``step``, and so does
+what an application asks for in one turn. Datagrams do not wait for another turn, since at a low rate that is what
+their latency is made of.
 """
 
 from __future__ import annotations
@@ -12,7 +14,7 @@ import logging
 import socket
 import ssl
 from collections.abc import Callable, Hashable, Mapping, Sequence
-from typing import Final
+from typing import Any, Final
 
 from wanderbus.machine import (
     Address,
@@ -75,6 +77,13 @@ class Driver:
         self._alarm: asyncio.TimerHandle | None = None
         self._alarm_at: float | None = None
         self._closed = False
+        self._performers: dict[type[Output], Callable[[Any], None]] = {
+            SendDatagram: self._send,
+            SendOnStream: self._send_on_stream,
+            CloseStream: self._close_stream,
+            SetTimer: self._set_timer,
+            CancelTimer: self._cancel_timer,
+        }
 
     def bind(self, addresses: Mapping[str, Address]) -> dict[str, Address]:
         """Open these UDP sockets by name, and only then close those they replace; return the addresses in use.
@@ -134,25 +143,11 @@ class Driver:
 
     def perform(self, outputs: Sequence[Output]) -> None:
         """Do what the machine asks."""
+        performers, report, tap = self._performers, self._on_report, self._tap
         for output in outputs:
-            if self._tap is not None:
-                self._tap(output)
-            match output:
-                case SendDatagram(socket=name, destination=destination, data=data):
-                    self._send(name, destination, data)
-                case SendOnStream():
-                    self._send_on_stream(output)
-                case CloseStream(socket=name, connection=connection):
-                    if name in self._streams:
-                        self._streams[name].close_connection(connection)
-                case SetTimer(key=key, at=at):
-                    self._deadlines[key] = at
-                    self._heap_count += 1
-                    heapq.heappush(self._heap, (at, self._heap_count, key))
-                case CancelTimer(key=key):
-                    self._deadlines.pop(key, None)
-                case _:
-                    self._on_report(output)
+            if tap is not None:
+                tap(output)
+            performers.get(type(output), report)(output)
         self._set_alarm()
 
     def close(self) -> None:
@@ -181,11 +176,12 @@ class Driver:
                 # An ICMP error of an earlier datagram: its loss is for the machine's timers to notice.
                 continue
             self._inbox.append(DatagramReceived(name, address[:2], data))
-        if self._inbox and self._turn is None:
-            self._turn = self._loop.call_soon(self._run)
+        self._run()
 
     def _run(self) -> None:
-        self._turn = None
+        if self._turn is not None:
+            self._turn.cancel()
+            self._turn = None
         if self._closed or not self._inbox:
             return
         batch, self._inbox = self._inbox, []
@@ -204,15 +200,15 @@ class Driver:
         else:
             self.perform(outputs)
 
-    def _send(self, name: str, destination: Address, data: bytes) -> None:
-        sender = self._sockets.get(name)
+    def _send(self, wanted: SendDatagram) -> None:
+        sender = self._sockets.get(wanted.socket)
         if sender is None:
             return
         try:
-            sender.sendto(data, destination)
+            sender.sendto(wanted.data, wanted.destination)
         except OSError as error:
             self.unsent += 1
-            _log.debug("datagram to %s:%s not sent: %s", *destination, error)
+            _log.debug("datagram to %s:%s not sent: %s", *wanted.destination, error)
 
     def _send_on_stream(self, wanted: SendOnStream) -> None:
         streams = self._streams.get(wanted.socket)
@@ -221,6 +217,18 @@ class Driver:
             self.feed(StreamClosed(wanted.socket, number, "there are no streams here", wanted.target))
         else:
             streams.send(wanted)
+
+    def _close_stream(self, wanted: CloseStream) -> None:
+        if wanted.socket in self._streams:
+            self._streams[wanted.socket].close_connection(wanted.connection)
+
+    def _set_timer(self, wanted: SetTimer) -> None:
+        self._deadlines[wanted.key] = wanted.at
+        self._heap_count += 1
+        heapq.heappush(self._heap, (wanted.at, self._heap_count, wanted.key))
+
+    def _cancel_timer(self, wanted: CancelTimer) -> None:
+        self._deadlines.pop(wanted.key, None)
 
     def _set_alarm(self) -> None:
         while self._heap and self._deadlines.get(self._heap[0][2]) != self._heap[0][0]:

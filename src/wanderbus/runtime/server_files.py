@@ -6,6 +6,7 @@ import os
 import secrets
 from collections.abc import Mapping
 from pathlib import Path
+from typing import Final
 
 import msgspec
 
@@ -15,6 +16,8 @@ from wanderbus.records import decode_record
 from wanderbus.runtime.event_log import EventLog
 from wanderbus.runtime.state_store import StateStore
 
+_RESET_KEY_BYTES: Final = 32
+
 
 class Identity(msgspec.Struct, frozen=True):
     """What stays the same over restarts: the name in event ids, and the ports that agents know (DESIGN 6.3)."""
@@ -22,32 +25,41 @@ class Identity(msgspec.Struct, frozen=True):
     server: str
     broker_port: int = 0
     data_port: int = 0
+    """Where reliable UDP is received."""
+    stream_port: int = 0
+    """Where the data channel's TCP connections are accepted."""
 
 
 class ServerFiles:
     """The open files of one server; made by :meth:`open`."""
 
-    def __init__(self, directory: Path, identity: Identity, log: EventLog, store: StateStore) -> None:
+    def __init__(self, directory: Path, identity: Identity, reset_key: bytes, log: EventLog, store: StateStore) -> None:
         self.directory = directory
         self.identity = identity
+        self.reset_key = reset_key
+        """Makes the tokens by which agents know a reset of this server, over restarts (DESIGN 6.3)."""
         self.log = log
         self.store = store
 
     @classmethod
     def open(cls, directory: Path) -> ServerFiles:
-        """Open or begin a data directory; :class:`StorageError` in one line says what cannot be used and why."""
+        """Open or begin a data directory; :class:`StorageError` in one line says what cannot be used and why.
+
+        A new directory is for its owner alone: events and keys are in it.
+        """
         try:
-            directory.mkdir(parents=True, exist_ok=True)
+            directory.mkdir(mode=0o700, parents=True, exist_ok=True)
             log = EventLog.open(directory / "log")
             try:
                 identity = _load_identity(directory / "server.json")
+                reset_key = _load_reset_key(directory / "reset.key")
                 store = StateStore.open(directory / "state.db", server=identity.server)
             except BaseException:
                 log.close()
                 raise
         except OSError as error:
             raise _unusable(directory, error) from None
-        return cls(directory, identity, log, store)
+        return cls(directory, identity, reset_key, log, store)
 
     def load_state(self, publishes_remembered: int) -> BrokerState:
         """Return the state: the stored rows, brought up to date from the log."""
@@ -71,9 +83,9 @@ class ServerFiles:
             ) from None
         return state
 
-    def keep_ports(self, broker_port: int, data_port: int) -> None:
+    def keep_ports(self, broker_port: int, data_port: int, stream_port: int) -> None:
         """Remember the ports for the next start; :class:`StorageError` if that cannot be written."""
-        self.identity = Identity(self.identity.server, broker_port, data_port)
+        self.identity = Identity(self.identity.server, broker_port, data_port, stream_port)
         try:
             _save_identity(self.directory / "server.json", self.identity)
         except OSError as error:
@@ -127,10 +139,26 @@ def _load_identity(path: Path) -> Identity:
 
 
 def _save_identity(path: Path, identity: Identity) -> None:
-    """Replace the file as a whole: a crash leaves the old or the new one."""
+    _replace(path, msgspec.json.encode(identity) + b"\n")
+
+
+def _load_reset_key(path: Path) -> bytes:
+    try:
+        key = path.read_bytes()
+    except FileNotFoundError:
+        key = secrets.token_bytes(_RESET_KEY_BYTES)
+        _replace(path, key)
+    if len(key) != _RESET_KEY_BYTES:
+        raise StateCorrupt(f"{path} is damaged; delete it, and another is made")
+    return key
+
+
+def _replace(path: Path, content: bytes) -> None:
+    """Replace the file as a whole, for its owner alone to read: a crash leaves the old or the new one."""
     fresh = path.with_suffix(".new")
-    with fresh.open("wb") as file:
-        file.write(msgspec.json.encode(identity) + b"\n")
+    fresh.unlink(missing_ok=True)
+    with open(os.open(fresh, os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_CLOEXEC, 0o600), "wb") as file:
+        file.write(content)
         file.flush()
         os.fsync(file.fileno())
     fresh.replace(path)

@@ -7,9 +7,8 @@ import ssl
 from typing import Final
 
 from wanderbus.errors import ConfigurationError
-from wanderbus.machine import Address
+from wanderbus.machine import Address, shown
 from wanderbus.runtime.driver import Driver
-from wanderbus.sip.uri import bracketed
 
 _TRIES: Final = 32
 """How many free UDP ports are tried until one is free for TCP too."""
@@ -49,11 +48,6 @@ def listen_for_sip(
             raise _unusable(getattr(error, "filename", None) or f"TLS port {tls_port}", error) from None
         return bound, streams
     raise AssertionError("the last try returns or raises")
-
-
-def shown(address: Address) -> str:
-    """Return ``address`` as it is written: an IPv6 address in brackets."""
-    return f"{bracketed(address[0])}:{address[1]}"
 
 
 def _bind_udp(driver: Driver, name: str, address: Address) -> Address:

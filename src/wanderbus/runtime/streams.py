@@ -2,13 +2,17 @@
 
 Nothing here blocks. What one connection may hold back, and how many there are, is bounded: a peer that does not read
 loses its connection, and one more connection than there may be is closed as soon as it is there.
+
+Nagle's algorithm is off on all of them: what a machine sends in one step is one write already.
 """
 
 from __future__ import annotations
 
 import asyncio
 import functools
+import hashlib
 import logging
+import math
 import socket
 import ssl
 from collections import Counter
@@ -17,7 +21,8 @@ from typing import Final, Literal, cast
 
 import msgspec
 
-from wanderbus.machine import Address, Input, SendOnStream, StreamClosed, StreamReceived, StreamTarget
+from wanderbus.machine import Address, Input, SendOnStream, StreamClosed, StreamReceived, StreamTarget, shown
+from wanderbus.runtime.tls import fingerprint_tls
 
 _log = logging.getLogger("wanderbus.streams")
 
@@ -42,13 +47,18 @@ class StreamLimits(msgspec.Struct, frozen=True):
     unsent_bytes_max: int = 2**20
     """Bytes that one peer has not taken yet."""
     idle_s_max: float = 1_800.0
-    """A connection on which nothing went either way for so long is closed."""
+    """A connection on which nothing went either way for so long is closed; infinite for never."""
     silent_s_max: float = 30.0
     """An accepted connection that has not brought anything yet is closed after so long."""
     connect_s_max: float = 5.0
     """How long opening a connection may take, TLS included."""
     handshake_s_max: float = 5.0
     """How long the TLS handshake of an accepted connection may take."""
+
+
+DATA_STREAM_LIMITS: Final = StreamLimits(idle_s_max=math.inf, connect_s_max=15.0, handshake_s_max=15.0)
+"""For data channels: they may be idle, since subscribers wait. A lost SYN is repeated thrice within the time to
+connect (after 1, 3 and 7 s: RFC 6298 2), which is about as patient as the channels are."""
 
 
 class _Connection(asyncio.Protocol):
@@ -85,7 +95,7 @@ class Streams:
 
     :param feed: takes what happens, as inputs of the machine
     :param server_tls: the context for TLS connections that others open; without it TLS cannot be listened on
-    :param client_tls: the context for those we open; without it none can be
+    :param client_tls: the context for those we open to a target without a fingerprint; without it none can be
     :param local_host: the local IP address that connections are opened from; the system's choice when None
     """
 
@@ -105,6 +115,7 @@ class Streams:
         self._numbers = numbers
         self._server_tls = server_tls
         self._client_tls = client_tls
+        self._fingerprint_tls: ssl.SSLContext | None = None
         self._local_host = local_host
         self._limits = limits or StreamLimits()
         self._loop = asyncio.get_running_loop()
@@ -132,9 +143,7 @@ class Streams:
         except OSError as error:
             for each in opened.values():
                 each.close()
-            host, port = address
-            where = f"[{host}]:{port}" if ":" in host else f"{host}:{port}"
-            raise OSError(error.errno, error.strerror or str(error), f"{kind} port {where}") from None
+            raise OSError(error.errno, error.strerror or str(error), f"{kind} port {shown(address)}") from None
         for kind, listener in opened.items():
             self._listeners.append(listener)
             self._loop.add_reader(listener, self._accept, _kind(kind), listener)
@@ -142,8 +151,9 @@ class Streams:
 
     def send(self, wanted: SendOnStream) -> None:
         """Send what a machine asked for, on an open connection or a new one."""
-        named = None if wanted.connection is None else self._connections.get(wanted.connection)
-        connection = named or self._by_target.get(wanted.target) or self._connect(wanted.target)
+        connection = None if wanted.connection is None else self._connections.get(wanted.connection)
+        if connection is None and wanted.reopen:
+            connection = self._by_target.get(wanted.target) or self._connect(wanted.target)
         if connection is not None:
             self._write(connection, wanted.data)
 
@@ -165,10 +175,13 @@ class Streams:
             self._drop(connection, "closed here")
 
     def opened(self, connection: _Connection) -> None:
-        """Send what waited for the connection to open."""
+        """Send what waited for the connection to open, to nobody but whom the target names."""
         assert connection.transport is not None
         if connection.number not in self._connections:
             connection.transport.abort()
+            return
+        if not _shows_fingerprint(connection.transport, connection.target):
+            self._drop(connection, "the certificate is not the one that was announced")
             return
         unsent, connection.unsent = bytes(connection.unsent), bytearray()
         if unsent:
@@ -257,7 +270,7 @@ class Streams:
         kind = _kind(target.transport)
         connection = self._add(kind, target.address, target)
         self._by_target[target] = connection
-        if kind == "TLS" and self._client_tls is None:
+        if kind == "TLS" and self._context_for(target) is None:
             self.lost(connection, "there is no TLS here to connect with")
         elif len(self._connections) > self._limits.connections_max:
             self.lost(connection, "there are too many connections already")
@@ -268,7 +281,7 @@ class Streams:
 
     async def _open(self, connection: _Connection, target: StreamTarget) -> None:
         host, port = target.address
-        tls = self._client_tls if connection.kind == "TLS" else None
+        tls = self._context_for(target) if connection.kind == "TLS" else None
         same_family = self._local_host is not None and (":" in self._local_host) == (":" in host)
         try:
             async with asyncio.timeout(self._limits.connect_s_max):
@@ -284,6 +297,13 @@ class Streams:
             self.lost(connection, _reason(error))
         finally:
             connection.task = None
+
+    def _context_for(self, target: StreamTarget) -> ssl.SSLContext | None:
+        if target.fingerprint is None:
+            return self._client_tls
+        if self._fingerprint_tls is None:
+            self._fingerprint_tls = fingerprint_tls()
+        return self._fingerprint_tls
 
     def _add(self, kind: StreamTransport, peer: Address, target: StreamTarget | None) -> _Connection:
         connection = _Connection(self, next(self._numbers), kind, peer, target)
@@ -316,8 +336,19 @@ def _kind(transport: str) -> StreamTransport:
     return "TLS" if transport == "TLS" else "TCP"
 
 
+def _shows_fingerprint(transport: asyncio.BaseTransport, target: StreamTarget | None) -> bool:
+    """Tell whether the other side has the certificate that ``target`` asks for, if it does (RFC 8122 6.2)."""
+    if target is None or target.fingerprint is None:
+        return True
+    tls = transport.get_extra_info("ssl_object")
+    certificate = tls.getpeercert(binary_form=True) if tls else None
+    return certificate is not None and hashlib.sha256(certificate).digest() == target.fingerprint
+
+
 def _open_listener(address: Address) -> socket.socket:
-    opened = socket.socket(socket.AF_INET6 if ":" in address[0] else socket.AF_INET, socket.SOCK_STREAM)
+    family = socket.AF_INET6 if ":" in address[0] else socket.AF_INET
+    # With the protocol named asyncio knows TCP, also on what is accepted, and turns Nagle's algorithm off.
+    opened = socket.socket(family, socket.SOCK_STREAM, socket.IPPROTO_TCP)
     try:
         opened.setblocking(False)
         opened.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)

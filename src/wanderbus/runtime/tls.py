@@ -1,4 +1,7 @@
-"""TLS contexts from certificate files (RFC 3261 26.2.1, RFC 5922 7). A client always verifies whom it talks to."""
+"""TLS contexts: from certificate files (RFC 3261 26.2.1, RFC 5922 7), or for fingerprints (RFC 8122).
+
+A client always verifies whom it talks to.
+"""
 
 from __future__ import annotations
 
@@ -31,6 +34,19 @@ def client_tls(ca_file: Path | None = None) -> ssl.SSLContext:
     except OSError as error:
         raise ConfigurationError(f"the file of authorities {ca_file} cannot be used: {_reason(error)}") from None
     context.minimum_version = ssl.TLSVersion.TLSv1_2
+    return context
+
+
+def fingerprint_tls() -> ssl.SSLContext:
+    """Return the context of a client that compares the certificate's fingerprint itself, right after the handshake.
+
+    Who signed the certificate, and for whom, plays no part: what announced the fingerprint vouches for it (RFC 8122
+    3.1).
+    """
+    context = ssl.SSLContext(ssl.PROTOCOL_TLS_CLIENT)
+    context.minimum_version = ssl.TLSVersion.TLSv1_2
+    context.check_hostname = False
+    context.verify_mode = ssl.CERT_NONE
     return context
 
 

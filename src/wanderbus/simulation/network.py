@@ -1,13 +1,17 @@
-"""A network that loses, repeats, delays and reorders datagrams, and whose hosts come, go and move."""
+"""A network that loses, repeats, delays, damages and reorders datagrams, and whose hosts come, go and move."""
 
 from __future__ import annotations
 
 from collections.abc import Callable
+from typing import TYPE_CHECKING
 
 import msgspec
 
 from wanderbus.machine import Address
 from wanderbus.simulation.world import World
+
+if TYPE_CHECKING:
+    from wanderbus.simulation.streams import StreamHost
 
 Receiver = Callable[[Address, bytes], None]
 
@@ -22,17 +26,33 @@ class Conditions(msgspec.Struct):
     spike: float = 0.0
     """Chance that a datagram is held up ``spike_s`` longer, so that later ones overtake it."""
     spike_s: float = 0.5
+    damage: float = 0.0
+    """Chance that a few bits of a datagram are flipped and no checksum notices."""
+    bytes_per_s: float | None = None
+    """What the narrowest link carries; datagrams wait in line before it."""
+    line_s_max: float = 0.2
+    """A datagram that would have to wait longer than this is lost."""
 
 
 class Network:
-    """Delivers datagrams to whoever is bound to the destination when they arrive."""
+    """Delivers datagrams to whoever is bound to the destination when they arrive.
+
+    ``towards`` has the conditions of the ways to an IP address, and ``within`` those between the sockets of one, where
+    they are not those of everywhere; ``listeners`` are those who accept streams, and the names of their sockets.
+    """
 
     def __init__(self, world: World, conditions: Conditions) -> None:
         self.conditions = conditions
+        self.towards: dict[str, Conditions] = {}
+        self.within: Conditions | None = None
         self.delivered = 0
+        self.tap: Callable[[Address, Address, bytes], None] = lambda source, destination, data: None
+        """Sees every datagram that is sent."""
+        self.listeners: dict[Address, tuple[StreamHost, str]] = {}
         self._world = world
         self._bound: dict[Address, Receiver] = {}
         self._cut: set[str] = set()
+        self._line_free_at: dict[str, float] = {}
 
     def bind(self, address: Address, receiver: Receiver) -> None:
         """Let ``receiver`` have what arrives at ``address``."""
@@ -46,6 +66,10 @@ class Network:
         """Return whether somebody listens at ``address``."""
         return address in self._bound
 
+    def is_there(self, ip: str) -> bool:
+        """Return whether a host has the address ``ip``."""
+        return any(address[0] == ip for addresses in (self._bound, self.listeners) for address in addresses)
+
     def cut(self, ip: str) -> None:
         """Lose everything to and from ``ip``."""
         self._cut.add(ip)
@@ -54,21 +78,59 @@ class Network:
         """End :meth:`cut`."""
         self._cut.discard(ip)
 
+    def is_cut(self, *ips: str) -> bool:
+        """Return whether one of ``ips`` is cut off."""
+        return not self._cut.isdisjoint(ips)
+
+    def conditions_of(self, source: str, destination: str) -> Conditions:
+        """Return how bad the way from one IP address to another is."""
+        if self.within is not None and source == destination:
+            return self.within
+        return self.towards.get(destination, self.conditions)
+
     def send(self, source: Address, destination: Address, data: bytes) -> None:
         """Carry a datagram as the conditions allow."""
+        self.tap(source, destination, data)
         draw = self._world.random
-        conditions = self.conditions
+        conditions = self.conditions_of(source[0], destination[0])
         copies = 2 if draw.random() < conditions.duplication else 1
         for _ in range(copies):
             lost = draw.random() < conditions.loss
             delay = draw.uniform(conditions.delay_min_s, conditions.delay_max_s)
             if draw.random() < conditions.spike:
                 delay += conditions.spike_s
-            if not lost and source[0] not in self._cut:
-                self._world.after(delay, lambda: self._arrive(source, destination, data))
+            if conditions.bytes_per_s is not None:
+                waiting_s = self._wait_in_line(
+                    destination[0], len(data) / conditions.bytes_per_s, conditions.line_s_max
+                )
+                lost = lost or waiting_s > conditions.line_s_max
+                delay += waiting_s
+            if lost or source[0] in self._cut:
+                continue
+            damaged = conditions.damage and draw.random() < conditions.damage
+            self.carry(source, destination, self._damage(data) if damaged else data, delay)
+
+    def carry(self, source: Address, destination: Address, data: bytes, delay_s: float) -> None:
+        """Have a datagram arrive in ``delay_s`` seconds, whatever the conditions; ``source`` may be a lie."""
+        self._world.after(delay_s, lambda: self._arrive(source, destination, data))
 
     def _arrive(self, source: Address, destination: Address, data: bytes) -> None:
         receiver = self._bound.get(destination)
         if receiver is not None and destination[0] not in self._cut:
             self.delivered += 1
             receiver(source, data)
+
+    def _wait_in_line(self, ip: str, service_s: float, waiting_s_max: float) -> float:
+        """Return how long a datagram waits for the link towards ``ip``, its own bytes included; take its place."""
+        now = self._world.now
+        done_at = max(self._line_free_at.get(ip, now), now) + service_s
+        if done_at - now <= waiting_s_max:
+            self._line_free_at[ip] = done_at
+        return done_at - now
+
+    def _damage(self, data: bytes) -> bytes:
+        draw = self._world.random
+        changed = bytearray(data)
+        for _ in range(draw.randint(1, 4) if data else 0):
+            changed[draw.randrange(len(changed))] ^= 1 << draw.randrange(8)
+        return bytes(changed)

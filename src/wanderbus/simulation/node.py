@@ -7,20 +7,26 @@ from collections.abc import Callable, Hashable, Mapping, Sequence
 from wanderbus.machine import (
     Address,
     CancelTimer,
+    CloseStream,
     DatagramReceived,
     Input,
     Machine,
     Output,
     SendDatagram,
+    SendOnStream,
     SetTimer,
     TimerFired,
 )
 from wanderbus.simulation.network import Network
+from wanderbus.simulation.streams import StreamHost
 from wanderbus.simulation.world import World
 
 
 class Node:
-    """Feeds a machine and performs its outputs; reports go to ``on_report``."""
+    """Feeds a machine and performs its outputs; reports go to ``on_report``.
+
+    ``sockets`` are for datagrams, ``streams`` for TCP and TLS, both by name, ``fingerprint`` is of its certificate.
+    """
 
     def __init__(
         self,
@@ -30,6 +36,9 @@ class Node:
         world: World,
         network: Network,
         on_report: Callable[[Output], None],
+        *,
+        streams: Mapping[str, Address] | None = None,
+        fingerprint: bytes = b"",
     ) -> None:
         self.name = name
         self.machine = machine
@@ -39,25 +48,29 @@ class Node:
         self._on_report = on_report
         self._timers: dict[Hashable, object] = {}
         self._sockets: dict[str, Address] = {}
-        self.rebind(sockets)
+        self._streams = StreamHost(world, network, self.feed, fingerprint=fingerprint)
+        self.rebind(sockets, streams)
 
     @property
     def timer_keys(self) -> list[Hashable]:
         """Return the keys of the timers that are set."""
         return list(self._timers)
 
-    def rebind(self, sockets: Mapping[str, Address]) -> None:
-        """Close every socket and open these, by name."""
+    def rebind(self, sockets: Mapping[str, Address], streams: Mapping[str, Address] | None = None) -> None:
+        """Close every socket and open these, by name; the machine is told of the streams that this ends."""
         for address in self._sockets.values():
             self._network.unbind(address)
         self._sockets = dict(sockets)
         for name, address in sockets.items():
             self._network.bind(address, self._receiver(name))
+        if ended := self._streams.bind(dict(streams or {})):
+            self.feed(ended)
 
     def kill(self) -> None:
         """Stop at once, as by kill -9."""
         self.alive = False
         self._world.note(self.name, "killed")
+        self._streams.kill()
         self.rebind({})
         self._timers.clear()
 
@@ -65,23 +78,35 @@ class Node:
         """Let the machine take ``inputs`` now, and do what it asks."""
         if self.alive:
             for given in inputs:
-                self._world.note(self.name, f"< {given!r}")
+                self._note("<", given)
             self.perform(self.machine.step(inputs, self._world.now))
 
     def perform(self, outputs: Sequence[Output]) -> None:
         """Do what the machine asks."""
         for output in outputs:
-            self._world.note(self.name, f"> {output!r}")
+            self._note(">", output)
             match output:
                 case SendDatagram(socket=socket, destination=destination, data=data):
                     if source := self._sockets.get(socket):
-                        self._network.send(source, destination, data)
+                        self._transmit(source, destination, data)
                 case SetTimer(key=key, at=at):
                     self._set_timer(key, at)
                 case CancelTimer(key=key):
                     self._timers.pop(key, None)
+                case SendOnStream():
+                    self._streams.send(output)
+                case CloseStream(connection=connection):
+                    self._streams.close(connection)
                 case _:
                     self._on_report(output)
+
+    def _note(self, way: str, what: Input | Output) -> None:
+        """Write an input or output into the trace."""
+        self._world.note(self.name, f"{way} {what!r}")
+
+    def _transmit(self, source: Address, destination: Address, data: bytes) -> None:
+        """Have the network carry a datagram."""
+        self._network.send(source, destination, data)
 
     def _receiver(self, socket: str) -> Callable[[Address, bytes], None]:
         return lambda source, data: self.feed([DatagramReceived(socket, source, data)])

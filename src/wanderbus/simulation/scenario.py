@@ -31,6 +31,9 @@ ACTIVE_S: Final = 40.0
 HEAL_S: Final = 1.5
 """Without loss, a moved agent is reached at its new address within this time: three round trips and no timeout."""
 
+NEAR_S: Final = 0.02
+"""The longest delay between two sockets of one host."""
+
 SETTLE_S: Final = 150.0
 """Seconds that a mended world has to come to rest."""
 
@@ -62,9 +65,16 @@ class Scenario:
         self._last_move: dict[str, int] = {}
         draw = self.world.random
         self.network = Network(self.world, self._conditions())
+        self.network.towards[SERVER_IP] = self._other_way(self.network.conditions)
+        near_s = min(self.network.conditions.delay_max_s, NEAR_S)
+        self.network.within = msgspec.structs.replace(
+            self.network.conditions, delay_min_s=NEAR_S / 100, delay_max_s=near_s
+        )
         rudp = RudpConfig()
+        encryption = draw.random() < 0.85
         queue_max = 15 if draw.random() < 0.2 else 10_000
-        self.server = SimulatedServer(self.world, self.network, BrokerConfig(queue_notifications_max=queue_max), rudp)
+        broker = BrokerConfig(queue_notifications_max=queue_max)
+        self.server = SimulatedServer(self.world, self.network, broker, rudp, encryption=encryption)
         self.travellers = [
             Traveller(
                 f"user{number}",
@@ -75,6 +85,8 @@ class Scenario:
                 expressions=draw.sample(EXPRESSIONS, draw.randint(1, 3)),
                 resumes=draw.random() < 0.8,
                 think_s_max=draw.choice([0.01, 0.1, 1.0]),
+                encryption=encryption,
+                data_transport="TCP" if draw.random() < 0.3 else "UDP",
             )
             for number in range(1, draw.randint(2, 4) + 1)
         ]
@@ -116,15 +128,23 @@ class Scenario:
         self.world.run(self.world.now + 8.0)
 
     def _conditions(self) -> Conditions:
+        """Draw those of the ways to the travellers, now and then as long as over a satellite."""
         draw = self.world.random
         bad = max(0.0, draw.uniform(-0.5, 1))
+        far_s = draw.uniform(0.2, 0.95) if draw.random() < 0.1 else 0.0
         return Conditions(
             loss=draw.uniform(0, 0.3) * bad,
             duplication=draw.uniform(0, 0.1) * bad,
-            delay_min_s=0.0005,
-            delay_max_s=draw.choice([0.002, 0.02, 0.1]),
+            delay_min_s=far_s or 0.0005,
+            delay_max_s=far_s * 1.1 or draw.choice([0.002, 0.02, 0.1]),
             spike=draw.uniform(0, 0.05) * bad,
         )
+
+    def _other_way(self, conditions: Conditions) -> Conditions:
+        """Draw those of the way to the server: like the other way, or losing more or less."""
+        draw = self.world.random
+        loss = conditions.loss * draw.choice([0.0, 2.0]) if draw.random() < 0.3 else conditions.loss
+        return msgspec.structs.replace(conditions, loss=min(loss, 0.3))
 
     def _plan(self, traveller: Traveller) -> None:
         """Publish at a rate of its own; move, lose the network, die and come back now and then."""
@@ -182,7 +202,8 @@ class Scenario:
         traveller.move()
         conditions = self.network.conditions
         serving = self.network.is_bound((SERVER_IP, 5060))
-        undisturbed = was_connected and serving and not (conditions.loss or conditions.spike)
+        near = 6 * conditions.delay_max_s < HEAL_S
+        undisturbed = was_connected and serving and near and not (conditions.loss or conditions.spike)
         moment, crashes, kills = self.moves, self.server.crashes, self.kills
 
         def check() -> None:
@@ -209,7 +230,10 @@ class Scenario:
             traveller.start()
 
     def _mend(self) -> None:
-        self.network.conditions.loss = self.network.conditions.spike = 0.0
+        network = self.network
+        for conditions in (network.conditions, network.within, network.towards[SERVER_IP]):
+            assert conditions is not None
+            conditions.loss = conditions.spike = 0.0
         for traveller in self.travellers:
             self.network.mend(traveller.ip)
             self._revive(traveller)

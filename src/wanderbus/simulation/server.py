@@ -7,7 +7,8 @@ from typing import Final
 from wanderbus.broker.config import BrokerConfig
 from wanderbus.broker.core import Append, Appended, Broker
 from wanderbus.broker.state import BrokerState
-from wanderbus.domain.access_server import DATA_SOCKET, SIP_SOCKET, AccessServer
+from wanderbus.domain.access_server import DATA_SOCKET, ECI_SOCKET, SIP_SOCKET, STREAM_SOCKET, AccessServer
+from wanderbus.domain.baseline import Baseline, BaselineConfig
 from wanderbus.machine import Address, ClockRead, Input, Output
 from wanderbus.mobility.properties import Properties
 from wanderbus.records import Bound, decode_record
@@ -25,6 +26,9 @@ SERVER_IP: Final = "10.0.0.1"
 SERVER_ADDRESS: Final[Address] = (SERVER_IP, 5060)
 _BROKER_ADDRESS: Final[Address] = (SERVER_IP, 5070)
 _DATA_ADDRESS: Final[Address] = (SERVER_IP, 5071)
+_STREAM_ADDRESS: Final[Address] = (SERVER_IP, 5072)
+ECI_ADDRESS: Final[Address] = (SERVER_IP, 5073)
+_FINGERPRINT: Final = bytes(range(32))
 
 
 def password_of(user: str) -> str:
@@ -41,13 +45,25 @@ class AccessNode(Node):
 
 
 class SimulatedServer:
-    """Starts, crashes and restarts the server machines over one disk."""
+    """Starts, crashes and restarts the server machines over one disk; with ``eci`` it serves the original ECI too."""
 
-    def __init__(self, world: World, network: Network, config: BrokerConfig, rudp: RudpConfig) -> None:
+    def __init__(
+        self,
+        world: World,
+        network: Network,
+        config: BrokerConfig,
+        rudp: RudpConfig,
+        *,
+        encryption: bool = True,
+        eci: BaselineConfig | None = None,
+    ) -> None:
         self.disk = Disk(world)
         self.crashes = 0
         self._config = config
         self._rudp = rudp
+        self.encryption = encryption
+        self.eci = eci
+        self._reset_key = SeededRandom(world).token(32)
         self._world = world
         self._network = network
         self._sip: Node | None = None
@@ -77,11 +93,28 @@ class SimulatedServer:
             random,
             sip_address=_BROKER_ADDRESS,
             data_address=_DATA_ADDRESS,
+            stream_address=_STREAM_ADDRESS,
             authenticator=Authenticator(DOMAIN, password_of, random.token(16)),
+            encryption=self.encryption,
+            reset_key=self._reset_key,
+            fingerprint=_FINGERPRINT if self.encryption else b"",
             rudp=self._rudp,
+            baseline=None if self.eci is None else Baseline(self.eci),
         )
         sockets = {SIP_SOCKET: _BROKER_ADDRESS, DATA_SOCKET: _DATA_ADDRESS}
-        self._access = AccessNode("access", access, sockets, self._world, self._network, self._report)
+        if self.eci is not None:
+            sockets[ECI_SOCKET] = ECI_ADDRESS
+        streams = {STREAM_SOCKET: _STREAM_ADDRESS}
+        self._access = AccessNode(
+            "access",
+            access,
+            sockets,
+            self._world,
+            self._network,
+            self._report,
+            streams=streams,
+            fingerprint=_FINGERPRINT,
+        )
         self._access.perform(access.start(self._world.wall_us, self._world.now))
         self._save_later(self._access)
 

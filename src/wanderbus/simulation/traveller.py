@@ -3,10 +3,11 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from typing import Literal
 
 import msgspec
 
-from wanderbus.agent.core import DATA_SOCKET, SIP_SOCKET, Agent
+from wanderbus.agent.core import DATA_SOCKET, SIP_SOCKET, STREAM_SOCKET, Agent
 from wanderbus.agent.messages import (
     AgentProperties,
     AgentStatusChanged,
@@ -57,12 +58,16 @@ class Traveller:
         expressions: Sequence[str],
         resumes: bool,
         think_s_max: float,
+        encryption: bool = True,
+        data_transport: Literal["UDP", "TCP"] = "UDP",
     ) -> None:
         self.name = name
         self.uri = f"sip:{name}@{DOMAIN}"
         self.expressions = expressions
         self.resumes = resumes
         self._think_s_max = think_s_max
+        self._encryption = encryption
+        self._data_transport: Literal["UDP", "TCP"] = data_transport
         self.committed = Committed()
         self.accepted: dict[int, EventId] = {}
         self.submitted = 0
@@ -119,11 +124,14 @@ class Traveller:
             device=self._device,
             epoch=int.from_bytes(self._random.token(7), "big"),
             password=password_of(self.name),
+            encryption=self._encryption,
+            data_transport=self._data_transport,
             resume=self.committed.position if self.resumes else None,
         )
         sockets = self._addresses()
         agent = Agent(properties, self._random, sip=sockets[SIP_SOCKET], data=sockets[DATA_SOCKET], rudp=self._rudp)
-        self._node = Node(self.name, agent, sockets, self._world, self._network, self._report)
+        streams = {STREAM_SOCKET: sockets[DATA_SOCKET]}
+        self._node = Node(self.name, agent, sockets, self._world, self._network, self._report, streams=streams)
         self._published_in_life = 0
         self._unsettled.clear()
         self._in_hand.clear()
@@ -145,7 +153,7 @@ class Traveller:
         self._moves += 1
         if self._node is not None:
             addresses = self._addresses()
-            self._node.rebind(addresses)
+            self._node.rebind(addresses, {STREAM_SOCKET: addresses[DATA_SOCKET]})
             self._node.feed([Moved(addresses[SIP_SOCKET], addresses[DATA_SOCKET])])
 
     def publish(self, attributes: dict[str, int | str]) -> None:

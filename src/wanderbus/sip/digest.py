@@ -129,6 +129,11 @@ class Authenticator:
         """Say whether there is such a user."""
         return self._passwords(username) is not None
 
+    def secret_of(self, username: str) -> str | None:
+        """Return HA1 of a user under SHA-256 (RFC 7616 3.4.2), None for an unknown one; it is not to be shown."""
+        password = self._passwords(username)
+        return None if password is None else ha1(username, self._realm, password)
+
     def __repr__(self) -> str:
         return f"Authenticator(realm={self._realm!r}, algorithms={self._algorithms!r})"
 

@@ -33,7 +33,7 @@ _QUOTED: Final = re.compile(r'"((?:[^"\\]|\\.)*)"', re.DOTALL)
 _QUOTED_PAIR: Final = re.compile(r"\\(.)", re.DOTALL)
 _TO_ESCAPE: Final = re.compile(r'[\x00-\x08\x0b-\x1f\x7f"\\]')
 _DISPLAY: Final = re.compile(rf"[{_TOKEN_CLASS} \t\u0080-\U0010ffff]*+")
-_PIECE: Final = re.compile(r'"(?:[^"\\]|\\.)*"|<[^>]*+>|,|[^",<]++', re.DOTALL)
+_PIECE: Final = re.compile(r'"(?:[^"\\]|\\.)*"|<[^>]*+>|,[, \t]*+|[^",<]++', re.DOTALL)
 _PARAM: Final = re.compile(
     rf'[ \t]*+;[ \t]*+([{_TOKEN_CLASS}]++)(?:[ \t]*+=[ \t]*+("(?:[^"\\]|\\.)*"|[^\s;,"<>]++))?', re.DOTALL
 )
@@ -192,7 +192,7 @@ def split_list(text: str) -> list[str]:
         found = _PIECE.match(text, position)
         if not found:
             raise SIPParseError("a quote or < is left open")
-        if found[0] == ",":
+        if found[0][0] == ",":
             items.append("".join(item))
             item = []
         else:

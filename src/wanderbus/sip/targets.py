@@ -39,6 +39,11 @@ class Target(msgspec.Struct, frozen=True):
         """Whether what is sent there arrives, once and in order, or an error comes back (RFC 3261 17)."""
         return self.transport != "UDP"
 
+    @property
+    def fingerprint(self) -> None:
+        """A SIP server is known by its name, which an authority vouches for (RFC 3261 26.3.1)."""
+        return None
+
 
 class Path(msgspec.Struct, frozen=True):
     """How messages leave: from which ``socket``, where to, and on which open connection if it has to be that one."""

@@ -11,7 +11,7 @@ from typing import Self
 
 from wanderbus.api.sip_mobility.ports import take_ports
 from wanderbus.errors import ConfigurationError
-from wanderbus.machine import Address
+from wanderbus.machine import Address, shown
 from wanderbus.runtime.ambient import SystemRandom
 from wanderbus.runtime.driver import Driver, Unmade
 from wanderbus.sip.server import SOCKET, SIPServer
@@ -38,8 +38,7 @@ class SIPServers:
     @property
     def place(self) -> str:
         """The same as ``host:port``, as properties take it."""
-        host, port = self.address
-        return f"[{host}]:{port}" if ":" in host else f"{host}:{port}"
+        return shown(self.address)
 
     async def __aenter__(self) -> Self:
         random = SystemRandom()

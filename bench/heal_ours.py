@@ -1,0 +1,117 @@
+"""Our system as a subject of :mod:`bench.heal`: server, broker and event log, and agents by the public interface."""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+import subprocess
+import sys
+import tempfile
+import time
+from collections.abc import AsyncIterator, Iterator, Mapping
+from pathlib import Path
+from typing import Any, Final, Literal
+
+import wanderbus
+from bench.heal_jobs import Heard, Publisher, Subscription
+from bench.hosts import FAR_ADDRESS, Hosts, command
+from bench.workers import WorkerError
+
+SUBJECT: Final = "Departure"
+EXPRESSION: Final = "(Dest == IAH) and (DepDelay > 30)"
+
+
+class Ours:
+    """The subscriber's data channel goes over ``transport``, the publisher's over reliable UDP; both are sealed."""
+
+    def __init__(self, transport: Literal["udp", "tcp"]) -> None:
+        self._transport = transport
+
+    @contextlib.contextmanager
+    def server(self, pair: Hosts) -> Iterator[Mapping[str, Any]]:
+        """Run the server for the block; yield what the two ends have to know."""
+        with tempfile.TemporaryDirectory(prefix="wanderbus-bench-") as directory:
+            users = Path(directory) / "users"
+            users.write_text("alice:a\nbob:b\n", encoding="utf-8")
+            argv = [sys.executable, "-m", "wanderbus", "up", "--host", FAR_ADDRESS, "--port", "0"]
+            argv += ["--data", f"{directory}/data", "--users", str(users)]
+            with subprocess.Popen(command(pair.far, argv), stdout=subprocess.PIPE, text=True) as server:
+                assert server.stdout is not None
+                try:
+                    ready = server.stdout.readline()
+                    if not ready.startswith("ready sip:"):
+                        raise WorkerError("wanderbus up did not start")
+                    yield {"server": ready.split()[1].removeprefix("sip:"), "directory": directory}
+                finally:
+                    server.terminate()
+
+    @contextlib.asynccontextmanager
+    async def subscribed(self, options: Mapping[str, Any], heard: Heard) -> AsyncIterator[Subscription]:
+        """Subscribe for the block."""
+        async with (
+            self._agent("bob", "b", options, self._transport) as agent,
+            agent.subscribe(SUBJECT, EXPRESSION) as notifications,
+        ):
+
+            async def read() -> None:
+                async for notification in notifications:
+                    number, published_s = notification.event["Number"], notification.event["PublishedS"]
+                    assert isinstance(number, int)
+                    assert isinstance(published_s, float)
+                    heard(number, published_s, time.monotonic())
+
+            held = _Held()
+
+            async def watch() -> None:
+                async for change in agent.changes():
+                    held.marks.append((f"{change.status}: {change.reason}", time.monotonic()))
+
+            tasks = [asyncio.get_running_loop().create_task(each()) for each in (read, watch)]
+            try:
+                yield held
+            finally:
+                for task in tasks:
+                    task.cancel()
+
+    @contextlib.asynccontextmanager
+    async def publishing(self, options: Mapping[str, Any]) -> AsyncIterator[Publisher]:
+        """Be ready to publish for the block."""
+        async with self._agent("alice", "a", options, "udp") as agent:
+            yield _Publishing(agent)
+
+    def _agent(
+        self, user: str, password: str, options: Mapping[str, Any], transport: Literal["udp", "tcp"]
+    ) -> wanderbus.Agent:
+        return wanderbus.connect(
+            f"sip:{user}@localhost",
+            password=password,
+            server=options["server"],
+            data_transport=transport,
+            state_dir=f"{options['directory']}/{user}",
+        )
+
+
+class _Held:
+    """Our agent hears from the kernel that its address has changed; nobody needs to tell it."""
+
+    def __init__(self) -> None:
+        self.marks: list[tuple[str, float]] = []
+
+    async def moved(self) -> None:
+        """Do nothing."""
+
+
+class _Publishing:
+    def __init__(self, agent: wanderbus.Agent) -> None:
+        self._agent = agent
+
+    async def publish(self, number: int, published_s: float) -> None:
+        """Publish one event; it is durable when this returns."""
+        values: dict[str, Any] = {
+            "Number": number,
+            "PublishedS": published_s,
+            "Dest": "IAH",
+            "DepDelay": 42.0,
+            "Carrier": "UA",
+        }
+        await self._agent.publish(SUBJECT, values)

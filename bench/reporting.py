@@ -1,0 +1,75 @@
+"""What every benchmark prints and writes: goals by name, the machine, medians and percentiles."""
+
+from __future__ import annotations
+
+import json
+import math
+import os
+import platform
+import statistics
+import sys
+from collections.abc import Iterable, Sequence
+from pathlib import Path
+from typing import Any
+
+MachineFacts = dict[str, object]
+Goal = dict[str, object]
+
+
+def machine() -> MachineFacts:
+    """Return what the figures depend on; ``load`` is the mean number of runnable processes of the last minute."""
+    return {
+        "python": platform.python_version(),
+        "architecture": platform.machine(),
+        "processors": os.cpu_count(),
+        "load": os.getloadavg()[0],
+    }
+
+
+def goal(name: str, value: float, unit: str, *, least: float | None = None, most: float | None = None) -> Goal:
+    """Return a goal as the report has it; it is met from ``least`` on, or up to ``most``; without both it is a figure.
+
+    What is not a number was not measured.
+    """
+    bound = least if most is None else most
+    if math.isnan(value):
+        return {"name": name, "value": None, "unit": unit, "goal": bound, "met": None}
+    met = None if bound is None else bool(value >= bound if most is None else value <= bound)
+    return {"name": name, "value": round(value, 4), "unit": unit, "goal": bound, "met": met}
+
+
+def finish(command: str, results: Iterable[object], goals: Sequence[Goal], *, file: Path | None, strict: bool) -> int:
+    """Print the goals, write the report to ``file`` if there is one, and return the exit status."""
+    for each in goals:
+        print(_line(each))
+    if file is not None:
+        report: dict[str, Any] = {"command": command, "machine": machine(), "results": list(results), "goals": goals}
+        file.write_text(json.dumps(report, indent=2) + "\n", encoding="utf-8")
+    return 1 if strict and any(each["met"] is False for each in goals) else 0
+
+
+def _line(each: Goal) -> str:
+    if each["value"] is None:
+        return f"{each['name']}: not measured"
+    said = f"{each['name']}: {each['value']} {each['unit']}"
+    if each["goal"] is None:
+        return said
+    return f"{said}, goal {each['goal']}: {'met' if each['met'] else 'NOT MET'}"
+
+
+def progress(text: str) -> None:
+    """Say on standard error that the benchmark goes on."""
+    print(text, file=sys.stderr, flush=True)
+
+
+def percentile(values: Sequence[float], share: float) -> float:
+    """Return the least value that ``share`` of all are at or below; not a number if there are none."""
+    if not values:
+        return math.nan
+    return sorted(values)[max(0, math.ceil(len(values) * share) - 1)]
+
+
+def median(values: Iterable[float]) -> float:
+    """Return the median; not a number if there are no values."""
+    gathered = list(values)
+    return statistics.median(gathered) if gathered else math.nan

@@ -1,0 +1,40 @@
+"""Scripts for living machines: an input is a list of acts, and after each the machine has kept its bounds.
+
+An act is ``kind u8 | length u16 | body``; whatever bytes are a script, so that scripts can be mutated too.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from random import Random
+
+Act = tuple[int, bytes]
+
+
+class SeededRandom:
+    """A machine's source of randomness that is the same for every input."""
+
+    def __init__(self, seed: int) -> None:
+        self._random = Random(seed)
+
+    def token(self, n_bytes: int) -> bytes:
+        """Return the next bytes."""
+        return self._random.randbytes(n_bytes)
+
+    def uniform(self, low: float, high: float) -> float:
+        """Return the next number."""
+        return self._random.uniform(low, high)
+
+
+def written(acts: Sequence[Act]) -> bytes:
+    """Return the script of ``acts``; what is too long of a body is left out."""
+    return b"".join(bytes([kind]) + len(body[:65_535]).to_bytes(2, "big") + body[:65_535] for kind, body in acts)
+
+
+def acts_of(script: bytes) -> Iterator[Act]:
+    """Yield the acts; the last may be cut short."""
+    offset = 0
+    while offset < len(script):
+        length = int.from_bytes(script[offset + 1 : offset + 3], "big")
+        yield script[offset], script[offset + 3 : offset + 3 + length]
+        offset += 3 + length

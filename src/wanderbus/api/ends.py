@@ -1,0 +1,194 @@
+"""An agent's end of the path: its machine, its sockets, and what becomes of them when the device moves."""
+
+from __future__ import annotations
+
+import contextlib
+import ipaddress
+import logging
+import ssl
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Protocol
+
+import msgspec
+
+from wanderbus.agent import baseline, core
+from wanderbus.agent.messages import AgentProperties, Moved
+from wanderbus.datachannel import DISCARD_PORT
+from wanderbus.domain.baseline import user_at
+from wanderbus.errors import ConfigurationError, Unreachable
+from wanderbus.machine import Address
+from wanderbus.rudp import RudpConfig
+from wanderbus.runtime.addresses import AddressMonitor, address_towards
+from wanderbus.runtime.ambient import SystemRandom
+from wanderbus.runtime.device import Device
+from wanderbus.runtime.driver import Driver
+from wanderbus.runtime.streams import DATA_STREAM_LIMITS
+from wanderbus.tcp import TcpConfig
+
+_log = logging.getLogger("wanderbus.agent")
+
+
+class End(Protocol):
+    """What an agent asks of its end of the path."""
+
+    properties: AgentProperties
+    """Who the agent is; some of it is known only once it is open."""
+
+    @property
+    def ephemeral(self) -> bool:
+        """Whether nobody will come back as this device, so that it takes its leave for good."""
+        ...
+
+    def open(self, driver: Driver) -> None:
+        """Give ``driver`` its sockets and its machine, which has to know their addresses.
+
+        :raises ConfigurationError: the local address cannot be used
+        :raises Unreachable: there is no route to the server
+        """
+        ...
+
+    def rebind(self, local_address: str) -> None:
+        """Be at ``local_address`` from now on, whatever the route; :class:`ConfigurationError` if that cannot be."""
+        ...
+
+    def close(self) -> None:
+        """Follow the route no more, and give back what belongs to the device."""
+        ...
+
+
+class MobileEnd:
+    """Sockets for SIP and for the data channel, which follow the device wherever it goes (SPEC D-05, D-08)."""
+
+    def __init__(
+        self,
+        properties: AgentProperties,
+        rudp: RudpConfig | None,
+        tcp_channels: TcpConfig | None,
+        *,
+        state_dir: Path,
+        local_address: str | None,
+        tls: ssl.SSLContext | None,
+    ) -> None:
+        self.properties = properties
+        self._rudp = rudp
+        self._tcp_channels = tcp_channels
+        self._state_dir = state_dir
+        self._local_address = local_address
+        self._tls = tls
+        self._device: Device | None = None
+        self._monitor: AddressMonitor | None = None
+
+    @property
+    def ephemeral(self) -> bool:
+        """Whether the device's directory was in use, so that its identity is for this time only."""
+        return self._device is not None and self._device.ephemeral
+
+    def open(self, driver: Driver) -> None:
+        """See :meth:`End.open`."""
+        self._driver = driver
+        self._device = Device(self._state_dir)
+        self.properties = msgspec.structs.replace(self.properties, device=self._device.uuid)
+        bound = self._bind(_local_address(self._local_address, self.properties.server))
+        driver.machine = core.Agent(
+            self.properties,
+            SystemRandom(),
+            sip=bound[core.SIP_SOCKET],
+            data=bound[core.DATA_SOCKET],
+            rudp=self._rudp,
+            tcp=self._tcp_channels,
+        )
+        if self._local_address is None:
+            self._monitor = AddressMonitor(self.properties.server, self._followed)
+
+    def rebind(self, local_address: str) -> None:
+        """See :meth:`End.rebind`."""
+        self._move(local_address)
+        self._stop_following()
+
+    def close(self) -> None:
+        """See :meth:`End.close`."""
+        self._stop_following()
+        if self._device is not None:
+            self._device.close()
+
+    def _stop_following(self) -> None:
+        if self._monitor is not None:
+            self._monitor.close()
+            self._monitor = None
+
+    def _bind(self, local: str) -> dict[str, Address]:
+        driver = self._driver
+        with _usable(local):
+            over_tcp = self.properties.data_transport == "TCP"
+            sockets = [core.SIP_SOCKET] if over_tcp else [core.SIP_SOCKET, core.DATA_SOCKET]
+            bound = driver.bind(dict.fromkeys(sockets, (local, 0)))
+            if over_tcp:
+                driver.bind_streams(core.STREAM_SOCKET, {}, local_host=local, limits=DATA_STREAM_LIMITS)
+                bound[core.DATA_SOCKET] = (local, DISCARD_PORT)
+            if self.properties.transport != "UDP":
+                # Nobody need connect to us: requests come on the connection that we open to the server.
+                driver.bind_streams(core.SIP_SOCKET, {}, client_tls=self._tls, local_host=local)
+        return bound
+
+    def _move(self, local: str) -> None:
+        bound = self._bind(local)
+        self._driver.feed(Moved(bound[core.SIP_SOCKET], bound[core.DATA_SOCKET]))
+
+    def _followed(self, local: str) -> bool:
+        try:
+            self._move(local)
+        except ConfigurationError as error:
+            _log.warning("could not follow a change of address yet: %s", error)
+            return False
+        return True
+
+
+class BaselineEnd:
+    """One socket, whose address is the user; where the device goes does not matter to it (SPEC A-09)."""
+
+    ephemeral = True
+
+    def __init__(self, properties: AgentProperties, *, local_address: str | None) -> None:
+        self.properties = properties
+        self._local_address = local_address
+
+    def open(self, driver: Driver) -> None:
+        """See :meth:`End.open`."""
+        self._driver = driver
+        data = self._bind(_local_address(self._local_address, self.properties.server))
+        driver.machine = baseline.Agent(self.properties, data=data)
+
+    def rebind(self, local_address: str) -> None:
+        """See :meth:`End.rebind`; the broker is not told, and goes on sending to the address of before."""
+        data = self._bind(local_address)
+        self._driver.feed(Moved(data, data))
+
+    def close(self) -> None:
+        """See :meth:`End.close`."""
+
+    def _bind(self, local: str) -> Address:
+        with _usable(local):
+            data = self._driver.bind({baseline.ECI_SOCKET: (local, 0)})[baseline.ECI_SOCKET]
+        self.properties = msgspec.structs.replace(self.properties, uri=user_at(data))
+        return data
+
+
+def _local_address(wanted: str | None, server: Address) -> str:
+    local = wanted or address_towards(server)
+    if local is None:
+        raise Unreachable(f"there is no route to {server[0]}; check the network")
+    return local
+
+
+@contextlib.contextmanager
+def _usable(local: str) -> Iterator[None]:
+    """Let sockets be bound to ``local``; :class:`ConfigurationError` says why that is not to be."""
+    try:
+        if ipaddress.ip_address(local).is_unspecified:
+            raise ConfigurationError(f"the local address {local} is no address: peers are told where to send")
+        yield
+    except ValueError:
+        raise ConfigurationError(f"the local address {local!r} is not an IP address") from None
+    except OSError as error:
+        raise ConfigurationError(f"the local address {local} cannot be used: {error.strerror}") from None

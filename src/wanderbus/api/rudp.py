@@ -1,0 +1,142 @@
+"""Reliable UDP for programs: messages sealed, once each and in order, to and from hosts that move (SPEC F-09).
+
+::
+
+    async with rudp.listen("0.0.0.0", 4000, secret=SECRET) as listener:
+        async for channel in listener: ...
+
+    async with rudp.connect("server.example", 4000, secret=SECRET) as channel:
+        await channel.send(b"...")
+        async for message in channel: ...
+
+There is no SIP in it and no broker. Both sides know a secret. The connecting side may change its address: it goes on
+with the same channel from the new one, and the listening side follows once it has challenged the new path.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+import socket
+from collections.abc import AsyncIterator
+from typing import Final, Self
+
+from wanderbus.api.rudp_socket import Channel, ChannelSocket
+from wanderbus.errors import ConfigurationError
+from wanderbus.machine import Address
+from wanderbus.rudp import RudpConfig
+from wanderbus.rudp.handshake import OpenFailed
+from wanderbus.runtime.addresses import AddressMonitor
+
+__all__ = ["Channel", "Listener", "RudpConfig", "connect", "listen"]
+
+SECRET_BYTES_MIN: Final = 16
+"""Least length of a secret: who reads the opening of a channel can try secrets against it at leisure."""
+
+CONNECTIONS_MAX: Final = 1_024
+"""Channels that a listener has at once, unless told otherwise."""
+
+
+class Listener:
+    """Accepts the channels of others; made by :func:`listen`. Iterate over it to take them, each once."""
+
+    def __init__(self, address: Address, opened: asyncio.Queue[Channel | OpenFailed | None]) -> None:
+        self.address = address
+        """Where it listens."""
+        self._opened = opened
+
+    def __aiter__(self) -> Self:
+        return self
+
+    async def __anext__(self) -> Channel:
+        channel = await self._opened.get()
+        if isinstance(channel, Channel):
+            return channel
+        self._opened.put_nowait(None)
+        raise StopAsyncIteration
+
+
+@contextlib.asynccontextmanager
+async def connect(
+    host: str,
+    port: int,
+    *,
+    secret: bytes | str | None,
+    encryption: bool = True,
+    config: RudpConfig | None = None,
+    local_address: str | None = None,
+    connect_s_max: float = 10.0,
+) -> AsyncIterator[Channel]:
+    """Open a channel to who listens at ``host``:``port``, for the length of the block.
+
+    :param secret: what the listening side was given too, at least 16 bytes that nobody can guess
+    :param encryption: False sends in the clear, and the other side has to say so too; then there may be no secret
+    :param config: timeouts, sizes and patience; ``datagram_bytes_max`` and ``message_bytes_max`` as on the other side.
+        Without one the defaults, and a ``keepalive_s`` of 5 s. ``consume_at_once`` and ``hold_acks`` have no effect.
+    :param local_address: send from this IP address alone; unless given, a change of address is followed
+    :param connect_s_max: opening gives up after this time
+    :raises Unreachable: nobody answered there who has the secret
+    :raises Refused: the other side has as many channels as it may
+    :raises ConfigurationError: a secret, a host or an address that cannot be used
+
+    Leaving the block raises what :meth:`Channel.close` does.
+    """
+    remote = await _resolved(host, port)
+    local = await _resolved(local_address, 0) if local_address else ("::" if ":" in remote[0] else "0.0.0.0", 0)
+    with ChannelSocket(_checked(secret, encryption), encryption, config) as opened:
+        opened.bind(local)
+        channel = await opened.dial(remote, connect_s_max)
+        monitor = None if local_address else AddressMonitor(remote, lambda _: opened.moved(channel))
+        try:
+            async with channel:
+                yield channel
+        finally:
+            if monitor is not None:
+                monitor.close()
+
+
+@contextlib.asynccontextmanager
+async def listen(
+    host: str,
+    port: int = 0,
+    *,
+    secret: bytes | str | None,
+    encryption: bool = True,
+    config: RudpConfig | None = None,
+    connections_max: int = CONNECTIONS_MAX,
+) -> AsyncIterator[Listener]:
+    """Accept channels at ``host``:``port`` for the length of the block; port 0 takes a free one.
+
+    Leaving the block forgets those channels that are still open, without a word.
+
+    :param connections_max: channels at a time; one more is refused
+    :raises ConfigurationError: a secret or an address that cannot be used
+
+    The others are those of :func:`connect`.
+    """
+    local = await _resolved(host, port)
+    with ChannelSocket(_checked(secret, encryption), encryption, config, connections_max) as opened:
+        yield Listener(opened.bind(local), opened.opened)
+
+
+def _checked(secret: bytes | str | None, encryption: bool) -> bytes | None:
+    """Return the secret as bytes; :class:`ConfigurationError` for one that would not protect."""
+    given = secret.encode() if isinstance(secret, str) else secret
+    if given is None and encryption:
+        raise ConfigurationError("no secret was given; give one to both sides, or say encryption=False on both")
+    if given is not None and len(given) < SECRET_BYTES_MIN:
+        raise ConfigurationError(f"the secret has {len(given)} bytes; give at least {SECRET_BYTES_MIN} random ones")
+    return given
+
+
+async def _resolved(host: str, port: int) -> Address:
+    """Return the address of ``host``, by IPv4 where it has both; :class:`ConfigurationError` if it has none."""
+    if not 0 <= port < 65_536:
+        raise ConfigurationError(f"{port} is not a port; give one below 65536")
+    try:
+        found = await asyncio.get_running_loop().getaddrinfo(host, port, type=socket.SOCK_DGRAM)
+    except (OSError, UnicodeError) as error:
+        reason = (error.strerror if isinstance(error, OSError) else None) or error
+        raise ConfigurationError(f"the host {host!r} cannot be found: {reason}") from None
+    address = min(found, key=lambda entry: entry[0] != socket.AF_INET)[4]
+    return str(address[0]), int(address[1])

@@ -1,0 +1,346 @@
+"""A socket of reliable UDP and its channels: what is behind :mod:`wanderbus.api.rudp`."""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+import logging
+from collections import deque
+from collections.abc import Callable, Iterable
+from types import TracebackType
+from typing import Final, Self
+
+import msgspec
+
+from wanderbus.errors import Closed, ConfigurationError, LimitExceeded, Refused, Unreachable, WanderbusError
+from wanderbus.machine import Address, Input, Output, shown
+from wanderbus.rudp import PathChanged, RudpConfig
+from wanderbus.rudp.handshake import Dial, DirectEndpoint, Opened, OpenFailed
+from wanderbus.rudp.interface import Counters
+from wanderbus.runtime.ambient import SystemRandom
+from wanderbus.runtime.driver import Driver
+from wanderbus.transport import (
+    CloseConnection,
+    ConnectionFailed,
+    ConnectionReset,
+    Consumed,
+    FinishSending,
+    MessageReceived,
+    PeerFinished,
+    Probe,
+    SendMessage,
+)
+
+_log = logging.getLogger("wanderbus.rudp")
+
+UNSENT_BYTES_MAX: Final = 2**18
+"""What :meth:`Channel.send` lets wait before it waits itself."""
+
+CONSUMED_MESSAGES: Final = 64
+CONSUMED_BYTES: Final = 2**16
+"""What is read before the other side is told; either is small against what it may send ahead, a thousand datagrams."""
+
+CLOSE_S_MAX: Final = 5.0
+"""How long :meth:`Channel.close` waits for the other side to confirm everything, seconds."""
+
+LINGER_S: Final = 1.0
+"""How long it then stays to hear, and to confirm, the other side's last word, seconds."""
+
+KEEPALIVE_S: Final = 5.0
+"""After how much silence a channel asks whether the other side is there, seconds, unless the configuration says so."""
+
+PROBE_AFTER_S: Final = (0.0, 0.1, 0.3, 0.7)
+"""When the other side is asked for an answer after a change of address, seconds."""
+
+_SOCKET: Final = "data"
+
+
+class Channel:
+    """One connection; made by :func:`connect` or taken from a :class:`Listener`. Leaving its block closes it.
+
+    A channel whose other side cannot be reached, or no longer knows it, raises :class:`Unreachable` or
+    :class:`Closed` from then on; what was received before can still be read.
+    """
+
+    def __init__(self, socket: ChannelSocket, local_id: int, remote: Address) -> None:
+        self.remote = remote
+        """Where the other side is, as far as has been verified."""
+        self._socket = socket
+        self._local_id = local_id
+        self._inbox: deque[bytes] = deque()
+        self._arrived = asyncio.Event()
+        self._read_messages = 0
+        self._read_bytes = 0
+        self._unsent_bytes = 0
+        self._waits: list[tuple[Callable[[], bool], asyncio.Future[None]]] = []
+        self._peer_finished = False
+        self._closing = False
+        self._error: WanderbusError | None = None
+
+    @property
+    def rtt_s(self) -> float | None:
+        """Return the smoothed round trip of the present path in seconds; None before the first one."""
+        return self._socket.endpoint.rtt_s(self._local_id)
+
+    @property
+    def counters(self) -> Counters:
+        """Return what was sent, repeated and dropped on the channel's socket; a listener's channels share one."""
+        return self._socket.endpoint.counters
+
+    async def send(self, message: bytes) -> None:
+        """Give ``message`` to be delivered; waits while too much is unsent, and not for its arrival.
+
+        :raises LimitExceeded: it is longer than ``message_bytes_max`` of the configuration
+        :raises Unreachable: the other side does not answer any more
+        :raises Closed: the channel is closed, here or there
+        """
+        if len(message) > self._socket.config.message_bytes_max:
+            raise LimitExceeded(
+                f"a message has {len(message)} bytes, at most {self._socket.config.message_bytes_max} can be sent",
+                "message_bytes_max",
+            )
+        if self._unsent_bytes >= self._socket.unsent_bytes_max:
+            await self._until(self._has_room)
+        if self._closing or self._error is not None:
+            self._check()
+        self._unsent_bytes += len(message) + 1
+        self._socket.feed(self, SendMessage(self._local_id, message))
+
+    async def drain(self) -> None:
+        """Wait until the other side has confirmed everything; errors as for :meth:`send`."""
+        await self._until(self._is_settled)
+        self._check()
+
+    async def close(self) -> None:
+        """Wait until everything is confirmed, say that there will be no more, and forget the channel.
+
+        :raises Unreachable: not everything was confirmed in time, so the other side may lack the end
+        :raises Closed: the other side no longer knew the channel before everything was confirmed
+        """
+        if self._closing:
+            return
+        self._closing = True
+        try:
+            if self._error is None:
+                await self._finish()
+        finally:
+            self._abandon(Closed("the channel is closed"))
+
+    def __aiter__(self) -> Self:
+        return self
+
+    async def __anext__(self) -> bytes:
+        while not self._inbox:
+            if self._peer_finished or (self._closing and self._error is not None):
+                raise StopAsyncIteration
+            if self._error is not None:
+                raise self._error
+            self._arrived.clear()
+            await self._arrived.wait()
+        message = self._inbox.popleft()
+        self._read_messages += 1
+        self._read_bytes += len(message)
+        if self._read_messages >= CONSUMED_MESSAGES or self._read_bytes >= CONSUMED_BYTES:
+            self._socket.feed(self, Consumed(self._local_id, self._read_messages))
+            self._read_messages = self._read_bytes = 0
+        return message
+
+    async def __aenter__(self) -> Self:
+        return self
+
+    async def __aexit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        """Close the channel; after an exception without a last word, so that what was sent does not seem complete."""
+        if kind is None:
+            await self.close()
+        else:
+            self._abandon(Closed("the channel is closed"))
+
+    def _check(self) -> None:
+        if self._error is not None:
+            raise self._error
+        if self._closing:
+            raise Closed("the channel is closed; open another")
+
+    def _has_room(self) -> bool:
+        return self._unsent_bytes < self._socket.unsent_bytes_max // 2
+
+    def _is_settled(self) -> bool:
+        return not self._unsent_bytes and self._socket.endpoint.all_confirmed(self._local_id)
+
+    async def _until(self, condition: Callable[[], bool]) -> None:
+        """Wait until ``condition`` holds after a step of the machine, or the channel is no more."""
+        if self._error is None and not condition():
+            done = asyncio.get_running_loop().create_future()
+            self._waits.append((condition, done))
+            self._socket.watch(self)
+            await done
+
+    async def _finish(self) -> None:
+        """Say the last word and have it confirmed; then stay a little, for the other side to do the same.
+
+        Who has had the other side's last word and owes nothing has no reason to complain: the other side may be gone.
+        """
+        owes = not self._is_settled()
+        self._unsent_bytes += 1
+        self._socket.feed(self, FinishSending(self._local_id))
+        try:
+            async with asyncio.timeout(CLOSE_S_MAX if owes or not self._peer_finished else LINGER_S):
+                await self._until(self._is_settled)
+        except TimeoutError:
+            self._error = Unreachable(f"{shown(self.remote)} did not confirm everything in {CLOSE_S_MAX:g} s")
+        if self._error is not None:
+            if owes or not self._peer_finished:
+                raise self._error
+            return
+        with contextlib.suppress(TimeoutError):
+            async with asyncio.timeout(LINGER_S):
+                await self._until(lambda: self._peer_finished)
+
+    def _abandon(self, error: WanderbusError) -> None:
+        """Forget the connection; whoever waits for it learns of ``error``."""
+        if self._error is None:
+            self._error = error
+        self._socket.forget(self)
+        self._arrived.set()
+        self._look()
+
+    def _look(self) -> bool:
+        """Wake who waited for what is now the case; return whether there is more to look after."""
+        if self._unsent_bytes:
+            self._unsent_bytes = self._socket.endpoint.unsent_bytes(self._local_id)
+        remaining = []
+        for condition, done in self._waits:
+            if done.done():
+                continue
+            if self._error is not None or condition():
+                done.set_result(None)
+            else:
+                remaining.append((condition, done))
+        self._waits = remaining
+        return bool(self._unsent_bytes or remaining)
+
+    def _take(self, report: Output) -> None:
+        """Take what the machine says of this connection."""
+        match report:
+            case PathChanged(remote=remote):
+                self.remote = remote
+            case PeerFinished():
+                self._peer_finished = True
+                self._arrived.set()
+                self._look()
+            case ConnectionFailed(reason=reason):
+                self._abandon(Unreachable(f"{shown(self.remote)}: {reason}; open a new channel when it can be reached"))
+            case ConnectionReset():
+                self._abandon(Closed(f"{shown(self.remote)} has closed the channel or was restarted; open a new one"))
+
+
+class ChannelSocket:
+    """One socket, the machine that works on it, and its channels.
+
+    To the driver it is the machine, so that it sees when a step has been made.
+    """
+
+    def __init__(self, secret: bytes | None, sealed: bool, config: RudpConfig | None, connections_max: int = 0) -> None:
+        wanted = config or RudpConfig(keepalive_s=KEEPALIVE_S)
+        self.config = msgspec.structs.replace(wanted, consume_at_once=False, hold_acks=True)
+        self.unsent_bytes_max = min(UNSENT_BYTES_MAX, self.config.send_queue_bytes_max // 4)
+        self.endpoint = DirectEndpoint(
+            SystemRandom(),
+            self.config,
+            secret=secret,
+            sealed=sealed,
+            connections_max=connections_max,
+            socket=_SOCKET,
+        )
+        self.opened: asyncio.Queue[Channel | OpenFailed | None] = asyncio.Queue()
+        """What became of connections that were dialled here or elsewhere; None when there will be no more."""
+        self._loop = asyncio.get_running_loop()
+        self._driver = Driver(self, self._take, on_fault=self._end)
+        self._channels: dict[int, Channel] = {}
+        self._watched: set[Channel] = set()
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self._end(None)
+
+    def bind(self, local: Address) -> Address:
+        """Take the UDP port; return its address."""
+        try:
+            return self._driver.bind({_SOCKET: local})[_SOCKET]
+        except (OSError, OverflowError) as error:
+            reason = (error.strerror if isinstance(error, OSError) else None) or error
+            raise ConfigurationError(f"UDP port {shown(local)} cannot be used: {reason}; give another") from None
+
+    async def dial(self, remote: Address, connect_s_max: float) -> Channel:
+        """Open a connection to ``remote``."""
+        self._driver.feed(Dial(self.endpoint.allocate(), remote))
+        answer: Channel | OpenFailed | None = None
+        with contextlib.suppress(TimeoutError):
+            async with asyncio.timeout(connect_s_max):
+                answer = await self.opened.get()
+        if isinstance(answer, Channel):
+            return answer
+        if answer is not None and answer.refused:
+            raise Refused(f"{shown(remote)} has as many channels as it may (connections_max); try again later")
+        raise Unreachable(
+            f"nobody at {shown(remote)} answered who has the secret; is a listener there, with the same secret and "
+            f"encryption?"
+        )
+
+    def feed(self, channel: Channel, request: Input) -> None:
+        """Let the machine take ``request``, and ``channel`` look at what comes of it."""
+        self._driver.feed(request)
+        self._watched.add(channel)
+
+    def moved(self, channel: Channel) -> bool:
+        """Show the other side where this host is now, and again soon after, since a line may lose the first words."""
+        for delay_s in PROBE_AFTER_S:
+            self._loop.call_later(delay_s, self._driver.feed, Probe(channel._local_id))
+        return True
+
+    def watch(self, channel: Channel) -> None:
+        """Let ``channel`` look after each step, until it does not want to."""
+        self._watched.add(channel)
+
+    def forget(self, channel: Channel) -> None:
+        """Drop ``channel`` and its connection."""
+        self._watched.discard(channel)
+        if self._channels.pop(channel._local_id, None) is not None:
+            self._driver.feed(CloseConnection(channel._local_id))
+
+    def step(self, inputs: Iterable[Input], now: float) -> list[Output]:
+        """Step the machine; let those look who wait for what it does."""
+        outputs = self.endpoint.step(inputs, now)
+        for channel in list(self._watched):
+            if not channel._look():
+                self._watched.discard(channel)
+        return outputs
+
+    def _take(self, report: Output) -> None:
+        local_id: int = report.local_id  # type: ignore[attr-defined]  # every report of the machine has it
+        if type(report) is MessageReceived:  # nearly every report, and so without a call
+            if (reader := self._channels.get(local_id)) is not None:
+                reader._inbox.append(report.payload)
+                reader._arrived.set()
+            return
+        if (known := self._channels.get(local_id)) is not None:
+            known._take(report)
+        elif isinstance(report, Opened):
+            channel = self._channels[local_id] = Channel(self, local_id, report.remote)
+            self.opened.put_nowait(channel)
+        elif isinstance(report, OpenFailed):
+            self.opened.put_nowait(report)
+
+    def _end(self, fault: Exception | None) -> None:
+        """Close the socket; whoever waits for one of its channels learns of it."""
+        self._driver.close()
+        self.opened.put_nowait(None)
+        if fault is not None:
+            _log.error("a fault ended a socket of reliable UDP", exc_info=fault)
+        reason = f"after a fault: {fault!r}" if fault else "with its connect() or listen()"
+        for channel in list(self._channels.values()):
+            channel._abandon(Closed(f"the channel ended {reason}"))

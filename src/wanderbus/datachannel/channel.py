@@ -1,0 +1,186 @@
+"""One session's data channel as one of its sides sees it: what is agreed, and when that is a new connection.
+
+A side that has lost its connection offers or answers with a fresh id, and a pair that is not alive on both sides is
+begun anew on both; so numbers of two connections can never meet. Each fresh id has a fresh key pair, and as long as the
+connection lives, every description of it says the same id and key (DESIGN 6.1, 6.5).
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from typing import Literal
+
+import msgspec
+
+from wanderbus import rudp, tcp
+from wanderbus.datachannel.description import DISCARD_PORT, ChannelEnd, Protocol, describe_end, read_end
+from wanderbus.datachannel.transports import Transports
+from wanderbus.datachannel.trust import Parties, hkdf
+from wanderbus.errors import RemoteProtocolError, SIPParseError
+from wanderbus.machine import Address, Input, Output
+from wanderbus.rudp.keys import KEY_BYTES, KeyPair
+from wanderbus.sip.sdp import MediaDescription
+from wanderbus.transport import ChangePath, CloseConnection, MovedHere, Probe
+
+
+class DataChannel:
+    """This side's end and, while there is an agreement, the other's."""
+
+    def __init__(
+        self, transports: Transports, parties: Parties, *, encryption: bool = True, protocol: Protocol = "UDP"
+    ) -> None:
+        self.parties = parties
+        self.protocol: Protocol = protocol
+        self.local = 0
+        """Our id of the live or offered connection, 0 before the first."""
+        self.remote: ChannelEnd | None = None
+        """The other end of the live connection, None while there is none."""
+        self.failed = 0
+        """Our id of the connection before, whose sending failed, to be probed; 0 if there is none."""
+        self._transports = transports
+        self._encryption = encryption
+        self._keys: KeyPair | None = None
+        self._generation = 0
+        self._peer_generation = 0
+        self._paired: frozenset[int] = frozenset()
+        """The other side's ids that :attr:`local` was opened with; no pair is opened twice, under the same keys."""
+
+    def describe(self, address: Address) -> MediaDescription:
+        """Return what SDP says of our end at ``address``, signed."""
+        end = ChannelEnd(
+            address=address,
+            connection=self.local,
+            generation=self._generation,
+            protocol=self.protocol,
+            key=self._keys.public if self._keys is not None else b"",
+        )
+        if self.protocol != "UDP":
+            end = self._over_tcp(end)
+        return describe_end(self.parties.signed(end))
+
+    def read(self, media: MediaDescription) -> ChannelEnd:
+        """Return the other side's end; :class:`SIPParseError` (488) for one that is not to be believed.
+
+        A description from before the last move, or another key for the connection that lives, was not said by the
+        other side now, whatever its MAC.
+        """
+        end = read_end(media)
+        self.parties.check(end, encryption=self._encryption)
+        if self.parties.role == "agent" and end.protocol != self.protocol:
+            raise SIPParseError(f"the data channel goes by {self.protocol}", 488)
+        if end.generation < self._peer_generation:
+            raise SIPParseError("the data channel is described as it was before a move", 488)
+        if self._lives(end) and _shown(end) != _shown(self.remote):
+            raise SIPParseError("the data channel goes on under another key", 488)
+        return end
+
+    def offer(self, now: float) -> list[Output]:
+        """Make :attr:`local` the id to offer: the live connection's, or a fresh one."""
+        if self.remote is not None:
+            return []
+        outputs = self._forget([self.local], now)
+        self.local, self._keys = self._fresh(self.protocol)
+        return outputs
+
+    def agreed(self, remote: ChannelEnd, now: float) -> tuple[bool, list[Output]]:
+        """Our offer was answered with ``remote``; return whether that is a new connection, and what to do.
+
+        :raises RemoteProtocolError: its key cannot be used, or we offered nothing
+        """
+        if not self.local:
+            raise SIPParseError("a data channel that was not offered cannot be agreed on", 488)
+        return self._settle(remote, self.local, self._keys, now)
+
+    def accept(self, remote: ChannelEnd, now: float) -> tuple[bool, list[Output]]:
+        """Take up the offer of ``remote``, to be answered with :attr:`local`; return and raise as :meth:`agreed`."""
+        if self._lives(remote):
+            return self._settle(remote, self.local, self._keys, now)
+        fresh, keys = self._fresh(remote.protocol)
+        try:
+            return self._settle(remote, fresh, keys, now)
+        except RemoteProtocolError:
+            self._forget([fresh], now)
+            raise
+
+    def moved(self, now: float) -> list[Output]:
+        """This side has a new address."""
+        self._generation += 1
+        if self.remote is None:
+            return []
+        return self._transports.step([MovedHere(self.local, self._generation)], now)
+
+    def lost(self) -> None:
+        """Sending failed: what is agreed next is a new connection, and this one can be probed until then."""
+        self.failed, self.local, self.remote, self._keys = self.local, 0, None, None
+
+    def probe(self, now: float) -> list[Output]:
+        """Find out whether the other side answers on the failed connection again (SPEC D-10)."""
+        return self._transports.step([Probe(self.failed)], now) if self.failed else []
+
+    def begin(self, parties: Parties) -> None:
+        """Serve another SIP session, once the one before was abandoned."""
+        self.parties, self._peer_generation = parties, 0
+
+    def abandon(self, now: float) -> list[Output]:
+        """Forget the agreement, as the SIP session is over; what failed before can be probed still."""
+        outputs = self._forget([self.local], now)
+        self.local, self.remote, self._keys = 0, None, None
+        return outputs
+
+    def close(self, now: float) -> list[Output]:
+        """Forget the connection, and the one that failed."""
+        outputs = self.abandon(now) + self._forget([self.failed], now)
+        self.failed = 0
+        return outputs
+
+    def _settle(self, remote: ChannelEnd, local: int, keys: KeyPair | None, now: float) -> tuple[bool, list[Output]]:
+        if self._lives(remote):
+            self.remote, self._peer_generation = remote, remote.generation
+            return False, self._transports.step([ChangePath(local, remote.address, remote.generation)], now)
+        paired = self._paired if local == self.local and self.remote is not None else frozenset[int]()
+        if remote.connection in paired:
+            raise SIPParseError("the data channel is described as it was before it was begun anew", 488)
+        opening = self._opening(remote, local, keys)
+        self._paired = paired | {remote.connection}
+        outputs = self._forget([former for former in (self.local, self.failed) if former != local], now)
+        self.local, self._keys, self.failed, self.protocol = local, keys, 0, remote.protocol
+        self.remote, self._peer_generation = remote, remote.generation
+        return True, outputs + self._transports.step([opening, MovedHere(local, self._generation)], now)
+
+    def _over_tcp(self, end: ChannelEnd) -> ChannelEnd:
+        """Return our ``end`` with what TCP needs: the agent connects, and the broker shows its certificate."""
+        existing = self.remote is not None
+        if self.parties.role == "agent":
+            place = (end.address[0], DISCARD_PORT)
+            return msgspec.structs.replace(end, address=place, setup="active", existing=existing)
+        fingerprint = self._transports.fingerprint
+        return msgspec.structs.replace(end, setup="passive", existing=existing, fingerprint=fingerprint)
+
+    def _opening(self, remote: ChannelEnd, local: int, keys: KeyPair | None) -> Input:
+        context = self.parties.context(local, remote.connection)
+        secret = self.parties.secret or b""
+        active = self.parties.role == "agent"
+        if remote.protocol == "UDP":
+            secrets = None
+            if keys is not None:
+                secrets = keys.secrets(remote.key, salt=secret, context=context, first=active)
+            return rudp.OpenConnection(local, remote.connection, remote.address, remote.generation, secrets)
+        transport: Literal["TCP", "TLS"] = "TLS" if remote.sealed else "TCP"
+        target = tcp.Target(transport, remote.address, remote.fingerprint or None) if active else None
+        return tcp.OpenConnection(local, remote.connection, remote.generation, hkdf(secret, context), target)
+
+    def _lives(self, end: ChannelEnd) -> bool:
+        return self.remote is not None and self.remote.connection == end.connection
+
+    def _fresh(self, protocol: Protocol) -> tuple[int, KeyPair | None]:
+        """Return an id that was never used, and keys for it where there have to be some."""
+        sealed = protocol == "UDP" and self._encryption
+        keys = KeyPair(self._transports.random.token(KEY_BYTES)) if sealed else None
+        return self._transports.allocate(protocol), keys
+
+    def _forget(self, ids: Iterable[int], now: float) -> list[Output]:
+        return self._transports.step([CloseConnection(local_id) for local_id in ids if local_id], now)
+
+
+def _shown(end: ChannelEnd | None) -> tuple[Protocol, bytes, bytes] | None:
+    return None if end is None else (end.protocol, end.key, end.fingerprint)

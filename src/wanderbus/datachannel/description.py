@@ -1,0 +1,173 @@
+"""One end of a data channel, and how SDP says it (DESIGN 6.1, 6.7; RFC 3264, RFC 4145, RFC 8122).
+
+Each side names its end of the connection, and numbers its own moves, so that an old path cannot override a new one.
+Reliable UDP carries a public key, or says that it is plain; TCP says who connects, and shows the certificate of the
+side that is connected to::
+
+    m=application 40000 UDP x-wanderbus                 m=application 5072 TCP/TLS x-wanderbus
+    a=wanderbus-connection:1f00c3a8d2b94e61             a=wanderbus-connection:1f00c3a8d2b94e61
+    a=wanderbus-generation:3                            a=wanderbus-generation:0
+    a=wanderbus-key:x25519-aes128gcm hSDwCY...=         a=setup:passive
+    a=wanderbus-mac:Qk1z...=                            a=connection:new
+                                                        a=fingerprint:sha-256 4A:AD:B9:...
+                                                        a=wanderbus-mac:8nGf...=
+"""
+
+from __future__ import annotations
+
+import binascii
+import re
+from base64 import b64decode, b64encode
+from typing import Final, Literal, cast
+
+import msgspec
+
+from wanderbus.errors import SIPParseError
+from wanderbus.machine import Address
+from wanderbus.sip.sdp import MediaDescription
+
+Protocol = Literal["UDP", "TCP", "TCP/TLS"]
+"""The word of the ``m=`` line: reliable UDP, sealed or plain; TCP in plain; TCP under TLS."""
+
+CONNECTION: Final = "wanderbus-connection"
+GENERATION: Final = "wanderbus-generation"
+KEY: Final = "wanderbus-key"
+PLAIN: Final = "wanderbus-plain"
+MAC: Final = "wanderbus-mac"
+SUITE: Final = "x25519-aes128gcm"
+
+DISCARD_PORT: Final = 9
+"""What the side that opens the TCP connection gives for its port (RFC 4145 4.1)."""
+
+_PROTOCOLS: Final = ("UDP", "TCP", "TCP/TLS")
+_HEXADECIMAL: Final = re.compile(r"[0-9A-Fa-f]{1,16}")
+_DECIMAL: Final = re.compile(r"[0-9]{1,10}")
+_FINGERPRINT_HASH: Final = "sha-256"
+_BYTES: Final = 32
+"""Of a public key, of a SHA-256, of a MAC."""
+
+
+def protocol_over(transport: str, *, encryption: bool) -> Protocol:
+    """Return the word for a data channel over ``UDP`` or a kind of TCP, encrypted or not."""
+    if transport == "UDP":
+        return "UDP"
+    return "TCP/TLS" if encryption else "TCP"
+
+
+class ChannelEnd(msgspec.Struct, frozen=True, kw_only=True):
+    """One side's end: where it receives, what it calls the connection, how often it has moved, and what it shows."""
+
+    address: Address
+    connection: int
+    generation: int
+    protocol: Protocol = "UDP"
+    key: bytes = b""
+    """Its X25519 public key, of reliable UDP that is sealed."""
+    setup: str = ""
+    """Over TCP, who connects: ``active``, ``passive`` or ``actpass`` (RFC 4145 4)."""
+    existing: bool = False
+    """Over TCP, whether the connection lives already (RFC 4145 5)."""
+    fingerprint: bytes = b""
+    """SHA-256 of its certificate, where others connect to it by TLS (RFC 8122 5)."""
+    mac: bytes = b""
+    """Proves whose end it is (:mod:`.trust`); empty when there is none."""
+
+    @property
+    def sealed(self) -> bool:
+        """Return whether what is sent can be read by the two ends alone."""
+        return bool(self.key) or self.protocol == "TCP/TLS"
+
+
+def describe_end(end: ChannelEnd) -> MediaDescription:
+    """Return the SDP media description of ``end``."""
+    attributes: list[tuple[str, str | None]] = [
+        (CONNECTION, f"{end.connection:016x}"),
+        (GENERATION, str(end.generation)),
+    ]
+    if end.protocol != "UDP":
+        attributes += [("setup", end.setup), ("connection", "existing" if end.existing else "new")]
+    elif end.key:
+        attributes.append((KEY, f"{SUITE} {b64encode(end.key).decode()}"))
+    else:
+        attributes.append((PLAIN, None))
+    if end.fingerprint:
+        attributes.append(("fingerprint", f"{_FINGERPRINT_HASH} {end.fingerprint.hex(':').upper()}"))
+    if end.mac:
+        attributes.append((MAC, b64encode(end.mac).decode()))
+    host, port = end.address
+    return MediaDescription(address=host, port=port, protocol=end.protocol, attributes=tuple(attributes))
+
+
+def read_end(media: MediaDescription) -> ChannelEnd:
+    """Return the end that ``media`` describes; :class:`SIPParseError` with status 488 if it describes none.
+
+    What is not said is never taken for granted: reliable UDP has a key or says that it is plain.
+    """
+    protocol = media.protocol.upper()
+    if protocol not in _PROTOCOLS:
+        raise _unacceptable(f"a data channel goes by {', '.join(_PROTOCOLS)}")
+    connection = _number(media, CONNECTION, _HEXADECIMAL, 16, 2**64 - 1)
+    if not connection:
+        raise _unacceptable(f"{CONNECTION} is out of range")
+    return ChannelEnd(
+        address=(media.address, media.port),
+        connection=connection,
+        generation=_number(media, GENERATION, _DECIMAL, 10, 2**32 - 1),
+        protocol=cast(Protocol, protocol),
+        key=_key(media) if protocol == "UDP" else b"",
+        setup=media.attribute("setup") or "" if protocol != "UDP" else "",
+        existing=protocol != "UDP" and media.attribute("connection") == "existing",
+        fingerprint=_fingerprint(media) if protocol == "TCP/TLS" else b"",
+        mac=_decoded(text, MAC) if (text := media.attribute(MAC)) is not None else b"",
+    )
+
+
+def _number(media: MediaDescription, name: str, digits: re.Pattern[str], base: int, high: int) -> int:
+    text = media.attribute(name) or ""
+    if not digits.fullmatch(text):
+        raise _unacceptable(f"the media description needs {name}, a number")
+    number = int(text, base)
+    if number > high:
+        raise _unacceptable(f"{name} is out of range")
+    return number
+
+
+def _key(media: MediaDescription) -> bytes:
+    text, plain = media.attribute(KEY), media.attribute(PLAIN) is not None
+    if (text is None) != plain:
+        raise _unacceptable(f"the media description needs either {KEY} or {PLAIN}")
+    if text is None:
+        return b""
+    suite, _, key = text.partition(" ")
+    if suite != SUITE:
+        raise _unacceptable(f"{KEY}: only {SUITE} is spoken here")
+    return _decoded(key, KEY)
+
+
+def _decoded(text: str, name: str) -> bytes:
+    try:
+        value = b64decode(text, validate=True)
+    except (binascii.Error, ValueError):
+        value = b""
+    if len(value) != _BYTES:
+        raise _unacceptable(f"{name} needs {_BYTES} bytes in base64")
+    return value
+
+
+def _fingerprint(media: MediaDescription) -> bytes:
+    """Return the first SHA-256 among the fingerprints, b"" if there is none (RFC 8122 5)."""
+    for name, value in media.attributes:
+        algorithm, _, digits = (value or "").partition(" ")
+        if name == "fingerprint" and algorithm.lower() == _FINGERPRINT_HASH:
+            try:
+                fingerprint = binascii.unhexlify(digits.replace(":", ""))
+            except (binascii.Error, ValueError):
+                fingerprint = b""
+            if len(fingerprint) != _BYTES:
+                raise _unacceptable(f"fingerprint: a {_FINGERPRINT_HASH} has {_BYTES} bytes")
+            return fingerprint
+    return b""
+
+
+def _unacceptable(message: str) -> SIPParseError:
+    return SIPParseError(message, 488)

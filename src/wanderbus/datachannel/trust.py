@@ -1,0 +1,118 @@
+"""Whose key it is: the MAC under which each side signs its end of a data channel, and what is accepted (DESIGN 6.5).
+
+User and server share one secret already, HA1 of digest authentication. A *channel secret* is derived from it, and
+proves in both directions that a public key or a fingerprint was not put in on the way. Addresses are left out of the
+MAC, because relays rewrite them. A standard library is enough for MAC and channel secret: HMAC-SHA256 and SHA-256.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import hmac
+from typing import Any, Final, Literal
+
+import msgspec
+
+from wanderbus.datachannel.description import ChannelEnd
+from wanderbus.errors import SIPParseError
+
+Role = Literal["agent", "broker"]
+
+_MAC_LABEL: Final = "wanderbus data channel end 1"
+_CONNECTION_LABEL: Final = "wanderbus data channel connection 1"
+_SECRET_LABEL: Final = b"wanderbus channel secret 1"
+
+
+class Parties(msgspec.Struct, frozen=True):
+    """Whom a data channel is between, as both sides know them without being told in SDP.
+
+    ``secret`` is the channel secret, None where this side does not know the password. It is not shown.
+    """
+
+    role: Role
+    """Our own."""
+    agent: str
+    """Address of record of the user."""
+    broker: str
+    """That of the broker."""
+    dialog: str
+    """The SIP session, its Call-ID."""
+    secret: bytes | None
+    over_tls: bool = False
+    """Whether this side is set to use TLS for its signalling."""
+
+    def __repr__(self) -> str:
+        return f"Parties(role={self.role!r}, agent={self.agent!r}, broker={self.broker!r}, dialog={self.dialog!r})"
+
+    def __rich_repr__(self) -> list[tuple[str, Any]]:
+        return [("role", self.role), ("agent", self.agent), ("broker", self.broker), ("dialog", self.dialog)]
+
+    @property
+    def peer(self) -> Role:
+        """Return the role of the other side."""
+        return "broker" if self.role == "agent" else "agent"
+
+    def mac(self, end: ChannelEnd, role: Role) -> bytes:
+        """Return the MAC of ``end`` as that of ``role``; b"" where there is no secret."""
+        if self.secret is None:
+            return b""
+        shown = "plain" if not end.sealed else (end.key or end.fingerprint).hex()
+        said = (role, end.protocol, f"{end.connection:016x}", str(end.generation), shown)
+        return hmac.digest(self.secret, self._bound_to(_MAC_LABEL, *said), hashlib.sha256)
+
+    def signed(self, end: ChannelEnd) -> ChannelEnd:
+        """Return our ``end`` with its MAC, where there is a secret."""
+        return msgspec.structs.replace(end, mac=self.mac(end, self.role))
+
+    def context(self, ours: int, theirs: int) -> bytes:
+        """Return what the keys of one connection are bound to, for both sides the same."""
+        ids = (ours, theirs) if self.role == "agent" else (theirs, ours)
+        return self._bound_to(_CONNECTION_LABEL, *(f"{each:016x}" for each in ids))
+
+    def check(self, end: ChannelEnd, *, encryption: bool) -> None:
+        """Accept ``end`` as the other side's, or raise :class:`SIPParseError` (488): never for less than we demand.
+
+        Who knows the channel secret takes no end without the MAC under it. Who does not know it cannot check one, and
+        takes an end only from signalling that nobody could change on the way.
+        """
+        if end.sealed != encryption:
+            encrypting, plain = (self.peer, self.role) if end.sealed else (self.role, self.peer)
+            raise _unacceptable(
+                f"the {encrypting} encrypts and the {plain} does not: give --no-encryption to both, or to neither"
+            )
+        if end.protocol != "UDP":
+            _check_setup(end, self.peer)
+        if self.secret is None:
+            if not self.over_tls:
+                raise _unacceptable("whose key it is cannot be checked without a password: use TLS for signalling")
+        elif not end.mac:
+            raise _unacceptable("the data channel is not signed (wanderbus-mac)")
+        elif not hmac.compare_digest(end.mac, self.mac(end, self.peer)):
+            raise _unacceptable("the signature of the data channel is wrong (wanderbus-mac)")
+
+    def _bound_to(self, label: str, *fields: str) -> bytes:
+        """None of the fields has a line break in it: URIs, a Call-ID, words and digits."""
+        return "\n".join((label, self.agent, self.broker, self.dialog, *fields)).encode()
+
+
+def channel_secret(ha1: str) -> bytes:
+    """Return the secret between a user and the server, from HA1 under SHA-256 (RFC 7616 3.4.2)."""
+    return hkdf(ha1.encode(), _SECRET_LABEL)
+
+
+def hkdf(key: bytes, info: bytes) -> bytes:
+    """Return 32 bytes by HKDF-SHA256 without salt (RFC 5869 2.2, 2.3)."""
+    extracted = hmac.digest(bytes(32), key, hashlib.sha256)
+    return hmac.digest(extracted, info + b"\x01", hashlib.sha256)
+
+
+def _check_setup(end: ChannelEnd, peer: Role) -> None:
+    """The agent connects, since what is behind NAT cannot be connected to; the broker shows its certificate."""
+    if end.setup not in ("actpass", "active" if peer == "agent" else "passive"):
+        raise _unacceptable("the agent opens the TCP connection: it is active and the broker passive")
+    if peer == "broker" and end.protocol == "TCP/TLS" and not end.fingerprint:
+        raise _unacceptable("the broker's fingerprint is missing")
+
+
+def _unacceptable(message: str) -> SIPParseError:
+    return SIPParseError(message, 488)

@@ -1,0 +1,183 @@
+"""The server's side of the original ECI: users are addresses, and the broker's links are datagrams (SPEC A-09, X36).
+
+To the broker an address is a user with one device in the session ``default``. What it sends there counts as taken
+when it is sent, so no queue waits for an address and nothing tells whether anybody is behind it. Only who has
+attached from an address is heard: someone who moved is somebody else.
+
+There is no authentication here, and an address can be forged: anyone who reaches the port can publish and subscribe,
+and speak for, or have events sent to, any address. It is for measurements on a network of one's own.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Sequence
+from typing import Final, NamedTuple
+
+import msgspec
+
+from wanderbus.broker import protocol
+from wanderbus.broker.core import LinkOpened, MessageArrived, SendOnLink
+from wanderbus.broker.state import DeviceRow
+from wanderbus.errors import RemoteProtocolError
+from wanderbus.machine import Address, DatagramReceived, Input, Output, SendDatagram, SetTimer, TimerFired, shown
+
+ECI_SOCKET: Final = "eci"
+
+_SCHEME: Final = "eci:"
+_DEVICE: Final = "eci"
+_SESSION: Final = "default"
+_IDLE: Final = (ECI_SOCKET, "idle")
+
+
+class BaselineConfig(msgspec.Struct, frozen=True):
+    """Bounds on what strangers may have the server keep."""
+
+    identities_max: int = 1_000
+    """Addresses attached at once; further ones are refused."""
+
+    identity_idle_s: float = 86_400.0
+    """An address that has said nothing for so long is forgotten with its subscriptions, though it may be listening."""
+
+
+def user_at(address: Address) -> str:
+    """Return the user that an address is, ``eci:host:port``; no SIP user is called so."""
+    return f"{_SCHEME}{shown(address)}"
+
+
+class _Identity(NamedTuple):
+    """An attached address: its link, the epoch that it attached with, and when it was last heard."""
+
+    link: int
+    epoch: int
+    heard_at: float
+
+
+class Baseline:
+    """Turns datagrams into the broker's links and back; ``step`` returns what to tell the broker, and the outputs.
+
+    Its links are below zero, where no connection of a data channel is.
+    """
+
+    def __init__(self, config: BaselineConfig | None = None) -> None:
+        self.dropped = 0
+        """Datagrams that were of no use: they made no sense, or came from an address that has not attached."""
+        self.refused = 0
+        """Addresses that were turned away by ``identities_max``."""
+        self._config = config or BaselineConfig()
+        self._identities: dict[Address, _Identity] = {}
+        """In the order in which they were last heard."""
+        self._addresses: dict[int, Address] = {}
+        """Of each link, those included whose last answer is still to come."""
+        self._links_opened = 0
+        self._taken: dict[int, int] = {}
+        self._for_broker: list[Input] = []
+        self._outputs: list[Output] = []
+
+    def start(self, devices: Iterable[DeviceRow], now: float) -> tuple[list[Input], list[Output]]:
+        """Take up the addresses that the broker's log remembers: nobody there will know that the server was away."""
+        for device in devices:
+            if device.user.startswith(_SCHEME):
+                host, _, port = device.user.removeprefix(_SCHEME).rpartition(":")
+                address = (host.strip("[]"), int(port))
+                self._attach(address, protocol.Attach(device.epoch, _SESSION, None, keep=True), now)
+        return self._drain()
+
+    def step(self, given: Sequence[Input | Output], now: float) -> tuple[list[Input], list[Output]]:
+        """Take datagrams, the idle timer, and what the broker sends on links of this side."""
+        for each in given:
+            match each:
+                case DatagramReceived(source=source, data=payload):
+                    self._heard(source, payload, now)
+                case SendOnLink(link=link, payload=payload):
+                    self._send(link, payload)
+                case TimerFired():
+                    self._forget_idle(now)
+        for link, number in self._taken.items():
+            self._for_broker.append(MessageArrived(link, protocol.encode(protocol.Take(number))))
+        self._taken.clear()
+        return self._drain()
+
+    def _drain(self) -> tuple[list[Input], list[Output]]:
+        drained = self._for_broker, self._outputs
+        self._for_broker, self._outputs = [], []
+        return drained
+
+    def _heard(self, source: Address, payload: bytes, now: float) -> None:
+        try:
+            message = protocol.decode_from_agent(payload)
+        except RemoteProtocolError:
+            self.dropped += 1
+            return
+        identity = self._identities.pop(source, None)
+        if identity is not None:
+            identity = self._identities[source] = identity._replace(heard_at=now)
+        match message:
+            case protocol.Attach(epoch=epoch):
+                if identity is None or identity.epoch != epoch:
+                    self._admit(source, message, now)
+            case _ if identity is None:
+                self.dropped += 1
+            case protocol.Leave(request=request):
+                self._forget(source, request)
+            case _:
+                self._for_broker.append(MessageArrived(identity.link, payload))
+
+    def _admit(self, source: Address, message: protocol.Attach, now: float) -> None:
+        if source not in self._identities and len(self._identities) >= self._config.identities_max:
+            self.refused += 1
+            reason = f"identities_max is {self._config.identities_max}, and it is reached"
+            refusal = protocol.RequestRefused(0, reason, limit="identities_max")
+            self._outputs.append(SendDatagram(ECI_SOCKET, source, protocol.encode(refusal)))
+            return
+        self._attach(source, protocol.Attach(message.epoch, _SESSION, None, message.keep), now)
+
+    def _attach(self, address: Address, message: protocol.Attach, now: float) -> None:
+        """Give an address a link; whoever attached from there before is over, what they subscribed to is not."""
+        if previous := self._identities.pop(address, None):
+            del self._addresses[previous.link]
+        if not self._identities:
+            self._outputs.append(SetTimer(_IDLE, now + self._config.identity_idle_s))
+        link = self._open(address, message)
+        self._identities[address] = _Identity(link, message.epoch, now)
+
+    def _open(self, address: Address, message: protocol.Attach) -> int:
+        self._links_opened += 1
+        link = -self._links_opened
+        self._addresses[link] = address
+        self._for_broker += [
+            LinkOpened(link, user_at(address), _DEVICE),
+            MessageArrived(link, protocol.encode(message)),
+        ]
+        return link
+
+    def _forget(self, address: Address, request: int) -> None:
+        """End an address with all that it subscribed to: nobody can come back to be the same user."""
+        identity = self._identities.pop(address)
+        del self._addresses[identity.link]
+        link = self._open(address, protocol.Attach(identity.epoch, _SESSION, None, keep=False))
+        self._for_broker.append(MessageArrived(link, protocol.encode(protocol.Leave(request))))
+
+    def _forget_idle(self, now: float) -> None:
+        idle_s = self._config.identity_idle_s
+        while self._identities:
+            address, identity = next(iter(self._identities.items()))
+            if identity.heard_at + idle_s > now:
+                self._outputs.append(SetTimer(_IDLE, identity.heard_at + idle_s))
+                return
+            self._forget(address, 0)
+
+    def _send(self, link: int, payload: bytes) -> None:
+        """Send a datagram; of the stream, what was sent counts as taken."""
+        address = self._addresses.get(link)
+        if address is None:
+            return
+        self._outputs.append(SendDatagram(ECI_SOCKET, address, payload))
+        match protocol.decode_from_broker(payload):
+            case protocol.Notify(number=number) | protocol.NotifyGap(last=number):
+                self._taken[link] = number
+            case protocol.Done(more=False) if self._is_leaving(link, address):
+                del self._addresses[link]
+
+    def _is_leaving(self, link: int, address: Address) -> bool:
+        identity = self._identities.get(address)
+        return identity is None or identity.link != link

@@ -1,0 +1,374 @@
+"""Reliable UDP without signalling: connections are opened on the socket that they then use (SPEC F-09).
+
+::
+
+    dialling side                                          accepting side
+        │ HELLO     id, public key, MAC        ──────────▶     │  half open: has keys, sends nothing
+        │           repeated with back-off                     │
+        │ WELCOME   ids, public key, MAC       ◀──────────     │  again for the same HELLO
+      Opened                                                   │
+        │ first packet, sealed                 ──────────▶   Opened
+
+Both sides were given a secret beforehand. It makes HELLO and WELCOME genuine (:mod:`~wanderbus.rudp.openings`), and
+is taken into the keys as salt, so that who lacks it can neither speak nor listen. The X25519 keys are fresh for each
+connection, so that who learns the secret later cannot open a recording.
+
+What is not genuine is dropped, and no answer is longer than what it answers. A genuine HELLO may still have been
+recorded and repeated by a stranger. It then costs a half-open connection: of these there are few, the oldest makes
+room for a new one, and each expires unless a packet that its keys open shows that its dialler is there.
+"""
+
+from __future__ import annotations
+
+import struct
+from collections.abc import Iterable
+from typing import Final
+
+import msgspec
+
+from wanderbus.errors import RemoteProtocolError
+from wanderbus.machine import (
+    Address,
+    CancelTimer,
+    DatagramReceived,
+    Input,
+    Output,
+    RandomSource,
+    SendDatagram,
+    SetTimer,
+    TimerFired,
+)
+from wanderbus.rudp.config import RudpConfig
+from wanderbus.rudp.endpoint import Endpoint
+from wanderbus.rudp.frames import PLAIN, SEALED, decode_header
+from wanderbus.rudp.interface import Counters, OpenConnection
+from wanderbus.rudp.keys import KEY_BYTES, KeyPair, Secrets
+from wanderbus.rudp.openings import HELLO, NO_KEY, WELCOME, Opening, OpeningSecret, decode_opening
+from wanderbus.rudp.sealing import Sealer
+from wanderbus.transport import CloseConnection, ConnectionReset, Probe
+
+HALF_OPEN_MAX: Final = 64
+"""Connections whose dialler has not been heard of since its HELLO."""
+
+HALF_OPEN_S: Final = 10.0
+"""How long such a connection is kept, seconds: some repetitions of the dialler's first packet."""
+
+_KIND_OFFSET: Final = 16
+_HELLO_TIMER: Final = "hello"
+_HALF_OPEN_TIMER: Final = "half open"
+_IDS = struct.Struct("!QQ")
+
+
+class Dial(Input, frozen=True):
+    """Open a connection, under a ``local_id`` that was allocated, to whoever accepts some at ``remote``."""
+
+    local_id: int
+    remote: Address
+
+
+class Opened(Output, frozen=True):
+    """A connection is open, dialled by us or by another; ``remote`` is where it leads."""
+
+    local_id: int
+    remote: Address
+
+
+class OpenFailed(Output, frozen=True):
+    """What was dialled did not become a connection, and its id is gone.
+
+    Either the other side ``refused``, having ``connections_max`` already, or nobody answered who has the secret.
+    """
+
+    local_id: int
+    refused: bool
+
+
+class OpeningCounters(msgspec.Struct):
+    """What did not lead to a connection; all rise only."""
+
+    malformed: int = 0
+    """Dropped: of the kind of a HELLO or WELCOME, but not of the form."""
+
+    forged: int = 0
+    """Dropped: a HELLO, WELCOME or first packet of somebody without the secret, or of another mode."""
+
+    stale: int = 0
+    """Dropped: a HELLO or WELCOME that nobody waits for, such as one that was recorded and repeated."""
+
+    refused: int = 0
+    """HELLOs declined since there were ``connections_max``."""
+
+    expired: int = 0
+    """Half-open connections that ended without a word of the dialler."""
+
+
+class _Dialled(msgspec.Struct):
+    """A HELLO that waits for its WELCOME; no ``keys`` in plain mode."""
+
+    remote: Address
+    keys: KeyPair | None
+    hello: bytes
+    retries: int
+    timeout_s: float
+
+
+class _HalfOpen(msgspec.Struct, frozen=True):
+    """A connection that was welcomed and not heard of since; no ``secrets`` and no ``opener`` in plain mode."""
+
+    hello: Opening
+    welcome: bytes
+    remote: Address
+    secrets: Secrets | None
+    opener: Sealer | None
+    expires_at: float
+
+
+class DirectEndpoint:
+    """An :class:`Endpoint` that opens its connections itself: told to :class:`Dial`, or by the HELLO of another.
+
+    It has the face of an endpoint, whose inputs and outputs it passes on. It accepts up to ``connections_max``
+    connections of others at a time, none unless told to.
+
+    :param secret: what the other side was given too; None only where nothing is to be sealed
+    :param sealed: False for plain mode, which the other side then has to be in as well
+    """
+
+    def __init__(
+        self,
+        random: RandomSource,
+        config: RudpConfig,
+        *,
+        secret: bytes | None,
+        sealed: bool = True,
+        connections_max: int = 0,
+        socket: str = "data",
+    ) -> None:
+        if sealed and not secret:
+            raise ValueError("sealed connections need a secret")
+        self.openings = OpeningCounters()
+        self._endpoint = Endpoint(random, config, socket=socket, reset_key=random.token(KEY_BYTES))
+        self._random = random
+        self._config = config
+        self._secret = OpeningSecret(secret or b"", sealed=sealed)
+        self._sealed = sealed
+        self._connections_max = connections_max
+        self._socket = socket
+        self._dialled: dict[int, _Dialled] = {}
+        self._half_open: dict[int, _HalfOpen] = {}
+        self._accepted: dict[int, Opening] = {}
+        self._welcomed: dict[bytes, int] = {}
+
+    @property
+    def counters(self) -> Counters:
+        """Return the counters of all connections."""
+        return self._endpoint.counters
+
+    def allocate(self) -> int:
+        """Return a fresh local id, for :class:`Dial`."""
+        return self._endpoint.allocate()
+
+    def rtt_s(self, local_id: int) -> float | None:
+        """Return the smoothed round trip of the present path in seconds; None if unknown."""
+        return self._endpoint.rtt_s(local_id)
+
+    def unsent_bytes(self, local_id: int) -> int:
+        """Return how much waits to be sent for the first time, in bytes; 0 for an unknown id."""
+        return self._endpoint.unsent_bytes(local_id)
+
+    def all_confirmed(self, local_id: int) -> bool:
+        """Return whether the peer has acknowledged everything that was to be sent; True for an unknown id."""
+        return self._endpoint.all_confirmed(local_id)
+
+    def step(self, inputs: Iterable[Input], now: float) -> list[Output]:
+        """Take a batch of inputs at monotonic second ``now``; see :meth:`Endpoint.step`."""
+        outputs: list[Output] = []
+        onward: list[Input] = []
+        for item in inputs:
+            if type(item) is DatagramReceived:
+                data = item.data
+                if len(data) > _KIND_OFFSET and HELLO <= data[_KIND_OFFSET] <= WELCOME:
+                    self._take_opening(item, now, outputs, onward)
+                    continue
+                if self._half_open and not self._admit(item, outputs, onward):
+                    continue
+            elif type(item) is Dial:
+                self._dial(item, now, outputs)
+                continue
+            elif type(item) is CloseConnection:
+                self._forget(item.local_id, outputs)
+            elif type(item) is TimerFired and type(item.key) is tuple:
+                self._timer_fired(item.key, now, outputs, onward)
+                continue
+            onward.append(item)
+        for output in self._endpoint.step(onward, now):
+            if type(output) is ConnectionReset:
+                self._forget(output.local_id, outputs)
+            outputs.append(output)
+        return outputs
+
+    def _dial(self, item: Dial, now: float, outputs: list[Output]) -> None:
+        keys = KeyPair(self._random.token(KEY_BYTES)) if self._sealed else None
+        hello = self._secret.hello(item.local_id, keys.public if keys else NO_KEY)
+        dialled = _Dialled(item.remote, keys, hello, 0, self._config.initial_timeout_s)
+        self._dialled[item.local_id] = dialled
+        self._say_hello(item.local_id, dialled, now, outputs)
+
+    def _say_hello(self, local_id: int, dialled: _Dialled, now: float, outputs: list[Output]) -> None:
+        outputs.append(SendDatagram(self._socket, dialled.remote, dialled.hello))
+        outputs.append(SetTimer((_HELLO_TIMER, local_id), now + dialled.timeout_s))
+
+    def _timer_fired(self, key: tuple[str, int], now: float, outputs: list[Output], onward: list[Input]) -> None:
+        kind, local_id = key
+        if kind == _HALF_OPEN_TIMER:
+            self._expire(now, outputs, onward)
+        elif (dialled := self._dialled.get(local_id)) is None:
+            return
+        elif dialled.retries < self._config.retries_max:
+            dialled.retries += 1
+            dialled.timeout_s = min(dialled.timeout_s * self._config.backoff_factor, self._config.timeout_max_s)
+            self._say_hello(local_id, dialled, now, outputs)
+        else:
+            self._give_up(local_id, False, outputs, onward)
+
+    def _give_up(self, local_id: int, refused: bool, outputs: list[Output], onward: list[Input]) -> None:
+        self._forget(local_id, outputs)
+        onward.append(CloseConnection(local_id))
+        outputs.append(OpenFailed(local_id, refused))
+
+    def _take_opening(self, item: DatagramReceived, now: float, outputs: list[Output], onward: list[Input]) -> None:
+        try:
+            opening = decode_opening(item.data)
+        except RemoteProtocolError:
+            self.openings.malformed += 1
+            return
+        if opening.kind == WELCOME:
+            self._take_welcome(opening, outputs, onward)
+        elif not self._connections_max:
+            self.openings.stale += 1
+        elif not self._secret.genuine(opening):
+            self.openings.forged += 1
+        else:
+            self._take_hello(opening, item.source, now, outputs, onward)
+
+    def _take_welcome(self, welcome: Opening, outputs: list[Output], onward: list[Input]) -> None:
+        """Open what was dialled; the first packet is a PING, so that the other side soon knows that we are here."""
+        local_id, remote_id = welcome.destination_id, welcome.source_id
+        dialled = self._dialled.get(local_id)
+        if dialled is None:
+            self.openings.stale += 1
+            return
+        if not self._secret.genuine(welcome, dialled.hello):
+            self.openings.forged += 1
+            return
+        if not remote_id:
+            self._give_up(local_id, True, outputs, onward)
+            return
+        try:
+            secrets = self._secrets(dialled.keys, welcome.public, local_id, remote_id, first=True)
+        except RemoteProtocolError:
+            self.openings.forged += 1
+            return
+        self._forget(local_id, outputs)
+        onward += (OpenConnection(local_id, remote_id, dialled.remote, 0, secrets), Probe(local_id))
+        outputs.append(Opened(local_id, dialled.remote))
+
+    def _take_hello(
+        self, hello: Opening, source: Address, now: float, outputs: list[Output], onward: list[Input]
+    ) -> None:
+        """Answer a genuine HELLO, the same again if it is repeated; one that is our own comes from a mirror."""
+        known = self._welcomed.get(hello.data)
+        if known is not None and (half_open := self._half_open.get(known)) is not None:
+            outputs.append(SendDatagram(self._socket, source, half_open.welcome))
+        elif known is not None or hello.source_id in self._dialled:
+            self.openings.stale += 1
+        elif len(self._accepted) >= self._connections_max:
+            self.openings.refused += 1
+            outputs.append(SendDatagram(self._socket, source, self._secret.refusal(hello)))
+        else:
+            self._welcome(hello, source, now, outputs, onward)
+
+    def _welcome(self, hello: Opening, source: Address, now: float, outputs: list[Output], onward: list[Input]) -> None:
+        local_id = self._endpoint.allocate()
+        keys = KeyPair(self._random.token(KEY_BYTES)) if self._sealed else None
+        try:
+            secrets = self._secrets(keys, hello.public, local_id, hello.source_id, first=False)
+        except RemoteProtocolError:
+            self.openings.forged += 1
+            onward.append(CloseConnection(local_id))
+            return
+        self._make_room(outputs, onward)
+        welcome = self._secret.welcome(hello, local_id, keys.public if keys else NO_KEY)
+        if not self._half_open:
+            outputs.append(SetTimer((_HALF_OPEN_TIMER, 0), now + HALF_OPEN_S))
+        opener = Sealer(secrets, self._config.rekey_packets) if secrets else None
+        self._half_open[local_id] = _HalfOpen(hello, welcome, source, secrets, opener, now + HALF_OPEN_S)
+        self._welcomed[hello.data] = local_id
+        outputs.append(SendDatagram(self._socket, source, welcome))
+
+    def _secrets(
+        self, keys: KeyPair | None, public: bytes, local_id: int, remote_id: int, *, first: bool
+    ) -> Secrets | None:
+        if keys is None:
+            return None
+        ids = (local_id, remote_id) if first else (remote_id, local_id)
+        return keys.secrets(public, salt=self._secret.salt, context=_IDS.pack(*ids), first=first)
+
+    def _make_room(self, outputs: list[Output], onward: list[Input]) -> None:
+        """End the oldest half-open connection if another would be too many."""
+        room = min(HALF_OPEN_MAX, self._connections_max - len(self._accepted))
+        if len(self._half_open) >= room:
+            self._end_half_open(next(iter(self._half_open)), outputs, onward)
+
+    def _end_half_open(self, local_id: int, outputs: list[Output], onward: list[Input]) -> None:
+        self.openings.expired += 1
+        self._forget(local_id, outputs)
+        onward.append(CloseConnection(local_id))
+
+    def _expire(self, now: float, outputs: list[Output], onward: list[Input]) -> None:
+        for local_id, half_open in list(self._half_open.items()):
+            if half_open.expires_at > now:
+                outputs.append(SetTimer((_HALF_OPEN_TIMER, 0), half_open.expires_at))
+                return
+            self._end_half_open(local_id, outputs, onward)
+
+    def _admit(self, item: DatagramReceived, outputs: list[Output], onward: list[Input]) -> bool:
+        """Open the half-open connection, if ``item`` is for one; False if it is, and not genuine.
+
+        The path stays that of the HELLO: if this comes from elsewhere, the endpoint will challenge that first.
+        """
+        data = item.data
+        local_id = int.from_bytes(data[:8], "big")
+        half_open = self._half_open.get(local_id)
+        if half_open is None:
+            return True
+        if not _is_first_packet(half_open, data):
+            self.openings.forged += 1
+            return False
+        del self._half_open[local_id]
+        remote_id = half_open.hello.source_id
+        self._accepted[local_id] = half_open.hello
+        onward.append(OpenConnection(local_id, remote_id, half_open.remote, 0, half_open.secrets))
+        outputs.append(Opened(local_id, half_open.remote))
+        return True
+
+    def _forget(self, local_id: int, outputs: list[Output]) -> None:
+        """Drop what is known here of a connection; the endpoint may still have it."""
+        if self._dialled.pop(local_id, None) is not None:
+            outputs.append(CancelTimer((_HELLO_TIMER, local_id)))
+        half_open = self._half_open.pop(local_id, None)
+        hello = half_open.hello if half_open else self._accepted.pop(local_id, None)
+        if hello is not None:
+            del self._welcomed[hello.data]
+
+
+def _is_first_packet(half_open: _HalfOpen, data: bytes) -> bool:
+    """Tell whether the dialler made this packet: with the keys, or in plain mode at least knowing both ids."""
+    try:
+        _, source_id, kind, epoch, _, number = decode_header(data)
+    except RemoteProtocolError:
+        return False
+    if source_id != half_open.hello.source_id:
+        return False
+    if half_open.opener is None:
+        return kind == PLAIN
+    return kind == SEALED and half_open.opener.open(data, number, epoch) is not None

@@ -1,0 +1,143 @@
+"""Sealing of packets: AES-128-GCM under the packet number, and new keys now and then (RFC 9001 5.3 and 6).
+
+Each direction has a chain of secrets of its own, one for each epoch; each gives a key and an IV, and the next secret::
+
+    secret 0 ──ku──▶ secret 1 ──ku──▶ secret 2 ...
+       ├─key, iv        ├─key, iv
+
+The sender goes on to the next epoch; the receiver follows when a packet of it proves genuine. Nothing forged moves
+either of them.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Final
+
+from cryptography.exceptions import InvalidTag
+from cryptography.hazmat.primitives.ciphers.aead import AESGCM
+from cryptography.hazmat.primitives.hashes import SHA256
+from cryptography.hazmat.primitives.kdf.hkdf import HKDFExpand
+
+from wanderbus.rudp.frames import HEADER_BYTES
+from wanderbus.rudp.keys import KEY_BYTES, Secrets
+
+SEAL_BYTES: Final = 16
+"""What sealing adds to a packet: the authentication tag."""
+
+_LABEL: Final = b"wanderbus rudp "
+_AES_KEY_BYTES: Final = 16
+_IV_BYTES: Final = 12
+
+_Opener = tuple[Callable[[bytes, bytes, bytes], bytes], int]
+"""What opens the packets of one epoch, and the IV as a number."""
+
+
+class Sealer:
+    """Seals what one side of a connection sends and opens what it receives.
+
+    ``rekey_packets`` is the count of packets after which a key has served; at most 2**23 are safe under one (RFC
+    9001 6.6).
+    """
+
+    __slots__ = (
+        "_earlier",
+        "_encrypt",
+        "_epoch_confirmed",
+        "_epoch_packets",
+        "_first_number",
+        "_iv",
+        "_later",
+        "_present",
+        "_receiving_epoch",
+        "_receiving_secret",
+        "_rekey_packets",
+        "_sending_secret",
+        "epoch",
+    )
+
+    def __init__(self, secrets: Secrets, rekey_packets: int) -> None:
+        self.epoch = 0
+        """Epoch of the key that seals now; its low 8 bits are in the packet's header."""
+        self._rekey_packets = rekey_packets
+        self._sending_secret = secrets.sending
+        self._start_epoch(0)
+        self._receiving_secret = secrets.receiving
+        self._receiving_epoch = 0
+        self._earlier: _Opener | None = None
+        self._present = _opener(secrets.receiving)
+        self._later: _Opener | None = None
+
+    def seal(self, header: bytes, number: int, frames: bytes) -> bytes:
+        """Return the packet: ``header``, which names :attr:`epoch` and ``number``, and the sealed ``frames``.
+
+        ``number`` must be higher than any before: no two packets may have the same (RFC 9001 5.3).
+        """
+        packet = header + self._encrypt((self._iv ^ number).to_bytes(_IV_BYTES, "big"), frames, header)
+        self._epoch_packets += 1
+        if self._epoch_packets >= self._rekey_packets and self._epoch_confirmed:
+            self._sending_secret = _following(self._sending_secret)
+            self.epoch += 1
+            self._start_epoch(number + 1)
+        return packet
+
+    def confirmed(self, number: int) -> None:
+        """Note that the peer has packet ``number``: it follows to the present epoch, so the next may begin."""
+        if number >= self._first_number:
+            self._epoch_confirmed = True
+
+    def open(self, packet: bytes, number: int, epoch: int) -> bytes | None:
+        """Return the frames of ``packet``, whose header says ``number`` and ``epoch``; None if it is not genuine.
+
+        Also None for an epoch before the last: the peer repeats what was in it.
+        """
+        ahead = (epoch - self._receiving_epoch) & 0xFF
+        if not ahead:
+            opener: _Opener | None = self._present
+        elif ahead == 1:
+            opener = self._later = self._later or _opener(_following(self._receiving_secret))
+        elif ahead == 0xFF:
+            opener = self._earlier
+        else:
+            opener = None
+        if opener is None:
+            return None
+        decrypt, iv = opener
+        try:
+            frames = decrypt((iv ^ number).to_bytes(_IV_BYTES, "big"), packet[HEADER_BYTES:], packet[:HEADER_BYTES])
+        except InvalidTag:
+            return None
+        if ahead == 1:
+            self._follow(opener)
+        return frames
+
+    def _start_epoch(self, first_number: int) -> None:
+        cipher, self._iv = _cipher(self._sending_secret)
+        self._encrypt = cipher.encrypt
+        self._first_number = first_number
+        self._epoch_packets = 0
+        self._epoch_confirmed = False
+
+    def _follow(self, opener: _Opener) -> None:
+        """Take the key that has just opened a packet for the present one; late packets need that of before."""
+        self._receiving_secret = _following(self._receiving_secret)
+        self._receiving_epoch += 1
+        self._earlier, self._present, self._later = self._present, opener, None
+
+
+def _opener(secret: bytes) -> _Opener:
+    cipher, iv = _cipher(secret)
+    return cipher.decrypt, iv
+
+
+def _cipher(secret: bytes) -> tuple[AESGCM, int]:
+    key, iv = _expand(secret, b"key", _AES_KEY_BYTES), _expand(secret, b"iv", _IV_BYTES)
+    return AESGCM(key), int.from_bytes(iv, "big")
+
+
+def _following(secret: bytes) -> bytes:
+    return _expand(secret, b"ku", KEY_BYTES)
+
+
+def _expand(secret: bytes, label: bytes, n_bytes: int) -> bytes:
+    return HKDFExpand(SHA256(), n_bytes, _LABEL + label).derive(secret)

@@ -1,0 +1,255 @@
+"""Simulated TCP: reliable pipes that take time to open, break in silence, and tell of it late or never (SPEC X37).
+
+Bytes arrive in order, cut anew at random. Where the way is cut or the other host is gone, nothing is said: what was
+sent is tried again for a while, and only then is the connection given up. Who sends nothing hears nothing. The words
+of the machine are those of ``runtime/streams.py``: a connection is opened by the first thing sent to its target.
+"""
+
+from __future__ import annotations
+
+from collections import deque
+from collections.abc import Callable
+from typing import Final, Literal, cast
+
+from wanderbus.machine import Address, Input, SendOnStream, StreamClosed, StreamReceived, StreamTarget
+from wanderbus.simulation.network import Network
+from wanderbus.simulation.world import World
+
+CONNECT_S_MAX: Final = 5.0
+"""How long opening may take, as ``StreamLimits.connect_s_max``."""
+
+UNSENT_BYTES_MAX: Final = 2**20
+"""What one connection may hold back, as ``StreamLimits.unsent_bytes_max``."""
+
+REPEAT_S: Final = 0.2
+"""Before a lost segment goes again the first time; doubled each time (RFC 6298 2, with the least of Linux)."""
+
+REPEAT_S_MAX: Final = 8.0
+
+EPHEMERAL_PORT: Final = 49_152
+
+_Kind = Literal["TCP", "TLS"]
+
+
+class StreamEnd:
+    """One side's end of a connection. ``other`` is None until the connection is open."""
+
+    def __init__(self, host: StreamHost, number: int, local: Address, peer: Address, target: StreamTarget | None):
+        self.host = host
+        self.number = number
+        self.local = local
+        self.peer = peer
+        self.target = target
+        self.kind: _Kind = "TCP"
+        self.other: StreamEnd | None = None
+        self.closed = False
+        self.heard = False
+        self.under_way: deque[bytes] = deque()
+        self.moving = False
+        """Whether something of ``under_way`` is on its way, or waits to be tried again."""
+
+
+class StreamHost:
+    """The connections and listeners of one node.
+
+    ``feed`` gives its machine what happens, ``fingerprint`` is that of the certificate that it shows under TLS.
+    """
+
+    def __init__(
+        self, world: World, network: Network, feed: Callable[[list[Input]], None], *, fingerprint: bytes = b""
+    ) -> None:
+        self.fingerprint = fingerprint
+        self._world = world
+        self._network = network
+        self._feed = feed
+        self._sockets: dict[str, Address] = {}
+        self._ends: dict[int, StreamEnd] = {}
+        self._names: dict[int, str] = {}
+        self._by_target: dict[StreamTarget, StreamEnd] = {}
+        self._count = 0
+
+    def __len__(self) -> int:
+        return len(self._ends)
+
+    def bind(self, sockets: dict[str, Address]) -> list[Input]:
+        """Listen at these addresses, by name of socket, and at no others.
+
+        The connections of before are gone, as their address may be: the other side hears nothing of it. Returns
+        what the machine has to be told.
+        """
+        for address in self._sockets.values():
+            self._network.listeners.pop(address, None)
+        told: list[Input] = []
+        for end in list(self._ends.values()):
+            told += self._forget(end, "closed here")
+        self._sockets = dict(sockets)
+        for name, address in sockets.items():
+            self._network.listeners[address] = (self, name)
+        return told
+
+    def kill(self) -> None:
+        """The process dies; its system resets every connection."""
+        ends = list(self._ends.values())
+        self.bind({})
+        for end in ends:
+            self._tell_other(end, "reset by the other side")
+
+    def send(self, wanted: SendOnStream) -> None:
+        """Send on a connection, or open one."""
+        end = self._ends.get(wanted.connection) if wanted.connection is not None else None
+        if end is None and wanted.reopen:
+            end = self._by_target.get(wanted.target) or self._connect(wanted.socket, wanted.target)
+        if end is None:
+            return
+        end.under_way += self._pieces(wanted.data)
+        if sum(map(len, end.under_way)) > UNSENT_BYTES_MAX:
+            self._lose(end, "the other side does not take what is sent")
+        elif end.other is not None:
+            self._move(end)
+
+    def close(self, number: int) -> None:
+        """Close a connection at once; what is still under way on it may be lost."""
+        end = self._ends.get(number)
+        if end is not None:
+            self._lose(end, "closed here")
+            self._tell_other(end, "closed by the other side")
+
+    # Opening ------------------------------------------------------------------------------------------------------
+
+    def _connect(self, name: str, target: StreamTarget) -> StreamEnd | None:
+        local = self._sockets.get(name)
+        self._count += 1
+        if local is None:
+            self._later([StreamClosed(name, self._count, "there are no streams here", target)])
+            return None
+        source = (local[0], EPHEMERAL_PORT + self._count % 10_000)
+        end = self._add(name, StreamEnd(self, self._count, source, target.address, target))
+        end.kind = cast(_Kind, target.transport)
+        self._by_target[target] = end
+        round_trips = 1 if end.kind == "TCP" else 2
+        delay_s = sum(self._delay_s(*way) for way in (_way(end), _way(end)[::-1]) * round_trips)
+        self._world.after(min(delay_s, CONNECT_S_MAX), lambda: self._open(end, self._world.now + CONNECT_S_MAX))
+        return end
+
+    def _open(self, end: StreamEnd, until: float) -> None:
+        """Open ``end`` if the other side listens; a way that is cut may be mended in time."""
+        if end.closed:
+            return
+        host, name = self._network.listeners.get(end.peer, (None, ""))
+        if self._network.is_cut(*_way(end)) or (host is None and not self._network.is_there(end.peer[0])):
+            if self._world.now + REPEAT_S < until:
+                self._world.after(REPEAT_S, lambda: self._open(end, until))
+            else:
+                self._lose(end, "no connection in time")
+        elif host is None:
+            self._lose(end, "connection refused")
+        elif end.target is not None and end.target.fingerprint not in (None, host.fingerprint):
+            self._lose(end, "the certificate is another one")
+        else:
+            end.other = host._accept(name, end)
+            self._move(end)
+
+    def _accept(self, name: str, caller: StreamEnd) -> StreamEnd:
+        self._count += 1
+        end = self._add(name, StreamEnd(self, self._count, caller.peer, caller.local, None))
+        end.kind, end.other = caller.kind, caller
+        return end
+
+    def _add(self, name: str, end: StreamEnd) -> StreamEnd:
+        self._ends[end.number] = end
+        self._names[end.number] = name
+        return end
+
+    # Bytes under way ----------------------------------------------------------------------------------------------
+
+    def _pieces(self, data: bytes) -> list[bytes]:
+        """Cut ``data`` as a network does that knows nothing of messages."""
+        draw = self._world.random
+        if len(data) < 2 or draw.random() < 0.5:
+            return [data] if data else []
+        at = draw.randrange(1, len(data))
+        return [data[:at], data[at:]]
+
+    def _move(self, end: StreamEnd) -> None:
+        if end.moving or not end.under_way:
+            return
+        end.moving = True
+        give_up_at = self._world.now + self._world.random.choice([6.0, 20.0, 60.0])
+        self._world.after(self._delay_s(*_way(end)), lambda: self._arrive(end, REPEAT_S, give_up_at))
+
+    def _arrive(self, end: StreamEnd, repeat_s: float, give_up_at: float) -> None:
+        """What is under way from ``end`` is there, or has to be tried again."""
+        other = end.other
+        if end.closed or other is None:
+            return
+        gone = other.closed and not self._network.is_there(other.local[0])
+        if gone or self._network.is_cut(*_way(end)):
+            if self._world.now < give_up_at:
+                again_s = min(2 * repeat_s, REPEAT_S_MAX)
+                self._world.after(repeat_s, lambda: self._arrive(end, again_s, give_up_at))
+            else:
+                self._lose(end, "timed out")
+        elif other.closed:
+            self._world.after(self._delay_s(*_way(end)[::-1]), lambda: self._lose(end, "reset by the other side"))
+        else:
+            end.moving = False
+            data = b"".join(end.under_way.popleft() for _ in range(self._world.random.randint(1, len(end.under_way))))
+            other.host.take(other, data)
+            self._move(end)
+
+    def take(self, end: StreamEnd, data: bytes) -> None:
+        """Give the machine what arrived at ``end``."""
+        end.heard = True
+        name = self._names[end.number]
+        self._feed([StreamReceived(name, end.number, end.peer, data, end.kind, end.target)])
+
+    # The end of a connection --------------------------------------------------------------------------------------
+
+    def _lose(self, end: StreamEnd, reason: str) -> None:
+        self._later(self._forget(end, reason))
+
+    def _later(self, told: list[Input]) -> None:
+        """Tell the machine, not within its own step."""
+        if told:
+            self._world.after(0.0, lambda: self._feed(told))
+
+    def _forget(self, end: StreamEnd, reason: str) -> list[Input]:
+        """Drop an end; one that others opened and never used is not told of."""
+        if end.closed:
+            return []
+        end.closed = True
+        del self._ends[end.number]
+        name = self._names.pop(end.number)
+        if end.target is not None and self._by_target.get(end.target) is end:
+            del self._by_target[end.target]
+        told = end.heard or end.target is not None
+        return [StreamClosed(name, end.number, reason, end.target)] if told else []
+
+    def _tell_other(self, end: StreamEnd, reason: str) -> None:
+        """Let the other side know, if the way is not cut; part of what was under way may still arrive first."""
+        other = end.other
+        last = b"".join(end.under_way) if self._world.random.random() < 0.5 else b""
+
+        def tell() -> None:
+            if other is None or other.closed or self._network.is_cut(*_way(end)):
+                return
+            if last:
+                other.host.take(other, last)
+            other.host._lose(other, reason)
+
+        self._world.after(self._delay_s(*_way(end)), tell)
+
+    def _delay_s(self, source: str, destination: str) -> float:
+        """Return how long a segment takes, with its repetitions where it was lost."""
+        draw = self._world.random
+        conditions = self._network.conditions_of(source, destination)
+        delay_s, repeat_s = draw.uniform(conditions.delay_min_s, conditions.delay_max_s), REPEAT_S
+        while draw.random() < conditions.loss:
+            delay_s += repeat_s
+            repeat_s = min(2 * repeat_s, REPEAT_S_MAX)
+        return delay_s
+
+
+def _way(end: StreamEnd) -> tuple[str, str]:
+    """Return the IP addresses between which ``end`` sends."""
+    return end.local[0], end.peer[0]

@@ -1,0 +1,278 @@
+"""One connection: a pair of ids, its two halves, and the TCP connection that is its present path (SPEC F-07, X37).
+
+The endpoint hands over a batch of frames and requests first and calls :meth:`Connection.flush` once after it, so
+that the ACK and all messages of a batch share one write.
+"""
+
+from __future__ import annotations
+
+import msgspec
+
+from wanderbus.errors import RemoteProtocolError
+from wanderbus.machine import Address, CancelTimer, Output, SetTimer
+from wanderbus.tcp.config import TcpConfig
+from wanderbus.tcp.frames import ACK, DATA, FINISH, PING, PONG, decode_grant, encode, encode_ack
+from wanderbus.tcp.interface import Counters, OpenConnection, Target
+from wanderbus.tcp.receiving import Receiver
+from wanderbus.tcp.sending import Sender
+from wanderbus.tcp.stream import Phase, Stream
+from wanderbus.transport import ConnectionFailed, MessageReceived, PeerFinished, ProbeAnswered
+
+
+class Connection:
+    """The state of one pair of ids. With a ``target`` we connect (active), without one the other side does."""
+
+    def __init__(self, opened: OpenConnection, config: TcpConfig, counters: Counters, now: float) -> None:
+        self.local_id = opened.local_id
+        self.remote_id = opened.remote_id
+        self.secret = opened.secret
+        self.generation = 0
+        self.peer_generation = opened.generation
+        self.target = _own_target(opened)
+        self.failed = False
+        self.stream: Stream | None = None
+        """The present path."""
+        self.attempt: Stream | None = None
+        """What may become the path: a TCP connection that we are opening."""
+        self.sender = Sender(config)
+        self.receiver = Receiver(config)
+        self._config = config
+        self._counters = counters
+        self._resuming = False
+        self._pieces: list[bytes] = []
+        self._ack_due = self._pong_due = self._ping_due = False
+        self._pinged_at: float | None = None
+        self._asked_at = now
+        self._fails_at: float | None = None
+        self._broken = ""
+        self._dial_at = now
+        self._pause_s = 0.0
+        self._timer_at: float | None = None
+
+    def dial_due(self, now: float) -> bool:
+        """Tell whether to open a TCP connection now; a failed connection needs one for its probe alone."""
+        if self.target is None or self.stream is not None or self.attempt is not None:
+            return False
+        return self._ping_due if self.failed else now >= self._dial_at
+
+    def dialled(self, attempt: Stream) -> None:
+        """A TCP connection is being opened."""
+        self.attempt = attempt
+        self._pause_s = min(max(2 * self._pause_s, self._config.reconnect_min_s), self._config.reconnect_max_s)
+
+    def adopt(self, stream: Stream, expected: int, grant: int, now: float, outputs: list[Output]) -> None:
+        """Go on over ``stream``, which has proved itself; the other side stands at ``expected`` and ``grant``.
+
+        :raises RemoteProtocolError: the other side cannot stand there; nothing has changed then.
+        """
+        if not self.failed:
+            self._counters.repeated += self.sender.resume(expected, grant, now)
+        if self.attempt is stream:
+            self.attempt = None
+        self.drop_path(now, outputs)
+        stream.phase = Phase.PROVEN
+        stream.reader.message_bytes_max = self._config.message_bytes_max
+        stream.connection = self
+        self.stream = stream
+        self.receiver.grant()
+        self._ack_due = self.target is None  # the grant has risen since the WELCOME; a PROOF tells it itself
+        self._counters.resumed += self._resuming
+        self._resuming = True
+        self._asked_at = now
+        self._fails_at = None
+
+    def say(self, frame: bytes) -> None:
+        """Send ``frame`` with the next write, before all else."""
+        self._pieces.append(frame)
+
+    def take(self, kind: int, number: int, body: bytes, now: float, outputs: list[Output]) -> None:
+        """Take a frame of the present path.
+
+        :raises RemoteProtocolError: it is not allowed now.
+        """
+        if kind == PING:
+            self._pong_due = True
+        elif kind == PONG:
+            self._take_pong(now, outputs)
+        elif kind not in (DATA, FINISH, ACK):
+            raise RemoteProtocolError(f"frame type {kind:#04x} came too late", status=None)
+        elif self.failed:
+            return
+        elif kind == ACK:
+            if self.sender.confirm(number, decode_grant(body), now):
+                self._progressed()
+        else:
+            self._ack_due = True
+            if not self.receiver.take(number, len(body), kind == FINISH):
+                self._counters.duplicates += 1
+            elif kind == DATA:
+                self._counters.received += 1
+                outputs.append(MessageReceived(self.local_id, body))
+            else:
+                outputs.append(PeerFinished(self.local_id))
+
+    def probe(self, now: float, outputs: list[Output]) -> None:
+        """Ask the peer for an answer; one that a failed connection waits for in vain is asked for anew, elsewhere."""
+        if self.failed and (self.attempt or self._pinged_at is not None):
+            if now < self._asked_at + self._config.probe_s_max:
+                return
+            self.drop_path(now, outputs)
+        self._ping_due = self._pinged_at is None
+        if self.failed and self.stream is None:
+            self._asked_at = now
+
+    def change_path(self, remote: Address, generation: int, now: float, outputs: list[Output]) -> None:
+        """The peer is at ``remote``: connect there if that is ours to do; older generations are ignored."""
+        if generation < self.peer_generation or self.failed:
+            return
+        known = self.target is None or (generation == self.peer_generation and remote == self.target.address)
+        self.peer_generation = generation
+        self._fails_at = None
+        if self.target is not None:
+            self.target = msgspec.structs.replace(self.target, address=remote)
+            self._redial(now, outputs, keep=known)
+
+    def moved_here(self, generation: int, now: float, outputs: list[Output]) -> None:
+        """We are elsewhere: an active side leaves its TCP connection, which begins at the old address."""
+        if generation <= self.generation:
+            return
+        self.generation = generation
+        if self.target is not None and not self.failed:
+            self._fails_at = None
+            self._redial(now, outputs, keep=False)
+
+    def _redial(self, now: float, outputs: list[Output], *, keep: bool) -> None:
+        if not keep:
+            self.drop_path(now, outputs)
+        self._broken = ""
+        self._pause_s = 0.0
+        self._dial_at = now
+
+    def drop_path(self, now: float, outputs: list[Output]) -> None:
+        """Leave the TCP connection in use and the one being opened."""
+        for stream in (self.stream, self.attempt):
+            if stream is not None:
+                self._left(stream, now)
+                stream.close(outputs)
+
+    def lost(self, stream: Stream, reason: str, now: float) -> None:
+        """A TCP connection is gone; when none can be had for what is to be sent, the connection fails (SPEC F-07)."""
+        if stream is self.attempt and not self.failed and (self._ping_due or not self.sender.all_confirmed):
+            self._broken = f"the other side cannot be reached: {reason}"
+        self._left(stream, now)
+
+    def _left(self, stream: Stream, now: float) -> None:
+        if stream is self.stream:
+            self.stream = None
+            self.sender.rtt_s = None
+            self._pieces.clear()
+            self._ack_due = self._pong_due = False
+            self._ping_due = not self.failed and (self._ping_due or self._pinged_at is not None)
+            self._pinged_at = None
+        elif stream is self.attempt:
+            self.attempt = None
+            self._ping_due = self._ping_due and not self.failed
+        else:
+            return
+        self._dial_at = now + self._pause_s
+
+    def timer_fired(self) -> None:
+        """Look for what is due at the end of this batch."""
+        self._timer_at = None
+
+    def flush(self, now: float, outputs: list[Output]) -> None:
+        """Send what is due in one write, see to the timer, and fail when patience is over."""
+        if not self.failed:
+            quiet_until = self._quiet_until()
+            if quiet_until is not None and now >= quiet_until:
+                self._ping_due = True
+            if reason := self._failure(now):
+                self._fail(reason, now, outputs)
+        if self.stream is not None:
+            self._write(self.stream, now, outputs)
+        self._see_to_timer(now, outputs)
+
+    def _failure(self, now: float) -> str:
+        if self.sender.overfull:
+            return "too much waits for the other side"
+        if self._fails_at is not None and now >= self._fails_at:
+            return "the other side does not answer"
+        return self._broken
+
+    def _fail(self, reason: str, now: float, outputs: list[Output]) -> None:
+        self.failed = True
+        self._ping_due = False
+        self.drop_path(now, outputs)
+        self.sender.abandon()
+        outputs.append(ConnectionFailed(self.local_id, reason))
+
+    def _write(self, stream: Stream, now: float, outputs: list[Output]) -> None:
+        pieces, self._pieces = self._pieces, []
+        if not self.failed and (self._ack_due or self.receiver.grant_due):
+            pieces.append(encode_ack(self.receiver.expected, self.receiver.grant()))
+        if self._pong_due:
+            pieces.append(encode(PONG))
+        if self._ping_due:
+            pieces.append(encode(PING))
+            self._pinged_at = self._asked_at = now
+        self._ack_due = self._pong_due = self._ping_due = False
+        if not self.failed and (frames := self.sender.take_sendable(now)):
+            self._counters.sent += len(frames)
+            self._asked_at = now
+            pieces += frames
+        if pieces:
+            outputs.append(stream.send(b"".join(pieces)))
+
+    @property
+    def _waits(self) -> bool:
+        """Whether the other side has to do something: answer, or, as far as we need it, be reached again."""
+        if self.stream is None:
+            return self.target is not None or self._ping_due or not self.sender.all_confirmed
+        return self._pinged_at is not None or self.sender.unacknowledged
+
+    def _quiet_until(self) -> float | None:
+        """Return when a PING is due: to keep a path alive, or to see whether who grants nothing is still there."""
+        if self.stream is None or self._waits:
+            return None
+        quiet_s = self._config.ack_timeout_s / 4 if self.sender.blocked else self._config.keepalive_s
+        return None if quiet_s is None else self._asked_at + quiet_s
+
+    def _take_pong(self, now: float, outputs: list[Output]) -> None:
+        if self._pinged_at is None:
+            return
+        self.sender.sample(now - self._pinged_at)
+        self._pinged_at = None
+        self._progressed()
+        if self.failed:
+            outputs.append(ProbeAnswered(self.local_id))
+
+    def _progressed(self) -> None:
+        self._fails_at = None
+        self._pause_s = 0.0
+
+    def _see_to_timer(self, now: float, outputs: list[Output]) -> None:
+        """Set the timer if it would come too late; one that comes too early finds nothing due and is set again."""
+        if self.failed:
+            return
+        if not self._waits:
+            self._fails_at = None
+        elif self._fails_at is None:
+            self._fails_at = now + self._config.ack_timeout_s
+        dial_at = self._dial_at if self.target and not (self.stream or self.attempt) else None
+        due = [at for at in (self._fails_at, dial_at, self._quiet_until()) if at is not None]
+        if due and (self._timer_at is None or min(due) < self._timer_at):
+            self._timer_at = min(due)
+            outputs.append(SetTimer(self.local_id, self._timer_at))
+
+    def close(self, now: float, outputs: list[Output]) -> None:
+        """Leave no timer and no TCP connection behind."""
+        self.drop_path(now, outputs)
+        if self._timer_at is not None:
+            outputs.append(CancelTimer(self.local_id))
+
+
+def _own_target(opened: OpenConnection) -> Target | None:
+    given = opened.target
+    if given is None:
+        return None
+    return Target("TLS" if given.transport == "TLS" else "TCP", given.address, given.fingerprint, given.server_name)

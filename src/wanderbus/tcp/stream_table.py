@@ -1,0 +1,253 @@
+"""The TCP connections of an endpoint: which connection each belongs to, and that it may (RFC 4145, RFC 8122).
+
+One that others opened belongs to nobody until it has proved to have the secret of a pair. Until then it may send
+two small frames and nothing else, and has little time.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Final
+
+import msgspec
+
+from wanderbus.errors import RemoteProtocolError
+from wanderbus.machine import CancelTimer, Output, RandomSource, SetTimer, StreamClosed, StreamReceived
+from wanderbus.tcp.config import TcpConfig
+from wanderbus.tcp.connection import Connection
+from wanderbus.tcp.frames import (
+    HELLO,
+    NONCE_BYTES,
+    PROOF,
+    RESET,
+    WELCOME,
+    decode_hello,
+    decode_proof,
+    decode_welcome,
+    encode,
+    encode_hello,
+    encode_proof,
+    encode_welcome,
+)
+from wanderbus.tcp.interface import Counters, Target
+from wanderbus.tcp.stream import Phase, Stream, is_same, make_proof, make_welcome
+
+HELLO_TIMER: Final = "hello"
+"""First part of the keys of our timers; the second is the number of the TCP connection."""
+
+
+class StreamTable:
+    """Every TCP connection that is, or is being, opened or closed.
+
+    :param connections: the open connections by local id
+    :param allocated: the local ids that will be opened
+    :param on_reset: told of a connection that the peer does not know
+    """
+
+    def __init__(
+        self,
+        random: RandomSource,
+        config: TcpConfig,
+        counters: Counters,
+        connections: dict[int, Connection],
+        allocated: set[int],
+        on_reset: Callable[[Connection, float, list[Output]], None],
+        *,
+        socket: str,
+        fingerprint: bytes,
+    ) -> None:
+        self._random = random
+        self._config = config
+        self._counters = counters
+        self._connections = connections
+        self._allocated = allocated
+        self._on_reset = on_reset
+        self._socket = socket
+        self._fingerprint = fingerprint
+        self._accepted: dict[int, Stream] = {}
+        self._dialled: dict[int, Stream] = {}
+        self._parked: dict[int, Stream] = {}
+        self._attempts = 0
+
+    def __len__(self) -> int:
+        return len(self._accepted) + len(self._dialled)
+
+    def dial(self, connection: Connection, outputs: list[Output]) -> None:
+        """Open a TCP connection for ``connection``, which has a target."""
+        assert connection.target is not None
+        self._attempts += 1
+        self._counters.opened += 1
+        stream = Stream(self._socket, msgspec.structs.replace(connection.target, attempt=self._attempts))
+        stream.connection = connection
+        nonce = self._random.token(NONCE_BYTES)
+        stream.hello = encode_hello(connection.generation, connection.remote_id, connection.local_id, nonce)
+        self._dialled[self._attempts] = stream
+        connection.dialled(stream)
+        outputs.append(stream.send(stream.hello))
+
+    def receive(self, item: StreamReceived, now: float, outputs: list[Output]) -> Connection | None:
+        """Take what came on a TCP connection; return the connection that it concerned, if any."""
+        stream = self._find(item, now, outputs)
+        if stream is None or stream.is_over():
+            return None
+        before = stream.connection
+        try:
+            for kind, number, body in stream.reader.frames(item.data):
+                if stream.phase is Phase.PROVEN:
+                    assert stream.connection is not None
+                    stream.connection.take(kind, number, body, now, outputs)
+                else:
+                    self._shake_hands(stream, kind, number, body, now, outputs)
+                if stream.is_over():
+                    break
+        except RemoteProtocolError as error:
+            self._counters.malformed += 1
+            self._end(stream, str(error), now, outputs)
+        return stream.connection or before
+
+    def closed(self, item: StreamClosed, now: float, outputs: list[Output]) -> Connection | None:
+        """Forget a TCP connection; return the connection that it was to carry, if any."""
+        if isinstance(item.target, Target):
+            stream = self._dialled.pop(item.target.attempt, None)
+        else:
+            stream = self._accepted.pop(item.connection, None)
+        if stream is None:
+            return None
+        self._unwatch(stream, outputs)
+        connection = stream.connection
+        if connection is not None:
+            connection.lost(stream, item.reason, now)
+        return connection
+
+    def expired(self, number: int, now: float, outputs: list[Output]) -> None:
+        """The time for a proof is over."""
+        stream = self._accepted.get(number)
+        if stream is not None and stream.watched:
+            stream.watched = False
+            self._counters.silent += 1
+            self._end(stream, "it did not prove itself", now, outputs)
+
+    def opened(self, connection: Connection, now: float, outputs: list[Output]) -> None:
+        """Answer a HELLO that came before the connection was opened here."""
+        stream = self._parked.pop(connection.local_id, None)
+        if stream is not None:
+            self._welcome(stream, now, outputs)
+
+    def _find(self, item: StreamReceived, now: float, outputs: list[Output]) -> Stream | None:
+        if isinstance(item.target, Target):
+            stream = self._dialled.get(item.target.attempt)
+            if stream is not None and stream.number is None:
+                stream.number = item.connection
+                if stream.is_over():
+                    stream.close(outputs)
+            return stream
+        stream = self._accepted.get(item.connection)
+        if stream is None:
+            self._counters.accepted += 1
+            stream = self._accepted[item.connection] = Stream(
+                self._socket, Target(item.transport, item.source), item.connection
+            )
+            stream.watched = True
+            outputs.append(SetTimer((HELLO_TIMER, item.connection), now + self._config.hello_s_max))
+        return stream
+
+    def _shake_hands(
+        self, stream: Stream, kind: int, number: int, body: bytes, now: float, outputs: list[Output]
+    ) -> None:
+        phase = stream.phase
+        if phase is Phase.ACCEPTED and kind == HELLO:
+            self._take_hello(stream, number, body, now, outputs)
+        elif phase is Phase.WELCOMED and kind == PROOF:
+            self._take_proof(stream, number, body, now, outputs)
+        elif phase is Phase.CALLING and kind == WELCOME:
+            self._take_welcome(stream, number, body, now, outputs)
+        elif phase is Phase.CALLING and kind == RESET and stream.connection is not None:
+            self._on_reset(stream.connection, now, outputs)
+        else:
+            raise RemoteProtocolError(f"frame type {kind:#04x} came too early", status=None)
+
+    def _take_hello(self, stream: Stream, generation: int, body: bytes, now: float, outputs: list[Output]) -> None:
+        local_id, remote_id, nonce = decode_hello(body)
+        stream.hello = encode_hello(generation, local_id, remote_id, nonce)
+        stream.local_id, stream.remote_id, stream.generation = local_id, remote_id, generation
+        if local_id in self._allocated:
+            self._counters.early += 1
+            if (before := self._parked.get(local_id)) is not None:
+                self._end(before, "another came for the same id", now, outputs)
+            stream.phase = Phase.PARKED
+            self._parked[local_id] = stream
+        else:
+            self._welcome(stream, now, outputs)
+
+    def _welcome(self, stream: Stream, now: float, outputs: list[Output]) -> None:
+        connection = self._admitted(stream, now, outputs)
+        if connection is not None:
+            receiver, nonce = connection.receiver, self._random.token(NONCE_BYTES)
+            stream.phase = Phase.WELCOMED
+            stream.welcome = make_welcome(
+                connection.secret, stream.hello, nonce, receiver.expected, receiver.grantable, self._fingerprint
+            )
+            outputs.append(stream.send(stream.welcome))
+
+    def _take_proof(self, stream: Stream, expected: int, body: bytes, now: float, outputs: list[Output]) -> None:
+        connection = self._admitted(stream, now, outputs)
+        if connection is None:
+            return
+        grant, proof = decode_proof(body)
+        made = make_proof(connection.secret, stream.hello, stream.welcome, expected, grant, self._fingerprint)
+        if not is_same(made, encode_proof(expected, grant, proof)):
+            self._forged(stream, now, outputs)
+            return
+        connection.adopt(stream, expected, grant, now, outputs)
+        connection.peer_generation = stream.generation
+        self._unwatch(stream, outputs)
+
+    def _take_welcome(self, stream: Stream, expected: int, body: bytes, now: float, outputs: list[Output]) -> None:
+        connection = stream.connection
+        assert connection is not None, "what was given up is not read"
+        grant, nonce, proof = decode_welcome(body)
+        stream.welcome = encode_welcome(expected, grant, nonce, proof)
+        secret, fingerprint, receiver = connection.secret, stream.target.fingerprint or b"", connection.receiver
+        if not is_same(make_welcome(secret, stream.hello, nonce, expected, grant, fingerprint), stream.welcome):
+            self._forged(stream, now, outputs)
+            return
+        connection.adopt(stream, expected, grant, now, outputs)
+        connection.say(
+            make_proof(secret, stream.hello, stream.welcome, receiver.expected, receiver.grant(), fingerprint)
+        )
+
+    def _admitted(self, stream: Stream, now: float, outputs: list[Output]) -> Connection | None:
+        """Return the connection that the HELLO names; None if it may not have it, which is seen to."""
+        connection = self._connections.get(stream.local_id)
+        if connection is None:
+            self._counters.resets += 1
+            stream.phase = Phase.REFUSED
+            outputs.append(stream.send(encode(RESET, stream.local_id)))
+        elif connection.remote_id != stream.remote_id or connection.target is not None:
+            self._counters.wrong_pair += 1
+            self._end(stream, "it is for another pair", now, outputs)
+        elif stream.generation < connection.peer_generation:
+            self._counters.stale += 1
+            self._end(stream, "it is an old path", now, outputs)
+        else:
+            return connection
+        return None
+
+    def _forged(self, stream: Stream, now: float, outputs: list[Output]) -> None:
+        self._counters.forged += 1
+        self._end(stream, "its proof is wrong", now, outputs)
+
+    def _end(self, stream: Stream, reason: str, now: float, outputs: list[Output]) -> None:
+        """Close a TCP connection for what it brought, or did not."""
+        if stream.connection is not None:
+            stream.connection.lost(stream, reason, now)
+        self._unwatch(stream, outputs)
+        stream.close(outputs)
+
+    def _unwatch(self, stream: Stream, outputs: list[Output]) -> None:
+        """It need not prove itself any more."""
+        if stream.watched:
+            stream.watched = False
+            outputs.append(CancelTimer((HELLO_TIMER, stream.number)))
+        if self._parked.get(stream.local_id) is stream:
+            del self._parked[stream.local_id]

@@ -1,0 +1,65 @@
+"""How often an agent that is not answered tries again, and how patient it is (SPEC D-08, D-10)."""
+
+from __future__ import annotations
+
+import pytest
+
+from tests.agent.town import Phone, Town, connected
+from wanderbus.agent.messages import Connect, Moved, PublishSettled
+from wanderbus.machine import SetTimer, TimerFired
+from wanderbus.simulation.network import Conditions
+
+
+@pytest.fixture
+def town() -> Town:
+    return Town()
+
+
+def pause_s(phone: Phone) -> float:
+    """Let the agent try to heal once more, unheard; how long it then waits."""
+    now = phone.town.world.now
+    outputs = phone.agent.step([TimerFired("heal")], now)
+    return [output.at - now for output in outputs if isinstance(output, SetTimer) and output.key == "heal"][-1]
+
+
+def test_d10_healing_is_tried_at_growing_intervals(town: Town) -> None:
+    phone = Phone(town, heal_s=3.0, heal_s_max=10.0)
+    phone.agent.step([Connect()], town.world.now)
+    assert [pause_s(phone) for _ in range(4)] == pytest.approx([6.0, 10.0, 10.0, 10.0])
+
+
+def test_d08_after_a_move_healing_is_tried_soon_again(town: Town) -> None:
+    phone = connected(town, heal_s=3.0, heal_s_max=10.0)
+    assert [pause_s(phone) for _ in range(2)] == pytest.approx([6.0, 10.0])
+    now = town.world.now
+    outputs = phone.agent.step([Moved(("10.1.9.9", 5060), ("10.1.9.9", 40_000))], now)
+    assert SetTimer("heal", now + 3.0) in outputs
+
+
+def test_d10_once_healed_healing_is_tried_soon_again(town: Town) -> None:
+    phone = connected(town, heal_s=3.0, heal_s_max=10.0)
+    assert [pause_s(phone) for _ in range(2)] == pytest.approx([6.0, 10.0])
+    town.run(0.1)
+    phone.node.feed([TimerFired("heal")])
+    town.run(1.0)
+    assert phone.statuses == ["CONNECTED", "CONNECTED"]
+    assert pause_s(phone) == pytest.approx(6.0)
+
+
+@pytest.mark.parametrize("over", ["UDP", "TCP"])
+def test_d10_a_round_trip_of_more_than_two_seconds_is_no_reason_not_to_connect(over: str) -> None:
+    """Asked for its password on the way, the agent is answered after more than one such pause as it begins with."""
+    town = Town(Conditions(delay_min_s=1.1, delay_max_s=1.1))
+    town.network.within = Conditions(delay_min_s=0.001, delay_max_s=0.001)
+    town.run(10.0)
+    alice = Phone(town, data_transport=over)
+    assert alice.properties.heal_s < 2 * 2.2
+    alice.connect()
+    town.run(30.0)
+    assert alice.statuses == ["CONNECTED"]
+    alice.publish(1)
+    town.run(5.0)
+    assert [settled.number for settled in alice.all_of(PublishSettled)] == [1]
+    alice.move("10.1.7.7")
+    town.run(10.0)
+    assert alice.statuses == ["CONNECTED", "CONNECTED"]

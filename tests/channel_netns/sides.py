@@ -1,0 +1,75 @@
+"""What the two hosts of a test do; each is a job of a process in its namespace (:mod:`bench.workers`)."""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+import time
+from collections.abc import Mapping
+from typing import Any, Final
+
+from bench.heal_ours import Ours
+from bench.hosts import DEVICE, FAR_ADDRESS, NEAR_ADDRESSES, PREFIX_BITS
+from bench.rtnetlink import change_address
+from bench.workers import Line
+from wanderbus.api import rudp
+
+SECRET: Final = "a secret of both hosts, long enough"
+PAUSE_S: Final = 0.01
+PATIENCE_S: Final = 20.0
+TWICE_S: Final = 0.5
+"""What comes twice comes within this time."""
+
+
+async def listen(line: Line) -> list[int]:
+    """Take one channel; return the numbers that came, in their order, once the other side has said the last."""
+    numbers: list[int] = []
+    async with rudp.listen(FAR_ADDRESS, 0, secret=SECRET) as listener:
+        line.say(listener.address[1])
+        channel = await anext(listener)
+        with contextlib.suppress(TimeoutError):
+            async with asyncio.timeout(PATIENCE_S):
+                async for message in channel:
+                    numbers.append(int.from_bytes(message))
+        return numbers
+
+
+async def send_moving(line: Line, port: int, messages: int) -> None:
+    """Send numbers, and move to another address on the way."""
+    async with rudp.connect(FAR_ADDRESS, port, secret=SECRET, connect_s_max=PATIENCE_S) as channel:
+        for number in range(messages):
+            if number == messages // 2:
+                change_address(DEVICE, *NEAR_ADDRESSES, PREFIX_BITS)
+            await channel.send(number.to_bytes(8))
+            await asyncio.sleep(PAUSE_S)
+        line.say("sent")
+        await channel.drain()
+
+
+async def subscribe(line: Line, system: Ours, options: Mapping[str, Any], events: int) -> list[int]:
+    """Subscribe, move when a third of the events has come; return the numbers of all that came, in their order."""
+    numbers: list[int] = []
+    third, all_came = asyncio.Event(), asyncio.Event()
+
+    def heard(number: int, published_s: float, received_s: float) -> None:
+        numbers.append(number)
+        if len(numbers) == events // 3:
+            third.set()
+        if len(numbers) == events:
+            all_came.set()
+
+    async with system.subscribed(options, heard), asyncio.timeout(PATIENCE_S):
+        line.say("subscribed")
+        await third.wait()
+        change_address(DEVICE, *NEAR_ADDRESSES, PREFIX_BITS)
+        await all_came.wait()
+        await asyncio.sleep(TWICE_S)
+        return numbers
+
+
+async def publish(line: Line, system: Ours, options: Mapping[str, Any], events: int) -> None:
+    """Publish events one after the other."""
+    async with system.publishing(options) as publisher:
+        for number in range(events):
+            await publisher.publish(number, time.monotonic())
+            await asyncio.sleep(PAUSE_S)

@@ -1,0 +1,242 @@
+"""Addresses as users of the broker: who is known, for how long, and how many (SPEC A-09, X36)."""
+
+from __future__ import annotations
+
+import msgspec
+import pytest
+
+from tests.agent.eci_town import SUBJECT, EciTown, Pager
+from tests.agent.town import Town, connected
+from tests.broker.desk import rows_of
+from wanderbus import records
+from wanderbus.agent.messages import ConnectRefused
+from wanderbus.broker import protocol
+from wanderbus.broker.core import LinkOpened, MessageArrived, SendOnLink
+from wanderbus.broker.state import BrokerState, DeviceRow
+from wanderbus.domain.baseline import ECI_SOCKET, Baseline, BaselineConfig, user_at
+from wanderbus.event import Event, EventId, Position
+from wanderbus.machine import Address, DatagramReceived, SendDatagram
+from wanderbus.records import decode_record
+from wanderbus.simulation.server import ECI_ADDRESS
+
+STRANGER: Address = ("10.66.0.1", 6666)
+
+
+@pytest.fixture
+def town() -> EciTown:
+    return EciTown()
+
+
+def state_of(town: EciTown) -> BrokerState:
+    return town.server.state
+
+
+def throw(town: EciTown, *messages: protocol.AgentMessage | bytes, source: Address = STRANGER) -> None:
+    """Let datagrams arrive at the server, in this order, as if they came from ``source``."""
+    for message in messages:
+        data = message if isinstance(message, bytes) else protocol.encode(message)
+        town.network.carry(source, ECI_ADDRESS, data, 0.0)
+        town.run(0.05)
+
+
+def test_an_address_is_a_user_with_one_device_and_no_sip(town: EciTown) -> None:
+    pager = Pager(town).connect()
+    assert pager.user == "eci:10.1.0.1:40000"
+    device = state_of(town).devices[f"{pager.user}/eci"]
+    assert (device.session, device.status, device.binding) == ("default", "CONNECTED", None)
+    assert pager.subscribe().owner == pager.user
+
+
+def test_an_address_of_ipv6_is_written_in_brackets() -> None:
+    assert user_at(("2001:db8::1", 4000)) == "eci:[2001:db8::1]:4000"
+
+
+def test_a_notification_is_taken_when_it_is_sent_so_no_queue_waits(town: EciTown) -> None:
+    seller, buyer = Pager(town, "10.1.0.1").connect(), Pager(town, "10.2.0.1").connect()
+    buyer.subscribe()
+    buyer.node.kill()
+    seller.publish(*range(1_000))
+    town.run(1.0)
+    session = state_of(town).sessions[f"{buyer.user}/default"]
+    assert (session.waiting, session.first, session.next) == (0, 1_001, 1_001)
+    assert len(state_of(town).queue) == 0
+    assert len(town.to(buyer.address)) == 2 + 1_000
+    assert not any(isinstance(decode_record(each), records.Dropped) for _, _, each in town.server.disk.log)
+
+
+def test_only_who_has_attached_from_an_address_is_heard(town: EciTown) -> None:
+    pager = Pager(town).connect()
+    pager.subscribe()
+    throw(town, protocol.Publish(1, Event(SUBJECT, {"N": 1})), protocol.Query(1), protocol.Leave(2))
+    assert pager.heard == []
+    assert town.to(STRANGER) == []
+    assert town.baseline.dropped == 3
+    assert not any(user_at(STRANGER) in key for key, _ in state_of(town).devices.items())
+
+
+@pytest.mark.parametrize("data", [b"", b"\xff", b"\x91\x63", b"REGISTER sip:x SIP/2.0\r\n\r\n", b"\x92\x02\x01"])
+def test_garbage_from_an_address_does_not_end_its_stream(town: EciTown, data: bytes) -> None:
+    pager = Pager(town).connect()
+    pager.subscribe()
+    throw(town, data, source=pager.address)
+    assert town.baseline.dropped == 1
+    pager.publish(1)
+    town.run(0.1)
+    assert pager.heard == [1]
+
+
+def test_a_repeated_attachment_is_no_new_one(town: EciTown) -> None:
+    """A network may repeat a datagram late, when the agent has subscribed since."""
+    pager = Pager(town, keep=False).connect()
+    pager.subscribe()
+    throw(town, protocol.Attach(1, "default", None, keep=False), source=pager.address)
+    assert len(pager.ask(protocol.Query(pager.next_request())).subscriptions) == 1
+
+
+def test_another_life_may_discard_what_it_finds(town: EciTown) -> None:
+    first = Pager(town).connect()
+    first.subscribe()
+    first.node.kill()
+    second = Pager(town, epoch=2, keep=False).connect()
+    assert second.ask(protocol.Query(1)).subscriptions == ()
+
+
+def test_there_is_one_session_and_no_position(town: EciTown) -> None:
+    """Whatever an agent says of sessions and positions: the original ECI has none."""
+    pager = Pager(town).connect()
+    pager.subscribe()
+    throw(town, protocol.Attach(2, "elsewhere", Position(1, 10**9), keep=True), source=pager.address)
+    assert {key for key, _ in state_of(town).sessions.items()} == {f"{pager.user}/default"}
+
+
+def test_who_leaves_is_forgotten_with_its_subscriptions_and_told_so(town: EciTown) -> None:
+    seller, pager = Pager(town, "10.2.0.1").connect(), Pager(town).connect()
+    pager.subscribe()
+    settled = pager.ask(protocol.Leave(pager.next_request()))
+    assert (settled.refusal, settled.answered) == (None, True)
+    seller.publish(1)
+    town.run(0.2)
+    assert pager.heard == []
+    state = state_of(town)
+    assert [key for key, _ in state.devices.items() if pager.user in key] == []
+    assert len(state.subscriptions) == 0
+    assert len(town.baseline._addresses) == 1, "nothing is kept for the answer once it is sent"
+    assert len(town.baseline._identities) == 1
+
+
+def test_an_address_may_come_back_after_it_left(town: EciTown) -> None:
+    first = Pager(town).connect()
+    first.ask(protocol.Leave(1))
+    again = Pager(town, epoch=2).connect()
+    again.subscribe()
+    again.publish(1)
+    town.run(0.1)
+    assert (again.accepted, again.heard) == ([1], [1])
+
+
+def test_identities_max_turns_further_addresses_away() -> None:
+    town = EciTown(eci=BaselineConfig(identities_max=2))
+    one, two = Pager(town, "10.1.0.1").connect(), Pager(town, "10.2.0.1").connect()
+    three = Pager(town, "10.3.0.1").connect()
+    assert three.statuses == []
+    reason = "identities_max is 2, and it is reached"
+    assert three.all_of(ConnectRefused) == [ConnectRefused("attachment", None, reason)]
+    assert town.baseline.refused == 1
+    again = Pager(town, "10.2.0.1", epoch=2).connect()
+    assert again.statuses == ["CONNECTED"], "who has a place keeps it"
+    one.ask(protocol.Leave(1))
+    assert Pager(town, "10.3.0.1", epoch=3).connect().statuses == ["CONNECTED"]
+    assert two.statuses == ["CONNECTED"]
+
+
+def test_an_idle_address_is_forgotten_with_its_subscriptions() -> None:
+    town = EciTown(eci=BaselineConfig(identity_idle_s=10.0))
+    silent, busy = Pager(town, "10.1.0.1").connect(), Pager(town, "10.2.0.1").connect()
+    silent.subscribe()
+    busy.subscribe()
+    for value in range(5):
+        town.run(3.0)
+        busy.publish(value)
+    town.run(0.5)
+    assert silent.heard == [0, 1, 2]
+    assert busy.heard == [0, 1, 2, 3, 4]
+    assert [row.subscription.owner for row in state_of(town).subscriptions.values()] == [busy.user]
+    town.run(20.0)
+    assert len(state_of(town).subscriptions) == 0
+    assert town.baseline._identities == {}
+    assert town.baseline._addresses == {}
+    assert Pager(town, "10.1.0.1", epoch=2).connect().statuses == ["CONNECTED"]
+    town.run(20.0)
+    assert town.baseline._identities == {}, "the timer is set again"
+
+
+def test_a_restart_of_the_server_goes_on_sending_where_it_did(town: EciTown) -> None:
+    """The log remembers subscriptions by address; nobody there has to notice."""
+    seller, buyer = Pager(town, "10.1.0.1").connect(), Pager(town, "10.2.0.1").connect()
+    buyer.subscribe()
+    seller.publish(1)
+    town.run(0.2)
+    town.restart()
+    seller.publish(2)
+    town.run(0.2)
+    assert (seller.accepted, buyer.heard) == ([1, 2], [1, 2])
+    assert buyer.statuses == ["CONNECTED"]
+
+
+def test_the_state_is_what_the_log_gives(town: EciTown) -> None:
+    seller, buyer = Pager(town, "10.1.0.1").connect(), Pager(town, "10.2.0.1").connect()
+    buyer.subscribe()
+    seller.publish(1, 2)
+    town.run(0.2)
+    buyer.ask(protocol.Leave(buyer.next_request()))
+    assert rows_of(state_of(town)) == rows_of(town.server.recovered_state(from_log_alone=True))
+
+
+def test_users_of_both_systems_hear_of_each_other() -> None:
+    """One broker, one event model: only the way to it differs."""
+    both = Town()
+    both.server.eci = BaselineConfig()
+    both.server.crash(lose_rows=False)
+    both.server.start()
+    both.run(1.0)
+    alice = connected(both)
+    pager = Pager(both, "10.9.0.1").connect()  # type: ignore[arg-type]
+    pager.subscribe()
+    alice.publish(1)
+    pager.publish(2)
+    both.run(1.0)
+    assert (alice.heard, pager.heard) == ([1, 2], [1, 2])
+
+
+def test_without_the_mode_nobody_answers(town: EciTown) -> None:
+    town.server.eci = None
+    town.restart()
+    pager = Pager(town).connect()
+    assert pager.statuses == []
+    assert town.server._access is not None
+    outputs = town.server._access.machine.step(
+        [DatagramReceived(ECI_SOCKET, STRANGER, protocol.encode(protocol.Attach(1, "default", None, keep=True)))], 0.0
+    )
+    assert outputs == []
+
+
+def test_links_are_apart_from_those_of_data_channels() -> None:
+    baseline = Baseline()
+    for port in range(1, 4):
+        attach = protocol.encode(protocol.Attach(1, "default", None, keep=True))
+        for_broker, _ = baseline.step([DatagramReceived(ECI_SOCKET, ("10.1.0.1", port), attach)], 0.0)
+        assert [type(each) for each in for_broker] == [LinkOpened, MessageArrived]
+        assert {each.link for each in for_broker} == {-port}  # type: ignore[attr-defined]
+
+
+def test_a_gap_counts_as_taken_too() -> None:
+    baseline = Baseline()
+    for_broker, _ = baseline.start([DeviceRow(user_at(STRANGER), "eci", "default", epoch=5)], 0.0)
+    assert [each.user for each in for_broker if isinstance(each, LinkOpened)] == [user_at(STRANGER)]
+    gap, event = protocol.NotifyGap(1, 7, "queue_max"), protocol.encode_event(Event(SUBJECT, {}))
+    notify = protocol.Notify(8, EventId("wb", 1), msgspec.Raw(event), ("s",), False)
+    for_broker, outputs = baseline.step([SendOnLink(-1, protocol.encode(gap))], 0.0)
+    assert for_broker == [MessageArrived(-1, protocol.encode(protocol.Take(7)))]
+    assert outputs == [SendDatagram(ECI_SOCKET, STRANGER, protocol.encode(gap))]
+    for_broker, _ = baseline.step([SendOnLink(-1, protocol.encode(gap)), SendOnLink(-1, protocol.encode(notify))], 0.0)
+    assert for_broker == [MessageArrived(-1, protocol.encode(protocol.Take(8)))], "one for all that was sent"

@@ -1,0 +1,293 @@
+"""Seeded worlds of reliable UDP: every promise holds, seeds repeat themselves, and broken endpoints are noticed.
+
+Each sabotage takes one safeguard out of the endpoint; the problem that the worlds then report has to name it.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any
+
+import pytest
+
+from wanderbus.rudp.arrivals import Arrivals
+from wanderbus.rudp.connection import Connection
+from wanderbus.rudp.frames import HEADER_BYTES, DataFrame, decode_frames
+from wanderbus.rudp.packets import Packets
+from wanderbus.rudp.paths import PathValidation
+from wanderbus.rudp.probing import Probing
+from wanderbus.rudp.receiving import Receiver
+from wanderbus.rudp.recovery import RoundTrip
+from wanderbus.rudp.sealing import SEAL_BYTES, Sealer
+from wanderbus.rudp.sending import Sender
+from wanderbus.simulation.rudp_scenario import RudpScenario, run_rudp_seed
+
+CALM_SEED = next(seed for seed in range(1, 100) if RudpScenario(seed).calm)
+ROUGH_SEED = next(seed for seed in range(1, 100) if not RudpScenario(seed).calm)
+SEEDS = range(1, 61)
+Patch = pytest.MonkeyPatch
+
+
+@pytest.mark.parametrize("seed", range(1, 31))
+def test_every_promise_holds(seed: int) -> None:
+    """SPEC F-02 to F-10, X15, X16, U-07: once, in order and in time; what fails says so; no forgery is believed."""
+    assert run_rudp_seed(seed).problems == []
+
+
+def test_thirty_seeds_have_enough_happening_in_them() -> None:
+    """A checker over histories in which nothing happens would always be content."""
+    results = [run_rudp_seed(seed) for seed in range(1, 31)]
+    for field, least in (
+        ("messages", 3_000),
+        ("moves", 20),
+        ("rebindings", 10),
+        ("learnt", 5),
+        ("failures", 2),
+        ("resets", 2),
+        ("injected", 500),
+    ):
+        assert sum(getattr(result, field) for result in results) > least, field
+
+
+@pytest.mark.parametrize("seed", [CALM_SEED, ROUGH_SEED])
+def test_the_same_seed_gives_the_same_history(seed: int) -> None:
+    """SPEC U-07."""
+    first, second = (RudpScenario(seed, keep_trace=True) for _ in range(2))
+    assert first.run() == second.run()
+    assert first.world.trace == second.world.trace
+
+
+def test_different_seeds_give_different_histories() -> None:
+    assert run_rudp_seed(CALM_SEED).fingerprint != run_rudp_seed(ROUGH_SEED).fingerprint
+
+
+def believe_repeated_packets(patch: Patch) -> None:
+    patch.setattr(Arrivals, "is_new", lambda self, number: True)
+
+
+def deliver_repeated_frames(patch: Patch) -> None:
+    take = Receiver.take
+
+    def take_all(self: Receiver, frames: list[DataFrame]) -> list[bytes]:
+        again = [payload for number, _, payload in frames if number < self._due]
+        return again + take(self, frames)
+
+    patch.setattr(Receiver, "take", take_all)
+
+
+def deliver_out_of_order(patch: Patch) -> None:
+    take = Receiver.take
+
+    def take_early(self: Receiver, frames: list[DataFrame]) -> list[bytes]:
+        if frames and frames[0][0] > self._due:
+            self._due = frames[0][0]
+        return take(self, frames)
+
+    patch.setattr(Receiver, "take", take_early)
+
+
+def never_retransmit(patch: Patch) -> None:
+    give_up = Sender._give_up
+
+    def forget(self: Sender, bundle: Any, sent_at: float | None) -> None:
+        give_up(self, bundle, sent_at)
+        bundle.confirmed = True
+
+    patch.setattr(Sender, "_give_up", forget)
+
+
+def never_give_up(patch: Patch) -> None:
+    expire = Sender.expire
+
+    def patient(self: Sender, now: float) -> bool:
+        for bundle in self._in_flight.values():
+            bundle.retries = min(bundle.retries, self._config.retries_max - 1)
+        return expire(self, now)
+
+    patch.setattr(Sender, "expire", patient)
+
+
+def give_up_early(patch: Patch) -> None:
+    expire = Sender.expire
+
+    def impatient(self: Sender, now: float) -> bool:
+        return expire(self, now) and all(bundle.retries < 3 for bundle in self._in_flight.values())
+
+    patch.setattr(Sender, "expire", impatient)
+
+
+def never_back_off(patch: Patch) -> None:
+    patch.setattr(RoundTrip, "backed_off_s", lambda self, retries: self.timeout_s)
+
+
+def back_off_too_much(patch: Patch) -> None:
+    patch.setattr(RoundTrip, "backed_off_s", lambda self, retries: self.timeout_s * 3**retries)
+
+
+def learn_paths_without_challenge(patch: Patch) -> None:
+    def look(self: Connection, header: Any, source: Any, *rest: Any) -> None:
+        if header[-1] == self._arrivals.newest and source != self.remote:
+            self._go_to(source)
+
+    patch.setattr(Connection, "_look_at_path", look)
+
+
+def never_learn_paths(patch: Patch) -> None:
+    patch.setattr(Connection, "_look_at_path", lambda *arguments: None)
+
+
+def challenge_without_measure(patch: Patch) -> None:
+    heard = PathValidation.heard
+    patch.setattr(PathValidation, "heard", lambda self, source, size_bytes: heard(self, source, 10 * size_bytes))
+    patch.setattr("wanderbus.rudp.paths.CHALLENGES_MAX", 50)
+
+
+def believe_old_generations(patch: Patch) -> None:
+    def change(self: Connection, remote: Any, generation: int) -> None:
+        self._peer_generation = generation
+        self._go_to(remote)
+
+    patch.setattr(Connection, "change_path", change)
+
+
+def never_say_where_we_are(patch: Patch) -> None:
+    patch.setattr(Connection, "change_path", lambda *arguments: None)
+
+
+def send_beyond_the_grant(patch: Patch) -> None:
+    make = Sender.__init__
+
+    def made(self: Sender, *arguments: Any) -> None:
+        make(self, *arguments)
+        self.granted = 2**62
+
+    patch.setattr(Sender, "__init__", made)
+
+
+def never_grant_more(patch: Patch) -> None:
+    patch.setattr(Receiver, "next_grant", lambda self: None)
+
+
+def ignore_tags(patch: Patch) -> None:
+    """What cannot be opened is taken for what the last genuine packet held."""
+    opening = Sealer.open
+    last = b"\x04"
+
+    def opened(self: Sealer, packet: bytes, number: int, epoch: int) -> bytes | None:
+        nonlocal last
+        frames = opening(self, packet, number, epoch)
+        if frames is not None:
+            last = frames
+        return frames if frames is not None or len(packet) < HEADER_BYTES + SEAL_BYTES else last
+
+    patch.setattr(Sealer, "open", opened)
+
+
+def take_plain_for_sealed(patch: Patch) -> None:
+    opening = Packets.open
+
+    def opened(self: Packets, header: Any, packet: bytes) -> Any:
+        if header[2] == 0x03 and self._sealer is not None:
+            return decode_frames(packet, HEADER_BYTES)
+        return opening(self, header, packet)
+
+    patch.setattr(Packets, "open", opened)
+
+
+def believe_any_reset(patch: Patch) -> None:
+    patch.setattr("wanderbus.rudp.endpoint.hmac.compare_digest", lambda left, right: True)
+
+
+def use_numbers_again(patch: Patch) -> None:
+    send = Packets.send
+
+    def repeat(self: Packets, *arguments: Any) -> None:
+        send(self, *arguments)
+        self.next_number -= self.next_number == 20
+
+    patch.setattr(Packets, "send", repeat)
+
+
+def acknowledge_the_next(patch: Patch) -> None:
+    acknowledge = Arrivals.acknowledge
+    patch.setattr(Arrivals, "acknowledge", lambda self, number: acknowledge(self, number + (number == 20)))
+
+
+def acknowledge_some(patch: Patch) -> None:
+    acknowledge = Arrivals.acknowledge
+    patch.setattr(Arrivals, "acknowledge", lambda self, number: number % 16 and acknowledge(self, number))
+
+
+def keep_what_is_done_with(patch: Patch) -> None:
+    acknowledged = Sender.acknowledged
+    kept: list[object] = []
+
+    def hoard(self: Sender, ack: Any, now: float) -> None:
+        acknowledged(self, ack, now)
+        kept.append((ack, now))
+        self.kept = kept  # type: ignore[attr-defined]
+
+    patch.setattr(Sender, "acknowledged", hoard)
+
+
+def leave_timers(patch: Patch) -> None:
+    patch.setattr(Connection, "close", lambda self, outputs: None)
+
+
+def never_answer_probes(patch: Patch) -> None:
+    patch.setattr(Probing, "receive", lambda *arguments: None)
+
+
+def never_finish(patch: Patch) -> None:
+    patch.setattr(Sender, "finish", lambda self: None)
+
+
+def ping_for_ever(patch: Patch) -> None:
+    see_to_timer = Connection._see_to_timer
+
+    def restless(self: Connection, deadline: float | None, outputs: Any) -> None:
+        see_to_timer(self, 1e6 if deadline is None else deadline, outputs)
+
+    patch.setattr(Connection, "_see_to_timer", restless)
+
+
+SABOTAGES: dict[Callable[[Patch], None], str] = {
+    believe_repeated_packets: "as fresh again",
+    deliver_repeated_frames: "is not the one that was sent",
+    deliver_out_of_order: "is not the one that was sent",
+    never_retransmit: "are outstanding",
+    never_give_up: "into silence",
+    give_up_early: "failed though",
+    never_back_off: "repeated DATA",
+    back_off_too_much: "repeated DATA",
+    learn_paths_without_challenge: "more than came from there",
+    never_learn_paths: "failed in a calm world",
+    challenge_without_measure: "more than came from there",
+    believe_old_generations: "repeated DATA",
+    never_say_where_we_are: "failed in a calm world",
+    send_beyond_the_grant: "were granted",
+    never_grant_more: "are outstanding",
+    ignore_tags: "which never arrived",
+    take_plain_for_sealed: "which never arrived",
+    believe_any_reset: "was reset though the peer lives",
+    use_numbers_again: "used packet number 19 again",
+    acknowledge_the_next: "which never arrived",
+    acknowledge_some: "did not acknowledge",
+    keep_what_is_done_with: "the endpoint keeps",
+    leave_timers: "timers are left",
+    never_answer_probes: "no probe of a failed connection",
+    never_finish: "did not hear that this was all",
+    ping_for_ever: "timers are left at rest",
+}
+
+
+@pytest.mark.integration
+@pytest.mark.parametrize("sabotage", SABOTAGES, ids=lambda sabotage: sabotage.__name__)
+def test_the_worlds_notice(sabotage: Callable[[Patch], None], monkeypatch: Patch) -> None:
+    sabotage(monkeypatch)
+    found: set[str] = set()
+    for seed in SEEDS:
+        found.update(run_rudp_seed(seed).problems)
+        if any(SABOTAGES[sabotage] in problem for problem in found):
+            return
+    pytest.fail(f"{len(SEEDS)} seeds did not notice; they found {sorted(found)[:5]}")

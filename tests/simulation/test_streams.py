@@ -1,0 +1,235 @@
+"""Simulated TCP: reliable and ordered while it lives, and silent about most of what can happen to it (SPEC X37)."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from typing import Any
+
+import msgspec
+import pytest
+
+from wanderbus.machine import Address, CloseStream, Input, Output, SendOnStream, StreamClosed, StreamReceived
+from wanderbus.simulation.network import Conditions, Network
+from wanderbus.simulation.node import Node
+from wanderbus.simulation.world import World
+
+LEFT, RIGHT = ("10.0.0.1", 1), ("10.0.0.2", 2)
+DELAY_S = 0.1
+
+
+class Target(msgspec.Struct, frozen=True):
+    address: Address
+    transport: str = "TCP"
+    server_name: str | None = None
+    fingerprint: bytes | None = None
+
+
+TO_RIGHT = Target(RIGHT)
+
+
+class Recorder:
+    """A machine that writes down its inputs."""
+
+    def __init__(self) -> None:
+        self.heard: list[tuple[float, Any]] = []
+
+    def step(self, inputs: Iterable[Input], now: float) -> list[Output]:
+        self.heard += [(now, given) for given in inputs]
+        return []
+
+    @property
+    def data(self) -> bytes:
+        return b"".join(given.data for _, given in self.heard if isinstance(given, StreamReceived))
+
+    @property
+    def closed(self) -> list[tuple[float, str]]:
+        return [(at, given.reason) for at, given in self.heard if isinstance(given, StreamClosed)]
+
+
+class Two:
+    """Two nodes; the right one listens."""
+
+    def __init__(self, seed: int = 1, **conditions: float) -> None:
+        self.world = World(seed)
+        given: dict[str, Any] = {"delay_min_s": DELAY_S, "delay_max_s": DELAY_S, **conditions}
+        self.network = Network(self.world, Conditions(**given))
+        self.left, self.right = Recorder(), Recorder()
+        self.here = self.node("left", self.left, LEFT)
+        self.there = self.node("right", self.right, RIGHT)
+
+    def node(self, name: str, machine: Recorder, address: Address) -> Node:
+        sockets = {"datagrams": address}
+        return Node(name, machine, sockets, self.world, self.network, lambda output: None, streams={"data": address})
+
+    def say(self, data: bytes, connection: int | None = None, target: Target = TO_RIGHT) -> None:
+        self.here.perform([SendOnStream("data", target, data, connection)])
+
+    def answer(self, data: bytes, connection: int = 1) -> None:
+        self.there.perform([SendOnStream("data", Target(LEFT), data, connection)])
+
+    def run(self, seconds: float) -> None:
+        self.world.run(self.world.now + seconds)
+
+
+@pytest.mark.parametrize("seed", range(20))
+def test_bytes_arrive_once_and_in_order_however_bad_the_way_is(seed: int) -> None:
+    two = Two(seed, loss=0.3, delay_min_s=0.001, spike=0.1)
+    sent = [bytes([n]) * (n * 7 % 50) for n in range(60)]
+    for n, data in enumerate(sent):
+        two.world.at(n / 20, lambda data=data: two.say(data))  # type: ignore[misc]
+    two.run(600.0)
+    assert two.right.data == b"".join(sent)
+    assert two.left.heard == []
+
+
+def test_pieces_are_cut_at_random() -> None:
+    cuts = set()
+    for seed in range(20):
+        two = Two(seed)
+        two.say(b"0123456789")
+        two.run(9.0)
+        cuts.add(tuple(given.data for _, given in two.right.heard))
+    assert len(cuts) > 3
+
+
+def test_opening_takes_a_round_trip_and_with_tls_two() -> None:
+    for target, round_trips in ((TO_RIGHT, 1), (Target(RIGHT, "TLS"), 2)):
+        two = Two()
+        two.say(b"x", target=target)
+        two.run(9.0)
+        (at, received), *_ = two.right.heard
+        assert at == pytest.approx((2 * round_trips + 1) * DELAY_S)
+        assert received == StreamReceived("data", 1, (LEFT[0], received.source[1]), b"x", target.transport, None)  # type: ignore[arg-type]
+
+
+def test_answers_come_back_with_the_target_and_its_connection() -> None:
+    two = Two()
+    two.say(b"x")
+    two.run(9.0)
+    two.answer(b"yz")
+    two.run(9.0)
+    assert two.left.data == b"yz"
+    assert {(given.connection, given.target) for _, given in two.left.heard} == {(1, TO_RIGHT)}
+
+
+def test_a_port_where_nobody_listens_refuses_and_an_address_where_nobody_is_does_not_answer() -> None:
+    for address, reason, at in (
+        ((RIGHT[0], 99), "connection refused", 2 * DELAY_S),
+        (("10.9.9.9", 1), "no connection in time", 5.0),
+    ):
+        two = Two()
+        two.say(b"x", target=Target(address))
+        two.run(9.0)
+        ((closed_at, why),) = two.left.closed
+        assert why == reason
+        assert closed_at == pytest.approx(at, abs=0.3)
+
+
+def test_a_listener_with_another_certificate_is_not_talked_to() -> None:
+    two = Two()
+    two.say(b"x", target=Target(RIGHT, "TLS", fingerprint=b"another"))
+    two.run(9.0)
+    assert [reason for _, reason in two.left.closed] == ["the certificate is another one"]
+    assert two.right.heard == []
+
+
+def test_what_is_cut_says_nothing_and_goes_on_when_it_is_mended_soon() -> None:
+    two = Two()
+    two.say(b"a")
+    two.run(1.0)
+    two.network.cut(RIGHT[0])
+    two.say(b"b")
+    two.run(3.0)
+    two.network.mend(RIGHT[0])
+    two.run(5.0)
+    assert two.right.data == b"ab"
+    assert two.left.heard == []
+
+
+def test_who_sends_into_a_cut_for_long_loses_the_connection_and_who_sends_nothing_never_hears() -> None:
+    two = Two()
+    two.say(b"a")
+    two.run(1.0)
+    two.network.cut(RIGHT[0])
+    two.run(1e4)
+    assert two.left.closed == two.right.closed == []
+    two.say(b"b")
+    two.run(200.0)
+    assert [reason for _, reason in two.left.closed] == ["timed out"]
+    assert two.right.closed == []
+    assert two.right.data == b"a"
+
+
+def test_who_moves_knows_it_at_once_and_the_other_side_when_it_sends() -> None:
+    two = Two()
+    two.say(b"a")
+    two.run(1.0)
+    two.here.rebind({"datagrams": ("10.0.0.7", 1)}, {"data": ("10.0.0.7", 1)})
+    assert [reason for _, reason in two.left.closed] == ["closed here"]
+    two.run(1e4)
+    assert two.right.closed == []
+    two.answer(b"x")
+    two.run(200.0)
+    assert [reason for _, reason in two.right.closed] == ["timed out"]
+
+
+def test_a_killed_process_is_reset_by_its_system_and_tells_nothing_more() -> None:
+    two = Two()
+    two.say(b"a")
+    two.run(1.0)
+    two.there.kill()
+    two.say(b"b")
+    two.run(1.0)
+    assert [reason for _, reason in two.left.closed] == ["reset by the other side"]
+    assert two.right.closed == []
+    assert len(two.network.listeners) == 1
+
+
+def test_who_was_cut_off_while_the_other_side_was_killed_is_reset_when_it_sends() -> None:
+    two = Two()
+    two.say(b"a")
+    two.run(1.0)
+    two.network.cut(LEFT[0])
+    two.there.kill()
+    two.run(1.0)
+    two.node("right", two.right, RIGHT)
+    two.network.mend(LEFT[0])
+    two.run(1e3)
+    assert two.left.closed == []
+    two.say(b"b")
+    two.run(1.0)
+    assert [reason for _, reason in two.left.closed] == ["reset by the other side"]
+
+
+def test_closing_tells_both_sides_and_sending_again_opens_anew() -> None:
+    two = Two()
+    two.say(b"a")
+    two.run(1.0)
+    two.here.perform([CloseStream("data", 1), CloseStream("data", 99)])
+    two.run(1.0)
+    assert [reason for _, reason in two.left.closed] == ["closed here"]
+    assert [reason for _, reason in two.right.closed] == ["closed by the other side"]
+    two.here.perform([SendOnStream("data", TO_RIGHT, b"lost", 1, reopen=False)])
+    two.say(b"b", 1)
+    two.run(1.0)
+    assert two.right.data == b"ab"
+    assert two.right.heard[-1][1].connection == 2
+
+
+def test_one_who_opened_and_never_sent_is_not_heard_of() -> None:
+    two = Two()
+    two.say(b"")
+    two.run(1.0)
+    two.here.perform([CloseStream("data", 1)])
+    two.run(1.0)
+    assert two.right.heard == []
+    assert len(two.left.closed) == 1
+
+
+def test_a_peer_that_takes_nothing_costs_a_bounded_amount() -> None:
+    two = Two()
+    two.network.cut(RIGHT[0])
+    for _ in range(20):
+        two.say(bytes(2**16))
+    two.run(0.1)
+    assert [reason for _, reason in two.left.closed] == ["the other side does not take what is sent"]
