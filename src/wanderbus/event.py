@@ -40,6 +40,14 @@ class Position(msgspec.Struct, frozen=True, array_like=True, order=True):
     number: int
 
 
+class Loss(msgspec.Struct, frozen=True, array_like=True):
+    """``count`` notifications that ``subscription`` had matched were dropped, because of ``reason`` (SPEC U-02)."""
+
+    subscription: str
+    reason: str
+    count: int
+
+
 class Event(msgspec.Struct, frozen=True):
     """A published item: a subject and named, typed attributes.
 
@@ -69,7 +77,8 @@ class Notification(msgspec.Struct, frozen=True):
 
     ``subscriptions`` are the ids of the session's subscriptions that it matched (SPEC J-04); ``position`` is what
     an application stores with its result and hands to ``connect(resume=...)``; ``redelivered`` says that an
-    earlier life of this device may already have seen it.
+    earlier life of this device may already have seen it. ``lost`` says for which other subscriptions the broker
+    dropped it.
     """
 
     event: Event
@@ -77,14 +86,20 @@ class Notification(msgspec.Struct, frozen=True):
     position: Position
     id: EventId
     redelivered: bool = False
+    lost: tuple[Loss, ...] = ()
 
 
 class Gap(msgspec.Struct, frozen=True):
-    """Stands in a session's stream where ``count`` notifications were dropped, and says why (SPEC U-02)."""
+    """Stands in a session's stream where ``count`` notifications were dropped, and says why (SPEC U-02).
+
+    ``reason`` is the name of the bound that was met, or several with commas between; ``lost`` parts it by
+    subscription.
+    """
 
     count: int
     reason: str
     position: Position
+    lost: tuple[Loss, ...] = ()
 
 
 def check_event(event: Event) -> Event:

@@ -47,7 +47,10 @@ class Notified(msgspec.Struct, frozen=True, array_like=True):
 class Published(Record, frozen=True, tag="published", kw_only=True):
     """An event was accepted, and these notifications were generated of it: one record, so one commit.
 
-    (``device``, ``epoch``, ``number``) is the publisher's own name for it, by which a repeat is recognised.
+    (``device``, ``epoch``, ``number``) is the publisher's own name for it, by which a repeat is recognised; those of
+    its ``outbox`` are counted apart. ``restricted`` names the subscriptions that matched and the first of their
+    restrictions, by its place, that forbade a notification. ``received_us`` is the wall clock as it was read, where
+    the broker's own, ``at_us``, is still on its way there; time windows look at it (DESIGN 5.8).
     """
 
     event: Event
@@ -56,16 +59,23 @@ class Published(Record, frozen=True, tag="published", kw_only=True):
     epoch: int
     number: int
     notified: tuple[Notified, ...] = ()
+    restricted: tuple[tuple[str, int], ...] = ()
+    received_us: int | None = None
+    outbox: bool = False
 
 
 class Dropped(Record, frozen=True, tag="dropped", kw_only=True):
-    """Notifications ``first`` to ``last`` of a session left its queue undelivered, because of ``reason``."""
+    """Notifications ``first`` to ``last`` of a session left its queue undelivered, because of ``reason``.
+
+    That is so for these ``subscriptions`` alone, or for all that were matched if none are named.
+    """
 
     user: str
     session: str
     first: int
     last: int
     reason: str
+    subscriptions: tuple[str, ...] = ()
 
 
 class Took(Record, frozen=True, tag="took", kw_only=True):
@@ -84,17 +94,23 @@ class Subscribed(Record, frozen=True, tag="subscribed", kw_only=True):
 
 
 class Changed(Record, frozen=True, tag="changed", kw_only=True):
-    """A subscription was renewed or given restrictions: this is it from now on."""
+    """A subscription was renewed or given restrictions: this is it from now on, also if it had ended (SPEC X21)."""
 
     subscription: Subscription
 
 
 class Unsubscribed(Record, frozen=True, tag="unsubscribed", kw_only=True):
-    """A subscription ended; ``reason`` is ``asked``, ``expired`` or ``discarded``."""
+    """A subscription ended; ``reason`` is ``asked``, ``expired``, ``discarded`` or ``removed`` by an operator."""
 
     user: str
     subscription: str
     reason: str
+
+
+class Forgotten(Record, frozen=True, tag="forgotten", kw_only=True):
+    """Subscriptions that ended long ago can no longer be renewed under their ids."""
+
+    subscriptions: tuple[str, ...]
 
 
 class Attached(Record, frozen=True, tag="attached", kw_only=True):
@@ -132,7 +148,7 @@ class StatusChanged(Record, frozen=True, tag="status", kw_only=True):
 
 
 class Left(Record, frozen=True, tag="left", kw_only=True):
-    """A device is no longer a member of its session; ``reason`` is ``asked`` or ``grace``."""
+    """A device is no longer a member of its session; ``reason`` is ``asked``, ``grace`` or ``kicked``."""
 
     user: str
     session: str
@@ -141,7 +157,18 @@ class Left(Record, frozen=True, tag="left", kw_only=True):
 
 
 AnyRecord = (
-    Started | Published | Dropped | Took | Subscribed | Changed | Unsubscribed | Attached | Bound | StatusChanged | Left
+    Started
+    | Published
+    | Dropped
+    | Took
+    | Subscribed
+    | Changed
+    | Unsubscribed
+    | Forgotten
+    | Attached
+    | Bound
+    | StatusChanged
+    | Left
 )
 
 _encoder = msgspec.msgpack.Encoder()

@@ -6,12 +6,24 @@ Plain data: what an expression means is in :mod:`wanderbus.filters`, what a rest
 
 from __future__ import annotations
 
-from typing import Literal
+from collections.abc import Mapping
+from datetime import datetime, timedelta
+from typing import Final, Literal, Self
 
 import msgspec
 
+from wanderbus.errors import Refused
+
 When = Literal["always", "away"]
 """Whether a restriction holds always, or only while the owner is DISCONNECTED (SPEC H-02)."""
+
+WhenFull = Literal["drop_oldest", "drop_newest"]
+"""What a full queue gives up for a new notification: its oldest, or the new one itself (SPEC U-02)."""
+
+Unit = Literal["milliseconds", "seconds", "minutes", "hours", "days", "weeks"]
+"""Of a frequency (SPEC H-04); a day has 24 hours, whatever the clocks of its place do."""
+
+_EPOCH: Final = datetime.fromisoformat("1970-01-01T00:00:00+00:00")
 
 
 class Frequency(msgspec.Struct, frozen=True, tag="frequency"):
@@ -19,6 +31,11 @@ class Frequency(msgspec.Struct, frozen=True, tag="frequency"):
 
     period_s: float
     when: When = "always"
+
+    @classmethod
+    def every(cls, quantity: float, unit: Unit, when: When = "always") -> Self:
+        """Return the restriction to one notification in ``quantity`` of ``unit`` (SPEC H-04)."""
+        return cls(timedelta(**{unit: quantity}).total_seconds(), when)
 
 
 class Interval(msgspec.Struct, frozen=True, tag="interval"):
@@ -28,27 +45,59 @@ class Interval(msgspec.Struct, frozen=True, tag="interval"):
     end_us: int
     when: When = "always"
 
+    @classmethod
+    def between(cls, start: datetime, end: datetime, when: When = "always") -> Self:
+        """Return the restriction to the time from ``start`` up to ``end``, which have to have a time zone."""
+        return cls(instant_us(start), instant_us(end), when)
+
 
 class Daily(msgspec.Struct, frozen=True, tag="daily"):
     """Notify only between two times of day, ``HH:MM`` or ``HH:MM:SS``, in an IANA zone (SPEC H-09, X27).
 
-    ``start`` later than ``end`` wraps over midnight; the end itself is outside.
+    ``start`` later than ``end`` wraps over midnight; the end itself is outside. ``zone`` None is the broker's, which
+    it fills in. ``weekdays`` are the days on which a window begins, 1 for Monday to 7 (ISO 8601); none means all
+    (SPEC X29).
     """
 
     start: str
     end: str
-    zone: str = "UTC"
+    zone: str | None = None
+    when: When = "always"
+    weekdays: tuple[int, ...] = ()
+
+
+class Custom(msgspec.Struct, frozen=True, tag="custom"):
+    """A restriction of a kind that the broker's operator has registered, with its ``parameters`` (SPEC H-10)."""
+
+    kind: str
+    parameters: Mapping[str, str | int | float | bool]
     when: When = "always"
 
 
-Restriction = Frequency | Interval | Daily
+Restriction = Frequency | Interval | Daily | Custom
+
+
+class QueuePolicy(msgspec.Struct, frozen=True, omit_defaults=True):
+    """Bounds of a queue, None for no bound; a subscription's own tighten those of the system (SPEC G-15 to G-18)."""
+
+    notifications_max: int | None = None
+    """Notifications that wait."""
+
+    bytes_max: int | None = None
+    """Bytes of the events that wait."""
+
+    age_max_s: float | None = None
+    """Seconds that a notification waits at most."""
+
+    when_full: WhenFull | None = None
+    """None is the system's, whose own default is ``drop_oldest``."""
 
 
 class Subscription(msgspec.Struct, frozen=True):
     """What one user wants to hear of (SPEC A-04).
 
     ``id`` is the origin server's name and the log offset of its submission. ``expires_us`` is absolute
-    (SPEC X17), None for never. ``device`` binds it to one device (SPEC E-05). ``queue_max`` tightens the
+    (SPEC X17), None for never. ``device`` binds it to one device (SPEC E-05). ``queue`` tightens the
     session's queue for this subscription alone (SPEC G-18).
     """
 
@@ -60,4 +109,11 @@ class Subscription(msgspec.Struct, frozen=True):
     expires_us: int | None = None
     restrictions: tuple[Restriction, ...] = ()
     device: str | None = None
-    queue_max: int | None = None
+    queue: QueuePolicy = QueuePolicy()
+
+
+def instant_us(instant: datetime) -> int:
+    """Return ``instant`` in microseconds since the Unix epoch; :class:`Refused` for one without a time zone."""
+    if instant.tzinfo is None:
+        raise Refused(f"{instant.isoformat()} has no time zone; give it one")
+    return (instant - _EPOCH) // timedelta(microseconds=1)

@@ -125,7 +125,7 @@ class Pager:
         return self._requests
 
     def subscribe(self, expression: str = "", *restrictions: Restriction) -> Subscription:
-        request = protocol.Subscribe(self.next_request(), SUBJECT, expression, None, restrictions, False, None)
+        request = protocol.Subscribe(self.next_request(), SUBJECT, expression, None, restrictions, False)
         settled = self.ask(request)
         assert settled.refusal is None, settled.refusal
         return settled.subscriptions[0]

@@ -177,7 +177,7 @@ def test_a_refusal_of_the_attachment_is_reported() -> None:
 
 def test_a_message_above_one_datagram_is_refused_and_not_sent() -> None:
     agent = attached()
-    long = protocol.Subscribe(1, SUBJECT, "x" * UDP_PAYLOAD_BYTES_MAX, None, (), False, None)
+    long = protocol.Subscribe(1, SUBJECT, "x" * UDP_PAYLOAD_BYTES_MAX, None, (), False)
     (settled,) = agent.step([Ask(long)], 0.0)
     assert isinstance(settled, RequestSettled)
     assert settled.refusal is not None
@@ -190,8 +190,8 @@ def test_a_message_above_one_datagram_is_refused_and_not_sent() -> None:
 
 def test_the_longest_datagram_is_sent() -> None:
     agent = attached()
-    overhead = len(protocol.encode(protocol.Subscribe(1, SUBJECT, "x" * 60_000, None, (), False, None))) - 60_000
-    fits = protocol.Subscribe(1, SUBJECT, "x" * (UDP_PAYLOAD_BYTES_MAX - overhead), None, (), False, None)
+    overhead = len(protocol.encode(protocol.Subscribe(1, SUBJECT, "x" * 60_000, None, (), False))) - 60_000
+    fits = protocol.Subscribe(1, SUBJECT, "x" * (UDP_PAYLOAD_BYTES_MAX - overhead), None, (), False)
     assert said(agent.step([Ask(fits)], 0.0)) == [fits]
 
 

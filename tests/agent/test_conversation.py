@@ -38,7 +38,7 @@ from wanderbus.machine import Output
 from wanderbus.subscription import Subscription
 
 EVENT = Event("Trade", {"N": 1})
-SUBSCRIBE = Subscribe(1, "Trade", "", None, (), False, None)
+SUBSCRIBE = Subscribe(1, "Trade", "", None, (), False)
 PROPERTIES = AgentProperties("sip:alice@example.org", ("10.0.0.1", 5060), "sip:broker@example.org", "phone", epoch=7)
 
 

@@ -149,7 +149,7 @@ class Phone:
 
     def subscribe(self, expression: str = "") -> None:
         self._requests += 1
-        ask = protocol.Subscribe(self._requests, "Trade", expression, None, (), False, None)
+        ask = protocol.Subscribe(self._requests, "Trade", expression, None, (), False)
         self.node.feed([Ask(ask)])
         self.town.run(0.5)
         assert self.all_of(RequestSettled)[-1].refusal is None

@@ -10,6 +10,7 @@ import pytest
 import wanderbus
 from tests.api.world import SUBJECT, World, nothing_more, numbers, publish, run, take, until_true
 from wanderbus.errors import Closed, LocalProtocolError
+from wanderbus.subscription import QueuePolicy
 
 
 def cursor(server: wanderbus.Server) -> int:
@@ -185,17 +186,20 @@ def test_drops_are_a_gap_where_asked_for_and_counted_elsewhere(world: World) -> 
     async def story(gaps: bool) -> None:
         kind = f"gaps {gaps}"
         async with world.agent("bob") as bob:
-            async with world.agent() as alice, alice.subscribe(kind, keep=True, queue_max=2):
+            async with world.agent() as alice, alice.subscribe(kind, keep=True, queue=QueuePolicy(notifications_max=2)):
                 pass
             for value in range(6):
                 await bob.publish(kind, {"n": value})
-            async with world.agent() as alice, alice.subscribe(kind, keep=True, queue_max=2, gaps=gaps) as again:
+            async with (
+                world.agent() as alice,
+                alice.subscribe(kind, keep=True, queue=QueuePolicy(notifications_max=2), gaps=gaps) as again,
+            ):
                 if gaps:
                     items: list[Any] = [await anext(again)]
                     while isinstance(items[-1], wanderbus.Gap):
                         items.append(await anext(again))
                     assert sum(gap.count for gap in items[:-1]) == 4
-                    assert {gap.reason for gap in items[:-1]} == {"queue_max"}
+                    assert {gap.reason for gap in items[:-1]} == {"subscription.queue.notifications_max"}
                     assert [items[-1].event["n"], *await numbers(again, 1)] == [4, 5]
                 else:
                     assert await numbers(again, 2) == [4, 5]

@@ -9,6 +9,7 @@ import pytest
 import wanderbus
 from tests.api.world import SUBJECT, World, nothing_more, numbers, publish, run
 from wanderbus.errors import FilterError, LocalProtocolError, Refused
+from wanderbus.subscription import QueuePolicy
 
 
 def test_the_broker_tells_what_it_holds(world: World) -> None:
@@ -16,12 +17,12 @@ def test_the_broker_tells_what_it_holds(world: World) -> None:
         async with (
             world.server(),
             world.agent() as alice,
-            alice.subscribe(SUBJECT, "(n > 1)", lifetime_s=60.0, queue_max=5) as first,
+            alice.subscribe(SUBJECT, "(n > 1)", lifetime_s=60.0, queue=QueuePolicy(notifications_max=5)) as first,
             alice.subscribe("Arrival", restrictions=[wanderbus.Frequency(10.0, "away")]) as second,
         ):
             held = await alice.subscriptions()
             assert list(held) == [first.subscription, second.subscription]
-            assert (held[0].subject, held[0].expression, held[0].queue_max) == (SUBJECT, "(n > 1)", 5)
+            assert (held[0].subject, held[0].expression, held[0].queue.notifications_max) == (SUBJECT, "(n > 1)", 5)
             assert held[0].expires_us is not None
             assert held[1].expires_us is None
             assert held[1].restrictions == (wanderbus.Frequency(10.0, "away"),)
@@ -112,7 +113,7 @@ def test_what_the_broker_refuses_is_one_clear_error(world: World) -> None:
             refused = [
                 alice.subscribe("", ""),
                 alice.subscribe(SUBJECT, lifetime_s=-1.0),
-                alice.subscribe(SUBJECT, queue_max=0),
+                alice.subscribe(SUBJECT, queue=QueuePolicy(notifications_max=0)),
                 alice.subscribe(SUBJECT, restrictions=[wanderbus.Daily("25:00", "26:00")]),
                 alice.subscribe(SUBJECT, restrictions=[wanderbus.Frequency(-1.0)]),
             ]

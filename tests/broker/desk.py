@@ -37,7 +37,7 @@ from wanderbus.broker.state import BrokerState
 from wanderbus.event import Event, Position, Value
 from wanderbus.machine import CancelTimer, ClockRead, Input, Output, SetTimer, TimerFired
 from wanderbus.records import AnyRecord, decode_record
-from wanderbus.subscription import Restriction, Subscription
+from wanderbus.subscription import QueuePolicy, Restriction, Subscription
 
 START_US = 1_700_000_000_000_000
 ALICE, BOB = "sip:alice@example.org", "sip:bob@example.org"
@@ -218,12 +218,14 @@ class Desk:
         lifetime_s: float | None = None,
         restrictions: tuple[Restriction, ...] = (),
         this_device_only: bool = False,
-        queue_max: int | None = None,
+        queue: QueuePolicy | None = None,
     ) -> Done | RequestRefused:
         self._requests += 1
         return self.ask(
             link,
-            Subscribe(self._requests, subject, expression, lifetime_s, restrictions, this_device_only, queue_max),
+            Subscribe(
+                self._requests, subject, expression, lifetime_s, restrictions, this_device_only, queue or QueuePolicy()
+            ),
         )
 
     def subscribed(self, link: int, expression: str = "", **options: Any) -> Subscription:

@@ -16,6 +16,7 @@ from wanderbus.broker.config import BrokerConfig
 from wanderbus.broker.protocol import Attach, Attachment, Notify, NotifyGap, Publish, PublishAccepted
 from wanderbus.event import Event, Position
 from wanderbus.records import Published, decode_record
+from wanderbus.subscription import QueuePolicy
 
 KINDS = ("free", "bound", "other")
 """Alice subscribes to free events for all her devices, to bound ones for her phone, to others not at all."""
@@ -39,7 +40,7 @@ class BrokerAgainstModel(RuleBasedStateMachine):
     @initialize(cap=st.sampled_from([3, 1000]), window=st.sampled_from([2, 256]))
     def begin(self, cap: int, window: int) -> None:
         self.cap = cap
-        self.desk = Desk(BrokerConfig(queue_notifications_max=cap, unacknowledged_max=window))
+        self.desk = Desk(BrokerConfig(queue=QueuePolicy(notifications_max=cap), unacknowledged_max=window))
         self.stream: list[tuple[int, str]] = []
         self.submitted: list[tuple[int, str]] = []
         self.accepted: set[int] = set()
@@ -85,7 +86,7 @@ class BrokerAgainstModel(RuleBasedStateMachine):
             self.desk.say(phone, protocol.Unsubscribe(1, identity))
         else:
             bound = kind == "bound"
-            self.desk.say(phone, protocol.Subscribe(1, SUBJECT, f"Kind == {kind}", None, (), bound, None))
+            self.desk.say(phone, protocol.Subscribe(1, SUBJECT, f"Kind == {kind}", None, (), bound))
             self.subscribed[kind] = next(
                 row.subscription.id
                 for row in self.desk.broker.state.subscriptions.values()

@@ -60,7 +60,7 @@ def test_design_5_1_one_record_holds_the_event_and_its_notifications(busy: tuple
 @pytest.mark.parametrize(
     ("asked", "answer", "written"),
     [
-        (Subscribe(1, SUBJECT, "A == 1", None, (), False, None), Done, [records.Subscribed]),
+        (Subscribe(1, SUBJECT, "A == 1", None, (), False), Done, [records.Subscribed]),
         (protocol.Renew(1, "wb-3", 60.0), Done, [records.Changed]),
         (protocol.Unsubscribe(1, "wb-3"), Done, [records.Unsubscribed]),
         (protocol.Leave(1), Done, [records.Left]),
@@ -99,7 +99,7 @@ def test_design_5_1_a_later_answer_waits_behind_an_earlier_commit(busy: tuple[De
     """A query writes nothing, but what it tells rests on the subscription that is not durable yet."""
     desk, link = busy
     desk.held = True
-    desk.say(link, Subscribe(7, SUBJECT, "A == 1", None, (), False, None))
+    desk.say(link, Subscribe(7, SUBJECT, "A == 1", None, (), False))
     before = len(desk.out[link])
     desk.say(link, Query(8))
     assert desk.out[link][before:] == []

@@ -14,30 +14,39 @@ from wanderbus.broker.protocol import FromAgent, FromBroker
 from wanderbus.errors import RemoteProtocolError
 from wanderbus.event import Event, EventId, Position
 from wanderbus.limits import REASON_CHARACTERS_MAX
-from wanderbus.subscription import Daily, Frequency, Interval, Subscription
+from wanderbus.subscription import Daily, Frequency, Interval, QueuePolicy, Subscription
 
 EVENT = Event("Trade", {"Stock": "PETR4", "Price": 24, "Change": -0.5, "Open": True, "Tags": ["a", 1]}, 7)
+POLICY = QueuePolicy(5, 1_000, 60.0, "drop_newest")
 RESTRICTIONS = (Frequency(15.0, "away"), Interval(1, 2), Daily("22:00", "06:00"))
+
+SUBSCRIPTION = Subscription("wb-1", "sip:a@b", "default", "Trade", "", 5, RESTRICTIONS, "phone", POLICY)
 
 FROM_AGENT: list[FromAgent] = [
     protocol.Attach(2**56, "default", Position(1, 9), False),
     protocol.Attach(1, "default", None, True),
     protocol.Publish(1, EVENT),
-    protocol.Subscribe(1, "Trade", "Price < 25", 60.0, RESTRICTIONS, True, 5),
+    protocol.Subscribe(1, "Trade", "Price < 25", 60.0, RESTRICTIONS, True, POLICY),
     protocol.Unsubscribe(2, "wb-1"),
     protocol.Renew(3, "wb-1", None),
     protocol.Restrict(4, "wb-1", RESTRICTIONS),
     protocol.Query(5),
     protocol.Take(6),
     protocol.Leave(7),
+    protocol.Inspect(8, "queues", None),
+    protocol.Peek(9, "sip:a@b", "default", 1, 10),
+    protocol.Purge(10, "sip:a@b", "default", None),
+    protocol.Kick(11, "sip:a@b", "phone", True),
 ]
 FROM_BROKER: list[FromBroker] = [
     protocol.Attachment(1, 2),
     protocol.PublishAccepted(1, EventId("wb", 9)),
     protocol.PublishRefused(1, "no"),
-    protocol.NotifyGap(1, 2, "queue_max"),
-    protocol.Done(1, (Subscription("wb-1", "sip:a@b", "default", "Trade", "", 5, RESTRICTIONS, "phone", 3),), True),
+    protocol.NotifyGap(1, 2, "queue.notifications_max"),
+    protocol.Done(1, (SUBSCRIPTION,), True),
     protocol.RequestRefused(1, "no", 5, "subscriptions_max"),
+    protocol.SubscriptionEnded(SUBSCRIPTION, "expired"),
+    protocol.Listing(1, ({"user": "sip:a@b", "waiting": 3},), True),
 ]
 
 

@@ -158,7 +158,7 @@ def test_the_largest_event_can_be_notified_to_as_many_subscriptions_as_a_session
     config = BrokerConfig(server="wb0123456789")
     desk = Desk(config)
     link = desk.attach()
-    for number in range(config.subscriptions_max):
+    for number in range(config.user_subscriptions_max):
         desk.subscribed(link, f"N > {-number}")
     text = "x" * (EVENT_BYTES_MAX - 1_000)
     spare = EVENT_BYTES_MAX - size_of(Event(SUBJECT, {"N": 1, "Text": text}))
@@ -166,7 +166,7 @@ def test_the_largest_event_can_be_notified_to_as_many_subscriptions_as_a_session
     desk.say(link, Publish(1, largest), Publish(2, larger))
     assert desk.accepted(link) == [1]
     (notify,) = desk.heard(link, Notify)
-    assert len(notify.subscriptions) == config.subscriptions_max
+    assert len(notify.subscriptions) == config.user_subscriptions_max
 
 
 def test_nothing_is_published_before_the_attachment(desk: Desk) -> None:

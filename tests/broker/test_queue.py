@@ -10,6 +10,7 @@ from tests.broker.desk import ALICE, BOB, Desk
 from wanderbus import records
 from wanderbus.broker.config import BrokerConfig
 from wanderbus.broker.protocol import Notify, NotifyGap
+from wanderbus.subscription import QueuePolicy
 
 
 def away(desk: Desk, **options: Any) -> int:
@@ -74,18 +75,18 @@ def test_g14_queues_are_apart_by_user(desk: Desk) -> None:
 
 
 def test_g15_g16_cap_three_and_five_events_give_one_gap_of_two_and_the_last_three() -> None:
-    desk = Desk(BrokerConfig(queue_notifications_max=3))
+    desk = Desk(BrokerConfig(queue=QueuePolicy(notifications_max=3)))
     bob = away(desk)
     for n in range(1, 6):
         desk.publish(bob, n)
     back = desk.attach()
     assert desk.stream(back) == [(1, 2), 3, 4, 5]
-    assert [gap.reason for gap in desk.heard(back, NotifyGap)] == ["queue_notifications_max"]
+    assert [gap.reason for gap in desk.heard(back, NotifyGap)] == ["queue.notifications_max"]
 
 
 def test_g21_u02_what_was_dropped_is_counted_and_told_in_its_place() -> None:
     """Every number is there once, as a notification or inside a gap: sent = received + dropped."""
-    desk = Desk(BrokerConfig(queue_notifications_max=4))
+    desk = Desk(BrokerConfig(queue=QueuePolicy(notifications_max=4)))
     bob = away(desk)
     for n in range(1, 30):
         desk.publish(bob, n)
@@ -99,7 +100,7 @@ def test_g21_u02_what_was_dropped_is_counted_and_told_in_its_place() -> None:
 
 
 def test_g16_a_gap_is_taken_like_a_notification_and_then_the_queue_may_grow_again() -> None:
-    desk = Desk(BrokerConfig(queue_notifications_max=2))
+    desk = Desk(BrokerConfig(queue=QueuePolicy(notifications_max=2)))
     bob = away(desk)
     for n in (1, 2, 3):
         desk.publish(bob, n)
@@ -117,7 +118,7 @@ def test_g16_a_gap_is_taken_like_a_notification_and_then_the_queue_may_grow_agai
 
 def test_g16_a_slow_device_is_told_of_the_drop_while_connected() -> None:
     """The cap counts what the application has not taken, sent or not."""
-    desk = Desk(BrokerConfig(queue_notifications_max=2, unacknowledged_max=1))
+    desk = Desk(BrokerConfig(queue=QueuePolicy(notifications_max=2), unacknowledged_max=1))
     link = desk.attach()
     desk.subscribed(link)
     bob = desk.attach(BOB)
@@ -133,7 +134,7 @@ def test_g16_a_slow_device_is_told_of_the_drop_while_connected() -> None:
 
 def test_g18_queue_max_of_a_subscription_drops_its_own_oldest_and_leaves_the_others(desk: Desk) -> None:
     link = desk.attach()
-    desk.subscribed(link, "Kind == quote", queue_max=2)
+    desk.subscribed(link, "Kind == quote", queue=QueuePolicy(notifications_max=2))
     desk.subscribed(link, "Kind == order")
     desk.close(link)
     bob = desk.attach(BOB)
@@ -141,12 +142,12 @@ def test_g18_queue_max_of_a_subscription_drops_its_own_oldest_and_leaves_the_oth
         desk.publish(bob, n, Kind=kind)
     back = desk.attach()
     assert desk.stream(back) == [(1, 1), 2, (3, 3), 4, 5, 6]
-    assert {gap.reason for gap in desk.heard(back, NotifyGap)} == {"queue_max"}
+    assert {gap.reason for gap in desk.heard(back, NotifyGap)} == {"subscription.queue.notifications_max"}
 
 
 def test_g18_x24_a_subscription_can_only_tighten_the_bound_of_the_system() -> None:
-    desk = Desk(BrokerConfig(queue_notifications_max=2))
-    bob = away(desk, queue_max=100)
+    desk = Desk(BrokerConfig(queue=QueuePolicy(notifications_max=2)))
+    bob = away(desk, queue=QueuePolicy(100))
     for n in range(1, 6):
         desk.publish(bob, n)
     assert desk.stream(desk.attach()) == [(1, 3), 4, 5]
@@ -154,7 +155,7 @@ def test_g18_x24_a_subscription_can_only_tighten_the_bound_of_the_system() -> No
 
 def test_g18_what_was_taken_counts_no_more(desk: Desk) -> None:
     link = desk.attach()
-    subscription = desk.subscribed(link, queue_max=2)
+    subscription = desk.subscribed(link, queue=QueuePolicy(notifications_max=2))
     bob = desk.attach(BOB)
     for n in range(1, 8):
         desk.publish(bob, n)
@@ -204,7 +205,7 @@ def test_g15_a_lower_cap_after_a_restart_is_met_by_the_next_notification(desk: D
     bob = away(desk)
     for n in range(1, 6):
         desk.publish(bob, n)
-    desk.config = BrokerConfig(queue_notifications_max=2)
+    desk.config = BrokerConfig(queue=QueuePolicy(notifications_max=2))
     desk.restart()
     desk.publish(desk.attach(BOB, epoch=2), 6)
     assert desk.stream(desk.attach()) == [(1, 4), 5, 6]

@@ -13,15 +13,15 @@ from wanderbus.broker.state import BrokerState, Entry, SessionRow
 from wanderbus.broker.tables import Table
 from wanderbus.event import EventId
 from wanderbus.machine import ClockRead
-from wanderbus.subscription import Frequency
+from wanderbus.subscription import Frequency, QueuePolicy
 
 
 def eventful() -> Desk:
     """A broker in whose log every kind of record has happened."""
-    desk = Desk(BrokerConfig(queue_notifications_max=3, device_grace_s=50.0))
+    desk = Desk(BrokerConfig(queue=QueuePolicy(notifications_max=3), device_grace_s=50.0))
     phone, laptop, bob = desk.attach(), desk.attach(device="laptop"), desk.attach(BOB)
     desk.subscribed(phone, "N > 0", lifetime_s=200.0)
-    desk.subscribed(phone, "N > 1", this_device_only=True, queue_max=1)
+    desk.subscribed(phone, "N > 1", this_device_only=True, queue=QueuePolicy(notifications_max=1))
     ended = desk.subscribed(laptop, "N > 2", restrictions=(Frequency(5.0),))
     desk.close(phone)
     for n in range(8):

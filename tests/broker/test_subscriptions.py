@@ -11,7 +11,7 @@ from wanderbus import records
 from wanderbus.broker.config import BrokerConfig
 from wanderbus.broker.protocol import Done, Query, Renew, RequestRefused, Restrict, Unsubscribe
 from wanderbus.limits import MESSAGE_BYTES_MAX
-from wanderbus.subscription import Daily, Frequency, Interval, Restriction, Subscription
+from wanderbus.subscription import Daily, Frequency, Interval, QueuePolicy, Restriction, Subscription
 
 ALL_KINDS: tuple[Restriction, ...] = (
     Daily("16:00", "17:00", "America/Sao_Paulo"),
@@ -37,7 +37,7 @@ def test_a04_h01_every_field_survives_submit_and_query(desk: Desk, restart: bool
         lifetime_s=60.0,
         restrictions=ALL_KINDS,
         this_device_only=True,
-        queue_max=7,
+        queue=QueuePolicy(7, 1_000, 60.0, "drop_newest"),
     )
     assert submitted == Subscription(
         id=f"wb-{len(desk.log) - 1}",
@@ -48,7 +48,7 @@ def test_a04_h01_every_field_survives_submit_and_query(desk: Desk, restart: bool
         expires_us=START_US + 62_000_000,
         restrictions=ALL_KINDS,
         device="phone",
-        queue_max=7,
+        queue=QueuePolicy(7, 1_000, 60.0, "drop_newest"),
     )
     if restart:
         desk.save()
@@ -87,7 +87,7 @@ def test_subscribing_again_with_a_lifetime_renews(desk: Desk) -> None:
     [
         {"expression": "A == 2"},
         {"subject": "Weather"},
-        {"queue_max": 5},
+        {"queue": QueuePolicy(5)},
         {"this_device_only": True},
         {"restrictions": (Frequency(1.0),)},
     ],
@@ -245,7 +245,7 @@ REFUSALS: list[tuple[dict[str, Any], str, str | None, int | None]] = [
     ({"expression": "A == "}, "expected a value", None, 5),
     ({"subject": ""}, "subject", None, None),
     ({"subject": "s" * 257}, "subject", None, None),
-    ({"queue_max": 0}, "queue_max", None, None),
+    ({"queue": QueuePolicy(0)}, "queue.notifications_max", None, None),
     ({"lifetime_s": 0.0}, "lifetime", None, None),
     ({"lifetime_s": float("nan")}, "lifetime", None, None),
     ({"lifetime_s": float("inf")}, "lifetime", None, None),
@@ -278,14 +278,14 @@ def test_h06_a_refusal_says_why_where_and_which_limit(
     assert query(desk, link) == []
 
 
-def test_subscriptions_max_is_named_in_its_refusal() -> None:
-    desk = Desk(BrokerConfig(subscriptions_max=2))
+def test_user_subscriptions_max_is_named_in_its_refusal() -> None:
+    desk = Desk(BrokerConfig(user_subscriptions_max=2))
     link = desk.attach()
     first = desk.subscribed(link, "A == 1", lifetime_s=5.0)
     desk.subscribed(link, "A == 2")
     answer = desk.subscribe(link, "A == 3")
     assert isinstance(answer, RequestRefused)
-    assert answer.limit == "subscriptions_max"
+    assert answer.limit == "user_subscriptions_max"
     assert desk.subscribed(link, "A == 1", lifetime_s=5.0).id == first.id
     desk.later(6.0)
     desk.subscribed(link, "A == 3")

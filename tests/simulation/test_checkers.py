@@ -17,6 +17,7 @@ from wanderbus.simulation.network import Conditions, Network
 from wanderbus.simulation.server import SimulatedServer
 from wanderbus.simulation.traveller import Traveller
 from wanderbus.simulation.world import World
+from wanderbus.subscription import QueuePolicy
 
 
 class History:
@@ -26,7 +27,9 @@ class History:
         self.world = World(1)
         network = Network(self.world, Conditions())
         rudp = RudpConfig()
-        self.server = SimulatedServer(self.world, network, BrokerConfig(queue_notifications_max=queue_max), rudp)
+        self.server = SimulatedServer(
+            self.world, network, BrokerConfig(queue=QueuePolicy(notifications_max=queue_max)), rudp
+        )
         self.server.start()
         self.publisher, self.reader = (
             Traveller(

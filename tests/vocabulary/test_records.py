@@ -10,7 +10,7 @@ import pytest
 from wanderbus import records
 from wanderbus.event import Event
 from wanderbus.records import AnyRecord, Notified, decode_record, encode_record
-from wanderbus.subscription import Daily, Frequency, Interval, Subscription
+from wanderbus.subscription import Daily, Frequency, Interval, QueuePolicy, Subscription
 
 USER = "sip:alice@example.org"
 SUBSCRIPTION = Subscription(
@@ -22,7 +22,7 @@ SUBSCRIPTION = Subscription(
     9,
     (Frequency(15.0, "away"), Interval(1, 2), Daily("22:00", "06:00", "America/Sao_Paulo")),
     "phone",
-    5,
+    QueuePolicy(notifications_max=5),
 )
 
 EXAMPLES: list[tuple[AnyRecord, str]] = [
@@ -39,10 +39,14 @@ EXAMPLES: list[tuple[AnyRecord, str]] = [
         ),
         "published",
     ),
-    (records.Dropped(at_us=3, user=USER, session="default", first=1, last=2, reason="queue_max"), "dropped"),
+    (
+        records.Dropped(at_us=3, user=USER, session="default", first=1, last=2, reason="purged"),
+        "dropped",
+    ),
     (records.Took(at_us=4, user=USER, session="default", device="phone", number=9), "took"),
     (records.Subscribed(at_us=5, subscription=SUBSCRIPTION), "subscribed"),
     (records.Changed(at_us=6, subscription=SUBSCRIPTION), "changed"),
+    (records.Forgotten(at_us=7, subscriptions=("wb-3",)), "forgotten"),
     (records.Unsubscribed(at_us=7, user=USER, subscription="wb-3", reason="asked"), "unsubscribed"),
     (
         records.Attached(at_us=8, user=USER, session="default", device="phone", epoch=1, redelivered_through=4),

@@ -7,13 +7,14 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from wanderbus.subscription import Daily, Frequency, Interval, Subscription
+from wanderbus.subscription import Custom, Daily, Frequency, Interval, QueuePolicy, Subscription
 
 when = st.sampled_from(["always", "away"])
 restrictions = st.one_of(
     st.builds(Frequency, st.floats(1e-6, 1e9), when),
     st.builds(Interval, st.integers(0, 2**62), st.integers(0, 2**62), when),
-    st.builds(Daily, st.just("22:00"), st.just("06:00:30"), st.just("America/Sao_Paulo"), when),
+    st.builds(Daily, st.just("22:00"), st.just("06:00:30"), st.none() | st.just("America/Sao_Paulo"), when),
+    st.builds(Custom, st.text(max_size=8), st.dictionaries(st.text(max_size=4), st.text(max_size=4) | st.booleans())),
 )
 subscriptions = st.builds(
     Subscription,
@@ -21,7 +22,11 @@ subscriptions = st.builds(
     st.none() | st.integers(0, 2**62),
     st.lists(restrictions, max_size=4).map(tuple),
     st.none() | st.text(max_size=8),
-    st.none() | st.integers(1, 100),
+    st.builds(
+        QueuePolicy,
+        *[st.none() | st.integers(1, 100)] * 3,
+        st.sampled_from([None, "drop_oldest", "drop_newest"]),
+    ),
 )
 
 

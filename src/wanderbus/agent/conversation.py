@@ -82,8 +82,8 @@ class Conversation:
         match protocol.decode_from_broker(payload):
             case protocol.Notify() as notify:
                 return self._notified(notify)
-            case protocol.NotifyGap(first=first, last=last, reason=reason):
-                return self._gap(first, last, reason)
+            case protocol.NotifyGap() as gap:
+                return self._gap(gap)
             case protocol.PublishAccepted(number=number, id=identity):
                 known = self._publishes.pop(number, None)
                 return [PublishSettled(number, identity)] if known else []
@@ -97,6 +97,8 @@ class Conversation:
             case protocol.RequestRefused(request=request) as refusal:
                 known = self._requests.pop(request, None)
                 return [RequestSettled(request, (), refusal)] if known else []
+            case protocol.SubscriptionEnded() | protocol.Listing():
+                return []
             case protocol.Attachment(epoch=epoch, taken=taken):
                 self._attached(epoch, taken)
                 return []
@@ -125,16 +127,18 @@ class Conversation:
         event = protocol.decode_event(bytes(notify.event))
         self._received = notify.number
         position = Position(self._epoch, notify.number)
-        return [Arrived(Notification(event, notify.subscriptions, position, notify.id, notify.redelivered))]
+        return [
+            Arrived(Notification(event, notify.subscriptions, position, notify.id, notify.redelivered, notify.lost))
+        ]
 
-    def _gap(self, first: int, last: int, reason: str) -> list[Output]:
+    def _gap(self, gap: protocol.NotifyGap) -> list[Output]:
         """Numbers that were received before they were dropped are not missing."""
         self._check_attached()
-        first = max(first, self._received + 1)
+        first, last = max(gap.first, self._received + 1), gap.last
         if last < first:
             return []
         self._received = last
-        return [Arrived(Gap(last - first + 1, reason, Position(self._epoch, last)))]
+        return [Arrived(Gap(last - first + 1, gap.reason, Position(self._epoch, last), gap.lost))]
 
     def _check_attached(self) -> None:
         if not self._epoch:

@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from typing import Literal
+from collections.abc import Mapping
+from typing import Any, Literal
 
 import msgspec
 
@@ -54,6 +55,13 @@ class AgentProperties(msgspec.Struct, frozen=True):
     keep: bool = True
     """Whether to keep the subscriptions that the session has already (SPEC G-09)."""
 
+    keep_queue: bool = False
+    """Whether to keep, without them, what they have queued for this device (SPEC X20)."""
+
+    on_ended: Literal["ignore", "renew", "resubmit"] = "ignore"
+    """What to do about a subscription that has ended without being asked to: nothing, have it back as it was, or
+    subscribe anew (SPEC G-11, X21)."""
+
     register_expires_s: int = 60
     """Lifetime of the registration; refreshed at a third of what is granted (SPEC D-03)."""
 
@@ -93,18 +101,20 @@ class Moved(Input, frozen=True):
 
 
 class PublishEvent(Input, frozen=True):
-    """Publish ``event`` as ``number``; numbers count from 1 without holes."""
+    """Publish ``event`` as ``number``; numbers count from 1 without holes.
+
+    With ``outbox`` it is the number in the epoch of that name, which outlives the agent.
+    """
 
     number: int
     event: Event
+    outbox: int | None = None
 
 
 class Ask(Input, frozen=True):
     """Make a request of the broker; its ``request`` number is the application's to choose, once each."""
 
-    message: (
-        protocol.Subscribe | protocol.Unsubscribe | protocol.Renew | protocol.Restrict | protocol.Query | protocol.Leave
-    )
+    message: protocol.OfSubscriptions | protocol.OfOperators | protocol.Leave
 
 
 class Took(Input, frozen=True):
@@ -134,6 +144,20 @@ class PublishSettled(Output, frozen=True):
     id: EventId | None
     reason: str | None = None
     answered: bool = True
+    outbox: bool = False
+    limit: str | None = None
+    """The bound that was met, if that was the reason."""
+
+
+class SubscriptionOver(Output, frozen=True):
+    """``subscription`` has ended without being asked to; ``successor`` is what stands for it now, None for nothing.
+
+    That is itself, renewed, or one that was submitted in its place.
+    """
+
+    subscription: Subscription
+    reason: str
+    successor: Subscription | None = None
 
 
 class RequestSettled(Output, frozen=True):
@@ -146,6 +170,8 @@ class RequestSettled(Output, frozen=True):
     subscriptions: tuple[Subscription, ...]
     refusal: protocol.RequestRefused | None = None
     answered: bool = True
+    rows: tuple[Mapping[str, Any], ...] = ()
+    """What was listed, if that was asked for."""
 
 
 class Arrived(Output, frozen=True):

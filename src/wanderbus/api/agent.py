@@ -49,7 +49,7 @@ from wanderbus.limits import EVENT_BYTES_MAX, MESSAGE_BYTES_MAX
 from wanderbus.machine import Output, shown
 from wanderbus.runtime.ambient import wall_us
 from wanderbus.runtime.driver import Driver, Unmade
-from wanderbus.subscription import Restriction, Subscription
+from wanderbus.subscription import QueuePolicy, Restriction, Subscription
 
 _log = logging.getLogger("wanderbus.agent")
 
@@ -157,7 +157,7 @@ class Agent:
         lifetime_s: float | None = None,
         restrictions: Iterable[Restriction] = (),
         this_device_only: bool = False,
-        queue_max: int | None = None,
+        queue: QueuePolicy | None = None,
         gaps: bool = False,
     ) -> Notifications:
         """Return the notifications of a subscription, to be opened with ``async with``.
@@ -167,14 +167,20 @@ class Agent:
         :param lifetime_s: it expires after this time, whether connected or not (SPEC X17)
         :param restrictions: when notifications may be generated (SPEC H)
         :param this_device_only: notify this device alone (SPEC E-05)
-        :param queue_max: at most this many wait for it while nobody can be reached (SPEC G-18)
+        :param queue: bounds of what waits for it while nobody can be reached, inside those of the broker (SPEC G-18)
         :param gaps: yield a :class:`~wanderbus.Gap` where notifications were dropped
         :raises FilterError: the expression cannot be read; ``error.pointed()`` shows where
         """
         parse(expression)
         self._requested += 1
         request = protocol.Subscribe(
-            self._requested, subject, expression, lifetime_s, tuple(restrictions), this_device_only, queue_max
+            self._requested,
+            subject,
+            expression,
+            lifetime_s,
+            tuple(restrictions),
+            this_device_only,
+            queue or QueuePolicy(),
         )
         return Notifications(self, request, keep=keep, gaps=gaps)
 

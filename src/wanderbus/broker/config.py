@@ -2,7 +2,15 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
+from typing import Literal
+
 import msgspec
+
+from wanderbus.subscription import QueuePolicy
+
+Role = Literal["operator", "administrator"]
+"""What a user may do beyond their own: an operator sees everything, an administrator also changes it."""
 
 
 class BrokerConfig(msgspec.Struct, frozen=True):
@@ -11,14 +19,30 @@ class BrokerConfig(msgspec.Struct, frozen=True):
     server: str = "wb"
     """Name of this server: the origin in event and subscription ids."""
 
-    queue_notifications_max: int = 10_000
-    """Notifications that wait in one session (SPEC G-15); the oldest is dropped for a new one (G-16)."""
+    zone: str = "UTC"
+    """IANA name of the time zone of daily windows that name none (SPEC X27)."""
+
+    queue: QueuePolicy = QueuePolicy(notifications_max=10_000, bytes_max=64 * 2**20, when_full="drop_oldest")
+    """Bounds of the queue of each session (SPEC G-15 to G-18)."""
+
+    refuse_when_full: tuple[str, ...] = ()
+    """Subjects, with ``*`` and ``?`` as in file names, of which an event is refused to its publisher rather than
+    dropped from any queue that is full (SPEC U-02)."""
+
+    user_queued_bytes_max: int = 256 * 2**20
+    """Bytes of events that wait for one user, in all sessions."""
+
+    queued_bytes_max: int = 2 * 2**30
+    """Bytes of events that wait in this broker; the longest queue gives way first."""
 
     unacknowledged_max: int = 256
     """Notifications sent to a device and not yet taken by its application."""
 
-    subscriptions_max: int = 1_000
-    """Subscriptions of one session."""
+    backlog_per_s: float = 5_000.0
+    """Notifications a second at which a device that comes back is sent what has waited (SPEC U-03)."""
+
+    user_subscriptions_max: int = 1_000
+    """Subscriptions of one user, in all sessions."""
 
     sessions_max: int = 32
     """Sessions of one user."""
@@ -29,5 +53,27 @@ class BrokerConfig(msgspec.Struct, frozen=True):
     publishes_remembered: int = 1_024
     """Recent publishes of a device whose event ids can be told again when they are repeated."""
 
+    lifetime_s_default: float | None = None
+    """Lifetime of a subscription that asks for none; None for ever (SPEC X17)."""
+
+    lifetime_s_min: float = 0.0
+    """A shorter lifetime is refused."""
+
+    lifetime_s_max: float | None = None
+    """A longer one is refused, and so is one without end; None allows both."""
+
+    sweep_s: float | None = 60.0
+    """Pause between two searches for what has expired or waited for too long; None does not search (SPEC X18)."""
+
+    tombstone_s: float = 7 * 86_400.0
+    """For so long a subscription that has ended can be renewed as it was (SPEC X21)."""
+
     device_grace_s: float = 7 * 86_400.0
     """A device away for longer is no longer a member of its session; the last one always is (SPEC X40)."""
+
+    clock_slew_max: float = 0.1
+    """How much faster or slower than time the broker's clock goes at most while it follows a wall clock that was
+    set (DESIGN 5.8); expiry and frequencies go by it."""
+
+    roles: Mapping[str, Role] = {}
+    """Of canonical user URIs."""

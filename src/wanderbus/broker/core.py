@@ -250,6 +250,8 @@ class Broker:
                 self._take(link, number)
             case protocol.Leave(request=request):
                 self._leave(link, link.session, request)
+            case protocol.Inspect() | protocol.Peek() | protocol.Purge() | protocol.Kick():
+                self._links.say(link, protocol.RequestRefused(message.request, "only an operator may ask for that"))
             case _:
                 self._subscriptions.answer(link, message)
 

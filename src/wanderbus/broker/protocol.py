@@ -6,14 +6,15 @@ Every request of an agent may be repeated after a reconnection and is then recog
 
 from __future__ import annotations
 
-from typing import TypeVar
+from collections.abc import Mapping
+from typing import Any, Literal, TypeVar
 
 import msgspec
 
 from wanderbus.errors import RemoteProtocolError
-from wanderbus.event import Event, EventId, Position
+from wanderbus.event import Event, EventId, Loss, Position
 from wanderbus.limits import REASON_CHARACTERS_MAX
-from wanderbus.subscription import Restriction, Subscription
+from wanderbus.subscription import QueuePolicy, Restriction, Subscription
 
 
 class AgentMessage(msgspec.Struct, frozen=True, array_like=True):
@@ -24,24 +25,33 @@ class Attach(AgentMessage, frozen=True, tag=1):
     """First message on every new link.
 
     ``epoch`` names this life of the agent; publishes are numbered within it. ``resume`` is the last position the
-    application has committed. ``keep`` False discards the session's subscriptions and queue (SPEC G-09).
+    application has committed. ``keep`` False discards the session's subscriptions (SPEC G-09), and what is queued for
+    this device unless ``keep_queue`` (SPEC X20).
     """
 
     epoch: int
     session: str
     resume: Position | None
     keep: bool
+    keep_queue: bool = False
 
 
 class Publish(AgentMessage, frozen=True, tag=2):
-    """Publish ``event`` as this epoch's ``number``."""
+    """Publish ``event`` as this epoch's ``number``.
+
+    An event of the device's outbox is counted in the epoch that the ``outbox`` has over all lives of its agent.
+    """
 
     number: int
     event: Event
+    outbox: int | None = None
 
 
 class Subscribe(AgentMessage, frozen=True, tag=3):
-    """Subscribe; the same subscription again in one session is answered with the one that is there."""
+    """Subscribe; the same subscription again in one session is answered with the one that is there.
+
+    It lives for ``lifetime_s``, or until ``expires_us``; the broker's own default if neither is given (SPEC X17).
+    """
 
     request: int
     subject: str
@@ -49,7 +59,8 @@ class Subscribe(AgentMessage, frozen=True, tag=3):
     lifetime_s: float | None
     restrictions: tuple[Restriction, ...]
     this_device_only: bool
-    queue_max: int | None
+    queue: QueuePolicy = QueuePolicy()
+    expires_us: int | None = None
 
 
 class Unsubscribe(AgentMessage, frozen=True, tag=4):
@@ -60,11 +71,15 @@ class Unsubscribe(AgentMessage, frozen=True, tag=4):
 
 
 class Renew(AgentMessage, frozen=True, tag=5):
-    """Let a subscription live ``lifetime_s`` from now (None: for good)."""
+    """Let a subscription live ``lifetime_s`` from now, or until ``expires_us`` (neither: for good).
+
+    One that ended a while ago lives again, with the same id and state (SPEC X21).
+    """
 
     request: int
     subscription: str
     lifetime_s: float | None
+    expires_us: int | None = None
 
 
 class Restrict(AgentMessage, frozen=True, tag=6):
@@ -93,6 +108,46 @@ class Leave(AgentMessage, frozen=True, tag=9):
     request: int
 
 
+Listed = Literal["sessions", "subscriptions", "queues"]
+"""What can be listed."""
+
+
+class Inspect(AgentMessage, frozen=True, tag=10):
+    """List what there is of ``user``, or of everybody for an operator; answered by :class:`Listing`."""
+
+    request: int
+    what: Listed
+    user: str | None
+
+
+class Peek(AgentMessage, frozen=True, tag=11):
+    """Show ``count`` notifications from ``first`` on that wait in a session, without taking them."""
+
+    request: int
+    user: str
+    session: str
+    first: int
+    count: int
+
+
+class Purge(AgentMessage, frozen=True, tag=12):
+    """Drop what waits in a session, or in it for ``subscription`` alone."""
+
+    request: int
+    user: str
+    session: str
+    subscription: str | None
+
+
+class Kick(AgentMessage, frozen=True, tag=13):
+    """End the connection of ``device``, or of all of the user's; with ``forget`` they leave their sessions too."""
+
+    request: int
+    user: str
+    device: str | None
+    forget: bool
+
+
 class BrokerMessage(msgspec.Struct, frozen=True, array_like=True):
     """Base of what a broker says."""
 
@@ -105,17 +160,20 @@ class Attachment(BrokerMessage, frozen=True, tag=1):
 
 
 class PublishAccepted(BrokerMessage, frozen=True, tag=2):
-    """Publish-ack: ``number`` is durable in the log as ``id``."""
+    """Publish-ack: ``number`` is durable in the log as ``id``; whether it is one of the ``outbox``."""
 
     number: int
     id: EventId
+    outbox: bool = False
 
 
 class PublishRefused(BrokerMessage, frozen=True, tag=3):
-    """``number`` will not be published, because of ``reason``."""
+    """``number`` will not be published, because of ``reason``; ``limit`` is the bound that was met."""
 
     number: int
     reason: str
+    limit: str | None = None
+    outbox: bool = False
 
 
 class Notify(BrokerMessage, frozen=True, tag=4):
@@ -129,14 +187,16 @@ class Notify(BrokerMessage, frozen=True, tag=4):
     event: msgspec.Raw
     subscriptions: tuple[str, ...]
     redelivered: bool
+    lost: tuple[Loss, ...] = ()
 
 
 class NotifyGap(BrokerMessage, frozen=True, tag=5):
-    """Numbers ``first`` to ``last`` were dropped, because of ``reason``."""
+    """Numbers ``first`` to ``last`` were dropped, because of ``reason``; see :class:`wanderbus.event.Gap`."""
 
     first: int
     last: int
     reason: str
+    lost: tuple[Loss, ...] = ()
 
 
 class Done(BrokerMessage, frozen=True, tag=6):
@@ -156,8 +216,39 @@ class RequestRefused(BrokerMessage, frozen=True, tag=7):
     limit: str | None = None
 
 
-FromAgent = Attach | Publish | Subscribe | Unsubscribe | Renew | Restrict | Query | Take | Leave
-FromBroker = Attachment | PublishAccepted | PublishRefused | Notify | NotifyGap | Done | RequestRefused
+class SubscriptionEnded(BrokerMessage, frozen=True, tag=8):
+    """``subscription`` is over without having been asked to be, because of ``reason`` (SPEC G-10)."""
+
+    subscription: Subscription
+    reason: str
+
+
+class Listing(BrokerMessage, frozen=True, tag=9):
+    """Answer to a request for what there is: ``rows`` of named values, ``more`` if others follow."""
+
+    request: int
+    rows: tuple[Mapping[str, Any], ...]
+    more: bool = False
+
+
+OfSubscriptions = Subscribe | Unsubscribe | Renew | Restrict | Query
+"""Requests about the subscriptions of one's own session."""
+
+OfOperators = Inspect | Peek | Purge | Kick
+"""Requests about what is at the broker, one's own or for a role."""
+
+FromAgent = Attach | Publish | OfSubscriptions | Take | Leave | OfOperators
+FromBroker = (
+    Attachment
+    | PublishAccepted
+    | PublishRefused
+    | Notify
+    | NotifyGap
+    | Done
+    | RequestRefused
+    | SubscriptionEnded
+    | Listing
+)
 
 Decoded = TypeVar("Decoded")
 

@@ -115,12 +115,14 @@ class Publishing:
 
     def _bound_queue(self, session: SessionRow, notification: records.Notified) -> None:
         """Drop the oldest where a bound was passed (SPEC G-15, G-16, G-18)."""
-        while session.waiting > self._config.queue_notifications_max:
-            self._drop_oldest(session, None, "queue_notifications_max")
+        most = self._config.queue.notifications_max
+        while most is not None and session.waiting > most:
+            self._drop_oldest(session, None, "queue.notifications_max")
         for identity in notification.subscriptions:
             row = self._state.subscriptions[identity]
-            while row.subscription.queue_max is not None and row.waiting > row.subscription.queue_max:
-                self._drop_oldest(session, identity, "queue_max")
+            most = row.subscription.queue.notifications_max
+            while most is not None and row.waiting > most:
+                self._drop_oldest(session, identity, "subscription.queue.notifications_max")
 
     def _drop_oldest(self, session: SessionRow, subscription: str | None, reason: str) -> None:
         number = session.first

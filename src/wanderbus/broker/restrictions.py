@@ -48,7 +48,7 @@ def blocked_by(
 def _open(window: Interval | Daily, now_us: int) -> bool:
     if isinstance(window, Interval):
         return window.start_us <= now_us < window.end_us
-    clock = datetime.fromtimestamp(now_us / 1e6, UTC).astimezone(ZoneInfo(window.zone)).time()
+    clock = datetime.fromtimestamp(now_us / 1e6, UTC).astimezone(ZoneInfo(window.zone or "UTC")).time()
     start, end = time.fromisoformat(window.start), time.fromisoformat(window.end)
     if start <= end:
         return start <= clock < end
@@ -63,6 +63,6 @@ def _check_daily(window: Daily) -> None:
     if start.tzinfo or end.tzinfo or start == end:
         raise Refused("a daily interval needs two different times of day; the zone is a field of its own")
     try:
-        ZoneInfo(window.zone)
+        ZoneInfo(window.zone or "UTC")
     except (ZoneInfoNotFoundError, ValueError, OSError):
         raise Refused(f"no time zone is called {window.zone!r}; use an IANA name such as America/Sao_Paulo") from None

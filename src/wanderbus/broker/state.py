@@ -170,6 +170,8 @@ class BrokerState:
                 self.subscriptions.put(subscription.id, row)
             case records.Unsubscribed(subscription=identity):
                 self._unsubscribed(identity)
+            case records.Forgotten():
+                pass
             case records.Attached():
                 self._attached(record)
             case records.Bound() | records.StatusChanged():

@@ -17,8 +17,6 @@ from wanderbus.limits import EVENT_NAME_CHARACTERS_MAX, SUBSCRIPTION_BYTES_MAX
 from wanderbus.matching import Index
 from wanderbus.subscription import Subscription
 
-Request = protocol.Subscribe | protocol.Unsubscribe | protocol.Renew | protocol.Restrict | protocol.Query
-
 
 class Subscriptions:
     """Answers an agent's requests about its session's subscriptions; a user reaches only their own."""
@@ -27,7 +25,7 @@ class Subscriptions:
         self._state = state
         self._journal = journal
         self._links = links
-        self._subscriptions_max = config.subscriptions_max
+        self._subscriptions_max = config.user_subscriptions_max
         self._index = Index()
         for row in state.subscriptions.values():
             self._add_to_index(row.subscription)
@@ -36,7 +34,7 @@ class Subscriptions:
         """Return the ids of the subscriptions whose subject and expression ``event`` satisfies."""
         return list(self._index.match([event])[0])
 
-    def answer(self, link: Link, request: Request) -> None:
+    def answer(self, link: Link, request: protocol.OfSubscriptions) -> None:
         """Serve one request and answer it, once what it changed is durable."""
         try:
             done = self._serve(link, request)
@@ -83,7 +81,7 @@ class Subscriptions:
             part_bytes += size
         self._links.say(link, protocol.Done(request, tuple(part)))
 
-    def _serve(self, link: Link, request: Request) -> Sequence[Subscription]:
+    def _serve(self, link: Link, request: protocol.OfSubscriptions) -> Sequence[Subscription]:
         assert link.session is not None
         match request:
             case protocol.Subscribe():
@@ -103,8 +101,8 @@ class Subscriptions:
     def _subscribe(self, link: Link, session: str, request: protocol.Subscribe) -> Subscription:
         if not 0 < len(request.subject) <= EVENT_NAME_CHARACTERS_MAX:
             raise Refused(f"a subject has 1 to {EVENT_NAME_CHARACTERS_MAX} characters")
-        if request.queue_max is not None and request.queue_max < 1:
-            raise Refused("queue_max must be at least 1")
+        if request.queue.notifications_max is not None and request.queue.notifications_max < 1:
+            raise Refused("queue.notifications_max must be at least 1")
         filters.parse(request.expression)
         check_restrictions(request.restrictions)
         existing = self._of_session(link.user, session)
@@ -117,7 +115,7 @@ class Subscriptions:
             expires_us=self._expiry_us(request.lifetime_s),
             restrictions=request.restrictions,
             device=link.device if request.this_device_only else None,
-            queue_max=request.queue_max,
+            queue=request.queue,
         )
         for subscription in existing:
             if _same(subscription, wanted):
@@ -127,7 +125,7 @@ class Subscriptions:
         if len(existing) >= self._subscriptions_max:
             raise LimitExceeded(
                 f"the session has {len(existing)} subscriptions, as many as it may; end one first",
-                "subscriptions_max",
+                "user_subscriptions_max",
             )
         _check_size(wanted)
         self._journal.write(

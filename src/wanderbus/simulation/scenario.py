@@ -15,6 +15,7 @@ from wanderbus.simulation.network import Conditions, Network
 from wanderbus.simulation.server import SERVER_IP, SimulatedServer
 from wanderbus.simulation.traveller import Traveller
 from wanderbus.simulation.world import World
+from wanderbus.subscription import QueuePolicy
 
 EXPRESSIONS: Final = (
     "(Stock == PETR4) and (Price < 25)",
@@ -73,7 +74,7 @@ class Scenario:
         rudp = RudpConfig()
         encryption = draw.random() < 0.85
         queue_max = 15 if draw.random() < 0.2 else 10_000
-        broker = BrokerConfig(queue_notifications_max=queue_max)
+        broker = BrokerConfig(queue=QueuePolicy(notifications_max=queue_max))
         self.server = SimulatedServer(self.world, self.network, broker, rudp, encryption=encryption)
         self.travellers = [
             Traveller(

@@ -137,7 +137,7 @@ class Traveller:
         self._in_hand.clear()
         self._asked = set(range(1, len(self.expressions) + 1))
         asks = [
-            Ask(protocol.Subscribe(request, SUBJECT, expression, None, (), False, None))
+            Ask(protocol.Subscribe(request, SUBJECT, expression, None, (), False))
             for request, expression in enumerate(self.expressions, 1)
         ]
         self._node.feed([Connect(), *asks])
