@@ -49,10 +49,18 @@ COMMANDS = {
 NEEDS_JAVA = ("demo", "test", "bench")
 NEEDS_IP = ("demo", "test", "bench")
 # Of program to the Debian package that holds it: peers that ours is held beside, and what loses packets.
-PEERS = {"kamailio": "kamailio", "sipp": "sip-tester", "mosquitto": "mosquitto", "iptables": "iptables"}
+PEERS = {
+    "kamailio": "kamailio",
+    "sipp": "sip-tester",
+    "mosquitto": "mosquitto",
+    "iptables": "iptables",
+    "nats-server": "nats-server",
+    "redis-server": "redis-server",
+    "strace": "strace",
+}
 NEEDS_PEERS = ("test", "bench")
 # Debian starts these on ports that are ours to choose; tests and benchmarks start them themselves, on free ones.
-SERVICES = ("kamailio", "mosquitto")
+SERVICES = ("kamailio", "mosquitto", "nats-server", "redis-server")
 
 
 class StepError(Exception):

@@ -6,7 +6,6 @@ Plain data: what an expression means is in :mod:`wanderbus.filters`, what a rest
 
 from __future__ import annotations
 
-from collections.abc import Mapping
 from datetime import datetime, timedelta
 from typing import Final, Literal, Self
 
@@ -70,7 +69,7 @@ class Custom(msgspec.Struct, frozen=True, tag="custom"):
     """A restriction of a kind that the broker's operator has registered, with its ``parameters`` (SPEC H-10)."""
 
     kind: str
-    parameters: Mapping[str, str | int | float | bool]
+    parameters: dict[str, str | int | float | bool]
     when: When = "always"
 
 
