@@ -41,6 +41,10 @@ COMMANDS = {
         ./do sim [ARGUMENTS of wanderbus sim]""",
     "fuzz": """feed hostile inputs to what reads from outside; a failure prints the command that replays it
         ./do fuzz NAME [ARGUMENTS of python -m fuzz]""",
+    "crash": """kill the server again and again under load, and compare what is left with what was promised
+        ./do crash [ARGUMENTS of python -m faults crash]""",
+    "powercut": """cut the power of a recorded disk at random points, and compare what recovers with what was promised
+        ./do powercut [ARGUMENTS of python -m faults powercut]""",
     "bench": """measure against peers, in one run
         ./do bench [ARGUMENTS of python -m bench]""",
     "fmt": """format the code, mend what lint can mend, write docs/cli.md and docs/sip-conformance.md anew
@@ -85,7 +89,17 @@ def main(arguments: list[str]) -> int:
         if rest in (["-h"], ["--help"]):
             return show_help(command)
         install(command)
-        commands = {"demo": demo, "test": test, "check": check, "sim": sim, "fuzz": fuzz, "bench": bench, "fmt": fmt}
+        commands = {
+            "demo": demo,
+            "test": test,
+            "check": check,
+            "sim": sim,
+            "fuzz": fuzz,
+            "crash": crash,
+            "powercut": powercut,
+            "bench": bench,
+            "fmt": fmt,
+        }
         commands[command](rest)
     except StepError as failure:
         print(f"./do {command} failed: {failure}", file=sys.stderr, flush=True)
@@ -98,14 +112,21 @@ def main(arguments: list[str]) -> int:
 
 def usage() -> str:
     lines = ["usage: ./do COMMAND [ARGUMENTS]", "", "Installs what is missing first; safe to repeat.", ""]
-    lines += [f"  {name:6} {text.splitlines()[0]}" for name, text in COMMANDS.items()]
+    lines += [f"  {name:8} {text.splitlines()[0]}" for name, text in COMMANDS.items()]
     return "\n".join([*lines, "", "./do COMMAND --help says more."])
 
 
 def show_help(command: str) -> int:
     summary, *forms = COMMANDS[command].splitlines()
     print("\n".join([summary, "", *(f"  {form.strip()}" for form in forms)]), flush=True)
-    modules = {"demo": ["demo"], "sim": ["wanderbus", "sim"], "fuzz": ["fuzz"], "bench": ["bench"]}
+    modules = {
+        "demo": ["demo"],
+        "sim": ["wanderbus", "sim"],
+        "fuzz": ["fuzz"],
+        "crash": ["faults", "crash"],
+        "powercut": ["faults", "powercut"],
+        "bench": ["bench"],
+    }
     behind = ["-m", *modules[command]] if command in modules else None
     if behind and is_installed():
         print(flush=True)
@@ -128,12 +149,22 @@ def fuzz(arguments: list[str]) -> None:
     pass_on("fuzzing", ["-m", "fuzz", *arguments])
 
 
+def crash(arguments: list[str]) -> None:
+    pass_on("the crash run", ["-m", "faults", "crash", *arguments])
+
+
+def powercut(arguments: list[str]) -> None:
+    pass_on("the power cuts", ["-m", "faults", "powercut", *arguments])
+
+
 def bench(arguments: list[str]) -> None:
     pass_on("the benchmark", ["-m", "bench", *arguments])
 
 
 def check(arguments: list[str]) -> None:
-    sources = [name for name in ("src", "tests", "demo", "bench", "fuzz", "examples", "tools") if has_python(name)]
+    sources = [
+        name for name in ("src", "tests", "demo", "bench", "faults", "fuzz", "examples", "tools") if has_python(name)
+    ]
     step("format", ["-m", "ruff", "format", "--check", "--quiet", *sources, "do"])
     step("lint", ["-m", "ruff", "check", "--quiet", *sources, "do"])
     step("types", ["-m", "mypy", *sources, "do"])
@@ -158,6 +189,7 @@ def fmt(arguments: list[str]) -> None:
         step("command-line reference", [os.path.join("tools", "cli_reference.py")])
         step("table of SIP messages", [os.path.join("tools", "sip_conformance.py")])
         step("diagrams of SIP states", [os.path.join("tools", "state_diagram.py")])
+        step("configuration", [os.path.join("tools", "configuration.py")])
 
 
 def step(title: str, arguments: list[str]) -> None:

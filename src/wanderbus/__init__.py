@@ -16,24 +16,29 @@ from typing import TYPE_CHECKING, Any
 if TYPE_CHECKING:
     from wanderbus.api.agent import Agent
     from wanderbus.api.connecting import connect
+    from wanderbus.api.reports import Ending, OutboxRefusal, StatusChange
     from wanderbus.api.server import Server
-    from wanderbus.api.status_changes import StatusChange
     from wanderbus.errors import WanderbusError
-    from wanderbus.event import Event, EventId, Gap, Notification, Position
-    from wanderbus.subscription import Daily, Frequency, Interval, Subscription
+    from wanderbus.event import Event, EventId, Gap, Loss, Notification, Position
+    from wanderbus.subscription import Custom, Daily, Frequency, Interval, QueuePolicy, Subscription
 
 _HOMES = {
     "Agent": "wanderbus.api.agent",
+    "Custom": "wanderbus.subscription",
     "Daily": "wanderbus.subscription",
+    "Ending": "wanderbus.api.reports",
     "Event": "wanderbus.event",
     "EventId": "wanderbus.event",
     "Frequency": "wanderbus.subscription",
     "Gap": "wanderbus.event",
     "Interval": "wanderbus.subscription",
+    "Loss": "wanderbus.event",
     "Notification": "wanderbus.event",
+    "OutboxRefusal": "wanderbus.api.reports",
     "Position": "wanderbus.event",
+    "QueuePolicy": "wanderbus.subscription",
     "Server": "wanderbus.api.server",
-    "StatusChange": "wanderbus.api.status_changes",
+    "StatusChange": "wanderbus.api.reports",
     "Subscription": "wanderbus.subscription",
     "WanderbusError": "wanderbus.errors",
     "connect": "wanderbus.api.connecting",
@@ -41,14 +46,19 @@ _HOMES = {
 
 __all__ = [
     "Agent",
+    "Custom",
     "Daily",
+    "Ending",
     "Event",
     "EventId",
     "Frequency",
     "Gap",
     "Interval",
+    "Loss",
     "Notification",
+    "OutboxRefusal",
     "Position",
+    "QueuePolicy",
     "Server",
     "StatusChange",
     "Subscription",

@@ -25,6 +25,9 @@ EVENT_BYTES_MAX: Final = MESSAGE_BYTES_MAX // 2
 SUBSCRIPTION_BYTES_MAX: Final = MESSAGE_BYTES_MAX // 2
 """One subscription, encoded; answers that list more than that are sent in parts."""
 
+RESTRICTIONS_MAX: Final = 64
+"""Restrictions of one subscription: each may be asked for every event that matches."""
+
 REASON_CHARACTERS_MAX: Final = 1_000
 """Text of a refusal, which may quote what was refused."""
 

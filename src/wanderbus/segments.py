@@ -13,17 +13,30 @@ from __future__ import annotations
 import struct
 import zlib
 from collections.abc import Iterator
-from typing import Final, NamedTuple
+from typing import Final, NamedTuple, Protocol
 
 HEADER: Final = b"WBLOG\x00\x00\x01"
 """First bytes of every segment file; the last two are the version of this framing."""
 
 _LENGTHS = struct.Struct("<II")
 _STAMP = struct.Struct("<qq")
-FRAME_OVERHEAD_BYTES: Final = _LENGTHS.size + _STAMP.size
+_HEAD = struct.Struct("<IIqq")
+FRAME_OVERHEAD_BYTES: Final = _HEAD.size
 
 HIGH_WATER: Final = "durable"
 """Name of the file beside the segments that holds the durable high-water mark (see :func:`pack_mark`)."""
+
+
+class Sliced(Protocol):
+    """Bytes, in memory or mapped from a file."""
+
+    def __len__(self) -> int:
+        """Return how many there are."""
+        ...
+
+    def __getitem__(self, part: slice, /) -> bytes:
+        """Return some of them."""
+        ...
 
 
 class Frame(NamedTuple):
@@ -46,17 +59,18 @@ def pack_frame(offset: int, at_us: int, payload: bytes) -> bytes:
     return _LENGTHS.pack(len(payload), zlib.crc32(payload, zlib.crc32(stamp))) + stamp + payload
 
 
-def frames(data: bytes, start: int = 0) -> Iterator[Frame]:
+def frames(data: Sliced, start: int = 0) -> Iterator[Frame]:
     """Yield the whole, intact frames of ``data`` from byte ``start`` on; stop at the first that is not."""
     size = len(data)
-    while start + FRAME_OVERHEAD_BYTES <= size:
-        length, checksum = _LENGTHS.unpack_from(data, start)
-        body = start + _LENGTHS.size
-        end = start + FRAME_OVERHEAD_BYTES + length
-        if end > size or zlib.crc32(data[body:end]) != checksum:
+    while (body := start + FRAME_OVERHEAD_BYTES) <= size:
+        length, checksum, offset, at_us = _HEAD.unpack(data[start:body])
+        end = body + length
+        if end > size:
             return
-        offset, at_us = _STAMP.unpack_from(data, body)
-        yield Frame(offset, at_us, data[body + _STAMP.size : end], end)
+        payload = data[body:end]
+        if zlib.crc32(payload, zlib.crc32(data[start + _LENGTHS.size : body])) != checksum:
+            return
+        yield Frame(offset, at_us, payload, end)
         start = end
 
 

@@ -234,3 +234,30 @@ def test_a_notification_without_an_event_in_it_does_not_count_as_received() -> N
     with pytest.raises(RemoteProtocolError):
         hear(talk, protocol.Notify(1, EventId("wb", 1), msgspec.Raw(b"\x01"), (), False))
     assert arrived(hear(talk, notify(1))) == [1]
+
+
+def test_e01_a_listing_in_parts_is_reported_whole_with_where_to_go_on_from() -> None:
+    talk = conversation()
+    talk.say(Ask(protocol.Inspect(1, "queues", None)))
+    assert hear(talk, protocol.Listing(1, ({"user": "a"},), more=True)) == []
+    last = protocol.Listing(1, ({"user": "b"},), next="b")
+    assert hear(talk, last) == [RequestSettled(1, (), rows=({"user": "a"}, {"user": "b"}), next="b")]
+    assert hear(talk, last) == []
+
+
+def test_g20_events_of_the_outbox_are_numbered_apart_and_repeated_in_order() -> None:
+    talk = conversation()
+    talk.say(PublishEvent(1, EVENT))
+    for number in (1, 2):
+        talk.say(PublishEvent(number, EVENT, outbox=99))
+    assert opening(talk)[1:] == [Publish(1, EVENT), Publish(1, EVENT, 99), Publish(2, EVENT, 99)]
+    full = PublishRefused(1, "no room", "disk_full", outbox=True)
+    assert hear(talk, full, PublishAccepted(1, EventId("wb", 3))) == [
+        PublishSettled(1, None, "no room", outbox=True, limit="disk_full"),
+        PublishSettled(1, EventId("wb", 3)),
+    ]
+    assert opening(talk)[1:] == [Publish(2, EVENT, 99)]
+
+
+def test_x20_the_first_attachment_says_whether_the_queue_is_kept() -> None:
+    assert opening(conversation(keep=False, keep_queue=True)) == [Attach(7, "default", None, False, True)]

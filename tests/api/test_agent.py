@@ -252,7 +252,7 @@ def test_an_abandoned_iteration_costs_nothing(world: World) -> None:
             import gc
 
             gc.collect()
-            assert len(alice._watchers._watching) == 0
+            assert len(alice._changes._listening) == 0
 
     run(story())
 

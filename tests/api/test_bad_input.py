@@ -13,6 +13,7 @@ import pytest
 import wanderbus
 from tests.api.world import SUBJECT, World, numbers, publish, run
 from wanderbus.api.ends import MobileEnd
+from wanderbus.api.publishing import UNSETTLED_MAX
 from wanderbus.errors import (
     AuthenticationError,
     Closed,
@@ -197,7 +198,7 @@ def test_events_that_cannot_be_published_are_refused_and_the_stream_goes_on(worl
                 await alice.publish(SUBJECT, {"n": "x" * 10_000_000})
             await publish(alice, 1)
             assert await numbers(notifications, 1) == [1]
-            assert alice._slots._value == wanderbus.api.agent.PUBLISHES_UNSETTLED_MAX
+            assert alice._publishing._slots._value == UNSETTLED_MAX
 
     run(story())
 

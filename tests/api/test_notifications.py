@@ -175,7 +175,7 @@ def test_a_block_may_be_entered_again(world: World) -> None:
                     assert await numbers(notifications, 1) == [value]
                 with pytest.raises(Closed, match="not open"):
                     _ = stream.subscription
-            assert not alice._readers
+            assert not alice._readers._open
 
     run(story())
 
@@ -237,7 +237,7 @@ def test_cancelling_the_entry_leaves_no_subscription_behind(world: World) -> Non
                 return [each.id for each in await alice.subscriptions()] == [notifications.subscription.id]
 
             await until_true(alone)
-            assert alice._dispatcher.unclaimed == []
+            assert alice._readers.dispatcher.unclaimed == []
 
     run(story())
 
@@ -253,7 +253,7 @@ def test_cancelling_the_exit_lets_the_subscription_go(world: World) -> None:
             await asyncio.gather(leaving, return_exceptions=True)
             await told(server, 2)
             assert await alice.subscriptions() == ()
-            assert not alice._readers
+            assert not alice._readers._open
 
     run(story())
 

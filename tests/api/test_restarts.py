@@ -14,6 +14,7 @@ import pytest
 
 import wanderbus
 from tests.api.world import SUBJECT, World, crash, nothing_more, numbers, publish, run, take, until
+from wanderbus.api import publishing, server
 from wanderbus.errors import Closed, StorageError
 from wanderbus.runtime import event_log
 
@@ -200,9 +201,7 @@ def test_a_close_that_is_cancelled_lets_everything_go(world: World) -> None:
 
 def test_publishes_that_were_cancelled_do_not_stand_in_the_way(world: World, monkeypatch: pytest.MonkeyPatch) -> None:
     """Events on their way stay on their way, and no more than the bound are: the order of the rest is kept."""
-    from wanderbus.api import agent as module
-
-    monkeypatch.setattr(module, "PUBLISHES_UNSETTLED_MAX", 4)
+    monkeypatch.setattr(publishing, "UNSETTLED_MAX", 4)
 
     async def story() -> None:
         async with world.server():
@@ -213,15 +212,15 @@ def test_publishes_that_were_cancelled_do_not_stand_in_the_way(world: World, mon
         for each in begun:
             each.cancel()
         await asyncio.gather(*begun, return_exceptions=True)
-        assert len(alice._publishes) == 4
+        assert len(alice._publishing._open) == 4
         after = [asyncio.create_task(alice.publish(SUBJECT, {"n": value})) for value in range(10, 20)]
         await asyncio.sleep(0.01)
-        assert len(alice._publishes) == 4
+        assert len(alice._publishing._open) == 4
         async with world.server():
             await asyncio.gather(*after)
             assert await numbers(notifications, 14) == [0, 1, 2, 3, *range(10, 20)]
             await notifications.__aexit__(None, None, None)
-            assert (len(alice._publishes), alice._slots._value) == (0, 4)
+            assert (len(alice._publishing._open), alice._publishing._slots._value) == (0, 4)
             await alice.close()
 
     run(story())
@@ -230,7 +229,7 @@ def test_publishes_that_were_cancelled_do_not_stand_in_the_way(world: World, mon
 def test_closing_wakes_whoever_waits_to_publish(world: World, monkeypatch: pytest.MonkeyPatch) -> None:
     from wanderbus.api import agent as module
 
-    monkeypatch.setattr(module, "PUBLISHES_UNSETTLED_MAX", 2)
+    monkeypatch.setattr(publishing, "UNSETTLED_MAX", 2)
     monkeypatch.setattr(module, "CLOSE_S_MAX", 0.1)
 
     async def story() -> None:
@@ -269,14 +268,15 @@ def test_when_the_disk_fails_nothing_more_is_acknowledged(world: World, monkeypa
     run(story())
 
 
-def test_a_disk_that_fails_at_the_start_is_told_at_once(world: World, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_disk_that_stays_full_at_the_start_is_told(world: World, monkeypatch: pytest.MonkeyPatch) -> None:
     def fail(self: object, entries: object) -> None:
         raise OSError(errno.ENOSPC, "No space left on device")
 
     async def story() -> None:
         monkeypatch.setattr(event_log.EventLog, "append", fail)
-        with pytest.raises(StorageError, match="No space left on device"):
-            async with asyncio.timeout(2), world.server():
+        monkeypatch.setattr(server, "START_S_MAX", 0.5)
+        with pytest.raises(StorageError, match="make room and start again: No space left on device"):
+            async with world.server():
                 pass
 
     run(story())

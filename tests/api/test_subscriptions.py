@@ -46,15 +46,20 @@ def test_renewing_changes_the_end(world: World) -> None:
     run(story())
 
 
-def test_what_has_expired_is_gone(world: World) -> None:
+def test_x21_what_has_expired_is_gone_until_it_is_renewed(world: World) -> None:
     async def story() -> None:
         async with world.server(), world.agent() as alice, alice.subscribe(SUBJECT, lifetime_s=0.1) as notifications:
             await asyncio.sleep(0.15)
             await publish(alice, 1)
             await nothing_more(notifications, 0.05)
             assert await alice.subscriptions() == ()
+            assert [notifications.ended] == ["expired"]
             with pytest.raises(Refused, match="it may have expired"):
-                await alice.renew(notifications.subscription.id, 60.0)
+                await alice.restrict(notifications.subscription.id, ())
+            assert (await alice.renew(notifications.subscription.id, 60.0)).id == notifications.subscription.id
+            assert [notifications.ended] == [None]
+            await publish(alice, 2)
+            assert await numbers(notifications, 1) == [2]
 
     run(story())
 

@@ -14,6 +14,7 @@ from wanderbus.broker.core import (
     Appended,
     Broker,
     LinkClosed,
+    LinkDropped,
     LinkOpened,
     MessageArrived,
     SendOnLink,
@@ -73,10 +74,13 @@ class Desk:
         self.rows: dict[str, dict[str, bytes]] = {}
         self.rows_offset = 0
         self.now = 0.0
+        self.offset_us = 0
+        """By how much the wall clock was set."""
         self.held = False
         self.out: dict[int, list[BrokerMessage]] = {}
         self.statuses: list[UserStatusChanged] = []
         self.timers: dict[Hashable, float] = {}
+        self.dropped_links: list[LinkDropped] = []
         self._requests = 0
         self._published: dict[int, int] = {}
         self._links = 0
@@ -84,7 +88,7 @@ class Desk:
 
     @property
     def wall_us(self) -> int:
-        return START_US + round(self.now * 1e6)
+        return START_US + round(self.now * 1e6) + self.offset_us
 
     # The world around the broker --------------------------------------------------------------------------------
 
@@ -142,6 +146,8 @@ class Desk:
                     self.log.extend(payload for _, _, payload in entries)
                     if not self.held:
                         self.give(Appended(len(self.log)))
+                case LinkDropped():
+                    self.dropped_links.append(output)
                 case UserStatusChanged():
                     self.statuses.append(output)
                 case SetTimer(key=key, at=at):
@@ -182,11 +188,12 @@ class Desk:
         session: str = "default",
         resume: int | None = None,
         keep: bool = True,
+        keep_queue: bool = False,
     ) -> int:
         """Open a link and attach it; ``resume`` is a number in the session's stream."""
         link = self.open(user, device)
         position = None if resume is None else Position(self.epoch(user, session), resume)
-        self.say(link, Attach(epoch, session, position, keep))
+        self.say(link, Attach(epoch, session, position, keep, keep_queue))
         return link
 
     def epoch(self, user: str = ALICE, session: str = "default") -> int:

@@ -38,7 +38,7 @@ def test_design_5_4_an_entry_goes_when_every_member_has_taken_it(desk: Desk) -> 
     desk.take(phone, 3)
     assert len(desk.broker.state.queue) == 3
     desk.take(laptop, 2)
-    assert list(dict(desk.broker.state.queue.items())) == [f"{DEFAULT}/3"]
+    assert [entry.number for entry in desk.broker.state.queue[DEFAULT]] == [3]
     desk.take(laptop, 3)
     assert len(desk.broker.state.queue) == 0
 
@@ -51,6 +51,14 @@ def test_design_5_4_each_device_continues_at_its_own_place(desk: Desk) -> None:
     desk.take(laptop, 1)
     assert desk.stream(desk.attach()) == [3]
     assert desk.stream(desk.attach(device="laptop")) == [2, 3]
+
+
+def test_e02_x14_a_session_has_its_devices_with_address_and_state(desk: Desk) -> None:
+    pair(desk)
+    desk.give(DeviceBound(ALICE, "phone", "10.0.0.1:40000", b"dialog"))
+    assert [row.devices for row in desk.broker.state.sessions_of(ALICE)] == [["phone", "laptop"]]
+    phone = desk.broker.state.devices[f"{ALICE}/phone"]
+    assert (phone.address, phone.status, phone.session) == ("10.0.0.1:40000", "CONNECTED", "default")
 
 
 def test_e03_a_new_device_begins_with_what_is_still_queued(desk: Desk) -> None:
@@ -89,8 +97,10 @@ def test_e05_passing_over_does_not_take_what_lies_between(desk: Desk) -> None:
     assert desk.stream(laptop) == [2, 4]
     assert desk.broker.state.devices[f"{ALICE}/laptop"].cursor == 1
     desk.take(laptop, 2)
-    assert desk.broker.state.devices[f"{ALICE}/laptop"].cursor == 3
-    assert desk.stream(desk.attach(device="laptop")) == [4]
+    laptop = desk.attach(device="laptop")
+    assert desk.stream(laptop) == [4]
+    desk.take(laptop, 4)
+    assert desk.broker.state.devices[f"{ALICE}/laptop"].cursor == 5
 
 
 def test_e05_one_event_for_a_bound_and_a_free_subscription_names_those_that_are_for_the_device(desk: Desk) -> None:
@@ -204,6 +214,24 @@ def test_x40_the_grace_of_a_connected_device_is_not_running(desk: Desk) -> None:
     assert key not in desk.timers
     desk.give(TimerFired(key))
     assert desk.written(records.Left) == []
+
+
+@pytest.mark.parametrize("jump_s", [-3_600, 3_600])
+def test_x40_design_5_8_the_grace_is_no_other_by_more_than_a_tenth_when_the_wall_clock_is_set(jump_s: int) -> None:
+    desk = Desk(BrokerConfig(device_grace_s=100.0))
+    _, laptop, _ = pair(desk)
+    desk.close(laptop)
+    desk.offset_us = jump_s * 1_000_000
+    for _ in range(89):
+        desk.later(1.0)
+        desk.give()
+    assert desk.written(records.Left) == []
+    for second in range(90, 114):
+        desk.later(1.0)
+        desk.give()
+        if second < 109 and jump_s < 0:
+            assert desk.written(records.Left) == [], "the broker's clock goes slower than the timer"
+    assert [record.device for record in desk.written(records.Left)] == ["laptop"]
 
 
 @pytest.mark.parametrize("with_rows", [False, True])

@@ -116,6 +116,13 @@ def test_a_repeat_of_long_ago_is_refused_and_not_published_again() -> None:
     assert len(desk.written(records.Published)) == 3
 
 
+def test_numbers_that_are_left_out_do_not_make_it_remember_more() -> None:
+    desk = Desk(BrokerConfig(publishes_remembered=2))
+    link = desk.attach()
+    desk.say(link, *[Publish(number, Event(SUBJECT, {})) for number in (1, 2, 9, 10, 30)])
+    assert list(desk.broker.state.publishers[f"{ALICE}/phone"].recent) == [30]
+
+
 BAD_EVENTS: list[tuple[Event, str]] = [
     (Event("", {}), "subject"),
     (Event("s" * 257, {}), "subject"),

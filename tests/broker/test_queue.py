@@ -107,7 +107,7 @@ def test_g16_a_gap_is_taken_like_a_notification_and_then_the_queue_may_grow_agai
     back = desk.attach()
     assert desk.stream(back) == [(1, 1), 2, 3]
     desk.take(back, 1)
-    assert desk.broker.state.queue.get(f"{ALICE}/default/1") is None
+    assert desk.broker.state.queue[f"{ALICE}/default"].covering(1) is None
     desk.take(back, 3)
     assert len(desk.broker.state.queue) == 0
     desk.close(back)

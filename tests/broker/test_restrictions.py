@@ -1,27 +1,23 @@
-"""When a notification may be generated (SPEC H-01 to H-11, X26 to X29)."""
+"""When a notification may be generated: order, frequency, what counts as generated (SPEC H-01 to H-06, H-11, X26)."""
 
 from __future__ import annotations
 
-from datetime import UTC, datetime
-from zoneinfo import ZoneInfo
+from typing import get_args
 
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
 from tests.broker.desk import BOB, START_US, Desk
-from wanderbus.broker.restrictions import blocked_by, check_restrictions
-from wanderbus.errors import Refused
-from wanderbus.subscription import Daily, Frequency, Interval, Restriction
-
-
-def us(text: str, zone: str = "UTC") -> int:
-    """The instant of a local date and time, in microseconds since the Unix epoch."""
-    return round(datetime.fromisoformat(text).replace(tzinfo=ZoneInfo(zone)).timestamp()) * 1_000_000
-
-
-def passes(*restrictions: Restriction, now_us: int, last_us: int | None = None, away: bool = False) -> bool:
-    return blocked_by(restrictions, now_us=now_us, last_us=last_us, away=away) is None
+from tests.broker.judging import blocked, passes
+from wanderbus import records
+from wanderbus.broker.config import BrokerConfig
+from wanderbus.broker.custom import Asked, Kind, Kinds
+from wanderbus.broker.protocol import Done, Restrict
+from wanderbus.broker.restrictions import admitted
+from wanderbus.errors import LimitExceeded, Refused
+from wanderbus.limits import RESTRICTIONS_MAX
+from wanderbus.subscription import Custom, Daily, Frequency, Interval, Restriction, Unit
 
 
 def test_h05_fifteen_seconds_pass_at_0_and_15_and_not_at_14(desk: Desk) -> None:
@@ -106,11 +102,88 @@ def test_h02_a_restriction_for_away_holds_while_nobody_of_the_user_is_reached(de
     assert desk.stream(desk.attach()) == [1, 2, 4, 6]
 
 
-def test_h03_the_first_in_order_that_forbids_is_the_reason() -> None:
+@pytest.mark.parametrize("unit", get_args(Unit))
+def test_h04_every_unit_is_a_period(desk: Desk, unit: Unit) -> None:
+    period_s = {
+        "milliseconds": 0.005,
+        "seconds": 5.0,
+        "minutes": 300.0,
+        "hours": 18_000.0,
+        "days": 432_000.0,
+        "weeks": 3_024_000.0,
+    }[unit]
+    frequency = Frequency.every(5, unit)
+    assert frequency.period_s == period_s
+    link = desk.attach()
+    desk.subscribed(link, restrictions=(frequency,))
+    for n, second in enumerate((0.0, period_s - 0.001, period_s)):
+        desk.now = second
+        desk.publish(link, n)
+    assert desk.stream(link) == [0, 2]
+
+
+def test_h03_the_first_in_order_that_forbids_is_named_by_its_place() -> None:
     frequency, window = Frequency(10.0), Interval(0, 1)
-    for order in ((frequency, window), (window, frequency)):
-        assert blocked_by(order, now_us=5, last_us=4, away=False) is order[0]
-    assert blocked_by((frequency, window), now_us=10_000_004, last_us=4, away=False) is window
+    assert blocked((frequency, window), 5, last_us=4) == 0
+    assert blocked((window, frequency), 5, last_us=4) == 0
+    assert blocked((frequency, window), 10_000_004, last_us=4) == 1
+    assert blocked((Interval(2, 3), window, frequency), 5) == 0
+    assert blocked((Interval(5, 6), window, frequency), 5, last_us=4) == 2
+
+
+def asking(*answers: bool) -> tuple[Kinds, list[Restriction], list[int]]:
+    """Kinds that answer so, a restriction of each, and a list of those that were asked."""
+    asked: list[int] = []
+
+    def kind(place: int, answer: bool) -> Kind:
+        def allows(_parameters: object, _asked: Asked) -> bool:
+            asked.append(place)
+            return answer
+
+        return Kind(allows)
+
+    kinds = Kinds({f"kind {place}": kind(place, answer) for place, answer in enumerate(answers)})
+    return kinds, [Custom(f"kind {place}", {}) for place in range(len(answers))], asked
+
+
+def test_h03_none_is_asked_after_one_that_forbids() -> None:
+    kinds, customs, asked = asking(True, False, True)
+    assert blocked(customs, 5, kinds=kinds) == 1
+    assert asked == [0, 1]
+    asked.clear()
+    assert blocked([customs[2], customs[0], customs[1]], 5, kinds=kinds) == 2
+    assert asked == [2, 0, 1]
+
+
+def test_h03_h08_a_shut_window_and_a_frequency_stop_the_asking_where_they_stand() -> None:
+    kinds, (first, second), asked = asking(True, True)
+    assert blocked([first, Interval(0, 1), second], 5, kinds=kinds) == 1
+    assert blocked([first, Frequency(1.0), second], 5, last_us=4, kinds=kinds) == 1
+    assert asked == [0, 0]
+    assert blocked([first, Interval(0, 1), second, Interval(4, 6)], 5, kinds=kinds) is None
+    assert asked == [0, 0, 0, 1]
+
+
+def test_h03_what_is_written_of_an_event_names_the_place(desk: Desk) -> None:
+    """An explanation says which restriction decided (SPEC U-01)."""
+    link = desk.attach()
+    window = Interval(START_US + 10_000_000, START_US + 20_000_000)
+    subscription = desk.subscribed(link, restrictions=(Frequency(30.0), window))
+    for second in (0, 10, 11, 45):
+        desk.now = float(second)
+        desk.publish(link, second)
+    written = [record.restricted for record in desk.written(records.Published)]
+    assert written == [((subscription.id, 1),), (), ((subscription.id, 0),), ((subscription.id, 1),)]
+
+
+def test_windows_look_at_the_wall_clock_as_read_and_frequencies_at_the_clock_of_the_broker() -> None:
+    """A clock that was set opens a window at once, but neither stops nor hurries a period (DESIGN 5.8)."""
+    hour_us = 3_600_000_000
+    assert blocked((Interval(0, 10),), hour_us, received_us=5) is None
+    assert blocked((Interval(0, 10),), 5, received_us=hour_us) == 0
+    assert blocked((Daily("01:00", "02:00"),), 5, received_us=hour_us) is None
+    assert blocked((Frequency(10.0),), 10_000_000, received_us=-hour_us, last_us=0) is None
+    assert blocked((Frequency(10.0),), 9_999_999, received_us=hour_us, last_us=0) == 0
 
 
 def test_h02_what_does_not_apply_is_passed_over() -> None:
@@ -125,68 +198,59 @@ def test_h02_h08_an_open_window_for_away_does_not_help_who_is_there() -> None:
     assert passes(Interval(0, 1), Interval(4, 9, "away"), now_us=5, away=True)
 
 
-@pytest.mark.parametrize(("at_us", "inside"), [(9, False), (10, True), (19, True), (20, False), (30, True), (39, True)])
-def test_h07_h08_intervals_are_complementary_start_inside_end_outside(at_us: int, inside: bool) -> None:
-    assert passes(Interval(10, 20), Interval(30, 40), now_us=at_us) is inside
-
-
-@pytest.mark.parametrize(
-    ("clock", "inside"),
-    [
-        ("15:59:59", False),
-        ("16:00:00", True),
-        ("16:30:00", True),
-        ("16:59:59", True),
-        ("17:00:00", False),
-        ("17:01", False),
-    ],
-)
-def test_h09_every_day_from_16_to_17(clock: str, inside: bool) -> None:
-    for date in ("2024-02-29", "2026-08-01"):
-        assert passes(Daily("16:00", "17:00"), now_us=us(f"{date} {clock}")) is inside
-
-
-@pytest.mark.parametrize(
-    ("clock", "inside"),
-    [("21:59", False), ("22:00", True), ("23:59", True), ("00:00", True), ("05:59", True), ("06:00", False)],
-)
-def test_h09_x29_a_window_may_wrap_over_midnight(clock: str, inside: bool) -> None:
-    assert passes(Daily("22:00", "06:00"), now_us=us(f"2026-03-10 {clock}")) is inside
-
-
-def test_x27_the_zone_is_explicit_and_follows_its_summer_time() -> None:
-    window = Daily("16:00", "17:00", "America/New_York")
-    for date in ("2026-01-15", "2026-07-15"):
-        assert passes(window, now_us=us(f"{date} 16:30", "America/New_York"))
-        assert not passes(window, now_us=us(f"{date} 16:30", "UTC"))
-
-
-def test_x27_seconds_may_be_given() -> None:
-    assert passes(Daily("16:00:30", "16:00:31"), now_us=us("2026-03-10 16:00:30"))
-    assert not passes(Daily("16:00:30", "16:00:31"), now_us=us("2026-03-10 16:00:31"))
-
-
 def test_no_restriction_forbids_nothing() -> None:
     assert passes(now_us=0)
 
 
 @given(
-    minutes=st.lists(st.integers(0, 24 * 60 - 1), min_size=2, max_size=2, unique=True),
-    at_us=st.integers(0, 2 * 86_400_000_000),
+    period_s=st.integers(1, 30),
+    pauses=st.lists(st.integers(0, 20), min_size=1, max_size=25),
+    window=st.tuples(st.integers(0, 100), st.integers(1, 200)),
+    restarts=st.sets(st.integers(0, 24)),
+    away=st.booleans(),
 )
-def test_h09_a_daily_window_and_its_complement_share_no_moment_and_leave_none_out(
-    minutes: list[int], at_us: int
+def test_h11_the_period_counts_from_what_was_generated_and_over_restarts(
+    period_s: int, pauses: list[int], window: tuple[int, int], restarts: set[int], away: bool
 ) -> None:
-    start, end = (f"{minute // 60:02}:{minute % 60:02}" for minute in minutes)
-    assert passes(Daily(start, end), now_us=at_us) is not passes(Daily(end, start), now_us=at_us)
-    clock = datetime.fromtimestamp(at_us / 1e6, UTC)
-    minute = clock.hour * 60 + clock.minute
-    first, last = minutes
-    inside = first <= minute < last if first < last else minute >= first or minute < last
-    assert passes(Daily(start, end), now_us=at_us) is inside
+    desk = Desk()
+    opens, length = window
+    interval = Interval(START_US + opens * 1_000_000, START_US + (opens + length) * 1_000_000)
+    link = desk.attach()
+    desk.subscribed(link, restrictions=(Frequency(float(period_s)), interval))
+    if away:
+        desk.close(link)
+    expected, last, publisher = [], None, desk.attach(BOB)
+    for step, pause in enumerate(pauses):
+        desk.now += pause
+        if step in restarts:
+            desk.restart()
+            publisher = desk.attach(BOB, epoch=step + 2)
+        desk.publish(publisher, step)
+        if opens <= desk.now < opens + length and (last is None or desk.now - last >= period_s):
+            expected.append(step)
+            last = desk.now
+    assert desk.stream(desk.attach(epoch=99)) == expected
 
 
 def test_h06_checks_what_stands_together() -> None:
-    check_restrictions((Frequency(1.0), Interval(0, 1), Interval(5, 6), Daily("10:00", "09:00", "Europe/Lisbon")))
+    together = (Frequency(1.0), Interval(0, 1), Interval(5, 6), Daily("10:00", "09:00", "Europe/Lisbon"))
+    assert admitted(together, zone="UTC", kinds=Kinds()) == together
     with pytest.raises(Refused, match="one frequency"):
-        check_restrictions((Frequency(1.0), Interval(0, 1), Frequency(1.0)))
+        admitted((Frequency(1.0), Interval(0, 1), Frequency(1.0)), zone="UTC", kinds=Kinds())
+
+
+def test_x27_what_is_stored_names_its_zone(desk: Desk) -> None:
+    desk = Desk(BrokerConfig(zone="America/Sao_Paulo"))
+    link = desk.attach()
+    subscription = desk.subscribed(link, restrictions=(Daily("16:00", "17:00"), Daily("09:00", "10:00", "UTC")))
+    assert subscription.restrictions == (Daily("16:00", "17:00", "America/Sao_Paulo"), Daily("09:00", "10:00", "UTC"))
+    changed = desk.ask(link, Restrict(1, subscription.id, (Daily("18:00", "19:00"),)))
+    assert isinstance(changed, Done)
+    assert changed.subscriptions[0].restrictions == (Daily("18:00", "19:00", "America/Sao_Paulo"),)
+
+
+def test_there_are_not_too_many_restrictions() -> None:
+    admitted((Interval(0, 1),) * RESTRICTIONS_MAX, zone="UTC", kinds=Kinds())
+    with pytest.raises(LimitExceeded, match=str(RESTRICTIONS_MAX)) as caught:
+        admitted((Interval(0, 1),) * (RESTRICTIONS_MAX + 1), zone="UTC", kinds=Kinds())
+    assert caught.value.limit == "restrictions_max"

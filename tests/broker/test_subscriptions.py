@@ -11,7 +11,7 @@ from wanderbus import records
 from wanderbus.broker.config import BrokerConfig
 from wanderbus.broker.protocol import Done, Query, Renew, RequestRefused, Restrict, Unsubscribe
 from wanderbus.limits import MESSAGE_BYTES_MAX
-from wanderbus.subscription import Daily, Frequency, Interval, QueuePolicy, Restriction, Subscription
+from wanderbus.subscription import Custom, Daily, Frequency, Interval, QueuePolicy, Restriction, Subscription
 
 ALL_KINDS: tuple[Restriction, ...] = (
     Daily("16:00", "17:00", "America/Sao_Paulo"),
@@ -246,6 +246,12 @@ REFUSALS: list[tuple[dict[str, Any], str, str | None, int | None]] = [
     ({"subject": ""}, "subject", None, None),
     ({"subject": "s" * 257}, "subject", None, None),
     ({"queue": QueuePolicy(0)}, "queue.notifications_max", None, None),
+    ({"queue": QueuePolicy(-1)}, "queue.notifications_max", None, None),
+    ({"queue": QueuePolicy(bytes_max=0)}, "queue.bytes_max", None, None),
+    ({"queue": QueuePolicy(age_max_s=0.0)}, "queue.age_max_s", None, None),
+    ({"queue": QueuePolicy(age_max_s=-5.0)}, "queue.age_max_s", None, None),
+    ({"queue": QueuePolicy(age_max_s=float("inf"))}, "queue.age_max_s", None, None),
+    ({"queue": QueuePolicy(age_max_s=float("nan"))}, "queue.age_max_s", None, None),
     ({"lifetime_s": 0.0}, "lifetime", None, None),
     ({"lifetime_s": float("nan")}, "lifetime", None, None),
     ({"lifetime_s": float("inf")}, "lifetime", None, None),
@@ -260,7 +266,17 @@ REFUSALS: list[tuple[dict[str, Any], str, str | None, int | None]] = [
     ({"restrictions": (Daily("10:00", "11:00", "Mars/Olympus"),)}, "no time zone", None, None),
     ({"restrictions": (Daily("10:00", "11:00", "../../../etc/passwd"),)}, "no time zone", None, None),
     ({"restrictions": (Daily("10:00", "11:00", "\x01" * 20_000),)}, "no time zone", None, None),
-    ({"restrictions": (Interval(1, 2),) * 3000}, "32768 is the most", "subscription_bytes_max", None),
+    ({"restrictions": (Daily("16", "17:00"),)}, "times of day", None, None),
+    ({"restrictions": (Daily("16:00:00.5", "17:00"),)}, "times of day", None, None),
+    ({"restrictions": (Daily("1600", "17:00"),)}, "times of day", None, None),
+    ({"restrictions": (Daily("24:00", "17:00"),)}, "times of day", None, None),
+    ({"restrictions": (Daily("16:00", "17:00", weekdays=(0,)),)}, "1 for Monday to 7", None, None),
+    ({"restrictions": (Daily("16:00", "17:00", weekdays=(8,)),)}, "1 for Monday to 7", None, None),
+    ({"restrictions": (Daily("16:00", "17:00", weekdays=(1,) * 8),)}, "1 for Monday to 7", None, None),
+    ({"restrictions": (Daily("16:00", "17:00", ""),)}, "no time zone", None, None),
+    ({"restrictions": (Custom("moon", {}),)}, "'moon'", None, None),
+    ({"restrictions": (Interval(1, 2),) * 65}, "64 restrictions", "restrictions_max", None),
+    ({"expression": f"A == '{chr(0x1F600) * 9_000}'"}, "32768 is the most", "subscription_bytes_max", None),
 ]
 
 

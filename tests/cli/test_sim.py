@@ -49,6 +49,15 @@ def test_several_seeds_run_and_are_counted(shell: Shell) -> None:
     assert [each["seed"] for each in results] == [40, 41]
 
 
+def test_the_layer_of_weeks_counts_what_happened_in_them(shell: Shell) -> None:
+    status, out, err = shell.run("sim", "--layer", "weeks", "--seeds", "2", "--json", "results.json")
+    assert (status, err) == (0, "")
+    assert out.startswith("2 seeds, 0 failed; ")
+    report = json.loads((shell.directory / "results.json").read_text())
+    assert (report["layer"], report["goals"][0]["met"]) == ("weeks", True)
+    assert report["summary"]["days"] == sum(each["days"] for each in report["results"]) >= 14
+
+
 def test_a_broken_promise_is_exit_status_1_and_names_its_replay(
     monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:

@@ -45,7 +45,7 @@ def restart(town: Town, *, lose_rows: bool = False, down_s: float = 0.5) -> None
 
 def test_e01_one_session_for_each_agent_kept_by_its_uri(town: Town) -> None:
     phones = [connected(town, name, number=number) for number, name in enumerate(("alice", "bob", "carol"), 1)]
-    assert [line.user for line in town.access._lines.values()] == [phone.uri for phone in phones]
+    assert [line.user for line in town.access._lines.by_session.values()] == [phone.uri for phone in phones]
     assert devices_of(town) == {f"{phone.uri}/{phone.properties.device}": ("CONNECTED", True) for phone in phones}
 
 
@@ -67,9 +67,10 @@ def test_e10_a_restarted_agent_replaces_its_session_and_keeps_subscriptions_and_
     second = Phone(town, number=1, epoch=9).connect()
     town.run(1.0)
     assert second.heard == [1, 2]
-    assert [line.device for line in town.access._lines.values() if line.user == first.uri] == [first.properties.device]
+    lines = town.access._lines.by_session
+    assert [line.device for line in lines.values() if line.user == first.uri] == [first.properties.device]
     assert len(town.access._transports.udp._connections) == 2
-    assert list(town.access._user_agent.sessions) == [line.session for line in town.access._lines.values()]
+    assert list(town.access._user_agent.sessions) == list(lines)
 
 
 over_both = pytest.mark.parametrize("over", ["UDP", "TCP"])
@@ -133,9 +134,9 @@ def test_the_end_of_a_session_is_the_end_of_its_line(town: Town) -> None:
     alice = connected(town)
     alice.node.feed([Disconnect()])
     town.run(2.0)
-    assert not town.access._lines
-    assert not town.access._by_device
-    assert not town.access._by_link
+    assert not town.access._lines.by_session
+    assert not town.access._lines.by_device
+    assert not town.access._lines.by_link
     assert not town.access._transports.udp._connections
     assert devices_of(town) == {f"{alice.uri}/{alice.properties.device}": ("DISCONNECTED", False)}
 
@@ -218,7 +219,7 @@ def test_u05_a_data_channel_that_was_changed_on_the_way_is_counted_and_reported(
     refusals = [report for report in reports if isinstance(report, ChannelRefused)]
     assert {refusal.user for refusal in refusals} == {phone.uri}
     assert town.access.refused == {refusals[0].reason: len(refusals)}
-    assert town.access._lines == {}
+    assert town.access._lines.by_session == {}
 
 
 def test_u05_a_user_without_a_password_here_needs_tls_for_the_signalling(town: Town) -> None:
@@ -227,7 +228,7 @@ def test_u05_a_user_without_a_password_here_needs_tls_for_the_signalling(town: T
     town.access._user_agent._authenticator = None
     phone = Phone(town).connect()
     assert "use TLS" in phone.all_of(ConnectRefused)[0].reason
-    assert town.access._lines == {}
+    assert town.access._lines.by_session == {}
 
 
 def test_design_5_1_a_publish_in_flight_over_a_power_cut_is_published_once(town: Town) -> None:
@@ -312,7 +313,7 @@ def test_design_6_4_a_caller_is_asked_who_it_is(town: Town) -> None:
     (answer,) = [s.message for s in town.sent if s.destination == ("10.1.0.1", 5060)]
     assert isinstance(answer, Response)
     assert answer.status == 401
-    assert len(town.access._lines) == 0
+    assert len(town.access._lines.by_session) == 0
 
 
 @pytest.mark.parametrize("missing", ["wanderbus-connection", "wanderbus-generation", "wanderbus-key", "wanderbus-mac"])
@@ -331,7 +332,7 @@ def test_an_offer_without_a_data_channel_is_declined_with_488(
     phone.connect()
     assert 488 in [s.message.status for s in town.since(at) if isinstance(s.message, Response)]
     assert phone.statuses == []
-    assert town.access._lines == {}
+    assert town.access._lines.by_session == {}
 
 
 def test_noise_on_either_socket_does_nothing(town: Town) -> None:

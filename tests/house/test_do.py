@@ -45,6 +45,16 @@ def test_unknown_command_is_refused(do: Any) -> None:
     assert do.main(["nonsense"]) == 2
 
 
+@pytest.mark.parametrize("command", ["crash", "powercut"])
+def test_faults_are_run_with_what_was_asked(do: Any, monkeypatch: pytest.MonkeyPatch, command: str) -> None:
+    asked: list[list[str]] = []
+    monkeypatch.setattr(do, "install", lambda command: None)
+    monkeypatch.setattr(do, "pass_on", lambda title, arguments: asked.append(arguments))
+    monkeypatch.chdir(Path.cwd())
+    assert do.main([command, "--seed", "7"]) == 0
+    assert asked == [["-m", "faults", command, "--seed", "7"]]
+
+
 def test_without_root_the_exact_line_is_said(do: Any, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(os, "geteuid", lambda: 1000)
     monkeypatch.setattr(shutil, "which", lambda name, path=None: f"/usr/bin/{name}")
@@ -53,11 +63,14 @@ def test_without_root_the_exact_line_is_said(do: Any, monkeypatch: pytest.Monkey
         do.install_debian(["openjdk-17-jre-headless", "iproute2"])
 
 
+PEERS = ["kamailio", "sip-tester", "mosquitto", "iptables", "nats-server", "redis-server", "strace"]
+
+
 @pytest.mark.parametrize(
     ("command", "superuser", "missing"),
     [
         ("demo", True, ["openjdk-17-jre-headless", "iproute2"]),
-        ("bench", True, ["openjdk-17-jre-headless", "iproute2", "kamailio", "sip-tester", "mosquitto", "iptables"]),
+        ("bench", True, ["openjdk-17-jre-headless", "iproute2", *PEERS]),
         ("bench", False, ["openjdk-17-jre-headless", "iproute2"]),
         ("check", True, []),
     ],

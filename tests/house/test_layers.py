@@ -9,7 +9,18 @@ from pathlib import Path
 import wanderbus
 
 PACKAGE = Path("src/wanderbus")
-VOCABULARY = {"codec", "errors", "event", "limits", "machine", "records", "segments", "subscription", "transport"}
+VOCABULARY = {
+    "codec",
+    "errors",
+    "event",
+    "limits",
+    "machine",
+    "pacing",
+    "records",
+    "segments",
+    "subscription",
+    "transport",
+}
 MACHINES = {
     "filters",
     "matching",
@@ -40,10 +51,12 @@ ALLOWED: dict[str, set[str]] = {
     "domain": MACHINES - {"agent", "domain"},
     "pipeline": {"filters", "matching"},
     "simulation": MACHINES,
-    "runtime": MACHINES,
-    "api": MACHINES | {"runtime"},
-    "web": MACHINES | {"runtime", "api"},
-    "cli": MACHINES | {"runtime", "api", "web", "pipeline", "simulation"},
+    "config": MACHINES,
+    "runtime": MACHINES | {"config"},
+    "api": MACHINES | {"config", "runtime"},
+    "web": MACHINES | {"config", "runtime", "api"},
+    "evaluation": {"broker", "rudp", "simulation", "api"},
+    "cli": MACHINES | {"config", "runtime", "api", "web", "pipeline", "simulation", "evaluation"},
     "__init__": {"api"},
     "__main__": {"cli"},
 }
@@ -52,6 +65,7 @@ ALLOWED: dict[str, set[str]] = {
 PUBLIC = (
     "wanderbus.api.rudp",
     "wanderbus.api.sip_mobility",
+    "wanderbus.config",
     "wanderbus.errors",
     "wanderbus.filters",
     "wanderbus.pipeline",

@@ -12,8 +12,8 @@ import pytest
 from tests.certificates import Certificates, make_certificates
 from wanderbus.api.agent import Agent
 from wanderbus.api.connecting import connect
+from wanderbus.api.reports import StatusChange
 from wanderbus.api.server import Server
-from wanderbus.api.status_changes import StatusChange
 from wanderbus.errors import ConfigurationError, Unreachable
 from wanderbus.machine import shown
 

@@ -196,6 +196,20 @@ def test_a_timer_set_again_is_replaced_and_a_cancelled_one_is_silent(play: Play)
     play(story)
 
 
+def test_timers_that_were_cancelled_or_put_off_do_not_pile_up(play: Play) -> None:
+    async def story() -> None:
+        driver, machine, _, _ = open_driver()
+        now = asyncio.get_running_loop().time()
+        driver.perform([SetTimer("due", now + 0.01)])
+        for number in range(10_000):
+            driver.perform([SetTimer("put off", now + 100 + number), SetTimer(number, now + 99.0), CancelTimer(number)])
+        assert len(driver._heap) < 100
+        await until(lambda: machine.told == [TimerFired("due")])
+        driver.close()
+
+    play(story)
+
+
 def test_a_late_loop_fires_what_is_due_and_not_what_was_put_off(play: Play) -> None:
     async def story() -> None:
         driver, machine, _, _ = open_driver()

@@ -11,8 +11,18 @@ from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
 from wanderbus.errors import LogCorrupt, StorageError
-from wanderbus.runtime.event_log import EventLog
-from wanderbus.segments import FRAME_OVERHEAD_BYTES, HEADER, HIGH_WATER, frames, pack_frame, segment_name, unpack_mark
+from wanderbus.runtime import log_recovery
+from wanderbus.runtime.event_log import SEGMENT_BYTES_MAX, EventLog
+from wanderbus.segments import (
+    FRAME_OVERHEAD_BYTES,
+    HEADER,
+    HIGH_WATER,
+    frames,
+    pack_frame,
+    pack_mark,
+    segment_name,
+    unpack_mark,
+)
 
 FRAME_BYTES = FRAME_OVERHEAD_BYTES + 10
 
@@ -25,9 +35,9 @@ def offsets(log: EventLog, start: int = 0) -> list[int]:
     return [frame.offset for frame in log.read(start)]
 
 
-def written(directory: Path, count: int, **options: int) -> Path:
+def written(directory: Path, count: int, *, segment_bytes_max: int = SEGMENT_BYTES_MAX) -> Path:
     """Make a closed log of ``count`` durable records; return its last segment."""
-    log = EventLog.open(directory, **options)
+    log = EventLog.open(directory, segment_bytes_max=segment_bytes_max)
     log.append(entries(0, count))
     log.sync()
     log.close()
@@ -212,6 +222,51 @@ def test_damage_in_an_earlier_segment_is_reported(tmp_path: Path) -> None:
     written(tmp_path, 5, segment_bytes_max=len(HEADER) + 3 * FRAME_BYTES)
     flip(tmp_path / segment_name(0), len(HEADER) + 2 * FRAME_BYTES)
     assert "later segments follow it" in refused_untouched(tmp_path)
+
+
+def test_a_start_reads_the_last_segment_and_of_the_others_the_last_record(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """A long log starts as fast as a short one; damage elsewhere is found by who reads it."""
+    written(tmp_path, 11, segment_bytes_max=len(HEADER) + 3 * FRAME_BYTES)
+    flip(tmp_path / segment_name(3), len(HEADER) + FRAME_BYTES + 20)
+    read: list[str] = []
+    whole = log_recovery._read_segment
+
+    def noted(path: Path) -> log_recovery._Tail:
+        read.append(path.name)
+        return whole(path)
+
+    monkeypatch.setattr(log_recovery, "_read_segment", noted)
+    log = EventLog.open(tmp_path)
+    assert read == [segment_name(9)]
+    assert offsets(log, 6) == [6, 7, 8, 9, 10]
+    with pytest.raises(LogCorrupt, match=f"{segment_name(3)} is damaged at byte {len(HEADER) + FRAME_BYTES}: record 4"):
+        offsets(log)
+    log.close()
+
+
+def test_a_record_in_the_place_of_another_is_found_when_it_is_read(tmp_path: Path) -> None:
+    written(tmp_path, 7, segment_bytes_max=len(HEADER) + 3 * FRAME_BYTES)
+    with (tmp_path / segment_name(3)).open("r+b") as segment:
+        segment.seek(len(HEADER) + FRAME_BYTES)
+        segment.write(pack_frame(2, 1_002, b"%010d" % 2))
+    log = EventLog.open(tmp_path)
+    with pytest.raises(LogCorrupt, match="record 4 cannot be read"):
+        offsets(log)
+    log.close()
+
+
+def test_the_mark_of_a_new_log_is_there_before_its_first_record(tmp_path: Path) -> None:
+    """Without a mark nobody could tell a write that power cut short from damage."""
+    EventLog.open(tmp_path).close()
+    assert published_mark(tmp_path) == 0
+    segment = damaged_before_a_whole_record(tmp_path, 8)
+    (tmp_path / HIGH_WATER).write_bytes(pack_mark(0))
+    log = EventLog.open(tmp_path)
+    assert log.next_offset == 1
+    assert segment.with_name(f"{segment.name}.torn").stat().st_size == 2 * FRAME_BYTES
+    log.close()
 
 
 def test_a_missing_segment_is_reported(tmp_path: Path) -> None:

@@ -89,8 +89,8 @@ def forget_the_queue(patch: Patch) -> None:
     """Disconnection: who comes back gets what is published from then on (SPEC G-13)."""
     attach = Links.attach
 
-    def attach_at_the_end(self: Links, link: Link, session: str, sent: int) -> None:
-        attach(self, link, session, self._state.sessions[f"{link.user}/{session}"].next - 1)
+    def attach_at_the_end(self: Links, link: Link, session: SessionRow, sent: int) -> None:
+        attach(self, link, session, session.next - 1)
 
     patch.setattr(Links, "attach", attach_at_the_end)
 
@@ -115,8 +115,7 @@ def take_one_too_many(patch: Patch) -> None:
     def trim_more(self: BrokerState, session: SessionRow) -> None:
         trim(self, session)
         if session.first < session.next and len(session.devices) == 1:
-            entry = self.queue[f"{session.key}/{session.first}"]
-            self._remove(session, entry)
+            (entry,) = self.queue[session.key].take(session.first)
             session.first = entry.last + 1
 
     patch.setattr(BrokerState, "_trim", trim_more)

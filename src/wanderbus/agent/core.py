@@ -326,6 +326,7 @@ class Agent:
         """What makes no sense ends the connection, and with it what came after: the next one begins where it stood."""
         try:
             self._outputs += self._conversation.hear(payload)
+            self._step_data(self._sending(self._conversation.unsaid()), now)
         except RemoteProtocolError as error:
             self._take_data(self._channel.abandon(now), now)
             self._disconnected(str(error))

@@ -13,6 +13,9 @@ from wanderbus.machine import Address, Input, Output
 from wanderbus.sip.targets import Transport
 from wanderbus.subscription import Subscription
 
+OnEnded = Literal["ignore", "renew", "resubmit"]
+"""What an agent does about a subscription that ends without being asked to (SPEC G-11, X21)."""
+
 
 class AgentProperties(msgspec.Struct, frozen=True):
     """Who the user is and how the broker is reached (SPEC Q-02, agent keys)."""
@@ -58,11 +61,11 @@ class AgentProperties(msgspec.Struct, frozen=True):
     keep_queue: bool = False
     """Whether to keep, without them, what they have queued for this device (SPEC X20)."""
 
-    on_ended: Literal["ignore", "renew", "resubmit"] = "ignore"
+    on_ended: OnEnded = "ignore"
     """What to do about a subscription that has ended without being asked to: nothing, have it back as it was, or
     subscribe anew (SPEC G-11, X21)."""
 
-    register_expires_s: int = 60
+    register_expires_s: int = 600
     """Lifetime of the registration; refreshed at a third of what is granted (SPEC D-03)."""
 
     keepalive_s: float = 5.0
@@ -172,6 +175,8 @@ class RequestSettled(Output, frozen=True):
     answered: bool = True
     rows: tuple[Mapping[str, Any], ...] = ()
     """What was listed, if that was asked for."""
+    next: str | None = None
+    """Where to go on from, if there is more."""
 
 
 class Arrived(Output, frozen=True):

@@ -9,8 +9,9 @@ import asyncio
 import contextlib
 import logging
 from collections.abc import Iterable, Mapping, Sequence
+from datetime import datetime
 from types import TracebackType
-from typing import Any, Self
+from typing import Any, Literal, Self, overload
 
 from wanderbus.agent.messages import (
     AgentStatusChanged,
@@ -20,41 +21,31 @@ from wanderbus.agent.messages import (
     ConnectRefused,
     Disconnect,
     Disconnected,
-    PublishEvent,
     PublishSettled,
     RequestSettled,
     ServerUnreachable,
+    SubscriptionOver,
     Took,
 )
-from wanderbus.api.dispatch import Dispatcher, Item
 from wanderbus.api.ends import End
 from wanderbus.api.notifications import Notifications
-from wanderbus.api.refusals import connect_error, request_error
-from wanderbus.api.status_changes import StatusChange, StatusChanges, Watchers
-from wanderbus.api.unclaimed import Unclaimed
+from wanderbus.api.outbox import Outbox, OutboxConfig, OutboxSize
+from wanderbus.api.pacing import Turnstile
+from wanderbus.api.publishing import Publishing, checked
+from wanderbus.api.readers import Readers
+from wanderbus.api.refusals import connect_error
+from wanderbus.api.reports import Ending, Listeners, OutboxRefusal, Reports, StatusChange
+from wanderbus.api.requests import Requests
 from wanderbus.broker import protocol
-from wanderbus.errors import (
-    Closed,
-    EventError,
-    LimitExceeded,
-    LocalProtocolError,
-    Refused,
-    RemoteProtocolError,
-    Unreachable,
-    WanderbusError,
-)
-from wanderbus.event import Event, EventId, Value, check_event
+from wanderbus.errors import Closed, Unreachable, WanderbusError
+from wanderbus.event import Event, EventId, Value
 from wanderbus.filters import parse
-from wanderbus.limits import EVENT_BYTES_MAX, MESSAGE_BYTES_MAX
-from wanderbus.machine import Output, shown
+from wanderbus.machine import Input, Output, shown
 from wanderbus.runtime.ambient import wall_us
 from wanderbus.runtime.driver import Driver, Unmade
-from wanderbus.subscription import QueuePolicy, Restriction, Subscription
+from wanderbus.subscription import QueuePolicy, Restriction, Subscription, instant_us
 
 _log = logging.getLogger("wanderbus.agent")
-
-PUBLISHES_UNSETTLED_MAX = 512
-"""Publishes under way at once; further calls wait their turn (below what the broker remembers of a device)."""
 
 CLOSE_S_MAX = 5.0
 """How long :meth:`Agent.close` waits for the broker."""
@@ -67,23 +58,29 @@ class Agent:
     :class:`Unreachable` when nobody does, :class:`ConfigurationError` for a local address that cannot be used.
     """
 
-    def __init__(self, end: End, *, connect_s_max: float) -> None:
+    def __init__(
+        self,
+        end: End,
+        *,
+        connect_s_max: float,
+        publish_per_s: float | None = None,
+        outbox: OutboxConfig | None = None,
+    ) -> None:
         self._end = end
         self._trouble = ""
         self._connect_s_max = connect_s_max
         self._status = "DISCONNECTED"
         self._driver: Driver | None = None
-        self._dispatcher = Dispatcher()
-        self._unclaimed = Unclaimed(self._dispatcher, self._begin_query, self._acknowledge)
-        self._published = 0
-        self._requested = 0
-        self._publishes: dict[int, asyncio.Future[EventId]] = {}
-        self._requests: dict[int, asyncio.Future[Sequence[Subscription]]] = {}
-        self._request_texts: dict[int, str] = {}
-        self._readers: set[Notifications] = set()
-        self._watchers = Watchers()
-        self._slots = asyncio.Semaphore(PUBLISHES_UNSETTLED_MAX)
-        self._abandoned: set[asyncio.Future[Sequence[Subscription]]] = set()
+        self._requests = Requests()
+        self._turnstile = Turnstile(publish_per_s)
+        self._publishing = Publishing(self._turnstile, self._feed)
+        self._outbox_config = outbox or OutboxConfig()
+        self._outbox: Outbox | None = None
+        self._outbox_opening = asyncio.Lock()
+        self._readers = Readers(self)
+        self._changes: Listeners[StatusChange] = Listeners()
+        self._endings: Listeners[Ending] = Listeners()
+        self._refusals: Listeners[OutboxRefusal] = Listeners()
         self._opened = False
 
     @property
@@ -96,6 +93,11 @@ class Agent:
         """Return the ECIAgent Status: ``CONNECTED`` or ``DISCONNECTED`` (SPEC E-07)."""
         return self._status
 
+    @property
+    def outbox(self) -> OutboxSize:
+        """Return how much waits in the outbox of this device (SPEC G-20)."""
+        return OutboxSize() if self._outbox is None else self._outbox.size
+
     async def __aenter__(self) -> Self:
         if self._opened:
             raise Closed("an agent is opened once; connect() makes another")
@@ -103,6 +105,8 @@ class Agent:
         self._disconnected = asyncio.Event()
         try:
             self._start()
+            if self._end.has_outbox:
+                await self._open_outbox()
             async with asyncio.timeout(self._connect_s_max):
                 await self._attached
         except TimeoutError:
@@ -122,31 +126,65 @@ class Agent:
     ) -> None:
         await self.close()
 
+    @overload
     async def publish(
-        self, subject: str, attributes: Mapping[str, Value], *, published_us: int | None = None
-    ) -> EventId:
+        self,
+        subject: str,
+        attributes: Mapping[str, Value],
+        *,
+        published_us: int | None = None,
+        wait: bool = True,
+        outbox: Literal[False] = False,
+    ) -> EventId: ...
+
+    @overload
+    async def publish(
+        self,
+        subject: str,
+        attributes: Mapping[str, Value],
+        *,
+        published_us: int | None = None,
+        wait: bool = True,
+        outbox: Literal[True],
+    ) -> None: ...
+
+    async def publish(
+        self,
+        subject: str,
+        attributes: Mapping[str, Value],
+        *,
+        published_us: int | None = None,
+        wait: bool = True,
+        outbox: bool = False,
+    ) -> EventId | None:
         """Publish an event; return its id when it is durable at the broker, however long that takes.
 
-        Calls made at once keep their order. Raises :class:`~wanderbus.errors.EventError` for what cannot be
-        published, :class:`LimitExceeded` for an event too large, :class:`Refused` by the broker, :class:`Closed`.
-        Cancelling the call does not take back an event that is on its way.
+        Calls made at once keep their order. Cancelling the call does not take back an event that is on its way.
+
+        :param wait: False raises :class:`Unreachable` at once while the agent is DISCONNECTED (SPEC X25)
+        :param outbox: return None when the event is durable on this device. It is published when the broker can be
+            reached, after those before it and exactly once, also by a later agent of the same device; see
+            :meth:`outbox_refusals`
+        :raises EventError: it cannot be published
+        :raises LimitExceeded: it is too large, or for the time being there is no room, here or at the broker
+        :raises Refused: the broker declined it
+        :raises ConfigurationError: this device cannot have an outbox
+        :raises StorageError: the outbox cannot be used
         """
-        event = check_event(Event(subject, dict(attributes), wall_us() if published_us is None else published_us))
-        try:
-            _check_message(protocol.Publish(2**40, event))
-        except LocalProtocolError as error:
-            raise EventError(f"the event cannot be published: {error}") from None
-        if (size := protocol.size_of(event)) > EVENT_BYTES_MAX:
-            raise LimitExceeded(f"the event takes {size} bytes, {EVENT_BYTES_MAX} is the most", "event_bytes_max")
-        await self._slots.acquire()
-        if self._driver is None:
-            self._slots.release()
-        driver = self._driving()
-        self._published += 1
-        settled: asyncio.Future[EventId] = asyncio.get_running_loop().create_future()
-        self._publishes[self._published] = settled
-        driver.feed(PublishEvent(self._published, event))
-        return await settled
+        event = checked(Event(subject, dict(attributes), wall_us() if published_us is None else published_us))
+        if outbox:
+            await (await self._open_outbox()).put(event)
+            return None
+
+        def check() -> None:
+            self._driving()
+            if not wait and self._status != "CONNECTED":
+                raise Unreachable(
+                    f"{self._end.properties.broker} cannot be reached now; wait for it, or use the outbox"
+                )
+
+        check()
+        return await self._publishing.publish(event, check)
 
     def subscribe(
         self,
@@ -155,6 +193,7 @@ class Agent:
         *,
         keep: bool = False,
         lifetime_s: float | None = None,
+        until: datetime | None = None,
         restrictions: Iterable[Restriction] = (),
         this_device_only: bool = False,
         queue: QueuePolicy | None = None,
@@ -165,6 +204,7 @@ class Agent:
         :param expression: an expression of interest; an empty one matches every event of the subject
         :param keep: the subscription outlives the block; the same call finds it again, also after a crash
         :param lifetime_s: it expires after this time, whether connected or not (SPEC X17)
+        :param until: it expires then, in place of ``lifetime_s``; a time zone is part of it
         :param restrictions: when notifications may be generated (SPEC H)
         :param this_device_only: notify this device alone (SPEC E-05)
         :param queue: bounds of what waits for it while nobody can be reached, inside those of the broker (SPEC G-18)
@@ -172,34 +212,40 @@ class Agent:
         :raises FilterError: the expression cannot be read; ``error.pointed()`` shows where
         """
         parse(expression)
-        self._requested += 1
         request = protocol.Subscribe(
-            self._requested,
+            self._requests.number(),
             subject,
             expression,
             lifetime_s,
             tuple(restrictions),
             this_device_only,
             queue or QueuePolicy(),
+            _instant_us(until),
         )
-        return Notifications(self, request, keep=keep, gaps=gaps)
+        return Notifications(self, self._readers, request, keep=keep, gaps=gaps)
 
     async def unsubscribe(self, subscription: str) -> None:
         """End a subscription by its id; what it has queued is still delivered (SPEC G-07)."""
-        await self.ask(protocol.Unsubscribe(self._next_request(), subscription))
+        await self.ask(protocol.Unsubscribe(self.next_request(), subscription))
 
     async def subscriptions(self) -> Sequence[Subscription]:
         """Return the session's subscriptions as the broker holds them (SPEC G-08)."""
-        return await self._begin_query()
+        return (await self.begin(protocol.Query(self.next_request()))).subscriptions
 
-    async def renew(self, subscription: str, lifetime_s: float | None) -> Subscription:
-        """Let a subscription live ``lifetime_s`` from now, None for good; return it."""
-        (renewed,) = await self.ask(protocol.Renew(self._next_request(), subscription, lifetime_s))
+    async def renew(
+        self, subscription: str, lifetime_s: float | None = None, *, until: datetime | None = None
+    ) -> Subscription:
+        """Let a subscription live ``lifetime_s`` from now, or ``until`` then; without either for good. Return it.
+
+        One that ended a while ago lives again, with the same id (SPEC X21).
+        """
+        request = protocol.Renew(self.next_request(), subscription, lifetime_s, _instant_us(until))
+        (renewed,) = await self.ask(request)
         return renewed
 
     async def restrict(self, subscription: str, restrictions: Iterable[Restriction]) -> Subscription:
         """Give a subscription these restrictions in place of its own; return it (SPEC H-10)."""
-        request = protocol.Restrict(self._next_request(), subscription, tuple(restrictions))
+        request = protocol.Restrict(self.next_request(), subscription, tuple(restrictions))
         (restricted,) = await self.ask(request)
         return restricted
 
@@ -211,9 +257,17 @@ class Agent:
         self._driving()
         self._end.rebind(local_address)
 
-    def changes(self) -> StatusChanges:
+    def changes(self) -> Reports[StatusChange]:
         """Iterate over every change of status and every completed move from this call on, until the agent is closed."""
-        return self._watchers.watch()
+        return self._changes.listen()
+
+    def endings(self) -> Reports[Ending]:
+        """Iterate over subscriptions that end unasked from this call on, until the agent is closed (SPEC G-10)."""
+        return self._endings.listen()
+
+    def outbox_refusals(self) -> Reports[OutboxRefusal]:
+        """Iterate over what the broker will not have of the outbox from this call on, until the agent is closed."""
+        return self._refusals.listen()
 
     async def close(self) -> None:
         """Leave in order: what was acknowledged reaches the broker, the SIP session ends, subscriptions stay."""
@@ -224,12 +278,14 @@ class Agent:
             if self._end.ephemeral and self._status == "CONNECTED":
                 with contextlib.suppress(TimeoutError, WanderbusError):
                     async with asyncio.timeout(CLOSE_S_MAX):
-                        await self.ask(protocol.Leave(self._next_request()))
-            if self._abandoned and self._status == "CONNECTED":
-                await asyncio.wait(self._abandoned, timeout=CLOSE_S_MAX)
+                        await self.ask(protocol.Leave(self.next_request()))
+            if self._status == "CONNECTED":
+                await self._readers.abandoned(CLOSE_S_MAX)
             driver.feed(Disconnect())
             async with asyncio.timeout(CLOSE_S_MAX):
                 await self._disconnected.wait()
+                if self._outbox is not None:
+                    await self._outbox.finish()
         except TimeoutError:
             _log.info("%s closed without an answer from the server", self.uri)
         finally:
@@ -237,66 +293,49 @@ class Agent:
 
     async def ask(self, request: Any) -> Sequence[Subscription]:
         """Make one request of the broker's protocol and return the subscriptions it answers with."""
-        return await self.begin(request)
+        return (await self.begin(request)).subscriptions
 
-    def begin(self, request: Any) -> asyncio.Future[Sequence[Subscription]]:
+    def begin(self, request: Any) -> asyncio.Future[RequestSettled]:
         """Make one request of the broker's protocol; return its answer to come."""
         driver = self._driving()
-        _check_message(request)
-        answered: asyncio.Future[Sequence[Subscription]] = asyncio.get_running_loop().create_future()
-        self._requests[request.request] = answered
-        self._request_texts[request.request] = getattr(request, "expression", "")
+        answered = self._requests.open(request)
         driver.feed(Ask(request))
         return answered
 
-    def _begin_query(self) -> asyncio.Future[Sequence[Subscription]]:
-        return self.begin(protocol.Query(self._next_request()))
+    def next_request(self) -> int:
+        """Return the number for another request of the broker's protocol."""
+        return self._requests.number()
 
-    def claim(self, subscription: Subscription, reader: Notifications) -> None:
-        """Let ``reader`` have the notifications of ``subscription``; :class:`LocalProtocolError` if another does."""
-        if self._dispatcher.is_read(subscription.id):
-            raise LocalProtocolError(
-                "this agent reads the same subscription already; leave that block first, or vary the expression"
-            )
-        self._readers.add(reader)
-        self._unclaimed.bequeath(subscription)
-        self._acknowledge(self._dispatcher.claim(subscription.id, reader))
-
-    def release(self, subscription: str, reader: Notifications, untaken: Iterable[Item], *, ended: bool) -> None:
-        """End a reader; see :meth:`Dispatcher.release`."""
-        self._readers.discard(reader)
-        self._acknowledge(self._dispatcher.release(subscription, untaken, ended=ended))
-
-    def abandon(self, answered: asyncio.Future[Sequence[Subscription]]) -> None:
-        """End the subscription that ``answered`` brings: nobody waits for it any more, so nobody would read it."""
-        self._abandoned.add(answered)
-        answered.add_done_callback(self._end_abandoned)
-
-    def _end_abandoned(self, answered: asyncio.Future[Sequence[Subscription]]) -> None:
-        self._abandoned.discard(answered)
-        if self._driver is None or answered.cancelled() or answered.exception() is not None:
-            return
-        for subscription in answered.result():
-            if not self._dispatcher.is_read(subscription.id):
-                self.begin(protocol.Unsubscribe(self._next_request(), subscription.id)).cancel()
-                self._acknowledge(self._dispatcher.release(subscription.id, (), ended=True))
-
-    def took(self, subscription: str, number: int) -> None:
-        """The application has taken what ``subscription`` had up to ``number``."""
-        self._acknowledge(self._dispatcher.took(subscription, number))
-
-    def _acknowledge(self, number: int | None) -> None:
-        if number is not None and self._driver is not None:
+    def acknowledge(self, number: int) -> None:
+        """Tell the broker that everything up to ``number`` was taken."""
+        if self._driver is not None:
             self._driver.feed(Took(number))
-
-    def _next_request(self) -> int:
-        self._requested += 1
-        return self._requested
 
     def _driving(self) -> Driver:
         if self._driver is None:
             raise Closed("the agent is not open; use it inside its async with block")
         return self._driver
+
+    def _feed(self, given: Input) -> None:
+        self._driving().feed(given)
+
+    async def _open_outbox(self) -> Outbox:
+        """Return the outbox of this device; it may be that the agent is closed meanwhile."""
+        self._driving()
+        async with self._outbox_opening:
+            if self._outbox is None:
+                self._outbox = await Outbox.load(
+                    self._end.outbox_file(),
+                    f"{self.uri} at {self._end.properties.broker}",
+                    self._outbox_config,
+                    self._feed,
+                    self._turnstile,
+                    self._refusals.tell,
+                )
+                if self._driver is None:
+                    self._outbox.close()
+        self._driving()
+        return self._outbox
 
     def _start(self) -> None:
         # The machine has to know its addresses, so the sockets come first; nothing arrives before the loop turns.
@@ -304,54 +343,33 @@ class Agent:
         self._end.open(self._driver)
         self._driver.feed(Connect())
         # The first answer shows that the broker has attached us, not just that it was reached.
-        self._attached = self._begin_query()
+        self._attached = self.begin(protocol.Query(self.next_request()))
 
     def _report(self, output: Output) -> None:
         match output:
             case Arrived(item=item):
-                self._acknowledge(self._dispatcher.arrived(item))
-                self._unclaimed.look()
+                self._readers.arrived(item)
+            case PublishSettled(outbox=True):
+                assert self._outbox is not None
+                self._outbox.settle(output)
             case PublishSettled():
-                self._settle_publish(output)
+                self._publishing.settle(output, self._end.properties.broker)
             case RequestSettled():
-                self._settle_request(output)
+                self._readers.known(output.subscriptions)
+                self._requests.settle(output, self._end.properties.broker)
+            case SubscriptionOver():
+                self._readers.over(output)
+                self._endings.tell(Ending(output.subscription, output.reason, output.successor))
             case AgentStatusChanged(status=status, address=address, reason=reason):
                 self._status = status
-                self._watchers.tell(StatusChange(status, shown(address), wall_us(), reason))
+                self._turnstile.connected(status == "CONNECTED")
+                self._changes.tell(StatusChange(status, shown(address), wall_us(), reason))
             case ConnectRefused():
                 self._refused(output)
             case ServerUnreachable(reason=reason):
                 self._trouble = reason
             case Disconnected():
                 self._disconnected.set()
-
-    def _settle_publish(self, publish: PublishSettled) -> None:
-        settled = self._publishes.pop(publish.number)
-        self._slots.release()
-        if settled.done():
-            return
-        if publish.id is not None:
-            settled.set_result(publish.id)
-        elif not publish.answered:
-            settled.set_exception(self._unanswered(publish.reason))
-        else:
-            settled.set_exception(Refused(f"the broker refused the event: {publish.reason}"))
-
-    def _settle_request(self, settled: RequestSettled) -> None:
-        answered = self._requests.pop(settled.request)
-        text = self._request_texts.pop(settled.request)
-        self._unclaimed.known(settled.subscriptions)
-        if answered.done():
-            return
-        if settled.refusal is None:
-            answered.set_result(settled.subscriptions)
-        elif not settled.answered:
-            answered.set_exception(self._unanswered(settled.refusal.reason))
-        else:
-            answered.set_exception(request_error(settled.refusal, text))
-
-    def _unanswered(self, reason: str | None) -> Unreachable:
-        return Unreachable(f"{self._end.properties.broker}: {reason}")
 
     def _refused(self, refused: ConnectRefused) -> None:
         error = connect_error(refused, self._end.properties)
@@ -362,33 +380,19 @@ class Agent:
 
     def _shut(self, reason: WanderbusError) -> None:
         self._end.close()
-        self._unclaimed.close()
         if self._driver is not None:
             self._driver.close()
             self._driver = None
         self._status = "DISCONNECTED"
-        unsettled: list[asyncio.Future[Any]] = [*self._publishes.values(), *self._requests.values()]
-        for future in unsettled:
-            if not future.done():
-                future.set_exception(reason)
-                future.exception()
-        for _ in range(len(self._publishes)):
-            self._slots.release()
-        self._publishes.clear()
-        self._requests.clear()
-        for reader in self._readers:
-            reader.fail(reason)
-        self._watchers.close()
+        self._turnstile.close()
+        if self._outbox is not None:
+            self._outbox.close()
+        self._publishing.close(reason)
+        self._requests.close(reason)
+        self._readers.close(reason)
+        for listeners in (self._changes, self._endings, self._refusals):
+            listeners.close()
 
 
-def _check_message(message: protocol.AgentMessage) -> None:
-    """Raise :class:`LocalProtocolError` for what the broker could not read, :class:`LimitExceeded` if too large."""
-    try:
-        payload = protocol.encode(message)
-        protocol.decode_from_agent(payload)
-    except (TypeError, ValueError, OverflowError) as error:
-        raise LocalProtocolError(f"it cannot be encoded: {error}") from None
-    except RemoteProtocolError as error:
-        raise LocalProtocolError(f"it would be {error}") from None
-    if (size := len(payload)) > MESSAGE_BYTES_MAX:
-        raise LimitExceeded(f"the message takes {size} bytes, {MESSAGE_BYTES_MAX} is the most", "message_bytes_max")
+def _instant_us(until: datetime | None) -> int | None:
+    return None if until is None else instant_us(until)

@@ -1,22 +1,26 @@
 """Who gets which notification, and how far all have got (DESIGN 5.2, 5.5).
 
-The session's stream is one; an application may read it through several :class:`Notifications`. A notification
-is taken when every subscription it is for has been served, and the broker is told the number up to which
-everything is taken.
+The session's stream is one; an application may read it through several :class:`Notifications`. A place in it is
+taken when every subscription that it concerns has been served, with a notification or with a gap (SPEC U-02), and
+the broker is told the number up to which everything is taken.
 """
 
 from __future__ import annotations
 
-from collections import deque
-from collections.abc import Callable, Iterable, Sequence
-from typing import Final, Protocol
+from collections.abc import Callable, Sequence
+from typing import Final, Generic, Protocol, TypeVar
+
+import msgspec
 
 from wanderbus.event import Gap, Notification
 
 Item = Notification | Gap
 
+FORMER_MAX: Final = 1_024
+"""Ended subscriptions for whose notifications another one stands, at once; the stream is past the oldest by then."""
+
 _ANYBODY: Final = ""
-"""Stands for a subscription where a gap waits for the first reader there is."""
+"""Stands for a subscription where a gap that names none waits for the first reader there is."""
 
 
 class Reader(Protocol):
@@ -27,97 +31,134 @@ class Reader(Protocol):
         ...
 
 
-class Dispatcher:
+AnyReader = TypeVar("AnyReader", bound=Reader)
+
+
+class _Untaken(msgspec.Struct):
+    """An item, and the subscriptions that have not been served with it."""
+
+    item: Item
+    waiting: set[str]
+
+
+class Dispatcher(Generic[AnyReader]):
     """Sorts a session's stream to its readers and keeps count of what has been taken."""
 
     def __init__(self) -> None:
         self.taken = 0
         """Everything up to this number has been taken."""
-        self._readers: dict[str, Reader] = {}
+        self._readers: dict[str, AnyReader] = {}
         self._ended: set[str] = set()
-        self._open: deque[tuple[int, set[str]]] = deque()
-        self._waiting_for: dict[int, set[str]] = {}
-        self._unclaimed: dict[int, Item] = {}
+        self._successors: dict[str, str] = {}
+        """Of ended subscriptions, those whose readers have their notifications now."""
+        self._untaken: dict[int, _Untaken] = {}
+        """By number, in order."""
+        self._unclaimed: set[int] = set()
+        """Numbers that some subscription without a reader waits for."""
 
     @property
     def unclaimed(self) -> Sequence[str]:
         """Return the subscriptions that have notifications here and no reader."""
-        missing = {s for number in self._unclaimed for s in self._waiting_for.get(number, ())}
+        missing = {s for number in self._unclaimed for s in self._untaken[number].waiting}
         return sorted(missing - self._readers.keys() - {_ANYBODY})
 
-    def is_read(self, subscription: str) -> bool:
-        """Return whether a reader has claimed ``subscription``."""
-        return subscription in self._readers
+    def reader(self, subscription: str) -> AnyReader | None:
+        """Return who has claimed ``subscription``."""
+        return self._readers.get(subscription)
 
     def arrived(self, item: Item) -> int | None:
         """Pass ``item`` on; return the number to acknowledge if that has risen."""
         number = item.position.number
-        if isinstance(item, Gap):
-            for reader in self._readers.values():
-                reader.put(item)
-            waiting: set[str] = set() if self._readers else {_ANYBODY}
-            if waiting:
-                self._unclaimed[number] = item
-        else:
-            waiting = set(item.subscriptions) - self._ended
-            self._hand_over(item, waiting)
-        self._open.append((number, waiting))
-        self._waiting_for[number] = waiting
+        waiting = self._concerned(item)
+        self._untaken[number] = _Untaken(item, waiting)
+        for subscription in waiting:
+            if reader := self._readers.get(subscription):
+                reader.put(self._share(item, subscription))
+            else:
+                self._unclaimed.add(number)
         return self._advance()
 
-    def claim(self, subscription: str, reader: Reader) -> int | None:
-        """Let ``reader`` have what comes, and what has come, for ``subscription``; return as :meth:`arrived` does."""
+    def claim(self, subscription: str, reader: AnyReader) -> None:
+        """Let ``reader`` have what comes, and what has come, for ``subscription``."""
         self._ended.discard(subscription)
         self._readers[subscription] = reader
-        for number, item in list(self._unclaimed.items()):
-            waiting = self._waiting_for.get(number, set())
-            if isinstance(item, Gap) or subscription in waiting:
-                reader.put(item)
-                waiting.discard(_ANYBODY)
-                if not waiting - self._readers.keys():
-                    del self._unclaimed[number]
-        return self._advance()
+        for number in sorted(self._unclaimed):
+            untaken = self._untaken[number]
+            if _ANYBODY in untaken.waiting:
+                untaken.waiting = {subscription}
+            if subscription in untaken.waiting:
+                reader.put(self._share(untaken.item, subscription))
+                self._forget_claimed(number)
 
     def inherit(self, ended: str, heir: str, is_wanted: Callable[[Notification], bool]) -> None:
         """Let what waits here for the subscription ``ended``, and is wanted, wait for ``heir`` in its place."""
-        for number, item in self._unclaimed.items():
-            waiting = self._waiting_for.get(number, set())
-            if isinstance(item, Notification) and ended in waiting and is_wanted(item):
-                waiting.discard(ended)
-                waiting.add(heir)
+        for number in self._unclaimed:
+            untaken = self._untaken[number]
+            if isinstance(untaken.item, Notification) and ended in untaken.waiting and is_wanted(untaken.item):
+                untaken.waiting.discard(ended)
+                untaken.waiting.add(heir)
 
-    def release(self, subscription: str, untaken: Iterable[Item], *, ended: bool) -> int | None:
-        """End a reader. Its ``untaken`` items wait for the next one, or are done with if the subscription ended."""
+    def succeed(self, ended: str, successor: str) -> None:
+        """Let ``successor``, which nobody has claimed, stand for ``ended`` from now on: its reader, and its items."""
+        assert successor not in self._readers, successor
+        for former, present in self._successors.items():
+            if present == ended:
+                self._successors[former] = successor
+        self._successors[ended] = successor
+        if len(self._successors) > FORMER_MAX:
+            del self._successors[next(iter(self._successors))]
+        for untaken in self._untaken.values():
+            if ended in untaken.waiting:
+                untaken.waiting.discard(ended)
+                untaken.waiting.add(successor)
+        if (reader := self._readers.pop(ended, None)) is not None:
+            self._readers[successor] = reader
+
+    def release(self, subscription: str, *, ended: bool) -> int | None:
+        """End a reader. What it has not taken waits for the next one, or is done with if the subscription ended."""
         self._readers.pop(subscription, None)
+        its_own = [number for number, untaken in self._untaken.items() if subscription in untaken.waiting]
         if not ended:
-            self._unclaimed.update((item.position.number, item) for item in untaken)
-            self._unclaimed = dict(sorted(self._unclaimed.items()))
+            self._unclaimed.update(its_own)
             return None
         self._ended.add(subscription)
-        for number, waiting in self._open:
-            waiting.discard(subscription)
-            if not waiting:
-                self._unclaimed.pop(number, None)
+        for number in its_own:
+            self._untaken[number].waiting.discard(subscription)
+            self._forget_claimed(number)
         return self._advance()
 
     def took(self, subscription: str, number: int) -> int | None:
         """The reader of ``subscription`` has taken all its items up to ``number``."""
-        for each, waiting in self._open:
+        for each, untaken in self._untaken.items():
             if each > number:
                 break
-            waiting.discard(subscription)
+            untaken.waiting.discard(subscription)
         return self._advance()
 
-    def _hand_over(self, item: Notification, waiting: set[str]) -> None:
-        for subscription in item.subscriptions:
-            if subscription in waiting and (reader := self._readers.get(subscription)):
-                reader.put(item)
-        if waiting - self._readers.keys():
-            self._unclaimed[item.position.number] = item
+    def _concerned(self, item: Item) -> set[str]:
+        """Return the subscriptions that have to be served with ``item``."""
+        named = [loss.subscription for loss in item.lost]
+        if isinstance(item, Notification):
+            named += item.subscriptions
+        elif not named:
+            return set(self._readers) or {_ANYBODY}
+        return {self._successors.get(each, each) for each in named} - self._ended
+
+    def _share(self, item: Item, subscription: str) -> Item:
+        """Return what of ``item`` concerns ``subscription``: the whole of it, or a gap."""
+        its_own = tuple([s for s in item.lost if self._successors.get(s.subscription, s.subscription) == subscription])
+        if not its_own:
+            return item
+        reasons = ", ".join(dict.fromkeys(loss.reason for loss in its_own))
+        return Gap(sum(loss.count for loss in its_own), reasons, item.position, its_own)
+
+    def _forget_claimed(self, number: int) -> None:
+        if self._untaken[number].waiting <= self._readers.keys():
+            self._unclaimed.discard(number)
 
     def _advance(self) -> int | None:
         before = self.taken
-        while self._open and not self._open[0][1]:
-            self.taken, _ = self._open.popleft()
-            del self._waiting_for[self.taken]
+        while self._untaken and not (first := next(iter(self._untaken.items())))[1].waiting:
+            self.taken = first[0]
+            del self._untaken[self.taken]
         return self.taken if self.taken > before else None

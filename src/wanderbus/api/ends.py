@@ -8,7 +8,7 @@ import logging
 import ssl
 from collections.abc import Iterator
 from pathlib import Path
-from typing import Protocol
+from typing import Final, Protocol
 
 import msgspec
 
@@ -28,6 +28,9 @@ from wanderbus.tcp import TcpConfig
 
 _log = logging.getLogger("wanderbus.agent")
 
+OUTBOX_FILE: Final = "outbox.db"
+"""In the state directory of a device."""
+
 
 class End(Protocol):
     """What an agent asks of its end of the path."""
@@ -38,6 +41,15 @@ class End(Protocol):
     @property
     def ephemeral(self) -> bool:
         """Whether nobody will come back as this device, so that it takes its leave for good."""
+        ...
+
+    @property
+    def has_outbox(self) -> bool:
+        """Whether there is an outbox of this device, which may hold events."""
+        ...
+
+    def outbox_file(self) -> Path:
+        """Return where this device has its outbox; :class:`ConfigurationError` says why it cannot have one."""
         ...
 
     def open(self, driver: Driver) -> None:
@@ -74,6 +86,7 @@ class MobileEnd:
         self._rudp = rudp
         self._tcp_channels = tcp_channels
         self._state_dir = state_dir
+        self._outbox = state_dir / OUTBOX_FILE
         self._local_address = local_address
         self._tls = tls
         self._device: Device | None = None
@@ -83,6 +96,20 @@ class MobileEnd:
     def ephemeral(self) -> bool:
         """Whether the device's directory was in use, so that its identity is for this time only."""
         return self._device is not None and self._device.ephemeral
+
+    @property
+    def has_outbox(self) -> bool:
+        """See :meth:`End.has_outbox`."""
+        return not self.ephemeral and self._outbox.exists()
+
+    def outbox_file(self) -> Path:
+        """See :meth:`End.outbox_file`."""
+        if self.ephemeral:
+            raise ConfigurationError(
+                f"no outbox: another agent uses {self._state_dir}, so this one is a device for this time only and "
+                "nobody would publish what it leaves; give it a state_dir of its own"
+            )
+        return self._outbox
 
     def open(self, driver: Driver) -> None:
         """See :meth:`End.open`."""
@@ -148,10 +175,15 @@ class BaselineEnd:
     """One socket, whose address is the user; where the device goes does not matter to it (SPEC A-09)."""
 
     ephemeral = True
+    has_outbox = False
 
     def __init__(self, properties: AgentProperties, *, local_address: str | None) -> None:
         self.properties = properties
         self._local_address = local_address
+
+    def outbox_file(self) -> Path:
+        """See :meth:`End.outbox_file`."""
+        raise ConfigurationError("original ECI has no outbox: it knows addresses, and no device that comes back")
 
     def open(self, driver: Driver) -> None:
         """See :meth:`End.open`."""

@@ -16,11 +16,15 @@ from wanderbus.subscription import Subscription
 
 if TYPE_CHECKING:
     from wanderbus.api.agent import Agent
+    from wanderbus.api.readers import Readers
 
 _log = logging.getLogger("wanderbus.agent")
 
 LEAVE_S = 2.0
 """How long leaving the block waits for the broker to end the subscription."""
+
+QUIET_S = 1.0
+"""How long the reader of a subscription that has ended waits for what may still be on its way."""
 
 
 class Notifications:
@@ -32,12 +36,20 @@ class Notifications:
 
     With ``gaps=True`` a :class:`~wanderbus.Gap` stands where the broker had to drop some; otherwise they are
     counted in :attr:`dropped` and logged.
+
+    A subscription may end without being asked to (SPEC G-10). Renewed or submitted anew (``connect(on_ended=...)``),
+    it goes on here without a break, and :attr:`subscription` is the one that stands for it now. If nothing does,
+    :attr:`ended` says why; what it has queued is still read (SPEC G-07), and the iteration ends once the broker,
+    being reached, has sent nothing more for :data:`QUIET_S` seconds.
     """
 
-    def __init__(self, agent: Agent, request: protocol.Subscribe, *, keep: bool, gaps: bool) -> None:
+    def __init__(self, agent: Agent, readers: Readers, request: protocol.Subscribe, *, keep: bool, gaps: bool) -> None:
         self.dropped = 0
-        """Notifications that the broker dropped, as far as this reader got."""
+        """Notifications of this subscription that the broker dropped, as far as this reader got."""
+        self.ended: str | None = None
+        """Why the subscription ended without being asked to and nothing stands for it; None while it lives."""
         self._agent = agent
+        self._readers = readers
         self._request = request
         self._keep = keep
         self._gaps = gaps
@@ -57,24 +69,22 @@ class Notifications:
     async def __aenter__(self) -> Self:
         answered = self._agent.begin(self._request)
         try:
-            (subscription,) = await asyncio.shield(answered)
+            (subscription,) = (await asyncio.shield(answered)).subscriptions
         except asyncio.CancelledError:
             if not self._keep:
-                self._agent.abandon(answered)
+                self._readers.abandon(answered)
             raise
-        self._agent.claim(subscription, self)
-        self._subscription = subscription
+        self._subscription = self._readers.claim(subscription, self)
         return self
 
     async def __aexit__(
         self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
     ) -> None:
         subscription, self._subscription = self.subscription, None
-        untaken = [self._in_hand, *self._items] if self._in_hand else list(self._items)
         self._items.clear()
         self._in_hand = None
         if self._keep:
-            self._agent.release(subscription.id, self, untaken, ended=False)
+            self._readers.release(subscription.id, self, ended=False)
             return
         try:
             async with asyncio.timeout(LEAVE_S):
@@ -82,7 +92,7 @@ class Notifications:
         except (TimeoutError, Closed):
             _log.warning("subscription %s left behind: the broker could not be told", subscription.id)
         finally:
-            self._agent.release(subscription.id, self, untaken, ended=True)
+            self._readers.release(subscription.id, self, ended=True)
 
     def __aiter__(self) -> Self:
         return self
@@ -91,29 +101,49 @@ class Notifications:
         self.ack()
         while True:
             while not self._items:
-                if self._failure is not None:
-                    raise self._failure
-                self._news.clear()
-                await self._news.wait()
-            item = self._items.popleft()
+                await self._more()
+            item = self._in_hand = self._items.popleft()
             if isinstance(item, Notification):
-                self._in_hand = item
                 return item
             self.dropped += item.count
             if self._gaps:
                 return item  # type: ignore[return-value]
             _log.warning("%s notifications were dropped at the broker: %s", item.count, item.reason)
+            self.ack()
 
     def ack(self) -> None:
-        """Tell the broker that the notification in hand was taken; what it led to should be committed."""
+        """Tell the broker that what is in hand was taken; what it led to should be committed."""
         if self._in_hand is not None:
             number = self._in_hand.position.number
             self._in_hand = None
-            self._agent.took(self.subscription.id, number)
+            self._readers.took(self.subscription.id, number)
+
+    async def _more(self) -> None:
+        """Wait for another item; raise what ends the iteration if there will be none."""
+        if self._failure is not None:
+            raise self._failure
+        self._news.clear()
+        try:
+            async with asyncio.timeout(None if self.ended is None else QUIET_S):
+                await self._news.wait()
+        except TimeoutError:
+            if self._agent.status == "CONNECTED":
+                raise StopAsyncIteration from None
 
     def put(self, item: Item) -> None:
         """Take an item for the application to ask for (the agent's side of this object)."""
         self._items.append(item)
+        self._news.set()
+
+    def go_on(self, subscription: Subscription) -> None:
+        """Read ``subscription``, which lives: as it is now, or in place of one that ended (the agent's side)."""
+        if self._subscription is not None:
+            self._subscription = subscription
+            self.ended = None
+
+    def end(self, reason: str) -> None:
+        """Let the reader end once it has read what is left (the agent's side)."""
+        self.ended = reason
         self._news.set()
 
     def fail(self, failure: WanderbusError) -> None:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from wanderbus.agent.messages import AgentProperties, ConnectRefused
+from wanderbus.agent.messages import AgentProperties, ConnectRefused, PublishSettled
 from wanderbus.broker import protocol
 from wanderbus.errors import (
     AuthenticationError,
@@ -42,3 +42,16 @@ def request_error(refusal: protocol.RequestRefused, expression: str) -> Wanderbu
     if refusal.limit is not None:
         return LimitExceeded(refusal.reason, refusal.limit)
     return Refused(refusal.reason)
+
+
+def publish_error(settled: PublishSettled, broker: str) -> WanderbusError:
+    """Return the error for an event that ``broker`` did not take."""
+    if not settled.answered:
+        return unanswered(broker, settled.reason)
+    reason = f"the broker refused the event: {settled.reason}"
+    return Refused(reason) if settled.limit is None else LimitExceeded(reason, settled.limit)
+
+
+def unanswered(broker: str, reason: str | None) -> Unreachable:
+    """Return the error for an answer of ``broker`` that did not come."""
+    return Unreachable(f"{broker}: {reason}")

@@ -10,15 +10,19 @@
 from __future__ import annotations
 
 import asyncio
-import ipaddress
 import logging
 from collections.abc import Mapping
 from pathlib import Path
 from types import TracebackType
-from typing import Self
+from typing import Self, Unpack, cast
 
-from wanderbus.broker.config import BrokerConfig
-from wanderbus.broker.core import Append, Appended, Broker, UserStatusChanged
+import msgspec
+
+from wanderbus.api import checking
+from wanderbus.broker.core import Append, Appended, Broker, DiskFreed, DiskFull, UserStatusChanged
+from wanderbus.broker.custom import Kind, Kinds
+from wanderbus.config import ServerArguments, ServerSettings
+from wanderbus.config.reading import make
 from wanderbus.domain.access_server import (
     DATA_SOCKET,
     ECI_SOCKET,
@@ -29,14 +33,14 @@ from wanderbus.domain.access_server import (
     BrokerUnregistered,
     ChannelRefused,
 )
-from wanderbus.domain.baseline import Baseline, BaselineConfig
-from wanderbus.errors import ConfigurationError, SIPParseError, StorageError, Unreachable, WanderbusError
+from wanderbus.domain.baseline import Baseline
+from wanderbus.errors import ConfigurationError, StorageError, Unreachable, WanderbusError
 from wanderbus.machine import Address, Output, shown
 from wanderbus.mobility.properties import Properties
-from wanderbus.rudp import RudpConfig
 from wanderbus.runtime.ambient import SystemRandom, wall_us
 from wanderbus.runtime.certificate import own_certificate
 from wanderbus.runtime.committer import Committer
+from wanderbus.runtime.config_files import settings_in
 from wanderbus.runtime.driver import Driver, Unmade
 from wanderbus.runtime.registrations import Registrations
 from wanderbus.runtime.server_files import Identity, ServerFiles
@@ -46,13 +50,11 @@ from wanderbus.runtime.streams import DATA_STREAM_LIMITS
 from wanderbus.runtime.tls import client_tls, server_tls
 from wanderbus.runtime.trace_file import TraceFile
 from wanderbus.sip.digest import Authenticator
-from wanderbus.sip.flood import DEFAULT_LIMITS, FloodLimits
+from wanderbus.sip.flood import DEFAULT_LIMITS
 from wanderbus.sip.location import BindingsWritten
 from wanderbus.sip.routing import RoutingFailed, RoutingScript
 from wanderbus.sip.server import SIPServer
 from wanderbus.sip.trace import Trace
-from wanderbus.sip.uri import canonical_uri
-from wanderbus.tcp import TcpConfig
 
 _log = logging.getLogger("wanderbus.server")
 
@@ -66,72 +68,35 @@ START_S_MAX = 10.0
 class Server:
     """Registrar, proxy and broker of one domain on one address; an async context manager.
 
-    :param domain: the SIP domain served; users are ``sip:name@domain``, the broker is ``sip:broker@domain``
-    :param data_dir: where log and state live; created if need be, one server at a time
-    :param users: names and passwords
-    :param host: the IP address to listen on, one that agents can reach
-    :param port: UDP and TCP port of registrar and proxy; 0 takes a free one
-    :param tcp: whether TCP is served besides UDP
-    :param tls_certificate: a PEM file with the server's certificate chain; without it TLS is not served
-    :param tls_key: a PEM file with its key; the file of the certificate when None
-    :param tls_port: TCP port of TLS; one above ``port`` when None, 0 takes a free one
-    :param encryption: whether events travel encrypted (SPEC U-05); agents have to be told the same
-    :param rudp: the parameters of reliable UDP (SPEC F-10); agents should have the same ``datagram_bytes_max`` and
-        ``message_bytes_max``
-    :param tcp_channels: those of data channels over TCP; so too with ``message_bytes_max``
-    :param eci_port: UDP port where the original ECI is served, without any authentication; None does not, 0 takes a
-        free one (SPEC A-09)
-    :param eci_host: the IP address of that; loopback unless given, wherever ``host`` is
-    :param eci: the bounds of it
+    Its keyword arguments are the keys of a file of settings; ``domain``, ``data_dir`` and ``users`` must be given.
+    docs/configuration.md lists them, and so does ``wanderbus config sample broker``.
+
     :param routing: decides where the proxy sends requests (:mod:`wanderbus.sip.routing`); None: to the user
-    :param flood: how many requests one source may send to registrar and proxy
-    :param sip_trace: a file for every SIP message sent and received, without secrets and bounded in size
+    :param restrictions: kinds of restriction besides those that are built in, by their names (SPEC H-10)
+    :raises ConfigurationError: what is given cannot be used
     """
 
     def __init__(
         self,
         *,
-        domain: str,
-        data_dir: Path,
-        users: Mapping[str, str],
-        host: str = "127.0.0.1",
-        port: int = 5060,
-        tcp: bool = True,
-        tls_certificate: Path | None = None,
-        tls_key: Path | None = None,
-        tls_port: int | None = None,
-        encryption: bool = True,
-        rudp: RudpConfig | None = None,
-        tcp_channels: TcpConfig | None = None,
-        eci_port: int | None = None,
-        eci_host: str = "127.0.0.1",
-        eci: BaselineConfig | None = None,
         routing: RoutingScript | None = None,
-        flood: FloodLimits = DEFAULT_LIMITS,
-        sip_trace: Path | None = None,
+        restrictions: Mapping[str, Kind] | None = None,
+        **given: Unpack[ServerArguments],
     ) -> None:
-        self.domain = domain.lower()
-        self.broker_uri = f"sip:broker@{self.domain}"
-        self.address: Address = (host, port)
+        settings = self._settings = make(ServerSettings, given)
+        self.domain = settings.domain.lower()
+        self.broker_uri = checking.broker_uri(settings)
+        self.address: Address = (settings.host, settings.port)
         """Where registrar and proxy listen, over UDP and TCP, once started."""
         self.tls_address: Address | None = None
         """Where they listen over TLS, once started; None without a certificate."""
-        self.eci_address: Address | None = None if eci_port is None else (eci_host, eci_port)
+        self.eci_address = None if settings.eci_port is None else (settings.eci_host, settings.eci_port)
         """Where the original ECI is served, once started; None if it is not."""
-        self._eci = eci
-        self._tcp = tcp
-        self._tls_certificate = tls_certificate
-        self._tls_key = tls_key
-        self._tls_port = tls_port
-        self._data_dir = data_dir
-        self._random = SystemRandom()
-        self._passwords = {**users, "broker": self._random.token(16).hex()}
-        self._encryption = encryption
-        self._rudp = rudp
-        self._tcp_channels = tcp_channels
         self._routing = routing
-        self._flood = flood
-        self._sip_trace = sip_trace
+        self._kinds = Kinds(restrictions)
+        self._random = SystemRandom()
+        self._passwords = {**checking.passwords(settings), checking.BROKER: self._random.token(16).hex()}
+        self._broker_config = checking.broker_config(settings)
         self._recorder: SipRecorder | None = None
         self._registrations: Registrations | None = None
         self._drivers: list[Driver] = []
@@ -139,16 +104,32 @@ class Server:
         self._committer: Committer | None = None
         self._save_timer: asyncio.TimerHandle | None = None
 
+    @classmethod
+    def from_file(
+        cls,
+        file: Path | str,
+        *,
+        routing: RoutingScript | None = None,
+        restrictions: Mapping[str, Kind] | None = None,
+        **given: Unpack[ServerArguments],
+    ) -> Self:
+        """Return a server with the settings of a TOML file; what is given here comes before them."""
+        settings = cast(ServerArguments, settings_in(ServerSettings, Path(file)) | given)
+        return cls(routing=routing, restrictions=restrictions, **settings)
+
     async def __aenter__(self) -> Self:
         loop = asyncio.get_running_loop()
         self._broken: asyncio.Future[None] = loop.create_future()
         self._ready: asyncio.Future[None] = loop.create_future()
         self._registered = self._kept = False
+        self._shortage = ""
         try:
             self._start()
             await asyncio.wait((self._ready, self._broken), timeout=START_S_MAX, return_when=asyncio.FIRST_COMPLETED)
             if self._broken.done():
                 self._broken.result()
+            if self._shortage and not self._kept:
+                raise StorageError(f"the disk is full, make room and start again: {self._shortage}")
             if not self._ready.done():
                 raise Unreachable(f"the broker could not register with its own server on {self.address[0]}")
         except BaseException:
@@ -187,38 +168,38 @@ class Server:
             self._recorder = None
 
     def _start(self) -> None:
-        self._check_place()
-        files = self._files = ServerFiles.open(self._data_dir)
-        config = BrokerConfig(server=files.identity.server)
-        self._broker = Broker(files.load_state(config.publishes_remembered), config)
-        self._committer = Committer(files.log, files.store, on_durable=self._durable, on_failure=self._failed)
-        self._recorder = None if self._sip_trace is None else SipRecorder(Trace(), TraceFile.open(self._sip_trace))
-        self._registrations = Registrations.open(self._data_dir / "registrations.db")
+        files = self._files = ServerFiles.open(self._settings.data_dir)
+        config = msgspec.structs.replace(self._broker_config, server=files.identity.server)
+        self._broker = Broker(files.load_state(config.publishes_remembered), config, self._kinds)
+        self._committer = Committer(
+            files.log,
+            files.store,
+            on_durable=self._durable,
+            on_failure=self._failed,
+            on_full=self._disk_full,
+            on_room=self._disk_freed,
+            reserve_bytes=self._settings.disk_reserve_bytes,
+        )
+        trace = self._settings.sip_trace
+        self._recorder = None if trace is None else SipRecorder(Trace(), TraceFile.open(trace))
+        self._registrations = Registrations.open(self._settings.data_dir / "registrations.db")
         self._start_registrar(self._registrations)
         self._start_access(files)
         self._save_timer = asyncio.get_running_loop().call_later(SAVE_S, self._save_again)
 
-    def _check_place(self) -> None:
-        _check_host(self.address[0])
-        if self.eci_address is not None:
-            _check_host(self.eci_address[0])
-        try:
-            canonical_uri(self.broker_uri)
-        except SIPParseError as error:
-            raise ConfigurationError(f"{self.domain!r} is not a domain that SIP can name: {error}") from None
-
     def _start_registrar(self, registrations: Registrations) -> None:
         """The machine has to know its address, so a free port is taken before it is made."""
+        settings = self._settings
         tap = None if self._recorder is None else self._recorder.tap()
         driver = Driver(Unmade(), self._report, tap=tap)
         self._drivers.append(driver)
-        secure = None if self._tls_certificate is None else server_tls(self._tls_certificate, self._tls_key)
+        secure = None if settings.tls_certificate is None else server_tls(settings.tls_certificate, settings.tls_key)
         self.address, streams = listen_for_sip(
             driver,
             "sip",
             self.address,
-            tcp=self._tcp,
-            tls_port=self._tls_port,
+            tcp=settings.tcp,
+            tls_port=settings.tls_port,
             server_tls=secure,
             client_tls=None if secure is None else client_tls(),
         )
@@ -233,7 +214,7 @@ class Server:
             self._random.token(32),
             streams=streams,
             routing=self._routing,
-            flood=self._flood,
+            flood=settings.flood or DEFAULT_LIMITS,
         )
         driver.machine = machine
         # The broker is in this process and registers itself; where it was before is of no use to anybody.
@@ -244,25 +225,25 @@ class Server:
         tap = None if self._recorder is None else self._recorder.tap()
         driver = Driver(Unmade(), self._report, wall_clock=True, tap=tap, on_fault=self._broke)
         self._drivers.append(driver)
-        certificate = own_certificate(self._data_dir)
+        certificate = own_certificate(self._settings.data_dir)
         bound = self._bind_access(driver, host, files.identity, certificate.file)
         if tap is not None:
             tap.hears(SIP_SOCKET, bound[SIP_SOCKET])
         files.keep_ports(*(bound[name][1] for name in (SIP_SOCKET, DATA_SOCKET, STREAM_SOCKET)))
         access = AccessServer(
-            Properties(uri=self.broker_uri, server=self.address, password=self._passwords["broker"]),
+            Properties(uri=self.broker_uri, server=self.address, password=self._passwords[checking.BROKER]),
             self._broker,
             self._random,
             sip_address=bound[SIP_SOCKET],
             data_address=bound[DATA_SOCKET],
             stream_address=bound[STREAM_SOCKET],
             authenticator=Authenticator(self.domain, self._passwords.get, self._random.token(32)),
-            encryption=self._encryption,
+            encryption=self._settings.encryption,
             reset_key=files.reset_key,
-            fingerprint=certificate.fingerprint if self._encryption else b"",
-            rudp=self._rudp,
-            tcp=self._tcp_channels,
-            baseline=None if self.eci_address is None else Baseline(self._eci),
+            fingerprint=certificate.fingerprint if self._settings.encryption else b"",
+            rudp=self._settings.rudp,
+            tcp=self._settings.tcp_channels,
+            baseline=None if self.eci_address is None else Baseline(self._settings.eci),
         )
         self._bind_eci(driver)
         driver.machine = access
@@ -297,7 +278,7 @@ class Server:
     ) -> dict[str, Address]:
         sip, data, stream = ((host, port) for port in ports)
         bound = driver.bind({SIP_SOCKET: sip, DATA_SOCKET: data})
-        kind, tls = ("TLS", server_tls(certificate)) if self._encryption else ("TCP", None)
+        kind, tls = ("TLS", server_tls(certificate)) if self._settings.encryption else ("TCP", None)
         streams = driver.bind_streams(STREAM_SOCKET, {kind: stream}, server_tls=tls, limits=DATA_STREAM_LIMITS)
         return {**bound, STREAM_SOCKET: streams[kind]}
 
@@ -331,11 +312,21 @@ class Server:
         self._check_ready()
         self._access_driver.feed(Appended(durable))
 
+    def _disk_full(self, reason: str) -> None:
+        self._shortage = reason
+        _log.error("the disk is full, new events and subscriptions are refused until there is room: %s", reason)
+        self._access_driver.feed(DiskFull())
+
+    def _disk_freed(self) -> None:
+        self._shortage = ""
+        _log.warning("the disk has room again, events are taken as before (%s)", self._settings.data_dir)
+        self._access_driver.feed(DiskFreed())
+
     def _failed(self, error: Exception) -> None:
         self._committer = None
         if not self._broken.done():
             self._broken.set_exception(
-                StorageError(f"writing to {self._data_dir} failed, nothing more is acknowledged: {error}")
+                StorageError(f"writing to {self._settings.data_dir} failed, nothing more is acknowledged: {error}")
             )
 
     def _broke(self, error: Exception) -> None:
@@ -358,13 +349,3 @@ class Server:
         changes = self._broker.state.changes()
         if changes and self._committer is not None:
             self._committer.save(changes, self._broker.state.offset)
-
-
-def _check_host(host: str) -> None:
-    """Raise :class:`ConfigurationError` unless ``host`` is one address."""
-    try:
-        unspecified = ipaddress.ip_address(host).is_unspecified
-    except ValueError:
-        raise ConfigurationError(f"{host!r} is not an IP address; give the one to listen on") from None
-    if unspecified:
-        raise ConfigurationError("listen on one address that agents can reach, not on all: they are told which")

@@ -9,9 +9,10 @@ from __future__ import annotations
 
 import asyncio
 import logging
-from collections.abc import Callable, Sequence
-from typing import Final
+from collections.abc import Callable, Iterable
+from typing import Any, Final
 
+from wanderbus.agent.messages import RequestSettled
 from wanderbus.api.dispatch import Dispatcher
 from wanderbus.event import Notification
 from wanderbus.filters import parse
@@ -28,8 +29,8 @@ class Unclaimed:
 
     def __init__(
         self,
-        dispatcher: Dispatcher,
-        ask: Callable[[], asyncio.Future[Sequence[Subscription]]],
+        dispatcher: Dispatcher[Any],
+        ask: Callable[[], asyncio.Future[RequestSettled]],
         acknowledge: Callable[[int | None], None],
     ) -> None:
         self._dispatcher = dispatcher
@@ -38,9 +39,13 @@ class Unclaimed:
         self._live: set[str] = set()
         self._timer: asyncio.TimerHandle | None = None
 
-    def known(self, subscriptions: Sequence[Subscription]) -> None:
+    def known(self, subscriptions: Iterable[Subscription]) -> None:
         """Take note that these subscriptions live."""
         self._live.update(subscription.id for subscription in subscriptions)
+
+    def over(self, subscription: str) -> None:
+        """Take note that this subscription has ended."""
+        self._live.discard(subscription)
 
     def bequeath(self, heir: Subscription) -> None:
         """Let ``heir`` have what ended subscriptions left behind of what it asks for."""
@@ -68,10 +73,10 @@ class Unclaimed:
         if self._dispatcher.unclaimed:
             self._ask().add_done_callback(self._see)
 
-    def _see(self, answer: asyncio.Future[Sequence[Subscription]]) -> None:
+    def _see(self, answer: asyncio.Future[RequestSettled]) -> None:
         if answer.cancelled() or answer.exception() is not None:
             return
-        live = {subscription.id for subscription in answer.result()}
+        live = {subscription.id for subscription in answer.result().subscriptions}
         for subscription in self._dispatcher.unclaimed:
             if subscription in live:
                 _log.warning(
@@ -81,5 +86,5 @@ class Unclaimed:
                 )
             else:
                 _log.warning("notifications of subscription %s, which has ended, were not read", subscription)
-                self._acknowledge(self._dispatcher.release(subscription, (), ended=True))
+                self._acknowledge(self._dispatcher.release(subscription, ended=True))
         self.look()

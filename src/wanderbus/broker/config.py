@@ -14,7 +14,10 @@ Role = Literal["operator", "administrator"]
 
 
 class BrokerConfig(msgspec.Struct, frozen=True):
-    """Bounds of one broker; every one is met by a refusal or a counted drop that names it."""
+    """Bounds of one broker; every one is met by a refusal or a counted drop that names it.
+
+    ``ValueError`` names a value that cannot work.
+    """
 
     server: str = "wb"
     """Name of this server: the origin in event and subscription ids."""
@@ -76,4 +79,19 @@ class BrokerConfig(msgspec.Struct, frozen=True):
     set (DESIGN 5.8); expiry and frequencies go by it."""
 
     roles: Mapping[str, Role] = {}
-    """Of canonical user URIs."""
+    """Who may do more than their own, by URI: an ``operator`` sees everything, an ``administrator`` also changes it; a
+    name without a domain is of the server's."""
+
+    def __post_init__(self) -> None:
+        if self.sweep_s is not None and self.sweep_s <= 0:
+            raise ValueError("sweep_s must be above 0, or None")
+        if self.lifetime_s_max is not None and self.lifetime_s_max < self.lifetime_s_min:
+            raise ValueError("lifetime_s_max must not be less than lifetime_s_min")
+        if min(self.unacknowledged_max, self.sessions_max, self.devices_max, self.publishes_remembered) < 1:
+            raise ValueError(
+                "unacknowledged_max, sessions_max, devices_max and publishes_remembered must be at least 1"
+            )
+        if self.backlog_per_s <= 0:
+            raise ValueError("backlog_per_s must be above 0")
+        if self.clock_slew_max >= 1:
+            raise ValueError("clock_slew_max must be below 1, so that the clock goes on")

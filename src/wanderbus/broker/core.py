@@ -12,28 +12,30 @@ from typing import Final
 
 from wanderbus import records
 from wanderbus.broker import protocol
+from wanderbus.broker.bounds import Bounds
+from wanderbus.broker.clock import DisciplinedClock
 from wanderbus.broker.config import BrokerConfig
+from wanderbus.broker.custom import Kinds
 from wanderbus.broker.journal import Append, Journal
-from wanderbus.broker.links import Link, Links, SendOnLink
-from wanderbus.broker.publishing import Publishing
-from wanderbus.broker.state import BrokerState, DeviceRow, device_key, session_key
+from wanderbus.broker.links import Link, LinkDropped, Links, SendOnLink
+from wanderbus.broker.operating import Operating
+from wanderbus.broker.presence import Presence, UserStatusChanged
+from wanderbus.broker.publishing import DISK_FULL, Publishing
+from wanderbus.broker.rows import SessionRow, device_key, session_key
+from wanderbus.broker.state import BrokerState
 from wanderbus.broker.subscribing import Subscriptions
 from wanderbus.errors import RemoteProtocolError
-from wanderbus.machine import (
-    CancelTimer,
-    ClockRead,
-    Input,
-    Output,
-    SetTimer,
-    TimerFired,
-)
+from wanderbus.machine import ClockRead, Input, Output, SetTimer, TimerFired
 
 __all__ = [
     "Append",
     "Appended",
     "Broker",
     "DeviceBound",
+    "DiskFreed",
+    "DiskFull",
     "LinkClosed",
+    "LinkDropped",
     "LinkOpened",
     "MessageArrived",
     "SendOnLink",
@@ -41,6 +43,9 @@ __all__ = [
     "UserStatusChanged",
 ]
 
+
+SWEEP_AGAIN_S: Final = 0.1
+"""Pause after a sweep that left some of what has expired: others go before."""
 
 _SESSION_NAME: Final = re.compile(r"[A-Za-z0-9._-]{1,64}")
 
@@ -86,23 +91,28 @@ class Appended(Input, frozen=True):
     durable: int
 
 
-class UserStatusChanged(Output, frozen=True):
-    """The User Status of ``user`` is ``CONNECTED`` or ``DISCONNECTED`` now (SPEC E-07)."""
+class DiskFull(Input, frozen=True):
+    """There is no room for the log: new events and subscriptions are refused from now on."""
 
-    user: str
-    status: str
+
+class DiskFreed(Input, frozen=True):
+    """There is room for the log again."""
 
 
 class Broker:
     """Sessions, subscriptions, matching and queues of one server; ``step`` as every machine."""
 
-    def __init__(self, state: BrokerState, config: BrokerConfig) -> None:
+    def __init__(self, state: BrokerState, config: BrokerConfig, kinds: Kinds | None = None) -> None:
         self.state = state
         self._config = config
+        self._clock = DisciplinedClock(state.wall_us, config.clock_slew_max)
         self._journal = Journal(state)
-        self._links = Links(state, self._journal, config)
-        self._subscriptions = Subscriptions(state, self._journal, self._links, config)
-        self._publishing = Publishing(state, self._journal, self._links, self._subscriptions, config)
+        self._bounds = Bounds(state, self._journal, config)
+        self._links = Links(state, self._journal, self._bounds, config)
+        self._presence = Presence(state, self._journal, self._links, config)
+        self._operating = Operating(state, self._journal, self._links, self._presence, config)
+        self._subscriptions = Subscriptions(state, self._journal, self._links, config, kinds)
+        self._publishing = Publishing(state, self._journal, self._links, self._subscriptions, self._bounds)
 
     def status(self, user: str) -> str:
         """Return the User Status of ``user``: CONNECTED while any of the user's devices can be reached."""
@@ -110,37 +120,67 @@ class Broker:
 
     def step(self, inputs: Iterable[Input], now: float) -> list[Output]:
         """Take a batch of inputs at monotonic second ``now``; return the outputs in order."""
+        self._links.now = now
         for given in inputs:
             match given:
                 case MessageArrived(link=identity, payload=payload):
-                    self._arrived(identity, payload, now)
+                    self._arrived(identity, payload)
                 case Appended(durable=durable):
                     self._journal.appended(durable)
                 case ClockRead(wall_us=wall_us):
-                    self.state.wall_us = max(self.state.wall_us, wall_us)
-                case LinkOpened():
-                    self._opened(given, now)
-                case LinkClosed(link=identity, reason=reason):
-                    if link := self._links.get(identity):
-                        self._closed(link, reason, now)
-                case DeviceBound():
-                    self._bound(given)
-                case TimerFired(key=("grace", user, device)):
-                    self._grace_over(str(user), str(device), now)
-                case ServerStarted():
-                    self._started(now)
+                    self.state.wall_us = self._clock.read(wall_us, now)
+                    self._publishing.received_us = wall_us
+                case TimerFired(key=key):
+                    self._timer_fired(key)
+                case _:
+                    self._told(given)
         return self._journal.drain()
 
-    def _write(self, record: records.AnyRecord, *, urgent: bool = False) -> None:
-        self._journal.write(record, urgent=urgent)
+    def _told(self, given: Input) -> None:
+        """Take what is rare."""
+        match given:
+            case LinkOpened(link=identity, user=user, device=device):
+                self._presence.opened(identity, user, device)
+            case LinkClosed(link=identity, reason=reason):
+                if link := self._links.get(identity):
+                    self._presence.closed(link, reason)
+            case DeviceBound():
+                self._bound(given)
+            case DiskFull() | DiskFreed():
+                self._publishing.disk_full = isinstance(given, DiskFull)
+            case ServerStarted():
+                self._started()
 
-    def _started(self, now: float) -> None:
-        self._write(
-            records.Started(at_us=self.state.wall_us, server=self.state.server),
-            urgent=True,
-        )
-        for row in self.state.devices.values():
-            self._journal.say(self._grace_timer(row, now))
+    def _timer_fired(self, key: object) -> None:
+        match key:
+            case ("grace", str(user), str(device)):
+                self._presence.grace_over(user, device)
+            case ("pace", int(identity)):
+                if link := self._links.get(identity):
+                    self._links.go_on(link)
+            case ("sweep",):
+                self._sweep()
+            case ("sweep", "again"):
+                self._sweep_subscriptions()
+
+    def _started(self) -> None:
+        self._journal.write(records.Started(at_us=self.state.wall_us, server=self.state.server), urgent=True)
+        self._presence.start()
+        self._sweep_later()
+
+    def _sweep_later(self) -> None:
+        if self._config.sweep_s is not None:
+            self._journal.say(SetTimer(("sweep",), self._links.now + self._config.sweep_s))
+
+    def _sweep(self) -> None:
+        """Search for what has waited for too long, and for what has expired (SPEC G-17, X18)."""
+        self._bounds.sweep()
+        self._sweep_subscriptions()
+        self._sweep_later()
+
+    def _sweep_subscriptions(self) -> None:
+        if self._subscriptions.sweep():
+            self._journal.say(SetTimer(("sweep", "again"), self._links.now + SWEEP_AGAIN_S))
 
     def _bound(self, bound: DeviceBound) -> None:
         if bound.binding or device_key(bound.user, bound.device) in self.state.devices:
@@ -151,91 +191,16 @@ class Broker:
                 address=bound.address,
                 binding=bound.binding,
             )
-            self._write(record)
+            self._journal.write(record, urgent=False)
 
-    def _opened(self, opened: LinkOpened, now: float) -> None:
-        before = self._links.status(opened.user)
-        if previous := self._links.of_device(opened.user, opened.device):
-            self._links.close(previous)
-        self._links.open(opened.link, opened.user, opened.device)
-        self._set_status(opened.user, opened.device, "CONNECTED", "session established", now)
-        self._report(opened.user, before)
-
-    def _closed(self, link: Link, reason: str, now: float) -> None:
-        before = self._links.status(link.user)
-        self._links.close(link)
-        self._set_status(link.user, link.device, "DISCONNECTED", reason, now)
-        self._report(link.user, before)
-
-    def _report(self, user: str, before: str) -> None:
-        if (status := self._links.status(user)) != before:
-            self._journal.say(UserStatusChanged(user, status))
-
-    def _set_status(self, user: str, device: str, status: str, reason: str, now: float) -> None:
-        row = self.state.devices.get(device_key(user, device))
-        if row and row.status == status:
-            return
-        self._write(
-            records.StatusChanged(
-                at_us=self.state.wall_us,
-                user=user,
-                device=device,
-                status=status,
-                reason=reason,
-            )
-        )
-        row = self.state.devices[device_key(user, device)]
-        self._journal.say(
-            CancelTimer(("grace", user, device)) if status == "CONNECTED" else self._grace_timer(row, now)
-        )
-
-    def _grace_timer(self, row: DeviceRow, now: float) -> SetTimer:
-        away_us = self.state.wall_us - (row.away_since_us if row.away_since_us is not None else self.state.wall_us)
-        return SetTimer(
-            ("grace", row.user, row.device),
-            now + max(0.0, self._config.device_grace_s - away_us / 1e6),
-        )
-
-    def _grace_over(self, user: str, device: str, now: float) -> None:
-        """A device away for too long leaves, unless it is the session's last (SPEC X40)."""
-        row = self.state.devices.get(device_key(user, device))
-        if row is None or row.status == "CONNECTED":
-            return
-        session = self.state.sessions.get(session_key(user, row.session))
-        if session and session.devices == [device]:
-            self._journal.say(SetTimer(("grace", user, device), now + self._config.device_grace_s))
-        else:
-            self._left(user, row.session, device, "grace")
-
-    def _leave(self, link: Link, session: str, request: int) -> None:
-        before = self._links.status(link.user)
-        self._links.close(link)
-        self._left(link.user, session, link.device, "asked")
-        self._links.say(link, protocol.Done(request, ()))
-        self._report(link.user, before)
-
-    def _left(self, user: str, session: str, device: str, reason: str) -> None:
-        self._write(
-            records.Left(
-                at_us=self.state.wall_us,
-                user=user,
-                session=session,
-                device=device,
-                reason=reason,
-            ),
-            urgent=reason == "asked",
-        )
-        if row := self.state.sessions.get(session_key(user, session)):
-            self._links.pump(row)
-
-    def _arrived(self, identity: int, payload: bytes, now: float) -> None:
+    def _arrived(self, identity: int, payload: bytes) -> None:
         link = self._links.get(identity)
         if link is None:
             return
         try:
             message = protocol.decode_from_agent(payload)
         except RemoteProtocolError as error:
-            self._closed(link, str(error), now)
+            self._presence.closed(link, str(error))
             return
         if isinstance(message, protocol.Attach):
             self._attach(link, message)
@@ -244,14 +209,15 @@ class Broker:
             return
         match message:
             case protocol.Publish():
-                row = self.state.devices[device_key(link.user, link.device)]
-                self._publishing.publish(link, row.epoch, message)
+                self._publishing.publish(link, message)
             case protocol.Take(number=number):
-                self._take(link, number)
+                self._take(link, link.session, number)
             case protocol.Leave(request=request):
-                self._leave(link, link.session, request)
+                self._presence.leave(link, link.session, request)
             case protocol.Inspect() | protocol.Peek() | protocol.Purge() | protocol.Kick():
-                self._links.say(link, protocol.RequestRefused(message.request, "only an operator may ask for that"))
+                self._operating.answer(link, message)
+            case protocol.Subscribe(request=request) if self._publishing.disk_full:
+                self._links.say(link, protocol.RequestRefused(request, DISK_FULL, limit="disk_full"))
             case _:
                 self._subscriptions.answer(link, message)
 
@@ -261,7 +227,7 @@ class Broker:
         if refusal := self._no_place(link, message.session):
             self._links.say(link, refusal)
             return
-        self._write(
+        self._journal.write(
             records.Attached(
                 at_us=self.state.wall_us,
                 user=link.user,
@@ -273,15 +239,21 @@ class Broker:
             urgent=True,
         )
         session = self.state.sessions[session_key(link.user, message.session)]
-        if not message.keep:
-            self._subscriptions.discard(link.user, session.name, link.device)
-            self._took(link, session.name, session.next - 1)
-        elif message.resume and message.resume.epoch == session.epoch:
+        if message.resume and message.resume.epoch == session.epoch:
             self._took(link, session.name, min(message.resume.number, session.next - 1))
-        cursor = self.state.devices[device_key(link.user, link.device)].cursor
-        self._links.attach(link, session.name, cursor)
+        if not message.keep:
+            self._discard(link, session, keep_queue=message.keep_queue)
+        cursor = self.state.devices[link.key].cursor
+        self._links.attach(link, session, cursor)
         self._links.say(link, protocol.Attachment(session.epoch, cursor))
         self._links.pump(session)
+
+    def _discard(self, link: Link, session: SessionRow, *, keep_queue: bool) -> None:
+        """End the subscriptions of who begins anew, and drop what waits for this device alone (SPEC G-09, X20)."""
+        self._subscriptions.discard(link.user, session.name, link.device)
+        if not keep_queue:
+            self._bounds.discard(session, link.device)
+            self._took(link, session.name, session.next - 1)
 
     def _no_place(self, link: Link, name: str) -> protocol.RequestRefused | None:
         """Return why this link cannot join the session ``name``, or None if it can."""
@@ -290,7 +262,7 @@ class Broker:
             return protocol.RequestRefused(0, reason)
         session = self.state.sessions.get(session_key(link.user, name))
         if session is None:
-            count = sum(row.user == link.user for row in self.state.sessions.values())
+            count = len(self.state.sessions_of(link.user))
             limit, most = "sessions_max", self._config.sessions_max
         elif link.device not in session.devices:
             count = len(session.devices)
@@ -303,25 +275,26 @@ class Broker:
 
     def _redelivered_through(self, link: Link, message: protocol.Attach) -> int:
         """Return up to where an earlier life of this agent may have shown notifications to its application."""
-        row = self.state.devices[device_key(link.user, link.device)]
+        row = self.state.devices[link.key]
         if message.epoch == row.epoch:
             return row.redelivered_through
         return 0 if message.resume else self._links.handed(link.user, message.session, link.device)
 
-    def _take(self, link: Link, number: int) -> None:
-        assert link.session is not None
-        if number <= link.sent:
-            self._took(link, link.session, number)
-            self._links.pump(self.state.sessions[session_key(link.user, link.session)])
+    def _take(self, link: Link, session: str, number: int) -> None:
+        """A device takes what it was sent, on this link or on an earlier one."""
+        if number <= max(link.sent, self._links.handed(link.user, session, link.device)):
+            self._took(link, session, number)
+            self._links.pump(self.state.sessions[session_key(link.user, session)])
 
     def _took(self, link: Link, session: str, number: int) -> None:
-        if number > self.state.devices[device_key(link.user, link.device)].cursor:
-            self._write(
+        if number > self.state.devices[link.key].cursor:
+            self._journal.write(
                 records.Took(
                     at_us=self.state.wall_us,
                     user=link.user,
                     session=session,
                     device=link.device,
                     number=number,
-                )
+                ),
+                urgent=False,
             )

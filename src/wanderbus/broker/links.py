@@ -2,23 +2,22 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterable, Sequence
+
 import msgspec
 
 from wanderbus import records
 from wanderbus.broker import protocol
+from wanderbus.broker.bounds import Bounds
 from wanderbus.broker.config import BrokerConfig
 from wanderbus.broker.journal import Journal
 from wanderbus.broker.protocol import BrokerMessage
-from wanderbus.broker.state import (
-    BrokerState,
-    DeviceRow,
-    Entry,
-    SessionRow,
-    Status,
-    device_key,
-    session_key,
-)
-from wanderbus.machine import Output
+from wanderbus.broker.queue import Entry, Queued, losses_for
+from wanderbus.broker.rows import DeviceRow, SessionRow, Status, device_key, session_key
+from wanderbus.broker.state import BrokerState
+from wanderbus.event import EventId, Loss
+from wanderbus.machine import Output, SetTimer
+from wanderbus.pacing import TokenBucket
 
 
 class SendOnLink(Output, frozen=True):
@@ -28,24 +27,44 @@ class SendOnLink(Output, frozen=True):
     payload: bytes
 
 
+class LinkDropped(Output, frozen=True):
+    """End ``link`` and the device's connection that it belongs to, because of ``reason``; ``LinkClosed`` follows."""
+
+    link: int
+    reason: str
+
+
 class Link(msgspec.Struct):
     """An open data channel of a device; ``session`` is None until its agent has said :class:`Attach`."""
 
     link: int
     user: str
     device: str
+    key: str
+    """Of the device."""
     session: str | None = None
     sent: int = 0
-    """Highest number of the session's stream that was sent on this link."""
+    """Highest number of the session's stream that was sent on this link, or passed over."""
+    told: int = 0
+    """Highest number up to which the device has to take: what was passed over is bound to others."""
+    backlog: int = 0
+    """Numbers up to this one had waited when the device attached, and go out paced."""
+    pace: TokenBucket | None = None
+    held_up: tuple[int, str] | None = None
+    """An event of the device's outbox that was refused for the time being, and the bound that was met."""
 
 
 class Links:
     """Every open link, and delivery over them in the order of numbers, at most a window unacknowledged."""
 
-    def __init__(self, state: BrokerState, journal: Journal, config: BrokerConfig) -> None:
+    def __init__(self, state: BrokerState, journal: Journal, bounds: Bounds, config: BrokerConfig) -> None:
+        self.now = 0.0
+        """The monotonic second of the step that is being taken."""
         self._state = state
         self._journal = journal
+        self._bounds = bounds
         self._window = config.unacknowledged_max
+        self._backlog_per_s = config.backlog_per_s
         self._by_id: dict[int, Link] = {}
         self._by_device: dict[str, Link] = {}
         self._by_user: dict[str, set[int]] = {}
@@ -62,9 +81,18 @@ class Links:
         """Return the open link of a device, or None."""
         return self._by_device.get(device_key(user, device))
 
+    def of_user(self, user: str) -> Sequence[Link]:
+        """Return the open links of a user, also those that are attached to no session yet."""
+        return [self._by_id[link] for link in sorted(self._by_user.get(user, ()))]
+
+    def of_session(self, key: str) -> Sequence[Link]:
+        """Return the links over which a session's stream flows."""
+        return self._by_session.get(key, ())
+
     def open(self, link: int, user: str, device: str) -> None:
         """Take note of a new link."""
-        self._by_id[link] = self._by_device[device_key(user, device)] = Link(link, user, device)
+        key = device_key(user, device)
+        self._by_id[link] = self._by_device[key] = Link(link, user, device, key)
         self._by_user.setdefault(user, set()).add(link)
 
     def close(self, link: Link) -> None:
@@ -73,64 +101,79 @@ class Links:
         self._by_user[link.user].discard(link.link)
         if not self._by_user[link.user]:
             del self._by_user[link.user]
-        if self._by_device.get(device_key(link.user, link.device)) is link:
-            del self._by_device[device_key(link.user, link.device)]
+        if self._by_device.get(link.key) is link:
+            del self._by_device[link.key]
         if link.session is not None:
             key = session_key(link.user, link.session)
+            handed = (key, link.device)
+            self._handed[handed] = max(self._handed.get(handed, 0), link.sent)
             self._by_session[key].remove(link)
             if not self._by_session[key]:
                 del self._by_session[key]
 
-    def attach(self, link: Link, session: str, sent: int) -> None:
-        """Let the stream of ``session`` flow on ``link`` after number ``sent``."""
-        link.session, link.sent = session, sent
-        self._by_session.setdefault(session_key(link.user, session), []).append(link)
+    def attach(self, link: Link, session: SessionRow, sent: int) -> None:
+        """Let the stream of ``session`` flow on ``link`` after number ``sent``, paced as far as it has waited."""
+        link.session, link.sent, link.told, link.backlog = session.name, sent, sent, session.next - 1
+        link.pace = TokenBucket(self._backlog_per_s, self.now)
+        self._by_session.setdefault(session.key, []).append(link)
 
     def status(self, user: str) -> Status:
         """Return the User Status: CONNECTED while any device of the user can be reached (SPEC E-06, E-07)."""
         return "CONNECTED" if user in self._by_user else "DISCONNECTED"
 
     def handed(self, user: str, session: str, device: str) -> int:
-        """Return the highest number of ``session`` that this device may have been sent in any of its lives."""
+        """Return the highest number of ``session`` that this device may have been sent on earlier links."""
         return self._handed.get((session_key(user, session), device), 0)
 
     def say(self, link: Link, message: BrokerMessage) -> None:
         """Send ``message`` once everything it rests on is durable."""
         self._journal.say(SendOnLink(link.link, protocol.encode(message)))
 
+    def go_on(self, link: Link) -> None:
+        """Send the next slice of what has waited for a link."""
+        if link.session is not None:
+            self._pump_link(self._state.sessions[session_key(link.user, link.session)], link)
+
     def pump(self, session: SessionRow) -> None:
-        """Send each link of ``session`` what it has not been sent, as far as its window allows."""
+        """Send each link of ``session`` what it has not been sent, as far as its window and its pace allow."""
         for link in self._by_session.get(session.key, ()):
             self._pump_link(session, link)
 
     def _pump_link(self, session: SessionRow, link: Link) -> None:
-        device = self._state.devices[device_key(link.user, link.device)]
-        link.sent = max(link.sent, session.first - 1)
+        device = self._state.devices[link.key]
+        link.sent = max(link.sent, session.first - 1, device.cursor)
         self._fill_window(session, link, device)
-        while self._pass_over(session, link, device):
+        while device.cursor < link.sent and device.cursor >= link.told:
+            self._pass_over(session, link, link.sent)
             self._fill_window(session, link, device)
-        key = (session.key, link.device)
-        self._handed[key] = max(self._handed.get(key, 0), link.sent)
 
     def _fill_window(self, session: SessionRow, link: Link, device: DeviceRow) -> None:
-        while link.sent + 1 < session.next and link.sent - device.cursor < self._window:
-            number = link.sent + 1
-            entry = self._state.entry(session, number)
+        queue = self._state.queue[session.key]
+        while (number := link.sent + 1) < session.next and link.sent - device.cursor < self._window:
+            if number <= link.backlog and not self._paced(link):
+                return
+            entry = queue.covering(number)
+            if isinstance(entry, Queued) and entry.event.at_us < self._state.wall_us and self._bounds.too_old(entry):
+                self._bounds.expire(session)
+                entry = queue.covering(number)
             assert entry is not None, (session.key, number)
             link.sent = entry.last
             if message := self._message(entry, device):
+                if link.told <= device.cursor < number - 1:
+                    self._pass_over(session, link, number - 1)
+                link.told = entry.last
                 self.say(link, message)
 
-    def _pass_over(self, session: SessionRow, link: Link, device: DeviceRow) -> bool:
-        """Advance the cursor over notifications bound to other devices (DESIGN 5.4); tell whether there were any."""
-        number = device.cursor
-        while number < link.sent:
-            entry = self._state.entry(session, number + 1)
-            if entry is None or self._message(entry, device):
-                break
-            number = entry.last
-        if number == device.cursor:
-            return False
+    def _paced(self, link: Link) -> bool:
+        """Return whether the next notification that has waited may go out; if not, come back when some may."""
+        assert link.pace is not None
+        if link.pace.take(self.now):
+            return True
+        self._journal.say(SetTimer(("pace", link.link), link.pace.full_at()))
+        return False
+
+    def _pass_over(self, session: SessionRow, link: Link, number: int) -> None:
+        """Take for the device, up to ``number``, what is not for it: what is bound to others (DESIGN 5.4)."""
         took = records.Took(
             at_us=self._state.wall_us,
             user=link.user,
@@ -139,18 +182,21 @@ class Links:
             number=number,
         )
         self._journal.write(took, urgent=False)
-        return True
 
     def _message(self, entry: Entry, device: DeviceRow) -> BrokerMessage | None:
-        if entry.id is None:
-            return protocol.NotifyGap(entry.number, entry.last, entry.reason or "")
-        subscriptions = entry.subscriptions_for(device.device)
-        if not subscriptions:
-            return None
-        return protocol.Notify(
-            entry.number,
-            entry.id,
-            msgspec.Raw(entry.event),
-            subscriptions,
-            entry.number <= device.redelivered_through,
-        )
+        """Return what to say of an entry to a device; None if nothing of it is for that device."""
+        lost = losses_for(entry.lost, device.device)
+        if isinstance(entry, Queued) and (subscriptions := entry.subscriptions_for(device.device)):
+            return protocol.Notify(
+                entry.number,
+                EventId(self._state.server, entry.event.offset),
+                msgspec.Raw(entry.event.data),
+                subscriptions,
+                entry.number <= device.redelivered_through,
+                lost,
+            )
+        return protocol.NotifyGap(entry.number, entry.last, _reasons(lost), lost) if lost else None
+
+
+def _reasons(lost: Iterable[Loss]) -> str:
+    return ", ".join(dict.fromkeys(loss.reason for loss in lost))

@@ -113,15 +113,23 @@ Listed = Literal["sessions", "subscriptions", "queues"]
 
 
 class Inspect(AgentMessage, frozen=True, tag=10):
-    """List what there is of ``user``, or of everybody for an operator; answered by :class:`Listing`."""
+    """List what there is of ``user``, or of everybody that the asker may see; answered by :class:`Listing`.
+
+    At most ``limit`` rows, and those that come ``after`` what an earlier answer said there is to go on from.
+    """
 
     request: int
     what: Listed
     user: str | None
+    after: str | None = None
+    limit: int = 1_000
 
 
 class Peek(AgentMessage, frozen=True, tag=11):
-    """Show ``count`` notifications from ``first`` on that wait in a session, without taking them."""
+    """Show ``count`` notifications and gaps from number ``first`` on that wait in a session, without taking them.
+
+    There may be fewer in one answer: the next one starts behind its last.
+    """
 
     request: int
     user: str
@@ -131,16 +139,20 @@ class Peek(AgentMessage, frozen=True, tag=11):
 
 
 class Purge(AgentMessage, frozen=True, tag=12):
-    """Drop what waits in a session, or in it for ``subscription`` alone."""
+    """Drop what waits in a session, or in it for ``subscription`` alone; in steps, each ``after`` the one before."""
 
     request: int
     user: str
     session: str
     subscription: str | None
+    after: str | None = None
 
 
 class Kick(AgentMessage, frozen=True, tag=13):
-    """End the connection of ``device``, or of all of the user's; with ``forget`` they leave their sessions too."""
+    """End the connection of ``device``, or of all of the user's but the one that asks.
+
+    With ``forget`` they leave their sessions too.
+    """
 
     request: int
     user: str
@@ -224,11 +236,15 @@ class SubscriptionEnded(BrokerMessage, frozen=True, tag=8):
 
 
 class Listing(BrokerMessage, frozen=True, tag=9):
-    """Answer to a request for what there is: ``rows`` of named values, ``more`` if others follow."""
+    """Answer to a request for what there is: ``rows`` of named values, ``more`` if others follow.
+
+    ``next`` of the last part is where to go on from when there is more than one answer lists.
+    """
 
     request: int
     rows: tuple[Mapping[str, Any], ...]
     more: bool = False
+    next: str | None = None
 
 
 OfSubscriptions = Subscribe | Unsubscribe | Renew | Restrict | Query

@@ -1,24 +1,21 @@
-"""From a publish to its notifications: recognise repeats, match, restrict, number, bound the queues."""
+"""From a publish to its notifications: recognise repeats, match, restrict, refuse, number, bound the queues."""
 
 from __future__ import annotations
 
 from wanderbus import records
 from wanderbus.broker import protocol
-from wanderbus.broker.config import BrokerConfig
+from wanderbus.broker.bounds import Bounds
 from wanderbus.broker.journal import Journal
 from wanderbus.broker.links import Link, Links
 from wanderbus.broker.restrictions import blocked_by
-from wanderbus.broker.state import (
-    BrokerState,
-    SessionRow,
-    SubscriptionRow,
-    device_key,
-    session_key,
-)
+from wanderbus.broker.rows import PublisherRow, SessionRow, SubscriptionRow, publisher_key, session_key
+from wanderbus.broker.state import BrokerState
 from wanderbus.broker.subscribing import Subscriptions
 from wanderbus.errors import EventError
 from wanderbus.event import Event, EventId, check_event
 from wanderbus.limits import EVENT_BYTES_MAX
+
+DISK_FULL = "the disk of the broker is full; nothing was taken, try again later"
 
 
 class Publishing:
@@ -30,78 +27,116 @@ class Publishing:
         journal: Journal,
         links: Links,
         subscriptions: Subscriptions,
-        config: BrokerConfig,
+        bounds: Bounds,
     ) -> None:
+        self.received_us = 0
+        """The wall clock as it was read last (DESIGN 5.8)."""
+        self.disk_full = False
+        """Whether every event is refused for want of room in the log."""
         self._state = state
         self._journal = journal
         self._links = links
         self._subscriptions = subscriptions
-        self._config = config
+        self._bounds = bounds
 
-    def publish(self, link: Link, epoch: int, message: protocol.Publish) -> None:
+    def publish(self, link: Link, message: protocol.Publish) -> None:
         """Accept an event into the log with its notifications, or refuse it; a repeat is answered as at first."""
-        publisher = self._state.publishers.get(device_key(link.user, link.device))
+        outbox = message.outbox is not None
+        epoch = self._state.devices[link.key].epoch if message.outbox is None else message.outbox
+        publisher = self._state.publishers.get(publisher_key(link.user, link.device, outbox=outbox))
         if publisher and publisher.epoch == epoch and message.number <= publisher.number:
-            self._answer_repeat(link, message.number, publisher.recent.get(message.number))
+            self._answer_repeat(link, message, publisher)
+            return
+        if outbox and not self._in_turn(link, message):
+            return
+        if self.disk_full:
+            self._refuse(link, message, DISK_FULL, "disk_full")
             return
         try:
-            _check(message.event)
+            size = _checked_size(message.event)
         except EventError as error:
-            self._links.say(link, protocol.PublishRefused(message.number, protocol.shortened(error)))
+            self._refuse(link, message, protocol.shortened(error))
             return
-        notified = self._notified(message.event)
-        offset = self._journal.write(
-            records.Published(
-                at_us=self._state.wall_us,
-                event=message.event,
-                user=link.user,
-                device=link.device,
-                epoch=epoch,
-                number=message.number,
-                notified=tuple(notified),
-            ),
-            urgent=True,
+        sessions, restricted = self._generated(message.event)
+        notified = [notification for _, notification in sessions]
+        if limit := self._bounds.refuses(message.event.subject, size, notified):
+            self._refuse(link, message, f"a queue that the event goes to is full ({limit}); try again later", limit)
+            return
+        published = records.Published(
+            at_us=self._state.wall_us,
+            event=message.event,
+            user=link.user,
+            device=link.device,
+            epoch=epoch,
+            number=message.number,
+            notified=tuple(notified),
+            restricted=tuple(restricted),
+            received_us=None if self.received_us == self._state.wall_us else self.received_us,
+            outbox=outbox,
         )
-        self._links.say(
-            link,
-            protocol.PublishAccepted(message.number, EventId(self._state.server, offset)),
-        )
-        for notification in notified:
-            session = self._state.sessions[session_key(notification.user, notification.session)]
-            self._bound_queue(session, notification)
+        offset = self._journal.write(published, urgent=True)
+        # Subscribers first: they wait for the event, the publisher for a word about it.
+        for session, notification in sessions:
+            self._bounds.enforce(session, notification)
             self._links.pump(session)
+        self._accept(link, message, offset)
 
-    def _answer_repeat(self, link: Link, number: int, offset: int | None) -> None:
-        if offset is None:
-            self._links.say(
-                link,
-                protocol.PublishRefused(number, "it was refused, or accepted too long ago to tell"),
-            )
+    def _answer_repeat(self, link: Link, message: protocol.Publish, publisher: PublisherRow) -> None:
+        if (offset := publisher.recent.get(message.number)) is None:
+            self._refuse(link, message, "it was refused, or accepted too long ago to tell")
         else:
-            self._links.say(
-                link,
-                protocol.PublishAccepted(number, EventId(self._state.server, offset)),
-            )
+            self._accept(link, message, offset)
 
-    def _notified(self, event: Event) -> list[records.Notified]:
-        """Return the notifications that ``event`` generates now, one a session (SPEC B-01, J-04)."""
-        matched: dict[str, list[SubscriptionRow]] = {}
+    def _in_turn(self, link: Link, message: protocol.Publish) -> bool:
+        """Return whether no event before it in the outbox still has to be published; refuse it if one has to.
+
+        A number is recognised as a repeat once a higher one was accepted, so nothing may overtake (SPEC X25).
+        """
+        if link.held_up is None or message.number <= link.held_up[0]:
+            link.held_up = None
+            return True
+        self._refuse(link, message, "an event before it in the outbox comes first", link.held_up[1])
+        return False
+
+    def _accept(self, link: Link, message: protocol.Publish, offset: int) -> None:
+        identity = EventId(self._state.server, offset)
+        self._links.say(link, protocol.PublishAccepted(message.number, identity, message.outbox is not None))
+
+    def _refuse(self, link: Link, message: protocol.Publish, reason: str, limit: str | None = None) -> None:
+        outbox = message.outbox is not None
+        if outbox and limit is not None and link.held_up is None:
+            link.held_up = message.number, limit
+        self._links.say(link, protocol.PublishRefused(message.number, reason, limit, outbox))
+
+    def _generated(self, event: Event) -> tuple[list[tuple[SessionRow, records.Notified]], list[tuple[str, int]]]:
+        """Return the notifications that ``event`` generates now, one a session (SPEC B-01, J-04).
+
+        Return as well which subscriptions were forbidden one, with the place of the restriction that did.
+        """
+        matched: dict[tuple[str, str], list[SubscriptionRow]] = {}
+        restricted = []
         for identity in self._subscriptions.matching(event):
             row = self._state.subscriptions[identity]
             subscription = row.subscription
             if subscription.expires_us is not None and subscription.expires_us <= self._state.wall_us:
                 self._subscriptions.end(subscription, "expired")
-            elif not self._blocked(row):
-                matched.setdefault(session_key(subscription.owner, subscription.session), []).append(row)
-        return [self._notification(self._state.sessions[key], rows) for key, rows in matched.items()]
+            elif subscription.restrictions and (place := self._blocked(row, event)) is not None:
+                restricted.append((identity, place))
+            else:
+                matched.setdefault((subscription.owner, subscription.session), []).append(row)
+        sessions = [(self._state.sessions[session_key(*key)], rows) for key, rows in matched.items()]
+        return [(session, self._notification(session, rows)) for session, rows in sessions], restricted
 
-    def _blocked(self, row: SubscriptionRow) -> bool:
-        subscription = row.subscription
-        if not subscription.restrictions:
-            return False
-        away = self._links.status(subscription.owner) == "DISCONNECTED"
-        now_us = self._state.wall_us
-        return blocked_by(subscription.restrictions, now_us=now_us, last_us=row.last_us, away=away) is not None
+    def _blocked(self, row: SubscriptionRow, event: Event) -> int | None:
+        return blocked_by(
+            row.subscription.restrictions,
+            now_us=self._state.wall_us,
+            received_us=self.received_us,
+            last_us=row.last_us,
+            away=self._links.status(row.subscription.owner) == "DISCONNECTED",
+            event=event,
+            kinds=self._subscriptions.kinds,
+        )
 
     def _notification(self, session: SessionRow, rows: list[SubscriptionRow]) -> records.Notified:
         subscriptions = [row.subscription for row in rows]
@@ -109,42 +144,14 @@ class Publishing:
             session.user,
             session.name,
             session.next,
-            tuple(s.id for s in subscriptions),
-            tuple((s.id, s.device) for s in subscriptions if s.device is not None),
+            tuple([s.id for s in subscriptions]),
+            tuple([(s.id, s.device) for s in subscriptions if s.device is not None]),
         )
 
-    def _bound_queue(self, session: SessionRow, notification: records.Notified) -> None:
-        """Drop the oldest where a bound was passed (SPEC G-15, G-16, G-18)."""
-        most = self._config.queue.notifications_max
-        while most is not None and session.waiting > most:
-            self._drop_oldest(session, None, "queue.notifications_max")
-        for identity in notification.subscriptions:
-            row = self._state.subscriptions[identity]
-            most = row.subscription.queue.notifications_max
-            while most is not None and row.waiting > most:
-                self._drop_oldest(session, identity, "subscription.queue.notifications_max")
 
-    def _drop_oldest(self, session: SessionRow, subscription: str | None, reason: str) -> None:
-        number = session.first
-        while entry := self._state.entry(session, number):
-            number = entry.last + 1
-            if entry.id and (subscription is None or subscription in entry.subscriptions):
-                self._journal.write(
-                    records.Dropped(
-                        at_us=self._state.wall_us,
-                        user=session.user,
-                        session=session.name,
-                        first=entry.number,
-                        last=entry.last,
-                        reason=reason,
-                    ),
-                    urgent=False,
-                )
-                return
-
-
-def _check(event: Event) -> None:
-    """Raise :class:`EventError` for an event that may not be published, or that no notification could carry."""
+def _checked_size(event: Event) -> int:
+    """Return the bytes of an event; :class:`EventError` for one that may not be published or fits no notification."""
     check_event(event)
     if (size := protocol.size_of(event)) > EVENT_BYTES_MAX:
         raise EventError(f"the event takes {size} bytes, event_bytes_max is {EVENT_BYTES_MAX}")
+    return size

@@ -1,157 +1,120 @@
 """The broker's state: a fold over the records of its log (DESIGN 5.1).
 
 ``apply`` is the only way the state changes, live and after a restart alike, so replaying the log gives the
-state that the crash interrupted. Rows are kept in :class:`Table`, which tells the state store what changed.
+state that the crash interrupted. Rows are kept in tables, which tell the state store what changed.
 """
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping
-from typing import Literal
-
-import msgspec
+from collections.abc import Iterable, Mapping, Sequence
 
 from wanderbus import records
 from wanderbus.broker import protocol
-from wanderbus.broker.tables import Table
-from wanderbus.event import EventId
+from wanderbus.broker.queue import Entry, Queued
+from wanderbus.broker.rows import (
+    ClockRow,
+    DeviceRow,
+    EventRow,
+    PublisherRow,
+    SessionRow,
+    Status,
+    SubscriptionRow,
+    device_key,
+    publisher_key,
+    session_key,
+)
+from wanderbus.broker.stored_queues import Events, Queues
+from wanderbus.broker.tables import Stored, Table
 from wanderbus.records import AnyRecord
 from wanderbus.subscription import Subscription
 
-Status = Literal["CONNECTED", "DISCONNECTED"]
-
-
-class SessionRow(msgspec.Struct):
-    """A user's named session: its stream's epoch, the numbers in use, and who is a member."""
-
-    user: str
-    name: str
-    epoch: int
-    """When the stream began, µs since the Unix epoch: a broker that lost everything begins another one."""
-    first: int = 1
-    """Lowest number still in the queue; ``next`` when the queue is empty."""
-    next: int = 1
-    """Number of the next notification."""
-    waiting: int = 0
-    """Notifications in the queue, gap markers not counted."""
-    devices: list[str] = msgspec.field(default_factory=list)
-    subscriptions: list[str] = msgspec.field(default_factory=list)
-
-    @property
-    def key(self) -> str:
-        """Return the key of this row."""
-        return session_key(self.user, self.name)
-
-
-class DeviceRow(msgspec.Struct):
-    """A device of a user: how far its application has taken, and how it can be reached."""
-
-    user: str
-    device: str
-    session: str
-    epoch: int = 0
-    cursor: int = 0
-    redelivered_through: int = 0
-    status: Status = "DISCONNECTED"
-    away_since_us: int | None = None
-    binding: bytes | None = None
-
-
-class PublisherRow(msgspec.Struct):
-    """What a device has published in its present epoch: highest number, and the offsets of the recent ones."""
-
-    epoch: int
-    number: int = 0
-    recent: dict[int, int] = msgspec.field(default_factory=dict)
-
-
-class SubscriptionRow(msgspec.Struct):
-    """A subscription, and when it last generated a notification (SPEC H-11)."""
-
-    subscription: Subscription
-    last_us: int | None = None
-    waiting: int = 0
-
-
-class Entry(msgspec.Struct):
-    """One place in a session's queue: a notification, or a gap from ``number`` to ``last`` with its ``reason``."""
-
-    number: int
-    last: int
-    event: bytes = b""
-    id: EventId | None = None
-    subscriptions: tuple[str, ...] = ()
-    bound: tuple[tuple[str, str], ...] = ()
-    at_us: int = 0
-    reason: str | None = None
-
-    def subscriptions_for(self, device: str) -> tuple[str, ...]:
-        """Return the subscriptions that this notification is for on ``device`` (SPEC E-05)."""
-        if not self.bound:
-            return self.subscriptions
-        elsewhere = {subscription for subscription, bound_to in self.bound if bound_to != device}
-        return tuple(s for s in self.subscriptions if s not in elsewhere)
-
-
-def session_key(user: str, name: str) -> str:
-    """Return the key of a session; names hold no slash, so the last one parts the two."""
-    return f"{user}/{name}"
-
-
-def device_key(user: str, device: str) -> str:
-    """Return the key of a device."""
-    return f"{user}/{device}"
+__all__ = [
+    "BrokerState",
+    "DeviceRow",
+    "PublisherRow",
+    "SessionRow",
+    "Status",
+    "SubscriptionRow",
+    "device_key",
+    "publisher_key",
+    "session_key",
+]
 
 
 class BrokerState:
-    """All that a broker remembers; see the rows above."""
+    """All that a broker remembers; the rows are in :mod:`wanderbus.broker.rows`."""
 
     def __init__(self, server: str, publishes_remembered: int) -> None:
         self.server = server
         self.offset = 0
         """Records below this have been applied."""
         self.wall_us = 0
+        self._told_offset = 0
+        self.clock: Table[ClockRow] = Table("clock", ClockRow)
+        """One row, of this server."""
+        self.clock.put(server, ClockRow())
         self.sessions: Table[SessionRow] = Table("sessions", SessionRow)
         self.devices: Table[DeviceRow] = Table("devices", DeviceRow)
         self.publishers: Table[PublisherRow] = Table("publishers", PublisherRow)
         self.subscriptions: Table[SubscriptionRow] = Table("subscriptions", SubscriptionRow)
-        self.queue: Table[Entry] = Table("queue", Entry)
+        self.tombstones: Table[SubscriptionRow] = Table("tombstones", SubscriptionRow)
+        """Subscriptions that have ended and can be renewed (SPEC X21)."""
+        self.events = Events()
+        self.queue = Queues(self.events)
+        self.queued_bytes = 0
+        """Of all sessions together."""
+        self._sessions_of: dict[str, list[SessionRow]] = {}
         self._publishes_remembered = publishes_remembered
 
     @property
-    def tables(self) -> tuple[Table[SessionRow], ...]:
-        """Return every table, for the store."""
-        tables = (
+    def tables(self) -> tuple[Stored, ...]:
+        """Return every table, for the store, in an order in which they can be loaded."""
+        return (
+            self.clock,
             self.sessions,
             self.devices,
             self.publishers,
             self.subscriptions,
+            self.tombstones,
+            self.events,
             self.queue,
         )
-        return tables  # type: ignore[return-value]
 
     def load(self, rows: Mapping[str, Iterable[tuple[str, bytes]]], offset: int) -> None:
         """Take over what the store committed together with ``offset``."""
         for table in self.tables:
             table.load(rows.get(table.name, ()))
-        self.offset = offset
+        self.wall_us = self.clock[self.server].at_us
+        for session in self.sessions.values():
+            self._sessions_of.setdefault(session.user, []).append(session)
+            self.queued_bytes += session.queued_bytes
+        self.offset = self._told_offset = offset
 
     def changes(self) -> Mapping[str, Mapping[str, bytes | None]]:
         """Return what changed since the last call, by table; it reflects every record below ``offset``."""
+        if self.offset > self._told_offset:
+            self.clock.put(self.server, self.clock[self.server])
+            self._told_offset = self.offset
         return {table.name: changed for table in self.tables if (changed := table.changes())}
+
+    def sessions_of(self, user: str) -> Sequence[SessionRow]:
+        """Return the sessions of a user."""
+        return self._sessions_of.get(user, ())
 
     def entry(self, session: SessionRow, number: int) -> Entry | None:
         """Return the queue entry that covers ``number``, be it a notification or a gap."""
-        found = self.queue.get(f"{session.key}/{number}")
-        if found is None and (head := self.queue.get(f"{session.key}/{session.first}")) and number <= head.last:
-            return head
-        return found
+        return self.queue[session.key].covering(number)
+
+    def known(self, subscription: str) -> SubscriptionRow | None:
+        """Return the row of a subscription, also if it has ended and is not forgotten."""
+        return self.subscriptions.get(subscription) or self.tombstones.get(subscription)
 
     def apply(self, offset: int, record: AnyRecord) -> None:
         """Change the state by the record at ``offset``; offsets are dense."""
         assert offset == self.offset, (offset, self.offset)
         self.offset = offset + 1
         self.wall_us = max(self.wall_us, record.at_us)
+        self.clock[self.server].at_us = self.wall_us
         match record:
             case records.Published():
                 self._published(offset, record)
@@ -160,18 +123,13 @@ class BrokerState:
             case records.Dropped():
                 self._dropped(record)
             case records.Subscribed(subscription=subscription):
-                self.subscriptions.put(subscription.id, SubscriptionRow(subscription))
-                session = self._session(subscription.owner, subscription.session)
-                session.subscriptions.append(subscription.id)
-                self.sessions.put(session.key, session)
+                self._revive(SubscriptionRow(subscription))
             case records.Changed(subscription=subscription):
-                row = self.subscriptions[subscription.id]
-                row.subscription = subscription
-                self.subscriptions.put(subscription.id, row)
-            case records.Unsubscribed(subscription=identity):
-                self._unsubscribed(identity)
-            case records.Forgotten():
-                pass
+                self._changed(subscription)
+            case records.Unsubscribed():
+                self._unsubscribed(record)
+            case records.Forgotten(subscriptions=subscriptions):
+                self._forgotten(subscriptions)
             case records.Attached():
                 self._attached(record)
             case records.Bound() | records.StatusChanged():
@@ -186,39 +144,57 @@ class BrokerState:
         if (session := self.sessions.get(key)) is None:
             session = SessionRow(user, name, epoch=self.wall_us)
             self.sessions.put(key, session)
+            self._sessions_of.setdefault(user, []).append(session)
         return session
 
+    # Publishing -------------------------------------------------------------------------------------------------
+
     def _published(self, offset: int, record: records.Published) -> None:
-        key = device_key(record.user, record.device)
+        self._remember_publish(offset, record)
+        for identity, _ in record.restricted:
+            subscription = self.subscriptions[identity].subscription
+            session = self._session(subscription.owner, subscription.session)
+            session.restricted += 1
+            self.sessions.put(session.key, session)
+        if record.notified:
+            event = EventRow(offset, record.at_us, protocol.encode_event(record.event))
+            self.events.add(event, len(record.notified))
+            for notified in record.notified:
+                self._notified(notified, event)
+
+    def _remember_publish(self, offset: int, record: records.Published) -> None:
+        key = publisher_key(record.user, record.device, outbox=record.outbox)
         publisher = self.publishers.get(key)
         if publisher is None or publisher.epoch != record.epoch:
             publisher = PublisherRow(record.epoch)
+        oldest = record.number - self._publishes_remembered + 1
+        if record.number == publisher.number + 1:
+            publisher.recent.pop(oldest - 1, None)
+        else:
+            publisher.recent = {number: at for number, at in publisher.recent.items() if number >= oldest}
         publisher.number = record.number
         publisher.recent[record.number] = offset
-        while len(publisher.recent) > self._publishes_remembered:
-            del publisher.recent[next(iter(publisher.recent))]
         self.publishers.put(key, publisher)
-        event = protocol.encode_event(record.event) if record.notified else b""
-        for notified in record.notified:
-            session = self._session(notified.user, notified.session)
-            entry = Entry(
-                notified.number,
-                notified.number,
-                event,
-                EventId(self.server, offset),
-                notified.subscriptions,
-                notified.bound,
-                record.at_us,
-            )
-            self.queue.put(f"{session.key}/{notified.number}", entry)
-            session.next = notified.number + 1
-            session.waiting += 1
-            self.sessions.put(session.key, session)
-            for identity in notified.subscriptions:
-                row = self.subscriptions[identity]
-                row.last_us = record.at_us
-                row.waiting += 1
-                self.subscriptions.put(identity, row)
+
+    def _notified(self, notified: records.Notified, event: EventRow) -> None:
+        session = self._session(notified.user, notified.session)
+        size, matches = len(event.data), len(notified.subscriptions)
+        self.queue[session.key].append(Queued(notified.number, event, notified.subscriptions, notified.bound))
+        session.next = notified.number + 1
+        session.waiting += 1
+        session.generated += matches
+        session.queued += matches
+        session.queued_bytes += size
+        self.queued_bytes += size
+        self.sessions.put(session.key, session)
+        for identity in notified.subscriptions:
+            row = self.subscriptions[identity]
+            row.last_us = event.at_us
+            row.waiting += 1
+            row.waiting_bytes += size
+            self.subscriptions.put(identity, row)
+
+    # Leaving the queue ------------------------------------------------------------------------------------------
 
     def _took(self, record: records.Took) -> None:
         key = device_key(record.user, record.device)
@@ -228,52 +204,98 @@ class BrokerState:
         self._trim(self._session(record.user, record.session))
 
     def _trim(self, session: SessionRow) -> None:
-        """Remove what every member has taken; with no member at all the queue waits (SPEC X40)."""
+        """Remove what every member has taken; with no member at all the queue waits (SPEC X40).
+
+        Who was bound to a device that is no member any more was not served; all others were.
+        """
         if not session.devices:
             return
         taken = min(self.devices[device_key(session.user, device)].cursor for device in session.devices)
-        number = session.first
-        while number <= taken and number < session.next:
-            entry = self.queue[f"{session.key}/{number}"]
-            if entry.last > taken:
-                break
-            self._remove(session, entry)
-            number = entry.last + 1
-        session.first = number
+        if taken < session.first:
+            return
+        queue = self.queue[session.key]
+        for entry in queue.take(taken):
+            if isinstance(entry, Queued):
+                strays = sum(device not in session.devices for _, device in entry.bound) if entry.bound else 0
+                session.delivered += len(entry.subscriptions) - strays
+                self._settle(session, entry.event, entry.subscriptions)
+                self._release(session, entry.event)
+                if strays:
+                    session.dropped["device_left"] = session.dropped.get("device_left", 0) + strays
+        head = queue.head
+        session.first = head.number if head else session.next
         self.sessions.put(session.key, session)
-
-    def _remove(self, session: SessionRow, entry: Entry) -> None:
-        self.queue.drop(f"{session.key}/{entry.number}")
-        if entry.reason is None:
-            session.waiting -= 1
-            for identity in entry.subscriptions:
-                if row := self.subscriptions.get(identity):
-                    row.waiting -= 1
-                    self.subscriptions.put(identity, row)
 
     def _dropped(self, record: records.Dropped) -> None:
-        """Put a gap in place of the entries; a gap at the head of the queue grows instead of lining up."""
         session = self._session(record.user, record.session)
-        number = record.first
-        while number <= record.last:
-            entry = self.queue[f"{session.key}/{number}"]
-            self._remove(session, entry)
-            number = entry.last + 1
-        gap = Entry(record.first, record.last, reason=record.reason, at_us=record.at_us)
-        head = self.queue.get(f"{session.key}/{session.first}")
-        if head and head.reason == record.reason and head.last + 1 == record.first:
-            gap.number = head.number
-        self.queue.put(f"{session.key}/{gap.number}", gap)
+        queue = self.queue[session.key]
+        for dropped in queue.drop(record.first, record.last, record.reason, record.subscriptions):
+            count = session.dropped.get(record.reason, 0) + len(dropped.subscriptions)
+            session.dropped[record.reason] = count
+            self._settle(session, dropped.event, dropped.subscriptions)
+            if dropped.whole:
+                self._release(session, dropped.event)
         self.sessions.put(session.key, session)
 
-    def _unsubscribed(self, identity: str) -> None:
-        """Forget the subscription; what it has queued stays and is delivered (SPEC G-07)."""
+    def _settle(self, session: SessionRow, event: EventRow, subscriptions: tuple[str, ...]) -> None:
+        """These matches of ``event`` wait no more, whatever became of them."""
+        session.queued -= len(subscriptions)
+        for identity in subscriptions:
+            table = self.subscriptions if identity in self.subscriptions else self.tombstones
+            if row := table.get(identity):
+                row.waiting -= 1
+                row.waiting_bytes -= len(event.data)
+                table.put(identity, row)
+
+    def _release(self, session: SessionRow, event: EventRow) -> None:
+        """The session holds ``event`` no more."""
+        session.waiting -= 1
+        session.queued_bytes -= len(event.data)
+        self.queued_bytes -= len(event.data)
+        self.events.release(event.offset)
+
+    # Subscriptions ----------------------------------------------------------------------------------------------
+
+    def _changed(self, subscription: Subscription) -> None:
+        """What is said of one that has ended brings it back as it was (SPEC X21)."""
+        if (row := self.subscriptions.get(subscription.id)) is not None:
+            row.subscription = subscription
+            self.subscriptions.put(subscription.id, row)
+            return
+        row = self.tombstones[subscription.id]
+        self._forgotten([subscription.id])
+        row.subscription, row.ended_us, row.reason = subscription, 0, ""
+        self._revive(row)
+
+    def _revive(self, row: SubscriptionRow) -> None:
+        subscription = row.subscription
+        self.subscriptions.put(subscription.id, row)
+        session = self._session(subscription.owner, subscription.session)
+        session.subscriptions.append(subscription.id)
+        self.sessions.put(session.key, session)
+
+    def _unsubscribed(self, record: records.Unsubscribed) -> None:
+        """End the subscription; what it has queued stays and is delivered (SPEC G-07)."""
+        identity = record.subscription
         if (row := self.subscriptions.get(identity)) is None:
             return
         self.subscriptions.drop(identity)
+        row.ended_us, row.reason = record.at_us, record.reason
+        self.tombstones.put(identity, row)
         session = self._session(row.subscription.owner, row.subscription.session)
         session.subscriptions.remove(identity)
+        session.ended.append(identity)
         self.sessions.put(session.key, session)
+
+    def _forgotten(self, identities: Iterable[str]) -> None:
+        for identity in identities:
+            if row := self.tombstones.get(identity):
+                self.tombstones.drop(identity)
+                session = self._session(row.subscription.owner, row.subscription.session)
+                session.ended.remove(identity)
+                self.sessions.put(session.key, session)
+
+    # Devices ----------------------------------------------------------------------------------------------------
 
     def _attached(self, record: records.Attached) -> None:
         session = self._session(record.user, record.session)
@@ -293,7 +315,7 @@ class BrokerState:
         key = device_key(record.user, record.device)
         device = self.devices.get(key) or DeviceRow(record.user, record.device, "")
         if isinstance(record, records.Bound):
-            device.binding = record.binding
+            device.binding, device.address = record.binding, record.address or device.address
         else:
             device.status = "CONNECTED" if record.status == "CONNECTED" else "DISCONNECTED"
             device.away_since_us = None if device.status == "CONNECTED" else record.at_us
@@ -302,7 +324,8 @@ class BrokerState:
     def _left(self, record: records.Left) -> None:
         self._leave_session(record.user, record.session, record.device)
         self.devices.drop(device_key(record.user, record.device))
-        self.publishers.drop(device_key(record.user, record.device))
+        # That of its outbox stays: the device may come back and publish again what it never heard was accepted.
+        self.publishers.drop(publisher_key(record.user, record.device, outbox=False))
 
     def _leave_session(self, user: str, name: str, device: str) -> None:
         """End a membership: a device is in one session at a time, its cursor counts in the numbers of that one."""

@@ -1,34 +1,52 @@
-"""Subscriptions: submitting, ending, renewing, restricting, asking; and the index that finds them (SPEC A-11)."""
+"""Subscriptions: submitting, ending, renewing, restricting, asking; and the index that finds them (SPEC A-11, G)."""
 
 from __future__ import annotations
 
 from collections.abc import Sequence
+from typing import Final
+
+import msgspec
 
 from wanderbus import filters, records
-from wanderbus.broker import protocol
+from wanderbus.broker import admission, protocol
 from wanderbus.broker.config import BrokerConfig
+from wanderbus.broker.custom import Kinds
 from wanderbus.broker.journal import Journal
 from wanderbus.broker.links import Link, Links
-from wanderbus.broker.restrictions import check_restrictions
-from wanderbus.broker.state import BrokerState, SessionRow, session_key
+from wanderbus.broker.restrictions import admitted
+from wanderbus.broker.roster import Roster
+from wanderbus.broker.rows import SessionRow, SubscriptionRow, session_key
+from wanderbus.broker.state import BrokerState
 from wanderbus.errors import FilterError, LimitExceeded, Refused
 from wanderbus.event import Event
-from wanderbus.limits import EVENT_NAME_CHARACTERS_MAX, SUBSCRIPTION_BYTES_MAX
+from wanderbus.limits import SUBSCRIPTION_BYTES_MAX
 from wanderbus.matching import Index
 from wanderbus.subscription import Subscription
+
+SWEEP_MAX: Final = 500
+"""Subscriptions that one sweep ends, and that it forgets: others wait no longer than that takes."""
 
 
 class Subscriptions:
     """Answers an agent's requests about its session's subscriptions; a user reaches only their own."""
 
-    def __init__(self, state: BrokerState, journal: Journal, links: Links, config: BrokerConfig) -> None:
+    def __init__(
+        self, state: BrokerState, journal: Journal, links: Links, config: BrokerConfig, kinds: Kinds | None = None
+    ) -> None:
         self._state = state
         self._journal = journal
         self._links = links
-        self._subscriptions_max = config.user_subscriptions_max
+        self._config = config
+        self.kinds = kinds or Kinds()
+        """The kinds of restriction that the operator has added."""
+
         self._index = Index()
+        self._live = Roster()
+        self._ended = Roster()
         for row in state.subscriptions.values():
-            self._add_to_index(row.subscription)
+            self._take_up(row.subscription)
+        for tombstone in sorted(state.tombstones.values(), key=lambda row: row.ended_us):
+            self._bury(tombstone)
 
     def matching(self, event: Event) -> Sequence[str]:
         """Return the ids of the subscriptions whose subject and expression ``event`` satisfies."""
@@ -50,23 +68,41 @@ class Subscriptions:
             self._say_done(link, request.request, done)
 
     def end(self, subscription: Subscription, reason: str) -> None:
-        """End ``subscription``; what it has queued stays (SPEC G-07)."""
+        """End ``subscription``; what it has queued stays (SPEC G-07).
+
+        Its devices are told unless they asked for it (SPEC G-10), and for a while it can be renewed (SPEC X21).
+        """
         self._index.remove(subscription.id)
-        self._journal.write(
-            records.Unsubscribed(
-                at_us=self._state.wall_us,
-                user=subscription.owner,
-                subscription=subscription.id,
-                reason=reason,
-            ),
-            urgent=reason != "expired",
+        self._live.drop(subscription.id, subscription.owner)
+        ended = records.Unsubscribed(
+            at_us=self._state.wall_us,
+            user=subscription.owner,
+            subscription=subscription.id,
+            reason=reason,
         )
+        self._journal.write(ended, urgent=reason != "expired")
+        self._bury(self._state.tombstones[subscription.id])
+        most = self._config.user_subscriptions_max
+        if len(of_user := self._ended.of_user(subscription.owner)) > most:
+            self._forget([next(iter(of_user))])
+        if reason != "asked":
+            self._tell(subscription, reason)
 
     def discard(self, user: str, session: str, device: str) -> None:
         """End every subscription of a session but those bound to another device (SPEC G-09, X20)."""
         for subscription in self._of_session(user, session):
             if subscription.device in (None, device):
                 self.end(subscription, "discarded")
+
+    def sweep(self) -> bool:
+        """End what has expired, and forget what ended ``tombstone_s`` ago; tell whether there is more (SPEC X18)."""
+        now_us = self._state.wall_us
+        expired = self._live.due(now_us, SWEEP_MAX)
+        for identity in expired:
+            self.end(self._state.subscriptions[identity].subscription, "expired")
+        forgotten = self._ended.due(now_us, SWEEP_MAX)
+        self._forget(forgotten)
+        return max(len(expired), len(forgotten)) == SWEEP_MAX
 
     def _say_done(self, link: Link, request: int, subscriptions: Sequence[Subscription]) -> None:
         """Answer in as many messages as it takes to list ``subscriptions``."""
@@ -81,6 +117,12 @@ class Subscriptions:
             part_bytes += size
         self._links.say(link, protocol.Done(request, tuple(part)))
 
+    def _tell(self, subscription: Subscription, reason: str) -> None:
+        message = protocol.SubscriptionEnded(subscription, reason)
+        for link in self._links.of_session(session_key(subscription.owner, subscription.session)):
+            if subscription.device in (None, link.device):
+                self._links.say(link, message)
+
     def _serve(self, link: Link, request: protocol.OfSubscriptions) -> Sequence[Subscription]:
         assert link.session is not None
         match request:
@@ -92,110 +134,143 @@ class Subscriptions:
                 if subscription := self._own(link, identity):
                     self.end(subscription, "asked")
                 return []
-            case protocol.Renew(subscription=identity, lifetime_s=lifetime_s):
-                return [self._change(link, identity, {"expires_us": self._expiry_us(lifetime_s)})]
+            case protocol.Renew():
+                return [self._renew(link, request)]
             case protocol.Restrict(subscription=identity, restrictions=restrictions):
-                check_restrictions(restrictions)
-                return [self._change(link, identity, {"restrictions": restrictions})]
+                accepted = admitted(restrictions, zone=self._config.zone, kinds=self.kinds)
+                subscription = self._own(link, identity)
+                if subscription is None or self._expired(subscription):
+                    raise _unknown(identity)
+                return [self._change(subscription, restrictions=accepted)]
 
     def _subscribe(self, link: Link, session: str, request: protocol.Subscribe) -> Subscription:
-        if not 0 < len(request.subject) <= EVENT_NAME_CHARACTERS_MAX:
-            raise Refused(f"a subject has 1 to {EVENT_NAME_CHARACTERS_MAX} characters")
-        if request.queue.notifications_max is not None and request.queue.notifications_max < 1:
-            raise Refused("queue.notifications_max must be at least 1")
+        admission.check_subject(request.subject)
+        admission.check_queue(request.queue)
         filters.parse(request.expression)
-        check_restrictions(request.restrictions)
-        existing = self._of_session(link.user, session)
         wanted = Subscription(
-            id=f"{self._state.server}-{self._state.offset}",
+            id="",
             owner=link.user,
             session=session,
             subject=request.subject,
             expression=request.expression,
-            expires_us=self._expiry_us(request.lifetime_s),
-            restrictions=request.restrictions,
+            expires_us=self._expiry_us(request),
+            restrictions=admitted(request.restrictions, zone=self._config.zone, kinds=self.kinds),
             device=link.device if request.this_device_only else None,
             queue=request.queue,
         )
-        for subscription in existing:
+        for subscription in self._of_session(link.user, session):
             if _same(subscription, wanted):
                 if subscription.expires_us == wanted.expires_us:
                     return subscription
-                return self._change(link, subscription.id, {"expires_us": wanted.expires_us})
-        if len(existing) >= self._subscriptions_max:
-            raise LimitExceeded(
-                f"the session has {len(existing)} subscriptions, as many as it may; end one first",
-                "user_subscriptions_max",
-            )
-        _check_size(wanted)
+                return self._change(subscription, expires_us=wanted.expires_us)
+        self._check_quota(link.user)
+        accepted = msgspec.structs.replace(wanted, id=f"{self._state.server}-{self._state.offset}")
+        admission.check_size(accepted)
         self._journal.write(
-            records.Subscribed(at_us=self._state.wall_us, subscription=wanted),
+            records.Subscribed(at_us=self._state.wall_us, subscription=accepted),
             urgent=True,
         )
-        self._add_to_index(wanted)
-        return wanted
+        self._take_up(accepted)
+        return accepted
 
-    def _change(self, link: Link, identity: str, fields: dict[str, object]) -> Subscription:
-        subscription = self._own(link, identity)
+    def _renew(self, link: Link, request: protocol.Renew) -> Subscription:
+        """Give a subscription another expiry, also if it ended less than ``tombstone_s`` ago (SPEC X21)."""
+        expires_us = self._expiry_us(request)
+        subscription = self._own(link, request.subscription)
+        if subscription is None and self._own_ended(link, request.subscription):
+            self._check_quota(link.user)
+            subscription = self._own_ended(link, request.subscription)
         if subscription is None:
-            raise Refused(f"the session has no subscription {identity!r}; ask which it has, it may have expired")
-        changed = _replaced(subscription, **fields)
-        _check_size(changed)
+            raise _unknown(request.subscription)
+        return self._change(subscription, expires_us=expires_us)
+
+    def _change(self, subscription: Subscription, **fields: object) -> Subscription:
+        changed = msgspec.structs.replace(subscription, **fields)
+        admission.check_size(changed)
+        revived = changed.id not in self._state.subscriptions
         self._journal.write(
             records.Changed(at_us=self._state.wall_us, subscription=changed),
             urgent=True,
         )
+        if revived:
+            self._ended.drop(changed.id, changed.owner)
+            self._take_up(changed)
+        else:
+            self._live.put(changed.id, changed.owner, changed.expires_us)
         return changed
 
     def _own(self, link: Link, identity: str) -> Subscription | None:
         row = self._state.subscriptions.get(identity)
-        if row is None or (row.subscription.owner, row.subscription.session) != (
-            link.user,
-            link.session,
-        ):
+        return row.subscription if row and _is_of(link, row.subscription) else None
+
+    def _own_ended(self, link: Link, identity: str) -> Subscription | None:
+        """Return a subscription of the link's session that has ended and can still be renewed."""
+        row = self._state.tombstones.get(identity)
+        if row is None or self._state.wall_us >= self._forgotten_us(row):
             return None
-        return row.subscription
+        return row.subscription if _is_of(link, row.subscription) else None
 
     def _of_session(self, user: str, name: str) -> list[Subscription]:
         """Return the live subscriptions of a session, ending those whose time has come (SPEC G-06)."""
         session: SessionRow | None = self._state.sessions.get(session_key(user, name))
+        return self._without_expired(list(session.subscriptions) if session else [])
+
+    def _without_expired(self, identities: Sequence[str]) -> list[Subscription]:
         live = []
-        for identity in list(session.subscriptions) if session else []:
+        for identity in identities:
             subscription = self._state.subscriptions[identity].subscription
-            if subscription.expires_us is not None and subscription.expires_us <= self._state.wall_us:
+            if self._expired(subscription):
                 self.end(subscription, "expired")
             else:
                 live.append(subscription)
         return live
 
-    def _expiry_us(self, lifetime_s: float | None) -> int | None:
-        if lifetime_s is None:
-            return None
-        if not 0 < lifetime_s < 1e10:
-            raise Refused("a subscription's lifetime must be above 0 seconds, and less than 300 years")
-        return self._state.wall_us + round(lifetime_s * 1e6)
+    def _expired(self, subscription: Subscription) -> bool:
+        return subscription.expires_us is not None and subscription.expires_us <= self._state.wall_us
 
-    def _add_to_index(self, subscription: Subscription) -> None:
-        self._index.add(
-            subscription.id,
-            subscription.subject,
-            filters.parse(subscription.expression),
-        )
+    def _expiry_us(self, request: protocol.Subscribe | protocol.Renew) -> int | None:
+        return admission.expiry_us(self._config, self._state.wall_us, request.lifetime_s, request.expires_us)
+
+    def _check_quota(self, user: str) -> None:
+        """Raise :class:`LimitExceeded` if ``user`` may have no more subscriptions than there are in all sessions."""
+        most = self._config.user_subscriptions_max
+        if len(of_user := self._live.of_user(user)) >= most and len(self._without_expired(list(of_user))) >= most:
+            raise LimitExceeded(
+                f"{user} has {most} subscriptions, as many as a user may; end one first", "user_subscriptions_max"
+            )
+
+    def _take_up(self, subscription: Subscription) -> None:
+        self._index.add(subscription.id, subscription.subject, filters.parse(subscription.expression))
+        self._live.put(subscription.id, subscription.owner, subscription.expires_us)
+
+    def _bury(self, row: SubscriptionRow) -> None:
+        self._ended.put(row.subscription.id, row.subscription.owner, self._forgotten_us(row))
+
+    def _forget(self, identities: Sequence[str]) -> None:
+        """Forget subscriptions that have ended: they can no longer be renewed."""
+        if not identities:
+            return
+        for identity in identities:
+            self._ended.drop(identity, self._state.tombstones[identity].subscription.owner)
+        forgotten = records.Forgotten(at_us=self._state.wall_us, subscriptions=tuple(identities))
+        self._journal.write(forgotten, urgent=False)
+
+    def _forgotten_us(self, row: SubscriptionRow) -> int:
+        return row.ended_us + round(self._config.tombstone_s * 1e6)
 
 
-def _replaced(subscription: Subscription, **fields: object) -> Subscription:
-    values = {name: getattr(subscription, name) for name in subscription.__struct_fields__}
-    return Subscription(**(values | fields))
-
-
-def _check_size(subscription: Subscription) -> None:
-    """Raise :class:`LimitExceeded` for a subscription that would not fit an answer."""
-    if (size := protocol.size_of(subscription)) > SUBSCRIPTION_BYTES_MAX:
-        raise LimitExceeded(
-            f"the subscription takes {size} bytes, {SUBSCRIPTION_BYTES_MAX} is the most", "subscription_bytes_max"
-        )
+def _is_of(link: Link, subscription: Subscription) -> bool:
+    return (subscription.owner, subscription.session) == (link.user, link.session)
 
 
 def _same(one: Subscription, other: Subscription) -> bool:
     """Return whether both ask for the same in the same session: a repeat, or a return after a crash."""
-    return _replaced(one, id="", expires_us=None) == _replaced(other, id="", expires_us=None)
+    return (
+        one.subject == other.subject
+        and one.expression == other.expression
+        and msgspec.structs.replace(one, id=other.id, expires_us=other.expires_us) == other
+    )
+
+
+def _unknown(identity: str) -> Refused:
+    return Refused(f"the session has no subscription {identity!r}; ask which it has, it may have expired")

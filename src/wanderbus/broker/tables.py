@@ -3,11 +3,32 @@
 from __future__ import annotations
 
 from collections.abc import ItemsView, Iterable, Mapping, ValuesView
-from typing import Generic, TypeVar
+from typing import Any, Generic, Protocol, TypeVar
 
 import msgspec
 
 Row = TypeVar("Row", bound=msgspec.Struct)
+
+
+class Stored(Protocol):
+    """What the state store and the checkers of a state ask of a table."""
+
+    @property
+    def name(self) -> str:
+        """Return the name of the table."""
+        ...
+
+    def items(self) -> Iterable[tuple[str, Any]]:
+        """Return all keys and rows."""
+        ...
+
+    def load(self, rows: Iterable[tuple[str, bytes]]) -> None:
+        """Take over rows as the store holds them; ``msgspec.DecodeError`` if one is not of this table."""
+        ...
+
+    def changes(self) -> Mapping[str, bytes | None]:
+        """Return the rows changed since the last call, encoded; None for a row that is gone."""
+        ...
 
 
 class Table(Generic[Row]):
@@ -18,7 +39,7 @@ class Table(Generic[Row]):
         self._rows: dict[str, Row] = {}
         self._changed: dict[str, None] = {}
         """Keys in the order of their change: a set's order would differ from process to process."""
-        self._decoder = msgspec.json.Decoder(kind)
+        self._decoder = msgspec.msgpack.Decoder(kind)
 
     def get(self, key: str) -> Row | None:
         """Return the row at ``key``, or None."""
@@ -59,6 +80,6 @@ class Table(Generic[Row]):
     def changes(self) -> Mapping[str, bytes | None]:
         """Return the rows changed since the last call, encoded; None for a row that is gone."""
         rows = self._rows
-        changed = {key: msgspec.json.encode(rows[key]) if key in rows else None for key in self._changed}
+        changed = {key: msgspec.msgpack.encode(rows[key]) if key in rows else None for key in self._changed}
         self._changed.clear()
         return changed

@@ -4,7 +4,18 @@ from __future__ import annotations
 
 import typer
 
-from wanderbus.cli import events, serving, simulating, sip
+from wanderbus.cli import (
+    configuring,
+    evaluating,
+    events,
+    explaining,
+    intervening,
+    listing,
+    log,
+    serving,
+    simulating,
+    sip,
+)
 from wanderbus.cli.output import complain
 from wanderbus.errors import ConfigurationError, EventError, FilterError, WanderbusError
 
@@ -19,7 +30,17 @@ app = typer.Typer(
 app.command("up")(serving.up)
 app.command("pub")(events.pub)
 app.command("sub")(events.sub)
+app.command("sessions")(listing.sessions)
+app.command("subscriptions")(listing.subscriptions)
+app.command("queues")(listing.queues)
+app.command("peek")(intervening.peek)
+app.command("purge")(intervening.purge)
+app.command("kick")(intervening.kick)
+app.command("explain")(explaining.explain)
 app.command("sim")(simulating.sim)
+app.add_typer(configuring.app, name="config")
+app.add_typer(evaluating.app, name="eval")
+app.add_typer(log.app, name="log")
 app.add_typer(sip.app, name="sip")
 
 

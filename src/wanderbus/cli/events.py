@@ -4,66 +4,30 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import Mapping
-from pathlib import Path
-from typing import Annotated, Any, Final, cast
+from typing import Annotated, Any, Final
 
 import msgspec
 import typer
 
 from wanderbus.api.agent import Agent
-from wanderbus.api.connecting import connect
+from wanderbus.cli.connection import AsJson, Connection, connected
 from wanderbus.cli.input import numbered_lines
 from wanderbus.cli.output import log_to_stderr, run_async, say, say_json
 from wanderbus.errors import ConfigurationError, EventError, WanderbusError
 from wanderbus.event import Event, EventId, Notification, Value, check_event
 
-User = Annotated[
-    str,
-    typer.Option(
-        "--user",
-        help="Who you are: sip:name@domain. Or eci://HOST:PORT of a server with --eci-port: nobody but your address, "
-        "over plain UDP without any authentication, which loses what the network loses.",
-        envvar="WANDERBUS_USER",
-    ),
-]
-Password = Annotated[
-    str | None,
-    typer.Option(help="Your password; the variable keeps it off the process list.", envvar="WANDERBUS_PASSWORD"),
-]
-ServerAddress = Annotated[
-    str, typer.Option("--server", help="SIP server, host or host:port.", envvar="WANDERBUS_SERVER")
-]
-OverTransport = Annotated[
-    str | None, typer.Option("--transport", help="udp, tcp or tls; tls for a sips: user, else udp.")
-]
-CaFile = Annotated[Path | None, typer.Option(help="PEM file of the authorities that vouch for the server (TLS).")]
-BrokerUri = Annotated[str | None, typer.Option("--broker", help="URI of the broker; sip:broker@DOMAIN unless given.")]
-NoEncryption = Annotated[
-    bool, typer.Option("--no-encryption", help="Send events in the clear, to a server that does so too.")
-]
-DataTransport = Annotated[str, typer.Option(help="What events go over, udp (reliable UDP) or tcp.")]
-StateDir = Annotated[Path | None, typer.Option(help="Where this device keeps its identity.")]
 _PUBLISHES_MAX: Final = 256
 """Lines of standard input under way at once."""
 
-AsJson = Annotated[bool, typer.Option("--json", help="Print JSON, one object a line.")]
 
-
+@connected
 def pub(
     subject: Annotated[str, typer.Argument(help="Subject of the event.")],
     attributes: Annotated[
         list[str] | None, typer.Argument(help="NAME=VALUE each; - reads JSON objects, one a line.", show_default=False)
     ] = None,
     *,
-    user: User,
-    password: Password = None,
-    server: ServerAddress = "127.0.0.1",
-    transport: OverTransport = None,
-    ca_file: CaFile = None,
-    broker: BrokerUri = None,
-    no_encryption: NoEncryption = False,
-    data_transport: DataTransport = "udp",
-    state_dir: StateDir = None,
+    connection: Connection,
     json: AsJson = False,
 ) -> None:
     """Publish one event, or one for each line of standard input; done when all are durable.
@@ -73,26 +37,19 @@ def pub(
     Example: wanderbus pub Departure Dest=IAH DepDelay=42.0 --user sip:alice@localhost --password secret
     """
     log_to_stderr(verbose=False)
-    agent = _agent(user, password, server, transport, ca_file, broker, state_dir, not no_encryption, data_transport)
+    agent = connection.agent()
     if attributes == ["-"]:
         run_async(_publish_lines(agent, subject, json))
     else:
         run_async(_publish_one(agent, subject, dict(_attribute(text) for text in attributes or []), json))
 
 
+@connected
 def sub(
     subject: Annotated[str, typer.Argument(help="Subject to hear of.")],
     expression: Annotated[str, typer.Argument(help="Expression of interest; empty for every event.")] = "",
     *,
-    user: User,
-    password: Password = None,
-    server: ServerAddress = "127.0.0.1",
-    transport: OverTransport = None,
-    ca_file: CaFile = None,
-    broker: BrokerUri = None,
-    no_encryption: NoEncryption = False,
-    data_transport: DataTransport = "udp",
-    state_dir: StateDir = None,
+    connection: Connection,
     count: Annotated[int | None, typer.Option(min=1, help="End after so many notifications.")] = None,
     keep: Annotated[bool, typer.Option("--keep", help="Let the subscription outlive this command.")] = False,
     json: AsJson = False,
@@ -104,32 +61,8 @@ def sub(
     Example: wanderbus sub Departure "(Dest == IAH) and (DepDelay > 30)" --user sip:alice@localhost
     """
     log_to_stderr(verbose=False)
-    agent = _agent(user, password, server, transport, ca_file, broker, state_dir, not no_encryption, data_transport)
+    agent = connection.agent()
     run_async(_print_notifications(agent, subject, expression, count, keep, json))
-
-
-def _agent(
-    user: str,
-    password: str | None,
-    server: str,
-    transport: str | None,
-    ca_file: Path | None,
-    broker: str | None,
-    state_dir: Path | None,
-    encryption: bool,
-    data_transport: str,
-) -> Agent:
-    return connect(
-        user,
-        password=password,
-        server=server,
-        transport=cast(Any, transport),
-        ca_file=ca_file,
-        broker=broker,
-        encryption=encryption,
-        data_transport=cast(Any, data_transport),
-        state_dir=state_dir,
-    )
 
 
 async def _publish_one(agent: Agent, subject: str, attributes: Mapping[str, Value], json: bool) -> None:
@@ -172,7 +105,7 @@ async def _print_notifications(
     async with agent, agent.subscribe(subject, expression, keep=keep) as notifications:
         printed = 0
         async for notification in notifications:
-            _say_notification(notification, json)
+            say_notification(notification, json)
             notifications.ack()
             printed += 1
             if printed == count:
@@ -196,7 +129,8 @@ def _say_published(identity: EventId, json: bool) -> None:
         say(f"published {identity}")
 
 
-def _say_notification(notification: Notification, json: bool) -> None:
+def say_notification(notification: Notification, json: bool) -> None:
+    """Print a notification: its number, subject and attributes, or as JSON all of it."""
     event = notification.event
     if json:
         say_json(

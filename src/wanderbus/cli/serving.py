@@ -6,74 +6,89 @@ import asyncio
 import contextlib
 import signal
 from pathlib import Path
-from typing import Annotated
+from typing import Annotated, Any, Final
 
 import typer
 
 from wanderbus.api.server import Server
 from wanderbus.cli.output import log_to_stderr, run_async, say, say_json
+from wanderbus.config import ServerSettings
+from wanderbus.config.keys import default_of
 from wanderbus.machine import shown
-from wanderbus.runtime.server_files import read_users
+from wanderbus.runtime.config_files import settings_in
+
+_UNLESS_GIVEN: Final = {"domain": "localhost", "data_dir": Path("wanderbus-data")}
+"""What the command adds to a file or options that do not say it."""
+
+
+def _option(key: str, help: str, *names: str, **more: Any) -> Any:
+    """Return an option that shows the default of ``key`` and is None unless given, so that a file can say it."""
+    default = _UNLESS_GIVEN.get(key, default_of(ServerSettings, key))
+    return typer.Option(*names, help=help, show_default=str(default), **more)
+
+
+Config = Annotated[
+    Path | None, typer.Option(help="TOML file of settings; the other options come before it.", show_default=False)
+]
+Users = Annotated[Path | None, typer.Option(help="File of name:password lines.", show_default=False)]
+DataDir = Annotated[Path | None, _option("data_dir", "Directory of log and state; made if need be.", "--data")]
+Host = Annotated[str | None, _option("host", "IP address to listen on.")]
+Port = Annotated[int | None, _option("port", "UDP and TCP port of SIP; 0 takes a free one.", min=0, max=65_535)]
+Tcp = Annotated[bool | None, _option("tcp", "Serve TCP besides UDP.")]
+Certificate = Annotated[Path | None, typer.Option(help="PEM file of a certificate chain: serve TLS too.")]
+CertificateKey = Annotated[Path | None, typer.Option(help="PEM file of its key, unless that is in the same file.")]
+TlsPort = Annotated[int | None, typer.Option(min=0, max=65_535, help="TCP port of TLS; --port + 1 if not given.")]
+Domain = Annotated[str | None, _option("domain", "SIP domain to serve.")]
+Encryption = Annotated[
+    bool | None, _option("encryption", "Whether events travel encrypted; agents have to say the same.")
+]
+EciPort = Annotated[
+    int | None,
+    typer.Option(
+        min=0,
+        max=65_535,
+        help="UDP port for the original ECI: plain, and without any authentication. Not served unless given.",
+    ),
+]
+EciHost = Annotated[str | None, _option("eci_host", "IP address of --eci-port, wherever --host is.")]
+SipTrace = Annotated[
+    Path | None, typer.Option(help="Write every SIP message to this file, for 'wanderbus sip ladder'.")
+]
 
 
 def up(
-    users: Annotated[Path, typer.Option(help="File of name:password lines.", show_default=False)],
-    data: Annotated[Path, typer.Option(help="Directory of log and state; made if need be.")] = Path("wanderbus-data"),
-    host: Annotated[str, typer.Option(help="IP address to listen on.")] = "127.0.0.1",
-    port: Annotated[int, typer.Option(min=0, max=65_535, help="UDP and TCP port of SIP; 0 takes a free one.")] = 5060,
-    tcp: Annotated[bool, typer.Option(help="Serve TCP besides UDP.")] = True,
-    tls_certificate: Annotated[
-        Path | None, typer.Option(help="PEM file of a certificate chain: serve TLS too.", show_default=False)
-    ] = None,
-    tls_key: Annotated[
-        Path | None, typer.Option(help="PEM file of its key, unless that is in the same file.", show_default=False)
-    ] = None,
-    tls_port: Annotated[
-        int | None, typer.Option(min=0, max=65_535, help="TCP port of TLS; --port + 1 if not given.")
-    ] = None,
-    domain: Annotated[str, typer.Option(help="SIP domain to serve.")] = "localhost",
-    no_encryption: Annotated[
-        bool, typer.Option("--no-encryption", help="Send events in the clear; agents have to say so too.")
-    ] = False,
-    eci_port: Annotated[
-        int | None,
-        typer.Option(
-            min=0,
-            max=65_535,
-            help="UDP port for the original ECI: plain, and without any authentication. Not served unless given.",
-        ),
-    ] = None,
-    eci_host: Annotated[str, typer.Option(help="IP address of --eci-port, wherever --host is.")] = "127.0.0.1",
-    sip_trace: Annotated[
-        Path | None, typer.Option(help="Write every SIP message to this file, for 'wanderbus sip ladder'.")
-    ] = None,
+    context: typer.Context,
+    config: Config = None,
+    users: Users = None,
+    data_dir: DataDir = None,
+    host: Host = None,
+    port: Port = None,
+    tcp: Tcp = None,
+    tls_certificate: Certificate = None,
+    tls_key: CertificateKey = None,
+    tls_port: TlsPort = None,
+    domain: Domain = None,
+    encryption: Encryption = None,
+    eci_port: EciPort = None,
+    eci_host: EciHost = None,
+    sip_trace: SipTrace = None,
     json: Annotated[bool, typer.Option("--json", help="Print the ready line as JSON.")] = False,
     verbose: Annotated[bool, typer.Option("--verbose", help="Log more than warnings.")] = False,
 ) -> None:
     """Run a server: SIP registrar and proxy, broker, event log.
 
     Prints "ready sip:HOST:PORT" when agents can connect, and after it "sips:HOST:PORT" where TLS is served and
-    "eci://HOST:PORT" where the original ECI is. Ends at SIGINT or SIGTERM; killing it loses nothing.
+    "eci://HOST:PORT" where the original ECI is. Ends at SIGINT or SIGTERM; killing it loses nothing. All else that can
+    be set stands in a file: 'wanderbus config sample broker' prints one.
 
     Example: wanderbus up --users users.txt --domain example.org --host 192.0.2.1
     """
     log_to_stderr(verbose=verbose)
-    server = Server(
-        domain=domain,
-        data_dir=data,
-        users=read_users(users),
-        host=host,
-        port=port,
-        tcp=tcp,
-        tls_certificate=tls_certificate,
-        tls_key=tls_key,
-        tls_port=tls_port,
-        encryption=not no_encryption,
-        eci_port=eci_port,
-        eci_host=eci_host,
-        sip_trace=sip_trace,
-    )
-    run_async(_serve(server, json))
+    # Every option that is a setting has the name of its key.
+    keys = ServerSettings.__struct_fields__
+    given = {name: value for name, value in context.params.items() if name in keys and value is not None}
+    from_file = {} if config is None else settings_in(ServerSettings, config)
+    run_async(_serve(Server(**{**_UNLESS_GIVEN, **from_file, **given}), json))
 
 
 async def _serve(server: Server, json: bool) -> None:

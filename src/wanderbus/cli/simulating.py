@@ -21,8 +21,9 @@ from wanderbus.errors import ConfigurationError
 from wanderbus.simulation.rudp_scenario import RudpResult, RudpScenario, run_rudp_seed
 from wanderbus.simulation.scenario import Result, Scenario, run_seed
 from wanderbus.simulation.sip_scenario import HEAL_RTT_GOAL, SIPResult, SIPScenario, run_sip_seed
+from wanderbus.simulation.weeks_scenario import WeeksResult, WeeksScenario, run_weeks_seed
 
-AnyResult = Result | SIPResult | RudpResult
+AnyResult = Result | SIPResult | RudpResult | WeeksResult
 
 
 class Layer(StrEnum):
@@ -31,12 +32,13 @@ class Layer(StrEnum):
     BROKER = "broker"
     SIP = "sip"
     RUDP = "rudp"
+    WEEKS = "weeks"
 
 
 class _Kind(msgspec.Struct, frozen=True):
     """How the worlds of one layer are run, and what is counted in them: field of the result to words."""
 
-    scenario: type[Scenario] | type[SIPScenario] | type[RudpScenario]
+    scenario: type[Scenario] | type[SIPScenario] | type[RudpScenario] | type[WeeksScenario]
     run_seed: Callable[[int], AnyResult]
     counted: Mapping[str, str]
 
@@ -82,13 +84,32 @@ _KINDS: Final = {
             "datagrams": "datagrams",
         },
     ),
+    Layer.WEEKS: _Kind(
+        WeeksScenario,
+        run_weeks_seed,
+        {
+            "days": "days",
+            "devices": "devices",
+            "events": "events",
+            "matches": "matches",
+            "restricted": "restricted",
+            "dropped": "dropped",
+            "subscriptions": "subscriptions",
+            "links": "links",
+            "server_crashes": "server crashes",
+            "clock_jumps": "clocks set",
+        },
+    ),
 }
 
 
 def sim(
     layer: Annotated[
         Layer,
-        typer.Option(help="The whole system with its broker; registration, calls and moves; or reliable UDP alone."),
+        typer.Option(
+            help="The whole system with its broker; registration, calls and moves; reliable UDP alone; or the broker"
+            " alone over weeks."
+        ),
     ] = Layer.BROKER,
     seeds: Annotated[int, typer.Option(min=1, help="How many histories.")] = 200,
     first_seed: Annotated[int, typer.Option(min=0, help="Seed of the first.")] = 1,
@@ -100,8 +121,9 @@ def sim(
 
     Of the broker: nothing is lost, repeated or reordered. Of SIP: in the end everybody is registered where they are,
     every session is CONNECTED on both sides, and nothing is left over. Of reliable UDP: every message once and in
-    order, repeats at their times, and nothing that was forged believed. Exit status 1 if a promise was broken; each
-    failure names the command that replays it.
+    order, repeats at their times, and nothing that was forged believed. Of weeks: lifetimes, restrictions and the
+    bounds of queues hold while people come and go, clocks are set and the broker crashes. Exit status 1 if a promise
+    was broken; each failure names the command that replays it.
 
     Example: wanderbus sim --seeds 50 --first-seed 1000
     """

@@ -11,14 +11,15 @@ from collections import Counter
 from collections.abc import Iterable, Sequence
 from typing import Final
 
-import msgspec
-
 from wanderbus.broker.core import (
     Append,
     Appended,
     Broker,
     DeviceBound,
+    DiskFreed,
+    DiskFull,
     LinkClosed,
+    LinkDropped,
     LinkOpened,
     MessageArrived,
     SendOnLink,
@@ -35,6 +36,7 @@ from wanderbus.datachannel import (
     protocol_over,
 )
 from wanderbus.domain.baseline import ECI_SOCKET, Baseline
+from wanderbus.domain.lines import Line, Lines
 from wanderbus.errors import LocalProtocolError, RemoteProtocolError, StateCorrupt
 from wanderbus.machine import (
     Address,
@@ -101,19 +103,6 @@ class ChannelRefused(Output, frozen=True):
     reason: str
 
 
-class Line(msgspec.Struct):
-    """A SIP session with one device: its user, and its data channel."""
-
-    session: str
-    user: str
-    device: str
-    channel: DataChannel
-    link: int = 0
-    """The broker's name for the data channel, 0 before the first."""
-    fresh: bool = False
-    """Whether the data channel is new and the broker has not been told."""
-
-
 class AccessServer:
     """Composes user agent, data transports and broker into one machine.
 
@@ -161,11 +150,7 @@ class AccessServer:
         self._user_agent = UserAgent(
             properties, random, socket=SIP_SOCKET, contact=sip_address, authenticator=authenticator
         )
-        self._lines: dict[str, Line] = {}
-        self._by_device: dict[tuple[str, str], Line] = {}
-        self._by_connection: dict[int, Line] = {}
-        self._by_link: dict[int, Line] = {}
-        self._link_number = 0
+        self._lines = Lines()
         self._outputs: list[Output] = []
 
     def start(self, wall_us: int, now: float) -> list[Output]:
@@ -179,7 +164,7 @@ class AccessServer:
                     session = self._user_agent.adopt(device.binding)
                 except LocalProtocolError as error:
                     raise StateCorrupt(f"the stored session of {device.user} cannot be read: {error}") from None
-                self._add_line(Line(session, device.user, device.device, self._channel(session, device.user)))
+                self._lines.add(Line(session, device.user, device.device, self._channel(session, device.user)))
                 self._outputs.append(SetTimer(("renew", session), at))
                 at += RENEW_PACE_S
         if self._baseline is not None:
@@ -200,7 +185,7 @@ class AccessServer:
                     self._step_user_agent([given], now)
                 case TimerFired(key=("renew", session)):
                     self._renew(str(session), now)
-                case Appended() | ClockRead() | TimerFired(key=("broker", _)):
+                case Appended() | DiskFull() | DiskFreed() | ClockRead() | TimerFired(key=("broker", _)):
                     self._step_broker([given], now)
         if for_data:
             self._step_data(for_data, now)
@@ -209,10 +194,6 @@ class AccessServer:
     def _drain(self) -> list[Output]:
         outputs, self._outputs = self._outputs, []
         return outputs
-
-    def _add_line(self, line: Line) -> None:
-        self._lines[line.session] = line
-        self._by_device[line.user, line.device] = line
 
     def _channel(self, session: str, user: str) -> DataChannel:
         """Return the data channel of a session, over what it took before the restart if there was one."""
@@ -233,7 +214,7 @@ class AccessServer:
 
     def _renew(self, session: str, now: float) -> None:
         """Offer a session of before the restart a new data channel, unless its agent was faster."""
-        line = self._lines.get(session)
+        line = self._lines.by_session.get(session)
         if line and line.channel.remote is None:
             self._take_data(line.channel.offer(now), now)
             self._step_user_agent([sip.UpdateSession(session, self._media(line))], now)
@@ -248,7 +229,7 @@ class AccessServer:
                 case sip.SessionOffered():
                     self._offered(output, now)
                 case sip.SessionEstablished(id=identity, media=media):
-                    if line := self._lines.get(identity):
+                    if line := self._lines.by_session.get(identity):
                         self._settle(line, media, now)
                 case sip.UpdateFailed(id=identity, reason=reason) | sip.SessionRemoved(id=identity, reason=reason):
                     self._removed(identity, reason, now)
@@ -261,7 +242,7 @@ class AccessServer:
 
     def _offered(self, offer: sip.SessionOffered, now: float) -> None:
         """An agent opens its session or moves in it; who it is has been proved to the user agent."""
-        line = self._lines.get(offer.id)
+        line = self._lines.by_session.get(offer.id)
         if line is None:
             device = (offer.instance or offer.id).removeprefix("<urn:uuid:").removesuffix(">")
             line = Line(offer.id, offer.remote_uri, device, self._channel(offer.id, offer.remote_uri))
@@ -272,14 +253,14 @@ class AccessServer:
             self._refused(line, error)
             self._step_user_agent([sip.Refuse(offer.id, 488, str(error))], now)
             return
-        previous = self._by_device.get((line.user, line.device))
+        previous = self._lines.by_device.get((line.user, line.device))
         if previous is not None and previous is not line:
-            self._replace(previous, now)
-        self._add_line(line)
+            # The same device opened a new session: the old one is over (SPEC E-10).
+            self._hang_up(previous, now)
+        self._lines.add(line)
         if opened:
             line.fresh = True
-            self._by_connection.pop(former, None)
-            self._by_connection[line.channel.local] = line
+            self._lines.connected(line, former)
         self._take_data(outputs, now)
         self._step_user_agent([sip.Answer(offer.id, self._media(line), renews=True)], now)
 
@@ -287,17 +268,12 @@ class AccessServer:
         self.refused[str(error)] += 1
         self._outputs.append(ChannelRefused(line.user, str(error)))
 
-    def _replace(self, line: Line, now: float) -> None:
-        """The same device opened a new session: the old one is over (SPEC E-10)."""
+    def _hang_up(self, line: Line, now: float) -> None:
         self._forget(line, now)
         self._step_user_agent([sip.TerminateSession(line.session)], now)
 
     def _forget(self, line: Line, now: float) -> None:
-        self._lines.pop(line.session, None)
-        if self._by_device.get((line.user, line.device)) is line:
-            del self._by_device[line.user, line.device]
-        self._by_connection.pop(line.channel.local, None)
-        self._by_link.pop(line.link, None)
+        self._lines.remove(line)
         self._take_data(line.channel.close(now), now)
 
     def _settle(self, line: Line, media: MediaDescription, now: float) -> None:
@@ -314,31 +290,22 @@ class AccessServer:
         except RemoteProtocolError as error:
             self._refused(line, error)
             return
-        self._by_connection[line.channel.local] = line
+        self._lines.connected(line)
         self._take_data(outputs, now)
         address = f"{remote.address[0]}:{remote.address[1]}"
         inputs: list[Input] = [DeviceBound(line.user, line.device, address, session.snapshot())]
         if opened or line.fresh:
             line.fresh = False
-            inputs.append(LinkOpened(self._new_link(line), line.user, line.device))
+            inputs.append(LinkOpened(self._lines.new_link(line), line.user, line.device))
         self._step_broker(inputs, now)
 
-    def _new_link(self, line: Line) -> int:
-        """Give ``line`` a link of a number that was never used.
-
-        The id of our end may serve two connections, and what the broker still holds back for the one is not for the
-        other.
-        """
-        self._by_link.pop(line.link, None)
-        self._link_number += 1
-        line.link = self._link_number
-        self._by_link[line.link] = line
-        return line.link
-
     def _removed(self, identity: str, reason: str, now: float) -> None:
-        if line := self._lines.get(identity):
+        if line := self._lines.by_session.get(identity):
             self._forget(line, now)
-            self._step_broker([LinkClosed(line.link, reason), DeviceBound(line.user, line.device, "", b"")], now)
+            self._unbind(line, reason, now)
+
+    def _unbind(self, line: Line, reason: str, now: float) -> None:
+        self._step_broker([LinkClosed(line.link, reason), DeviceBound(line.user, line.device, "", b"")], now)
 
     def _step_data(self, inputs: Iterable[Input], now: float) -> None:
         self._take_data(self._transports.step(inputs, now), now)
@@ -350,7 +317,7 @@ class AccessServer:
                 case SendDatagram() | SendOnStream() | CloseStream() | SetTimer() | CancelTimer():
                     self._outputs.append(output)
                 case MessageReceived(local_id=connection, payload=payload):
-                    if line := self._by_connection.get(connection):
+                    if line := self._lines.by_connection.get(connection):
                         arrived.append(MessageArrived(line.link, payload))
                 case ConnectionFailed(local_id=connection, reason=reason):
                     arrived += self._lost(connection, reason.replace("the other side", "the agent"), now)
@@ -364,10 +331,9 @@ class AccessServer:
 
         The connection is forgotten, not probed, so an agent that did not notice is told at its next word: a reset.
         """
-        line = self._by_connection.pop(connection, None)
+        line = self._lines.lost(connection)
         if line is None:
             return []
-        self._by_link.pop(line.link, None)
         self._take_data(line.channel.close(now), now)
         self._step_user_agent([sip.SetMediaStatus(line.session, RemoteMediaStatus.DISCONNECTED)], now)
         return [LinkClosed(line.link, reason)]
@@ -385,16 +351,23 @@ class AccessServer:
     def _step_broker(self, inputs: Sequence[Input], now: float) -> None:
         sending: list[Input] = []
         by_address: list[Output] = []
+        dropped: list[tuple[Line, str]] = []
         for output in scoped("broker", self.broker.step([unscoped(given) for given in inputs], now)):
             match output:
+                case SendOnLink(link=link) | LinkDropped(link=link) if link < 0:
+                    by_address.append(output)
                 case SendOnLink(link=link, payload=payload):
-                    if link < 0:
-                        by_address.append(output)
-                    elif line := self._by_link.get(link):
+                    if line := self._lines.by_link.get(link):
                         sending.append(SendMessage(line.channel.local, payload))
+                case LinkDropped(link=link, reason=reason):
+                    if line := self._lines.by_link.get(link):
+                        dropped.append((line, reason))
                 case Append() | UserStatusChanged() | SetTimer() | CancelTimer():
                     self._outputs.append(output)
         if sending:
             self._step_data(sending, now)
         if by_address:
             self._step_baseline(by_address, now)
+        for line, reason in dropped:
+            self._hang_up(line, now)
+            self._unbind(line, reason, now)

@@ -16,7 +16,7 @@ from typing import Final, NamedTuple
 import msgspec
 
 from wanderbus.broker import protocol
-from wanderbus.broker.core import LinkOpened, MessageArrived, SendOnLink
+from wanderbus.broker.core import LinkDropped, LinkOpened, MessageArrived, SendOnLink
 from wanderbus.broker.state import DeviceRow
 from wanderbus.errors import RemoteProtocolError
 from wanderbus.machine import Address, DatagramReceived, Input, Output, SendDatagram, SetTimer, TimerFired, shown
@@ -90,6 +90,8 @@ class Baseline:
                     self._heard(source, payload, now)
                 case SendOnLink(link=link, payload=payload):
                     self._send(link, payload)
+                case LinkDropped(link=link):
+                    self._drop(link)
                 case TimerFired():
                     self._forget_idle(now)
         for link, number in self._taken.items():
@@ -165,6 +167,12 @@ class Baseline:
                 self._outputs.append(SetTimer(_IDLE, identity.heard_at + idle_s))
                 return
             self._forget(address, 0)
+
+    def _drop(self, link: int) -> None:
+        """An address is heard no more until it attaches again."""
+        address = self._addresses.pop(link, None)
+        if address is not None and not self._is_leaving(link, address):
+            del self._identities[address]
 
     def _send(self, link: int, payload: bytes) -> None:
         """Send a datagram; of the stream, what was sent counts as taken."""

@@ -1,7 +1,8 @@
 """Group commit: one thread writes and syncs the log, and saves the state, while the loop goes on (DESIGN 8).
 
 Whatever was handed over while the last sync ran goes into the next one. The state is saved in the same order,
-so rows are never on disk before the records they reflect.
+so rows are never on disk before the records they reflect. A full disk is waited for: what was handed over stays
+here, in its order, and nothing of it is acknowledged.
 """
 
 from __future__ import annotations
@@ -9,19 +10,72 @@ from __future__ import annotations
 import asyncio
 import threading
 from collections.abc import Callable, Mapping, Sequence
+from typing import Any, Final
 
+from wanderbus.errors import StorageError
+from wanderbus.runtime.disk import free_bytes, is_full
 from wanderbus.runtime.event_log import EventLog
 from wanderbus.runtime.state_store import StateStore
 
 LogEntry = tuple[int, int, bytes]
 Changes = Mapping[str, Mapping[str, bytes | None]]
 
+RETRY_S_MIN: Final = 0.02
+RETRY_S_MAX: Final = 1.0
+"""Pauses between two tries to write to a full disk: each is twice the one before."""
+
+UNWRITTEN_BYTES_MAX: Final = 64 * 2**20
+"""Records that may wait in memory for a full disk. Publishes are refused by then; what still comes is small (a
+device that took something, came or went), and so much of it that the disk has been full for very long."""
+
+
+class GroupCommit:
+    """What was handed over and is not on disk yet, and the order in which it gets there; without a thread."""
+
+    def __init__(self, log: EventLog, store: StateStore, on_durable: Callable[[int], None]) -> None:
+        self.syncs = 0
+        self._log = log
+        self._store = store
+        self._on_durable = on_durable
+        self._entries: list[LogEntry] = []
+        self._rows: dict[str, dict[str, bytes | None]] = {}
+        self._rows_offset: int | None = None
+
+    @property
+    def unwritten_bytes(self) -> int:
+        """Return how many bytes of records wait."""
+        return sum(len(payload) for _, _, payload in self._entries)
+
+    def append(self, entries: Sequence[LogEntry]) -> None:
+        """Have ``entries`` written after all before them, and synced."""
+        self._entries += entries
+
+    def save(self, changes: Changes, offset: int) -> None:
+        """Have rows saved that reflect every record below ``offset``; of one row only the last state counts."""
+        for table, rows in changes.items():
+            self._rows.setdefault(table, {}).update(rows)
+        self._rows_offset = offset
+
+    def commit(self) -> None:
+        """Bring it to the disk. After ``OSError`` for want of room the same call may be tried again."""
+        if self._entries:
+            written = self._log.next_offset - self._entries[0][0]
+            self._log.append(self._entries[written:])
+            durable = self._log.sync()
+            self._entries = []
+            self.syncs += 1
+            self._on_durable(durable)
+        if self._rows_offset is not None:
+            self._store.save(self._rows, self._rows_offset)
+            self._rows, self._rows_offset = {}, None
+
 
 class Committer:
     """Owns the log and the store of a running server.
 
-    ``on_durable(next_offset)`` and ``on_failure(error)`` are called on the loop; after a failure nothing more is
-    written, so nothing more is acknowledged.
+    ``on_durable(next_offset)``, ``on_full(reason)``, ``on_room()`` and ``on_failure(error)`` are called on the loop.
+    The disk counts as full when it takes no more, and before that when less than ``reserve_bytes`` are free, so that
+    what cannot be refused still has room. After a failure nothing more is written, so nothing more is acknowledged.
     """
 
     def __init__(
@@ -31,19 +85,31 @@ class Committer:
         *,
         on_durable: Callable[[int], None],
         on_failure: Callable[[Exception], None],
+        on_full: Callable[[str], None] = lambda reason: None,
+        on_room: Callable[[], None] = lambda: None,
+        reserve_bytes: int = 0,
     ) -> None:
-        self.syncs = 0
-        self._log = log
-        self._store = store
-        self._on_durable = on_durable
+        self._group = GroupCommit(log, store, lambda durable: self._call(on_durable, durable))
+        self._directory = log.directory
         self._on_failure = on_failure
+        self._on_full = on_full
+        self._on_room = on_room
+        self._reserve_bytes = reserve_bytes
         self._loop = asyncio.get_running_loop()
         self._wakeup = threading.Condition()
         self._entries: list[LogEntry] = []
         self._saves: list[tuple[Changes, int]] = []
         self._stopping = False
+        self._full = False
+        self._pause_s = 0.0
+        """How long to wait before the next try, while the disk takes nothing."""
         self._thread = threading.Thread(target=self._work, name="wanderbus-commit", daemon=True)
         self._thread.start()
+
+    @property
+    def syncs(self) -> int:
+        """Return how often the log was synced."""
+        return self._group.syncs
 
     def append(self, entries: Sequence[LogEntry]) -> None:
         """Write ``entries`` after all before them, and sync."""
@@ -58,39 +124,81 @@ class Committer:
             self._wakeup.notify()
 
     def stop(self) -> None:
-        """Finish what was handed over, and end the thread; blocks for at most a few syncs."""
+        """Finish what was handed over, or give it up if the disk is full, and end the thread.
+
+        Blocks for at most a few syncs.
+        """
         with self._wakeup:
             self._stopping = True
             self._wakeup.notify()
         self._thread.join()
 
     def _work(self) -> None:
-        while True:
-            with self._wakeup:
-                self._wakeup.wait_for(lambda: self._entries or self._saves or self._stopping)
-                entries, self._entries = self._entries, []
-                saves, self._saves = self._saves, []
-                if not entries and not saves:
-                    return
-            try:
-                self._commit(entries, saves)
-            except Exception as error:
-                self._call(self._on_failure, error)
-                return
+        try:
+            self._look_at_reserve()
+            while self._take_over():
+                self._try()
+        except Exception as error:
+            self._call(self._on_failure, error)
 
-    def _commit(self, entries: list[LogEntry], saves: list[tuple[Changes, int]]) -> None:
-        if entries:
-            self._log.append(entries)
-            durable = self._log.sync()
-            self.syncs += 1
-            self._call(self._on_durable, durable)
+    def _take_over(self) -> bool:
+        """Wait for something to do, and take it; return whether to go on."""
+        with self._wakeup:
+            if self._pause_s:
+                self._wakeup.wait_for(lambda: self._stopping, self._pause_s)
+            else:
+                wanted = RETRY_S_MAX if self._full else None
+                self._wakeup.wait_for(lambda: self._entries or self._saves or self._stopping, wanted)
+            entries, self._entries = self._entries, []
+            saves, self._saves = self._saves, []
+            stopping = self._stopping
+        self._group.append(entries)
         for changes, offset in saves:
-            self._store.save(changes, offset)
+            self._group.save(changes, offset)
+        return not stopping or bool(entries or saves)
 
-    def _call(self, callback: Callable[..., None], argument: object) -> None:
+    def _try(self) -> None:
+        try:
+            self._group.commit()
+        except OSError as error:
+            if not is_full(error):
+                raise
+            self._wait_for_room(error)
+        else:
+            self._pause_s = 0.0
+            self._look_at_reserve()
+
+    def _wait_for_room(self, error: OSError) -> None:
+        self._pause_s = min(2 * self._pause_s or RETRY_S_MIN, RETRY_S_MAX)
+        self._set_full(f"{error.strerror} ({error.filename or self._directory})")
+        if self._group.unwritten_bytes > UNWRITTEN_BYTES_MAX:
+            raise StorageError(
+                f"the disk has been full for so long that {UNWRITTEN_BYTES_MAX} bytes of records wait in memory; "
+                "make room and start again"
+            )
+
+    def _look_at_reserve(self) -> None:
+        """Be full below the reserve, and no more when a quarter above it: at the edge nothing is gained by turns."""
+        free = free_bytes(self._directory)
+        if free is not None and free < self._reserve_bytes:
+            self._set_full(f"{free} bytes are free, {self._reserve_bytes} are kept in reserve ({self._directory})")
+        elif free is None or free >= self._reserve_bytes * 5 // 4:
+            self._set_room()
+
+    def _set_full(self, reason: str) -> None:
+        if not self._full:
+            self._full = True
+            self._call(self._on_full, reason)
+
+    def _set_room(self) -> None:
+        if self._full:
+            self._full = False
+            self._call(self._on_room)
+
+    def _call(self, callback: Callable[..., None], *arguments: Any) -> None:
         """Tell the loop, unless it is gone: then nobody waits for the answer either."""
         try:
-            self._loop.call_soon_threadsafe(callback, argument)
+            self._loop.call_soon_threadsafe(callback, *arguments)
         except RuntimeError:
             if not self._loop.is_closed():
                 raise

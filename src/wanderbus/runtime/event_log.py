@@ -13,12 +13,13 @@ from __future__ import annotations
 import errno
 import fcntl
 import os
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from pathlib import Path
 from typing import Final
 
 from wanderbus.errors import LogCorrupt, StorageError
-from wanderbus.runtime.log_recovery import recover, segment_paths, sync_directory
+from wanderbus.runtime.disk import SYSTEM, Disk, make_directory, mapped, sync_directory, write_all
+from wanderbus.runtime.log_recovery import recover, segment_paths
 from wanderbus.segments import HEADER, HIGH_WATER, Frame, frames, pack_frame, pack_mark, segment_name
 
 SEGMENT_BYTES_MAX: Final = 64 * 1024 * 1024
@@ -26,6 +27,10 @@ SEGMENT_BYTES_MAX: Final = 64 * 1024 * 1024
 
 LOCK: Final = "lock"
 """Name of the file whose advisory lock marks a log as being written."""
+
+_APPEND: Final = os.O_WRONLY | os.O_APPEND | os.O_CLOEXEC
+_FRESH: Final = "segment.new"
+"""Name of a segment that is being made: under its own name it has its header, whatever happens."""
 
 
 class EventLog:
@@ -35,7 +40,7 @@ class EventLog:
     appending while a sync is under way.
     """
 
-    def __init__(self, directory: Path, lock: int, next_offset: int, segment_bytes_max: int) -> None:
+    def __init__(self, directory: Path, lock: int, next_offset: int, segment_bytes_max: int, disk: Disk) -> None:
         self.directory = directory
         self.next_offset = next_offset
         """The offset that the next record has to have."""
@@ -47,26 +52,29 @@ class EventLog:
         self._segment_bytes = 0
         self._retired: list[int] = []
         self._fault: OSError | None = None
-        self._mark = os.open(directory / HIGH_WATER, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o644)
+        self._disk = disk
+        self._mark = disk.open(directory / HIGH_WATER, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o644)
 
     @classmethod
-    def open(cls, directory: Path, *, segment_bytes_max: int = SEGMENT_BYTES_MAX) -> EventLog:
+    def open(cls, directory: Path, *, segment_bytes_max: int = SEGMENT_BYTES_MAX, disk: Disk = SYSTEM) -> EventLog:
         """Take the log in ``directory``, which is made if need be, and recover it.
 
         A torn tail is copied to ``<segment>.torn`` and cut off; every whole record is kept and made durable.
         Raises :class:`LogCorrupt` (and leaves everything as it is) when more than an unsynced tail is damaged,
-        :class:`StorageError` when another process has the log, ``OSError`` from the disk.
+        :class:`StorageError` when another process has the log, ``OSError`` from the disk. Of the earlier segments
+        only the ends are looked at, so this takes no longer for a long log: :meth:`read` finds what else is damaged.
         """
-        directory.mkdir(parents=True, exist_ok=True)
+        make_directory(disk, directory)
         lock = _take_lock(directory)
         try:
-            log = cls(directory, lock, recover(directory), segment_bytes_max)
+            log = cls(directory, lock, recover(directory, disk), segment_bytes_max, disk)
         except BaseException:
             os.close(lock)
             raise
         try:
             log._continue_last_segment()
             log.sync()
+            log._keep_mark()
         except BaseException:
             log.close()
             raise
@@ -95,21 +103,18 @@ class EventLog:
     def sync(self) -> int:
         """Make every record written before this call durable, publish that, and return the next durable offset.
 
-        Raises ``OSError`` when the disk fails; what was written since the last sync is then in doubt, so the
-        log takes nothing more until it is opened anew.
+        Raises ``OSError`` when the disk fails. Where the sync itself failed, what was written since the last one is
+        in doubt, so the log takes nothing more until it is opened anew; a mark for which there is no room may be
+        tried again.
         """
         self._check_usable()
         reached = self.next_offset
         segment = self._segment
-        try:
-            os.fdatasync(segment)
-            os.pwrite(self._mark, pack_mark(reached), 0)
-        except OSError as error:
-            self._fault = error
-            raise
+        self._surely(self._disk.fdatasync, segment)
+        self._disk.pwrite(self._mark, pack_mark(reached), 0)
         self.durable_offset = reached
         while self._retired:
-            os.close(self._retired.pop())
+            self._disk.close(self._retired.pop())
         return reached
 
     def read(self, start: int = 0) -> Iterator[Frame]:
@@ -124,12 +129,13 @@ class EventLog:
             if next_base <= start or base >= end:
                 continue
             offset, byte = base, len(HEADER)
-            for frame in frames(path.read_bytes(), len(HEADER)):
-                if frame.offset >= end:
-                    return
-                if frame.offset >= start:
-                    yield frame
-                offset, byte = frame.offset + 1, frame.end
+            with mapped(path) as data:
+                for frame in frames(data, len(HEADER)):
+                    if frame.offset >= end or frame.offset != offset:
+                        break
+                    if frame.offset >= start:
+                        yield frame
+                    offset, byte = frame.offset + 1, frame.end
             if offset < next_base:
                 raise LogCorrupt(f"{path} is damaged at byte {byte}: record {offset} cannot be read any more")
 
@@ -137,7 +143,7 @@ class EventLog:
         """Give the directory back; does not sync. Closing twice is harmless."""
         for descriptor in (self._segment, self._mark, self._lock, *self._retired):
             if descriptor >= 0:
-                os.close(descriptor)
+                self._disk.close(descriptor)
         self._segment = self._mark = self._lock = -1
         self._retired = []
 
@@ -152,7 +158,7 @@ class EventLog:
         written = 0
         try:
             while written < len(data):
-                written += os.write(self._segment, data[written:])
+                written += self._disk.write(self._segment, data[written:])
         except OSError:
             self._take_back()
             raise
@@ -162,37 +168,55 @@ class EventLog:
     def _take_back(self) -> None:
         """Cut off a half-written batch, which a later one must not follow."""
         try:
-            os.ftruncate(self._segment, self._segment_bytes)
+            self._disk.ftruncate(self._segment, self._segment_bytes)
         except OSError as error:
             self._fault = error
 
     def _begin_segment(self) -> None:
-        """Sync the present segment, if any, and go on in a fresh one.
+        """Sync the present segment, if any, and go on in a fresh one, which has its name when its header is durable.
 
         The old descriptor stays open until the next sync has ended: one may be using it right now.
         """
         if self._segment >= 0:
-            os.fdatasync(self._segment)
-        descriptor = _open_segment(self.directory / segment_name(self.next_offset))
-        os.ftruncate(descriptor, 0)
-        os.write(descriptor, HEADER)
-        sync_directory(self.directory)
+            self._surely(self._disk.fdatasync, self._segment)
+        fresh = self.directory / _FRESH
+        descriptor = self._disk.open(fresh, _APPEND | os.O_CREAT | os.O_TRUNC, 0o644)
+        try:
+            write_all(self._disk, descriptor, HEADER)
+            self._disk.fsync(descriptor)
+            self._disk.replace(fresh, self.directory / segment_name(self.next_offset))
+        except OSError:
+            self._disk.close(descriptor)
+            raise
         if self._segment >= 0:
             self._retired.append(self._segment)
         self._segment = descriptor
         self._segment_bytes = len(HEADER)
+        self._surely(sync_directory, self._disk, self.directory)
+
+    def _surely(self, sync: Callable[..., None], *arguments: object) -> None:
+        """Sync something; after a failure, of whatever kind, the log takes nothing more.
+
+        The kernel may have dropped what it could not write, and calls it clean: another try would prove nothing.
+        """
+        try:
+            sync(*arguments)
+        except OSError as error:
+            self._fault = error
+            raise OSError(errno.EIO, f"a sync failed: {error.strerror}", str(self.directory)) from error
 
     def _continue_last_segment(self) -> None:
         paths = segment_paths(self.directory)
         if not paths or paths[-1].stat().st_size < len(HEADER):
             self._begin_segment()
         else:
-            self._segment = _open_segment(paths[-1])
+            self._segment = self._disk.open(paths[-1], _APPEND)
             self._segment_bytes = os.fstat(self._segment).st_size
 
-
-def _open_segment(path: Path) -> int:
-    return os.open(path, os.O_WRONLY | os.O_CREAT | os.O_APPEND | os.O_CLOEXEC, 0o644)
+    def _keep_mark(self) -> None:
+        """Make the mark durable as it is: one that may lag behind is enough to know what a power cut may tear."""
+        self._surely(self._disk.fsync, self._mark)
+        self._surely(sync_directory, self._disk, self.directory)
 
 
 def _take_lock(directory: Path) -> int:

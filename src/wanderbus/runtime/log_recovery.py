@@ -10,11 +10,13 @@ from __future__ import annotations
 import os
 import struct
 from collections.abc import Iterator
+from itertools import pairwise
 from pathlib import Path
 from typing import NamedTuple
 
 from wanderbus.errors import LogCorrupt
-from wanderbus.segments import FRAME_OVERHEAD_BYTES, HEADER, HIGH_WATER, frames, segment_name, unpack_mark
+from wanderbus.runtime.disk import SYSTEM, Disk, mapped, sync_directory, write_all
+from wanderbus.segments import FRAME_OVERHEAD_BYTES, HEADER, HIGH_WATER, frames, unpack_mark
 
 _OFFSET = struct.Struct("<q")
 _OFFSET_IN_FRAME = 8
@@ -25,9 +27,10 @@ _ADVICE = "restore it from a copy, or move the whole directory away to begin an 
 class _Tail(NamedTuple):
     """How far a segment can be read: the byte after its last whole record, that record's offset plus one."""
 
+    path: Path
     end: int
     next_offset: int
-    data: bytes
+    size: int
 
 
 def segment_paths(directory: Path) -> list[Path]:
@@ -35,69 +38,70 @@ def segment_paths(directory: Path) -> list[Path]:
     return sorted(path for path in directory.glob("*.seg") if len(path.stem) == 20 and path.stem.isdigit())
 
 
-def sync_directory(directory: Path) -> None:
-    """Make the names in ``directory`` durable."""
-    descriptor = os.open(directory, os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC)
-    try:
-        os.fsync(descriptor)
-    finally:
-        os.close(descriptor)
-
-
-def recover(directory: Path) -> int:
+def recover(directory: Path, disk: Disk = SYSTEM) -> int:
     """Return the next offset of the log in ``directory``, after putting aside a torn tail if there is one.
 
-    Raises :class:`LogCorrupt`, before anything is modified, if other than the unsynced end is damaged.
+    Raises :class:`LogCorrupt`, before anything is modified, if other than the unsynced end is damaged. The last
+    segment is read in full; of the earlier ones, which were synced before the next began, only the last record.
     """
-    mark = _read_mark(directory)
+    mark = read_mark(directory)
     paths = segment_paths(directory)
     if not paths:
         if mark:
             raise LogCorrupt(f"{directory} has no segment although {mark} records were made durable; {_ADVICE}")
         return 0
-    next_offset = int(paths[0].stem)
-    for path in paths[:-1]:
-        tail = _read_segment(path, next_offset)
-        if tail.end < len(tail.data):
-            raise _damaged(path, tail, "and later segments follow it")
-        next_offset = tail.next_offset
-    last = _read_segment(paths[-1], next_offset)
-    if last.next_offset < mark:
-        raise _damaged(paths[-1], last, f"but records below {mark} were durable")
-    if last.end < len(last.data):
+    for path, following in pairwise(paths):
+        if not ends_with(path, int(following.stem) - 1):
+            raise _unconnected(path, following)
+    last = _read_segment(paths[-1])
+    if last.next_offset < (mark or 0):
+        raise _damaged(last, f"but records below {mark} were durable")
+    if last.end < last.size:
         # Without a mark nobody can say whether what follows the damage was acknowledged; with one it was not, and a
         # power cut may well have written later pages before earlier ones.
-        found = None if mark else next(_later_records(last), None)
+        found = next(_later_records(last), None) if mark is None else None
         if found is not None:
-            raise _damaged(paths[-1], last, f"but record {found} after it is whole")
-        _put_aside(paths[-1], last)
+            raise _damaged(last, f"but record {found} after it is whole")
+        _put_aside(last, disk)
     return last.next_offset
 
 
-def _read_mark(directory: Path) -> int:
-    """Return the high-water mark, 0 if none was published; a mark that a power cut spoilt says nothing either."""
+def read_mark(directory: Path) -> int | None:
+    """Return the high-water mark, None if none was published; a mark that was spoilt says nothing either."""
     try:
-        return unpack_mark((directory / HIGH_WATER).read_bytes()) or 0
+        return unpack_mark((directory / HIGH_WATER).read_bytes())
     except FileNotFoundError:
-        return 0
+        return None
 
 
-def _read_segment(path: Path, expected: int) -> _Tail:
-    if path.name != segment_name(expected):
-        raise LogCorrupt(f"{path} begins at another record than {expected}, so a segment is missing; {_ADVICE}")
-    data = path.read_bytes()
-    if len(data) < len(HEADER):
-        return _Tail(0, expected, data)
-    if not data.startswith(HEADER):
-        if not any(data):
-            return _Tail(0, expected, data)
-        raise LogCorrupt(f"{path} is damaged at byte 0: it has no segment header that this version knows; {_ADVICE}")
-    end = len(HEADER)
-    for frame in frames(data, end):
-        if frame.offset != expected:
-            raise LogCorrupt(f"{path} is damaged at byte {end}: record {frame.offset} is where {expected} belongs")
-        end, expected = frame.end, frame.offset + 1
-    return _Tail(end, expected, data)
+def ends_with(path: Path, offset: int) -> bool:
+    """Return whether the record ``offset`` is whole and the last of a segment, looking for it from the end."""
+    with mapped(path) as data:
+        found = data.rfind(_OFFSET.pack(offset))
+        while found >= len(HEADER) + _OFFSET_IN_FRAME:
+            frame = next(frames(data, found - _OFFSET_IN_FRAME), None)
+            if frame is not None and frame.offset == offset and frame.end == len(data):
+                return True
+            found = data.rfind(_OFFSET.pack(offset), 0, found + _OFFSET.size - 1)
+    return False
+
+
+def _read_segment(path: Path) -> _Tail:
+    expected = int(path.stem)
+    with mapped(path) as data:
+        size = len(data)
+        if size < len(HEADER) or (data[:1] == b"\0" and not any(data[:])):
+            return _Tail(path, 0, expected, size)
+        if data[: len(HEADER)] != HEADER:
+            raise LogCorrupt(
+                f"{path} is damaged at byte 0: it has no segment header that this version knows; {_ADVICE}"
+            )
+        end = len(HEADER)
+        for frame in frames(data, end):
+            if frame.offset != expected:
+                raise LogCorrupt(f"{path} is damaged at byte {end}: record {frame.offset} is where {expected} belongs")
+            end, expected = frame.end, frame.offset + 1
+    return _Tail(path, end, expected, size)
 
 
 def _later_records(tail: _Tail) -> Iterator[int]:
@@ -105,27 +109,47 @@ def _later_records(tail: _Tail) -> Iterator[int]:
 
     The stored offset is looked at first: it rules out nearly every position without a checksum.
     """
-    records_max = (len(tail.data) - tail.end) // FRAME_OVERHEAD_BYTES
-    for start in range(tail.end + 1, len(tail.data) - FRAME_OVERHEAD_BYTES + 1):
-        (offset,) = _OFFSET.unpack_from(tail.data, start + _OFFSET_IN_FRAME)
-        if tail.next_offset < offset <= tail.next_offset + records_max:
-            for frame in frames(tail.data, start):
-                yield frame.offset
+    records_max = (tail.size - tail.end) // FRAME_OVERHEAD_BYTES
+    with mapped(tail.path) as data:
+        for start in range(tail.end + 1, tail.size - FRAME_OVERHEAD_BYTES + 1):
+            (offset,) = _OFFSET.unpack_from(data, start + _OFFSET_IN_FRAME)
+            if tail.next_offset < offset <= tail.next_offset + records_max:
+                for frame in frames(data, start):
+                    yield frame.offset
 
 
-def _damaged(path: Path, tail: _Tail, why: str) -> LogCorrupt:
+def _unconnected(path: Path, following: Path) -> LogCorrupt:
+    """Return why ``following`` does not go on where ``path`` ends."""
+    tail = _read_segment(path)
+    if tail.end < tail.size:
+        return _damaged(tail, "and later segments follow it")
     return LogCorrupt(
-        f"{path} is damaged at byte {tail.end}: record {tail.next_offset} cannot be read, {why}; {_ADVICE}"
+        f"{following} begins at another record than {tail.next_offset}, so a segment is missing; {_ADVICE}"
     )
 
 
-def _put_aside(path: Path, tail: _Tail) -> None:
+def _damaged(tail: _Tail, why: str) -> LogCorrupt:
+    return LogCorrupt(
+        f"{tail.path} is damaged at byte {tail.end}: record {tail.next_offset} cannot be read, {why}; {_ADVICE}"
+    )
+
+
+def _put_aside(tail: _Tail, disk: Disk) -> None:
     """Copy the torn end to ``<segment>.torn``, after what an earlier crash left there, then cut it off."""
-    with path.with_name(f"{path.name}.torn").open("ab") as torn:
-        torn.write(tail.data[tail.end :])
-        torn.flush()
-        os.fsync(torn.fileno())
-    with path.open("r+b") as segment:
-        segment.truncate(tail.end)
-        os.fsync(segment.fileno())
-    sync_directory(path.parent)
+    with mapped(tail.path) as data:
+        torn_bytes = data[tail.end :]
+    torn = disk.open(
+        tail.path.with_name(f"{tail.path.name}.torn"), os.O_WRONLY | os.O_CREAT | os.O_APPEND | os.O_CLOEXEC, 0o644
+    )
+    try:
+        write_all(disk, torn, torn_bytes)
+        disk.fsync(torn)
+    finally:
+        disk.close(torn)
+    segment = disk.open(tail.path, os.O_WRONLY | os.O_CLOEXEC)
+    try:
+        disk.ftruncate(segment, tail.end)
+        disk.fsync(segment)
+    finally:
+        disk.close(segment)
+    sync_directory(disk, tail.path.parent)

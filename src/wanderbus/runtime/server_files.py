@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import os
 import secrets
 from collections.abc import Mapping
 from pathlib import Path
@@ -13,7 +12,8 @@ import msgspec
 from wanderbus.broker.state import BrokerState
 from wanderbus.errors import ConfigurationError, LogCorrupt, StateCorrupt, StorageError
 from wanderbus.records import decode_record
-from wanderbus.runtime.event_log import EventLog
+from wanderbus.runtime.disk import SYSTEM, Disk, make_directory, replace_file
+from wanderbus.runtime.event_log import SEGMENT_BYTES_MAX, EventLog
 from wanderbus.runtime.state_store import StateStore
 
 _RESET_KEY_BYTES: Final = 32
@@ -33,33 +33,43 @@ class Identity(msgspec.Struct, frozen=True):
 class ServerFiles:
     """The open files of one server; made by :meth:`open`."""
 
-    def __init__(self, directory: Path, identity: Identity, reset_key: bytes, log: EventLog, store: StateStore) -> None:
+    def __init__(
+        self, directory: Path, identity: Identity, reset_key: bytes, log: EventLog, store: StateStore, disk: Disk
+    ) -> None:
         self.directory = directory
         self.identity = identity
         self.reset_key = reset_key
         """Makes the tokens by which agents know a reset of this server, over restarts (DESIGN 6.3)."""
         self.log = log
         self.store = store
+        self._disk = disk
 
     @classmethod
-    def open(cls, directory: Path) -> ServerFiles:
+    def open(
+        cls,
+        directory: Path,
+        *,
+        segment_bytes_max: int = SEGMENT_BYTES_MAX,
+        disk: Disk = SYSTEM,
+        vfs: str | None = None,
+    ) -> ServerFiles:
         """Open or begin a data directory; :class:`StorageError` in one line says what cannot be used and why.
 
-        A new directory is for its owner alone: events and keys are in it.
+        A new directory is for its owner alone: events and keys are in it. ``vfs`` names SQLite's way to the disk.
         """
         try:
-            directory.mkdir(mode=0o700, parents=True, exist_ok=True)
-            log = EventLog.open(directory / "log")
+            make_directory(disk, directory, 0o700)
+            log = EventLog.open(directory / "log", segment_bytes_max=segment_bytes_max, disk=disk)
             try:
-                identity = _load_identity(directory / "server.json")
-                reset_key = _load_reset_key(directory / "reset.key")
-                store = StateStore.open(directory / "state.db", server=identity.server)
+                identity = _load_identity(directory / "server.json", disk)
+                reset_key = _load_reset_key(directory / "reset.key", disk)
+                store = StateStore.open(directory / "state.db", server=identity.server, vfs=vfs)
             except BaseException:
                 log.close()
                 raise
         except OSError as error:
             raise _unusable(directory, error) from None
-        return cls(directory, identity, reset_key, log, store)
+        return cls(directory, identity, reset_key, log, store, disk)
 
     def load_state(self, publishes_remembered: int) -> BrokerState:
         """Return the state: the stored rows, brought up to date from the log."""
@@ -87,7 +97,7 @@ class ServerFiles:
         """Remember the ports for the next start; :class:`StorageError` if that cannot be written."""
         self.identity = Identity(self.identity.server, broker_port, data_port, stream_port)
         try:
-            _save_identity(self.directory / "server.json", self.identity)
+            _save_identity(self.directory / "server.json", self.identity, self._disk)
         except OSError as error:
             raise _unusable(self.directory, error) from None
 
@@ -125,12 +135,12 @@ def _unusable(directory: Path, error: OSError) -> StorageError:
     return StorageError(f"the data directory {directory} cannot be used: {error.strerror}{where}")
 
 
-def _load_identity(path: Path) -> Identity:
+def _load_identity(path: Path, disk: Disk) -> Identity:
     try:
         return msgspec.json.decode(path.read_bytes(), type=Identity)
     except FileNotFoundError:
         identity = Identity(f"wb{secrets.token_hex(3)}")
-        _save_identity(path, identity)
+        _save_identity(path, identity, disk)
         return identity
     except msgspec.DecodeError:
         raise StateCorrupt(
@@ -138,27 +148,16 @@ def _load_identity(path: Path) -> Identity:
         ) from None
 
 
-def _save_identity(path: Path, identity: Identity) -> None:
-    _replace(path, msgspec.json.encode(identity) + b"\n")
+def _save_identity(path: Path, identity: Identity, disk: Disk) -> None:
+    replace_file(disk, path, msgspec.json.encode(identity) + b"\n")
 
 
-def _load_reset_key(path: Path) -> bytes:
+def _load_reset_key(path: Path, disk: Disk) -> bytes:
     try:
         key = path.read_bytes()
     except FileNotFoundError:
         key = secrets.token_bytes(_RESET_KEY_BYTES)
-        _replace(path, key)
+        replace_file(disk, path, key)
     if len(key) != _RESET_KEY_BYTES:
         raise StateCorrupt(f"{path} is damaged; delete it, and another is made")
     return key
-
-
-def _replace(path: Path, content: bytes) -> None:
-    """Replace the file as a whole, for its owner alone to read: a crash leaves the old or the new one."""
-    fresh = path.with_suffix(".new")
-    fresh.unlink(missing_ok=True)
-    with open(os.open(fresh, os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_CLOEXEC, 0o600), "wb") as file:
-        file.write(content)
-        file.flush()
-        os.fsync(file.fileno())
-    fresh.replace(path)

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from typing import Literal
 
 import msgspec
@@ -73,6 +73,8 @@ class Traveller:
         self.submitted = 0
         self.subscribed = False
         self.problems: list[str] = []
+        self.on_arrival: Callable[[Notification | Gap], None] = lambda item: None
+        """Sees every item when it reaches the device, before the application takes it."""
         self._world = world
         self._network = network
         self._rudp = rudp
@@ -171,6 +173,7 @@ class Traveller:
     def _report(self, output: Output) -> None:
         match output:
             case Arrived(item=item):
+                self.on_arrival(item)
                 self._in_hand.append(item)
                 if len(self._in_hand) == 1:
                     self._think()

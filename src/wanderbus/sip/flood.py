@@ -15,17 +15,20 @@ import msgspec
 
 
 class FloodLimits(msgspec.Struct, frozen=True):
-    """What one source IP address may ask.
-
-    ``requests_per_s`` is the rate that may go on for ever, and ``burst_requests`` what may come at once on top of
-    it: many users may sit behind one address, and they all come back at the same second when a network does.
-    ``refusals_per_s`` bounds the 503s to each source, ``sources_max`` the addresses told apart.
-    """
+    """What one source IP address may ask."""
 
     requests_per_s: float = 500.0
+    """Requests that may go on for ever."""
+
     burst_requests: float = 2_000.0
+    """Requests that may come at once on top of it: many users may sit behind one address, and they all come back at
+    the same second when a network does."""
+
     refusals_per_s: float = 1.0
+    """Bounds the 503s to each source."""
+
     sources_max: int = 10_000
+    """Addresses told apart."""
 
 
 DEFAULT_LIMITS = FloodLimits()

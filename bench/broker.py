@@ -1,0 +1,233 @@
+"""The broker beside others: durable publishes, delivery, latency, syncs, restart, idle users, slow consumers.
+
+Publisher, broker and consumers are processes on loopback; the others are measured by their Python clients in the same
+run where they are installed. What each acknowledgement means differs: see the modules of the peers. ``disk`` is the
+bare rate of appending an event and syncing it, in the directory where the brokers keep theirs.
+"""
+
+from __future__ import annotations
+
+import argparse
+import contextlib
+import math
+import os
+import sys
+import tempfile
+import time
+from collections.abc import Callable, Iterator, Mapping
+from pathlib import Path
+from typing import Any, Final, NamedTuple
+
+from bench.broker_mqtt import Mosquitto
+from bench.broker_nats import JetStream
+from bench.broker_ours import Ours
+from bench.broker_peer import EVENT_BYTES, Consumed, Peer, consume, publish_all, publish_paced
+from bench.broker_redis import RedisStreams
+from bench.broker_scale import idle_users, restart, slow_consumer, syncs
+from bench.reporting import Goal, finish, goal, median, percentile, progress
+from bench.workers import Worker
+
+Result = Mapping[str, Any]
+
+FANOUT: Final = 20
+WINDOWS: Final = (1, 100)
+RATES_PER_S: Final = (20, 1_000)
+SECTIONS: Final = ("publish", "deliver", "latency", "syncs", "restart", "idle", "slow")
+
+
+class Size(NamedTuple):
+    """How much is measured."""
+
+    runs: int
+    publish_events: Mapping[int, int]
+    """By window."""
+    deliver_events: int
+    latency_events: Mapping[int, int]
+    """By rate."""
+    queued_users: int
+    queued_each: int
+    idle_users: int
+    slow_s: float
+
+
+FULL: Final = Size(5, {1: 1_500, 100: 15_000}, 6_000, {20: 200, 1_000: 5_000}, 100, 10_000, 10_000, 15.0)
+QUICK: Final = Size(2, {1: 300, 100: 4_000}, 2_000, {20: 60, 1_000: 1_000}, 20, 2_000, 300, 5.0)
+
+
+def main(arguments: list[str] | None = None) -> int:
+    """Measure, print, and write JSON if asked; return the exit status."""
+    options = _options(arguments)
+    size = QUICK if options.quick else FULL
+    peers: list[Peer] = [Ours(), Mosquitto(), JetStream(synced=False), JetStream(synced=True), RedisStreams()]
+    results: list[Result] = []
+    for section in options.sections:
+        results += _measure(section, size, [peer for peer in peers if _usable(peer)])
+    return finish("bench broker", results, goals_of(results), file=options.json, strict=options.strict)
+
+
+def _measure(section: str, size: Size, peers: list[Peer]) -> list[Result]:
+    beside_others: dict[str, Callable[[Peer, Size], list[Result]]] = {
+        "publish": _publishes,
+        "deliver": _deliveries,
+        "latency": _latencies,
+    }
+    ours_alone: dict[str, Callable[[], Result]] = {
+        "syncs": syncs,
+        "restart": lambda: restart(size.queued_users, size.queued_each),
+        "idle": lambda: idle_users(size.idle_users),
+        "slow": lambda: slow_consumer(size.slow_s),
+    }
+    if section in ours_alone:
+        progress(f"{section}")
+        return [{"section": section, **ours_alone[section]()}]
+    results: list[Result] = []
+    for run in range(size.runs):
+        results += _disk() if section == "publish" else []
+        for peer in peers:
+            progress(f"{section}: {peer.name}, run {run + 1} of {size.runs}")
+            results += [{"section": section, "peer": peer.name, **each} for each in beside_others[section](peer, size)]
+    return results
+
+
+def _publishes(peer: Peer, size: Size) -> list[Result]:
+    """Acknowledged publishes that nobody is subscribed to."""
+    found: list[Result] = []
+    with _directory() as directory, peer.server(directory) as place, Worker() as publisher:
+        for window in WINDOWS:
+            events = size.publish_events[window]
+            publisher.start(publish_all, peer, place, events, window).hear()
+            publisher.tell()
+            published = publisher.hear()
+            rate = events / (published.ended_s - published.began_s)
+            p50_ms = 1_000 * percentile(published.each_s, 0.5)
+            found.append({"figure": f"window_{window}", "events_per_s": rate, "p50_ms": p50_ms})
+    return found
+
+
+def _deliveries(peer: Peer, size: Size) -> list[Result]:
+    """Events to one consumer and to many, as fast as the publisher's window of acknowledgements allows."""
+    found: list[Result] = []
+    for consumers in (1, FANOUT):
+        events = size.deliver_events // (1 if consumers == 1 else 4)
+        with _directory() as directory, peer.server(directory) as place, Worker() as publisher, Worker() as reader:
+            reader.start(consume, peer, place, 0, consumers, events).hear()
+            publisher.start(publish_all, peer, place, events, max(WINDOWS)).hear()
+            publisher.tell()
+            published, consumed = publisher.hear(), reader.hear()
+            _check_all_came(peer, consumed, events * consumers)
+            rate = events * consumers / (consumed.ended_s - published.began_s)
+            found.append({"figure": f"to_{consumers}", "deliveries_per_s": rate})
+    return found
+
+
+def _latencies(peer: Peer, size: Size) -> list[Result]:
+    """From publishing to one consumer's hands, at a quiet and at a busy rate."""
+    found: list[Result] = []
+    with _directory() as directory, peer.server(directory) as place, Worker() as publisher, Worker() as reader:
+        for number, rate in enumerate(RATES_PER_S):
+            events = size.latency_events[rate]
+            before = sum(size.latency_events[each] for each in RATES_PER_S[:number])
+            # A consumer of a stream that is kept reads what came before it, too.
+            replayed = before if peer.name.startswith(("jetstream", "redis")) else 0
+            reader.start(consume, peer, place, number, 1, events + replayed).hear()
+            publisher.start(publish_paced, peer, place, rate, events).hear()
+            publisher.tell()
+            publisher.hear()
+            consumed = reader.hear()
+            _check_all_came(peer, consumed, events + replayed)
+            latency_s = consumed.latency_s[replayed:]
+            figures = {f"p{share}_ms": 1_000 * percentile(latency_s, share / 100) for share in (50, 99)}
+            found.append({"figure": f"{rate}_per_s", **figures})
+    return found
+
+
+def _disk() -> list[Result]:
+    """Append an event and sync it, one by one, and a hundred at a time."""
+    found: list[Result] = []
+    with _directory() as directory:
+        for window in WINDOWS:
+            descriptor = os.open(directory / "appended", os.O_WRONLY | os.O_CREAT | os.O_APPEND)
+            turns, began_s = 500, time.monotonic()
+            for _ in range(turns):
+                os.write(descriptor, bytes(EVENT_BYTES * window))
+                os.fdatasync(descriptor)
+            rate = turns * window / (time.monotonic() - began_s)
+            os.close(descriptor)
+            found.append({"section": "publish", "peer": "disk", "figure": f"window_{window}", "events_per_s": rate})
+    return found
+
+
+def goals_of(results: list[Result]) -> list[Goal]:
+    """Return the goals, each of the medians over the runs."""
+
+    def of(section: str, peer: str, figure: str, value: str) -> float:
+        return median(
+            each[value]
+            for each in results
+            if (each["section"], each.get("peer"), each.get("figure")) == (section, peer, figure)
+        )
+
+    def alone(section: str, value: str) -> float:
+        return median(each[value] for each in results if each["section"] == section)
+
+    def ratio(section: str, figure: str, value: str, peer: str) -> float:
+        other = of(section, peer, figure, value)
+        return of(section, "wanderbus", figure, value) / other if other else math.nan
+
+    per_s, deliveries = "events_per_s", "deliveries_per_s"
+    durable = of("publish", "wanderbus", "window_100", per_s)
+    return [
+        goal("durable_window_100_events_per_s", durable, "events/s", least=10_000),
+        goal("durable_window_1_vs_disk", ratio("publish", "window_1", per_s, "disk"), "ratio"),
+        goal("durable_window_100_vs_redis_streams", ratio("publish", "window_100", per_s, "redis_streams"), "ratio"),
+        goal("fsyncs_per_1000_acks_window_1", alone("syncs", "per_1000_acks"), "syncs", least=990),
+        goal("delivery_vs_mosquitto_qos1", ratio("deliver", "to_1", deliveries, "mosquitto_qos1"), "ratio", least=1),
+        goal(
+            "fanout_vs_mosquitto_qos1", ratio("deliver", f"to_{FANOUT}", deliveries, "mosquitto_qos1"), "ratio", least=1
+        ),
+        goal(
+            "latency_p50_20_per_s_vs_jetstream_synced",
+            ratio("latency", "20_per_s", "p50_ms", "jetstream_synced"),
+            "ratio",
+            most=1.5,
+        ),
+        goal("latency_p50_1000_per_s_vs_jetstream", ratio("latency", "1000_per_s", "p50_ms", "jetstream"), "ratio"),
+        goal("restart_1m_queued_s", alone("restart", "ready_s"), "s", most=10),
+        goal("bytes_per_idle_user", alone("idle", "bytes_per_user"), "bytes", most=20_000),
+        goal("others_p99_ratio", alone("slow", "others_p99_ratio"), "ratio", most=1.2),
+    ]
+
+
+def _check_all_came(peer: Peer, consumed: Consumed, wanted: int) -> None:
+    if (came := len(consumed.latency_s)) != wanted:
+        raise RuntimeError(f"{peer.name}: {came} of {wanted} events came")
+
+
+def _usable(peer: Peer) -> bool:
+    if not (usable := peer.available()):
+        progress(f"{peer.name} is not installed, so it is left out")
+    return usable
+
+
+@contextlib.contextmanager
+def _directory() -> Iterator[Path]:
+    with tempfile.TemporaryDirectory(prefix="wanderbus-bench-") as name:
+        yield Path(name)
+
+
+def _options(arguments: list[str] | None) -> argparse.Namespace:
+    parser = argparse.ArgumentParser(
+        prog="./do bench broker",
+        description=__doc__,
+        formatter_class=argparse.RawDescriptionHelpFormatter,
+        epilog="Example: ./do bench broker --quick --sections publish deliver",
+    )
+    parser.add_argument("--sections", nargs="+", choices=SECTIONS, default=SECTIONS, help="what to measure; all")
+    parser.add_argument("--quick", action="store_true", help="few events: a minute or two, and rough")
+    parser.add_argument("--json", type=Path, metavar="FILE", help="write the report to FILE")
+    parser.add_argument("--strict", action="store_true", help="exit 1 if a goal is not met")
+    return parser.parse_args(arguments)
+
+
+if __name__ == "__main__":
+    sys.exit(main())

@@ -1,0 +1,99 @@
+"""Ours as a subject of :mod:`bench.broker`: a server process, and agents with everything as it is by default."""
+
+from __future__ import annotations
+
+import contextlib
+import subprocess
+import sys
+import tempfile
+import time
+from collections.abc import AsyncIterator, Iterator, Mapping, Sequence
+from pathlib import Path
+from typing import Any, Final
+
+import wanderbus
+from bench.broker_peer import EVENT_BYTES, Heard, Place, Publisher, reading
+
+SUBJECT: Final = "Departure"
+_FRAME_BYTES: Final = 44
+"""What the event takes besides its filling."""
+
+CONSUMERS_MAX: Final = 64
+
+
+class Ours:
+    """See the module."""
+
+    name = "wanderbus"
+
+    def available(self) -> bool:
+        """It is here."""
+        return True
+
+    @contextlib.contextmanager
+    def server(self, directory: Path) -> Iterator[Place]:
+        """Run a server with a user for the publisher and one for each consumer."""
+        users = ["publisher", *(f"consumer{number}" for number in range(CONSUMERS_MAX))]
+        with running(directory, users) as place:
+            yield place
+
+    @contextlib.asynccontextmanager
+    async def publishing(self, place: Place) -> AsyncIterator[Publisher]:
+        """Be the publisher."""
+        async with connected(place, "publisher") as agent:
+            yield _Publishing(agent)
+
+    @contextlib.asynccontextmanager
+    async def consuming(self, place: Place, number: int, heard: Heard) -> AsyncIterator[None]:
+        """Be one of the consumers."""
+        async with connected(place, f"consumer{number}") as agent, agent.subscribe(SUBJECT) as notifications:
+
+            async def read() -> None:
+                async for notification in notifications:
+                    heard(float(notification.event["At"]))  # type: ignore[arg-type]
+
+            async with reading(read):
+                yield
+
+
+class _Publishing:
+    def __init__(self, agent: wanderbus.Agent) -> None:
+        self._agent = agent
+
+    async def publish(self) -> None:
+        """Publish one event."""
+        await self._agent.publish(SUBJECT, attributes())
+
+
+def attributes() -> Mapping[str, Any]:
+    """Return what makes an event of :data:`EVENT_BYTES`."""
+    return {"At": time.monotonic(), "Filling": "x" * (EVENT_BYTES - _FRAME_BYTES)}
+
+
+@contextlib.contextmanager
+def running(directory: Path, users: Sequence[str], *options: str) -> Iterator[Place]:
+    """Run a server for the block; every user's password is ``secret``."""
+    file = directory / "users.txt"
+    file.write_text("".join(f"{user}:secret\n" for user in users), encoding="utf-8")
+    argv = [sys.executable, "-m", "wanderbus", "up", "--port", "0", "--users", str(file), *options]
+    argv += ["--data", str(directory / "data")]
+    with subprocess.Popen(argv, stdout=subprocess.PIPE, text=True) as server:
+        assert server.stdout is not None
+        try:
+            ready = server.stdout.readline().split()
+            if not ready:
+                raise RuntimeError("the server did not start")
+            yield {"server": ready[1].removeprefix("sip:"), "pid": server.pid}
+        finally:
+            server.terminate()
+
+
+@contextlib.asynccontextmanager
+async def connected(place: Place, user: str) -> AsyncIterator[wanderbus.Agent]:
+    """Be connected as ``user`` for the block, as a new device."""
+    with tempfile.TemporaryDirectory(prefix="wanderbus-bench-") as state:
+        agent = wanderbus.connect(
+            f"sip:{user}@localhost", password="secret", server=place["server"], state_dir=state, connect_s_max=60.0
+        )
+        async with agent:
+            yield agent

@@ -1,0 +1,193 @@
+"""What is measured by :mod:`bench.broker`: ours and other brokers behind one face, and the jobs of the two sides.
+
+An event is a payload of :data:`EVENT_BYTES` bytes with the monotonic second of its publishing in front; ours carries
+it as the attributes of an event, the others as bytes.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+import socket
+import struct
+import subprocess
+import time
+from collections.abc import AsyncIterator, Callable, Iterator, Mapping
+from pathlib import Path
+from typing import Any, Final, NamedTuple, Protocol
+
+from bench.workers import Line
+
+EVENT_BYTES: Final = 200
+QUIET_S: Final = 20.0
+"""A consumer that has heard nothing for so long will hear nothing more."""
+
+HOST: Final = "127.0.0.1"
+START_S_MAX: Final = 10.0
+
+_STAMP: Final = struct.Struct("!d")
+
+Place = Mapping[str, Any]
+"""Where a server is and how to reach it, in values that can be pickled; ``pid`` is its process."""
+
+Heard = Callable[[float], None]
+"""Told the second at which an event that has arrived was published; from any thread."""
+
+
+class Publisher(Protocol):
+    """One connection that publishes."""
+
+    async def publish(self) -> None:
+        """Publish an event with the present time; return when the broker has acknowledged it."""
+        ...
+
+
+class Peer(Protocol):
+    """A broker and its Python client."""
+
+    @property
+    def name(self) -> str:
+        """What the figures are called by."""
+        ...
+
+    def available(self) -> bool:
+        """Whether it is installed."""
+        ...
+
+    def server(self, directory: Path) -> contextlib.AbstractContextManager[Place]:
+        """Run the broker for the block, its data in ``directory``."""
+        ...
+
+    def publishing(self, place: Place) -> contextlib.AbstractAsyncContextManager[Publisher]:
+        """Be connected as a publisher for the block."""
+        ...
+
+    def consuming(self, place: Place, number: int, heard: Heard) -> contextlib.AbstractAsyncContextManager[None]:
+        """Be subscribed to every event for the block, as consumer ``number``, acknowledging each."""
+        ...
+
+
+def stamped() -> bytes:
+    """Return an event for those who carry bytes."""
+    return _STAMP.pack(time.monotonic()) + bytes(EVENT_BYTES - _STAMP.size)
+
+
+def stamp_of(payload: bytes) -> float:
+    """Return when the event was published."""
+    return float(_STAMP.unpack_from(payload)[0])
+
+
+class Published(NamedTuple):
+    """From the first publish to the last acknowledgement, and each one's own time, in seconds."""
+
+    began_s: float
+    ended_s: float
+    each_s: list[float]
+
+
+async def publish_all(line: Line, peer: Peer, place: Place, events: int, window: int) -> Published:
+    """Say when connected, and when told publish ``events``, of which ``window`` wait for their acknowledgements."""
+    async with peer.publishing(place) as publisher:
+        line.say("open")
+        await line.hear()
+        left, each_s = events, []
+
+        async def one_after_the_other() -> None:
+            nonlocal left
+            while left > 0:
+                left -= 1
+                began_s = time.monotonic()
+                await publisher.publish()
+                each_s.append(time.monotonic() - began_s)
+
+        began_s = time.monotonic()
+        await asyncio.gather(*(one_after_the_other() for _ in range(window)))
+        return Published(began_s, time.monotonic(), each_s)
+
+
+async def publish_paced(line: Line, peer: Peer, place: Place, per_s: float, events: int) -> int:
+    """Say when connected, and when told publish ``events`` at an even pace, whether or not they are acknowledged."""
+    async with peer.publishing(place) as publisher:
+        line.say("open")
+        await line.hear()
+        loop = asyncio.get_running_loop()
+        began_s, under_way = loop.time(), set()
+        for number in range(events):
+            await asyncio.sleep(began_s + number / per_s - loop.time())
+            task = loop.create_task(publisher.publish())
+            under_way.add(task)
+            task.add_done_callback(under_way.discard)
+        await asyncio.gather(*under_way)
+        return events
+
+
+class Consumed(NamedTuple):
+    """When the last event came, and how long each was under way, in seconds."""
+
+    ended_s: float
+    latency_s: list[float]
+
+
+async def consume(line: Line, peer: Peer, place: Place, first: int, consumers: int, each: int) -> Consumed:
+    """Be consumers ``first`` and on; say when all are subscribed; return when each has got ``each`` events."""
+    wanted, latency_s, ended_s = each * consumers, list[float](), time.monotonic()
+    enough, loop = asyncio.Event(), asyncio.get_running_loop()
+
+    def heard(published_s: float) -> None:
+        nonlocal ended_s
+        ended_s = time.monotonic()
+        latency_s.append(ended_s - published_s)
+        if len(latency_s) >= wanted:
+            loop.call_soon_threadsafe(enough.set)
+
+    async with contextlib.AsyncExitStack() as stack:
+        for number in range(first, first + consumers):
+            await stack.enter_async_context(peer.consuming(place, number, heard))
+        line.say("subscribed")
+        while not enough.is_set():
+            before = len(latency_s)
+            with contextlib.suppress(TimeoutError):
+                await asyncio.wait_for(enough.wait(), QUIET_S)
+            if len(latency_s) == before and not enough.is_set():
+                break
+        return Consumed(ended_s, latency_s)
+
+
+@contextlib.asynccontextmanager
+async def reading(main: Callable[[], Any]) -> AsyncIterator[None]:
+    """Let a coroutine run for the block; it is cancelled at the end."""
+    task = asyncio.get_running_loop().create_task(main())
+    try:
+        yield
+    finally:
+        task.cancel()
+        with contextlib.suppress(asyncio.CancelledError):
+            await task
+
+
+@contextlib.contextmanager
+def process(argv: list[str], port: int, log: Path) -> Iterator[Place]:
+    """Run a broker for the block; it is there when something listens on its TCP port of the loopback."""
+    with log.open("wb") as output, subprocess.Popen(argv, stdout=output, stderr=subprocess.STDOUT) as broker:
+        try:
+            _wait_for(broker, port, log)
+            yield {"port": port, "pid": broker.pid}
+        finally:
+            broker.terminate()
+
+
+def free_port() -> int:
+    """Return a TCP port of the loopback that nobody listens on now."""
+    with socket.socket() as each:
+        each.bind((HOST, 0))
+        return int(each.getsockname()[1])
+
+
+def _wait_for(broker: subprocess.Popen[bytes], port: int, log: Path) -> None:
+    deadline_s = time.monotonic() + START_S_MAX
+    while broker.poll() is None and time.monotonic() < deadline_s:
+        with contextlib.suppress(OSError):
+            socket.create_connection((HOST, port), 1.0).close()
+            return
+        time.sleep(0.02)
+    raise RuntimeError(f"{broker.args!r} did not start: {log.read_text(errors='replace')[-500:]}")

@@ -1,0 +1,206 @@
+"""What :mod:`bench.broker` measures of ours alone: syncs, a restart with full queues, idle users, slow consumers."""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+import os
+import re
+import signal
+import subprocess
+import tempfile
+import time
+from collections.abc import Sequence
+from pathlib import Path
+from typing import Any, Final
+
+from bench.broker_ours import SUBJECT, Ours, attributes, connected, running
+from bench.broker_peer import Place, consume, publish_all, publish_paced
+from bench.reporting import median, percentile, progress
+from bench.workers import ANSWER_S_MAX, Line, Worker
+
+ACKS: Final = 1_000
+_SYNC_CALL: Final = re.compile(r"^\s*[\d.]+\s+[\d.]+\s+\d+\s+(\d+).*\b(?:fsync|fdatasync)$", re.MULTILINE)
+OTHERS: Final = 5
+OTHERS_PER_S: Final = 200
+BACKLOG: Final = 10_000
+TURNS: Final = 3
+OPENING_PER_S: Final = 60
+"""Of each of the two processes that users connect from."""
+USERS_AN_ADDRESS: Final = 250
+"""One source may send a server only so many requests a second: many users come from many addresses."""
+SETTLE_S: Final = 35.0
+"""SIP remembers a transaction for 32 s (RFC 3261 17); an idle user has none."""
+UNSETTLED_MAX: Final = 200
+
+
+def syncs() -> dict[str, Any]:
+    """Count, by strace, what the server asks of the disk for acknowledged publishes one at a time."""
+    with _directory() as name, Ours().server(Path(name)) as place, Worker() as publisher:
+        counts = Path(name) / "strace"
+        publisher.start(publish_all, Ours(), place, ACKS, 1).hear()
+        argv = ["strace", "-f", "-c", "-e", "trace=fsync,fdatasync", "-o", str(counts), "-p", str(place["pid"])]
+        with subprocess.Popen(argv, stderr=subprocess.PIPE, text=True) as strace:
+            assert strace.stderr is not None
+            strace.stderr.readline()  # "attached"
+            publisher.tell()
+            publisher.hear()
+            strace.send_signal(signal.SIGINT)
+        counted = sum(map(int, _SYNC_CALL.findall(counts.read_text(encoding="utf-8"))))
+    return {"acks": ACKS, "syncs": counted, "per_1000_acks": 1_000 * counted / ACKS}
+
+
+def restart(users: int, events: int) -> dict[str, Any]:
+    """Let ``events`` wait for each of ``users`` who are away, kill the server, and see when it is back."""
+    with _directory() as name:
+        names = [f"away{number}" for number in range(users)]
+        with running(Path(name), ["publisher", *names]) as place, Worker() as away, Worker() as publisher:
+            away.start(_subscribe_and_leave, place, names).hear()
+            progress(f"restart: {users} users are away, publishing {events} events for each")
+            began_s = time.monotonic()
+            publisher.start(publish_batches, place, events)
+            while isinstance(said := publisher.hear(), int):
+                progress(f"restart: {said} of {events} published")
+            filled_s = time.monotonic() - began_s
+            time.sleep(2.0)  # the state file follows the log within a second
+            os.kill(place["pid"], signal.SIGKILL)
+        began_s = time.monotonic()
+        with running(Path(name), ["publisher", *names]) as place, Worker() as reader:
+            ready_s = time.monotonic() - began_s
+            resident = resident_bytes(place["pid"])
+            waiting = reader.start(_first_waiting, place, names[-1]).hear()
+        return {
+            "queued": users * events,
+            "ready_s": ready_s,
+            "filled_s": filled_s,
+            "resident_bytes": resident,
+            "first_number_waiting": waiting,
+        }
+
+
+def idle_users(users: int) -> dict[str, Any]:
+    """Connect ``users`` agents with a subscription each, and weigh the server before and after."""
+    names = [f"idle{number}" for number in range(users)]
+    with _directory() as name, running(Path(name), names) as place, contextlib.ExitStack() as stack:
+        before = resident_bytes(place["pid"])
+        began_s = time.monotonic()
+        halves = [names[0::2], names[1::2]]
+        workers = [stack.enter_context(Worker()).start(_stay, place, half, 100 * i) for i, half in enumerate(halves)]
+        for worker in workers:
+            while isinstance(said := worker.hear(), int):
+                progress(f"idle: {said} of {users // 2} connected")
+        took_s = time.monotonic() - began_s
+        time.sleep(SETTLE_S)
+        after = resident_bytes(place["pid"])
+        return {"users": users, "connected_in_s": took_s, "bytes_per_user": (after - before) / users, "empty": before}
+
+
+def slow_consumer(measured_s: float) -> dict[str, Any]:
+    """Latency of some consumers, without and with one that takes nothing and one that comes back to a long queue."""
+    p99_ms: dict[bool, list[float]] = {False: [], True: []}
+    for turn in range(TURNS):
+        for disturbed in (False, True):
+            progress(f"slow: {'with' if disturbed else 'without'} slow consumers, {turn + 1} of {TURNS}")
+            p99_ms[disturbed].append(_others_p99_ms(measured_s, disturbed))
+    alone_ms, beside_ms = median(p99_ms[False]), median(p99_ms[True])
+    return {"alone_p99_ms": alone_ms, "beside_p99_ms": beside_ms, "others_p99_ratio": beside_ms / alone_ms}
+
+
+def _others_p99_ms(measured_s: float, disturbed: bool) -> float:
+    events = round(OTHERS_PER_S * measured_s)
+    with _directory() as name, Ours().server(Path(name)) as place, contextlib.ExitStack() as stack:
+        reader, publisher, slow = (stack.enter_context(Worker()) for _ in range(3))
+        if disturbed:
+            slow.start(_subscribe_and_leave, place, [f"consumer{OTHERS}"]).hear()
+            publisher.start(publish_batches, place, BACKLOG)
+            while isinstance(publisher.hear(), int):
+                pass
+            slow.start(_be_slow, place, f"consumer{OTHERS}", f"consumer{OTHERS + 1}").hear()
+        reader.start(consume, Ours(), place, 0, OTHERS, events).hear()
+        publisher.start(publish_paced, Ours(), place, OTHERS_PER_S, events).hear()
+        publisher.tell()
+        if disturbed:
+            slow.tell()
+        publisher.hear()
+        return 1_000 * percentile(reader.hear().latency_s, 0.99)
+
+
+async def publish_batches(line: Line, place: Place, events: int) -> str:
+    """Publish ``events``, saying now and then how many are done."""
+    async with connected(place, "publisher") as agent:
+        done, slots, said_s = 0, asyncio.Semaphore(UNSETTLED_MAX), time.monotonic()
+
+        async def publish() -> None:
+            nonlocal done, said_s
+            async with slots:
+                await agent.publish(SUBJECT, attributes())
+            done += 1
+            if time.monotonic() - said_s > 2.0:
+                said_s = time.monotonic()
+                line.say(done)
+
+        await asyncio.gather(*(publish() for _ in range(events)))
+    return "done"
+
+
+async def _subscribe_and_leave(line: Line, place: Place, names: Sequence[str]) -> None:
+    for name in names:
+        async with connected(place, name) as agent, agent.subscribe(SUBJECT, keep=True):
+            pass
+
+
+async def _first_waiting(line: Line, place: Place, name: str) -> int:
+    async with connected(place, name) as agent, agent.subscribe(SUBJECT, keep=True) as notifications:
+        return (await anext(notifications)).position.number
+
+
+async def _be_slow(line: Line, place: Place, backlogged: str, stuck: str) -> None:
+    """Be subscribed and take nothing as ``stuck``; when told, come back as ``backlogged`` and take what has waited."""
+    async with connected(place, stuck) as agent, agent.subscribe(SUBJECT, keep=True):
+        line.say("stuck")
+        await line.hear()
+        async with connected(place, backlogged) as other, other.subscribe(SUBJECT, keep=True) as notifications:
+            for _ in range(BACKLOG):
+                await anext(notifications)
+
+
+async def _stay(line: Line, place: Place, names: Sequence[str], first_address: int) -> str:
+    """Connect everybody, with a subscription each, and stay until the process ends."""
+    import wanderbus
+
+    done, said_s = 0, time.monotonic()
+
+    async def connect(number: int, name: str, state: Path) -> Any:
+        nonlocal done, said_s
+        await asyncio.sleep(number / OPENING_PER_S)
+        agent = wanderbus.connect(
+            f"sip:{name}@localhost",
+            password="secret",
+            server=place["server"],
+            state_dir=state / name,
+            local_address=f"127.0.{1 + first_address}.{1 + number // USERS_AN_ADDRESS}",
+            connect_s_max=ANSWER_S_MAX,
+        )
+        await agent.__aenter__()
+        await agent.subscribe(SUBJECT, f"Dest == {name}", keep=True).__aenter__()
+        done += 1
+        if time.monotonic() - said_s > 2.0:
+            said_s = time.monotonic()
+            line.say(done)
+        return agent
+
+    with tempfile.TemporaryDirectory(prefix="wanderbus-bench-") as state:
+        agents = await asyncio.gather(*(connect(number, name, Path(state)) for number, name in enumerate(names)))
+        line.say("all")
+        await line.hear()
+        return str(len(agents))
+
+
+def resident_bytes(pid: int) -> int:
+    """Return the resident memory of a process."""
+    fields = Path(f"/proc/{pid}/statm").read_text(encoding="ascii").split()
+    return int(fields[1]) * os.sysconf("SC_PAGE_SIZE")
+
+
+def _directory() -> tempfile.TemporaryDirectory[str]:
+    return tempfile.TemporaryDirectory(prefix="wanderbus-bench-")

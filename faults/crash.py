@@ -1,0 +1,213 @@
+"""Kill a broker at random instants while agents publish and consume, and compare what is left with what was promised.
+
+Server and agents are processes of their own, killed with ``kill -9``: the server in every cycle, while it starts, right
+after a burst, or at any time; an agent now and then, which resumes from what it had committed.
+"""
+
+from __future__ import annotations
+
+import argparse
+import asyncio
+import shutil
+import signal
+import socket
+import sys
+import tempfile
+import time
+from collections.abc import Sequence
+from pathlib import Path
+from random import Random
+from typing import Final
+
+import msgspec
+
+from bench.reporting import finish, progress
+from faults.agents import DOMAIN, PASSWORD, Role, lines_of
+from faults.processes import Died, Victim
+from faults.reckoning import due, payloads_now, published, reckon
+from faults.verdict import Verdict
+
+PUBLISHERS: Final = ("p1", "p2", "p3")
+# Of device to user and interest; two devices of one user share a session and are both given everything.
+CONSUMERS: Final = {
+    "c1": ("carol", "everything"),
+    "c2": ("dave", "one"),
+    "c3": ("erin", "some"),
+    "c4": ("erin", "some"),
+}
+AGENT_KILLED_SHARE: Final = 0.2
+LIVES_S_MAX: Final = 0.9
+AFTER_BURST_S_MAX: Final = 0.08
+PROGRESS_EACH_S: Final = 1.8
+DRAIN_S_MAX: Final = 60.0
+QUIET_S_MAX: Final = 10.0
+SETTLE_S: Final = 1.0
+END_S_MAX: Final = 60.0
+
+
+class Run:
+    """One run in one directory."""
+
+    def __init__(self, directory: Path, random: Random) -> None:
+        self.verdict = Verdict()
+        self.kills = {"starting": 0, "burst": 0, "any": 0, "agents": 0}
+        self.data = directory / "data"
+        self._random = random
+        port = _free_port()
+        users = directory / "users"
+        names = {*PUBLISHERS, *(user for user, _ in CONSUMERS.values())}
+        users.write_text("".join(f"{name}:{PASSWORD}\n" for name in sorted(names)))
+        arguments = ["up", "--port", str(port), "--data", str(self.data), "--users", str(users), "--domain", DOMAIN]
+        self._server = Victim("the server", "wanderbus", *arguments, errors=directory / "server.stderr")
+        place = f"127.0.0.1:{port}"
+        self.publishers = [Role(name, name, str(directory), place) for name in PUBLISHERS]
+        self.consumers = [Role(user, name, str(directory), place, what) for name, (user, what) in CONSUMERS.items()]
+        self._agents = {role.device: _agent(role) for role in (*self.consumers, *self.publishers)}
+
+    async def play(self, cycles: int, until: float) -> int:
+        """Kill so many times, or until monotonic second ``until``; return how often it was."""
+        done = 0
+        try:
+            await self._begin()
+            while done < cycles and time.monotonic() < until:
+                await self._cycle()
+                done += 1
+            await self._end()
+        except Died as died:
+            self.verdict.broken("integrity_errors", str(died))
+        finally:
+            for victim in (self._server, *self._agents.values()):
+                try:
+                    await victim.kill()
+                except Died as died:
+                    self.verdict.broken("integrity_errors", str(died))
+        return done
+
+    def acknowledged(self) -> int:
+        """Return how many events were acknowledged to publishers so far."""
+        return sum(
+            role.journal.read_bytes().count(b"acknowledged") for role in self.publishers if role.journal.exists()
+        )
+
+    async def _begin(self) -> None:
+        """Start all; consumers have subscribed before the first event is published."""
+        await self._server.start()
+        await self._server.ready()
+        for roles in (self.consumers, self.publishers):
+            for role in roles:
+                await self._agents[role.device].start()
+            for role in roles:
+                await self._agents[role.device].ready()
+        await self._kill_server()
+
+    async def _cycle(self) -> None:
+        """Let the server live for a while, kill it, and start it again."""
+        random = self._random
+        how = random.choice(("starting", "burst", "any"))
+        if how == "starting":
+            # It has just been started: the files are opened in the second half of that.
+            await asyncio.sleep(self._server.ready_s * random.uniform(0.5, 1.2))
+        else:
+            await self._server.ready()
+            if random.random() < AGENT_KILLED_SHARE:
+                await self._kill_agent()
+            await asyncio.sleep(random.uniform(0, LIVES_S_MAX))
+            if how == "burst":
+                for role in self.publishers:
+                    self._agents[role.device].tell("burst")
+                await asyncio.sleep(random.uniform(0, AFTER_BURST_S_MAX))
+        self.kills[how] += 1
+        await self._kill_server()
+
+    async def _kill_server(self) -> None:
+        await self._server.kill()
+        await self._server.start()
+
+    async def _kill_agent(self) -> None:
+        self.kills["agents"] += 1
+        agent = self._agents[self._random.choice(sorted(self._agents))]
+        await agent.kill()
+        await agent.start()
+
+    async def _end(self) -> None:
+        """Let everything settle: publishers have their answers, consumers what is due."""
+        await self._server.ready()
+        await asyncio.gather(*(self._agents[role.device].end(END_S_MAX) for role in self.publishers))
+        events = published(payloads_now(self.data / "log"))
+        wanted = [len(due(role, events)) for role in self.consumers]
+        began = moved = time.monotonic()
+        taken = self._taken()
+        while time.monotonic() < min(began + DRAIN_S_MAX, moved + QUIET_S_MAX):
+            if all(have >= want for have, want in zip(taken, wanted, strict=True)):
+                await asyncio.sleep(SETTLE_S)
+                break
+            await asyncio.sleep(0.1)
+            if (now := self._taken()) != taken:
+                taken, moved = now, time.monotonic()
+
+    def _taken(self) -> list[int]:
+        return [len(lines_of(role.journal)) for role in self.consumers]
+
+
+def main(arguments: list[str] | None = None) -> int:
+    """Do the cycles that the command line asks for; return the exit status."""
+    options = _options(arguments)
+    seed = options.seed if options.seed is not None else time.time_ns() % 1_000_000
+    print(f"seed {seed}", flush=True)
+    directory = Path(tempfile.mkdtemp(prefix="wanderbus-crash-"))
+    began = time.monotonic()
+    # Whoever ends us must not leave a server behind.
+    signal.signal(signal.SIGTERM, signal.default_int_handler)
+    run = Run(directory, Random(seed))
+    done = asyncio.run(_play(run, options.cycles, began + options.limit_s))
+    counts = reckon(run.verdict, run.data, run.publishers, run.consumers)
+    wall_s = round(time.monotonic() - began, 1)
+    print(f"{done} of {options.cycles} cycles, {dict(counts)}, killed {run.kills}, {wall_s} s")
+    for word in run.verdict.words:
+        print(word, file=sys.stderr)
+    if run.verdict.good:
+        shutil.rmtree(directory)
+    else:
+        print(f"what is left is in {directory}; again with: ./do crash --seed {seed}", file=sys.stderr)
+    results = [{"seed": seed, "cycles": done, **counts, "kills": run.kills, "wall_s": wall_s}]
+    status = finish("crash", results, run.verdict.goals(), file=options.json, strict=options.strict)
+    return status or int(not run.verdict.good or done < options.cycles)
+
+
+async def _play(run: Run, cycles: int, until: float) -> int:
+    telling = asyncio.create_task(_tell(run, cycles))
+    try:
+        return await run.play(cycles, until)
+    finally:
+        telling.cancel()
+
+
+async def _tell(run: Run, cycles: int) -> None:
+    while True:
+        await asyncio.sleep(PROGRESS_EACH_S)
+        killed = sum(run.kills.values()) - run.kills["agents"]
+        progress(f"crash: {killed} of {cycles} cycles, {run.acknowledged()} events acknowledged")
+
+
+def _agent(role: Role) -> Victim:
+    told = msgspec.json.encode(role).decode()
+    return Victim(role.device, "faults.agents", told, errors=role.journal.with_suffix(".stderr"))
+
+
+def _free_port() -> int:
+    with socket.socket() as stream, socket.socket(type=socket.SOCK_DGRAM) as datagram:
+        stream.bind(("127.0.0.1", 0))
+        datagram.bind(stream.getsockname())
+        return int(stream.getsockname()[1])
+
+
+def _options(arguments: Sequence[str] | None) -> argparse.Namespace:
+    parser = argparse.ArgumentParser(
+        prog="./do crash", description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
+    )
+    parser.add_argument("--cycles", type=int, default=100, help="how often the server is killed (default: %(default)s)")
+    parser.add_argument("--seed", type=int, help="draw the instants from this seed; a new one if none is given")
+    parser.add_argument("--limit-s", type=float, default=900.0, help="begin no cycle after this (default: %(default)s)")
+    parser.add_argument("--json", type=Path, metavar="FILE", help="write the figures to this file")
+    parser.add_argument("--strict", action="store_true", help="exit status 1 when a goal is not met; any is anyway")
+    return parser.parse_args(arguments)

@@ -1,0 +1,227 @@
+"""One life of a broker on a recorded disk: devices that publish, subscribe, take and go away, drawn from a seed."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass, field
+from pathlib import Path
+from random import Random
+from typing import Final
+
+from faults.recording import Promise, RecordedDisk, RecordedVFS, Recorder
+from wanderbus.broker import protocol
+from wanderbus.broker.config import BrokerConfig
+from wanderbus.broker.core import (
+    Append,
+    Appended,
+    Broker,
+    LinkClosed,
+    LinkOpened,
+    MessageArrived,
+    SendOnLink,
+    ServerStarted,
+)
+from wanderbus.event import Event
+from wanderbus.machine import ClockRead, Input, Output
+from wanderbus.runtime.committer import GroupCommit, LogEntry
+from wanderbus.runtime.disk import is_full
+from wanderbus.runtime.server_files import ServerFiles
+from wanderbus.subscription import QueuePolicy
+
+VFS: Final = "recorded"
+SUBJECT: Final = "Trade"
+PUBLISHES_REMEMBERED: Final = 32
+EXPRESSIONS: Final = ("", "n > 50", "k == 1", "k == 2 and n < 400")
+START_US: Final = 1_700_000_000_000_000
+
+
+@dataclass
+class Device:
+    """A device of a user and what its agent remembers over lives of the broker."""
+
+    user: str
+    name: str
+    epoch: int
+    link: int = 0
+    """0 while it is away."""
+    published: int = 0
+    unanswered: dict[int, Event] = field(default_factory=dict)
+    sent: int = 0
+    """The last notification that it was sent on this link."""
+
+
+@dataclass
+class World:
+    """What lives on from one life of the broker to the next."""
+
+    random: Random
+    devices: list[Device]
+    wall_us: int = START_US
+    links: int = 0
+
+    @classmethod
+    def begin(cls, random: Random) -> World:
+        """Return three users, one with two devices."""
+        names = (("a", "a1"), ("b", "b1"), ("b", "b2"), ("c", "c1"))
+        return cls(random, [Device(f"sip:{user}@x", name, 1 + index) for index, (user, name) in enumerate(names)])
+
+
+class Life:
+    """A broker from its start until it is left where it stands."""
+
+    def __init__(self, world: World, root: Path, recorder: Recorder) -> None:
+        self.handed: list[LogEntry] = []
+        """Every record of the log: those that were there, and those given to it in this life."""
+        self._world = world
+        self._random = world.random
+        self._recorder = recorder
+        self._requests = 0
+        self._vfs = RecordedVFS(VFS, recorder)
+        self._disk = RecordedDisk(recorder)
+        self._files = ServerFiles.open(
+            root, segment_bytes_max=self._random.choice((2_000, 6_000, 30_000)), disk=self._disk, vfs=VFS
+        )
+        self.server = self._files.identity.server
+        state = self._files.load_state(PUBLISHES_REMEMBERED)
+        self.handed += [(frame.offset, frame.at_us, frame.payload) for frame in self._files.log.read()]
+        self._promise(state.offset)
+        queue = QueuePolicy(notifications_max=8, bytes_max=2**20, when_full="drop_oldest")
+        config = BrokerConfig(server=self.server, queue=queue, publishes_remembered=PUBLISHES_REMEMBERED)
+        self._broker = Broker(state, config)
+        self._group = GroupCommit(self._files.log, self._files.store, self._durable)
+        self._told: list[int] = []
+        for device in world.devices:
+            device.link = 0
+
+    def live(self, steps: int) -> int:
+        """Do so many things, the start being the first and a commit of which nobody hears the last.
+
+        Return how many steps of the disk there were before that one.
+        """
+        self._give(ServerStarted())
+        for _ in range(steps):
+            self._world.wall_us += self._random.randint(1, 200_000)
+            self._random.choices(*zip(*self._doings(), strict=True))[0]()
+        before = len(self._recorder.steps)
+        self._try_to_commit()
+        return before
+
+    def close(self) -> None:
+        """Let go of the files; what that does to them comes after the end of this life."""
+        self._files.close()
+
+    def _doings(self) -> list[tuple[Callable[[], None], int]]:
+        return [
+            (self._publish, 40),
+            (self._commit, 20),
+            (self._save, 8),
+            (self._take, 12),
+            (self._come, 8),
+            (self._go, 2),
+            (self._subscribe, 3),
+            (self._unsubscribe, 1),
+            (self._fill, 2),
+        ]
+
+    def _publish(self) -> None:
+        if (device := self._present()) is None:
+            return
+        device.published += 1
+        text = "x" * self._random.choice((0, 20, 200, 1_500))
+        event = Event(SUBJECT, {"n": self._random.randint(0, 500), "k": self._random.randint(0, 3), "text": text})
+        device.unanswered[device.published] = event
+        self._say(device, protocol.Publish(device.published, event))
+
+    def _take(self) -> None:
+        if (device := self._present()) is not None and device.sent:
+            self._say(device, protocol.Take(device.sent))
+
+    def _come(self) -> None:
+        away = [device for device in self._world.devices if not device.link]
+        if not away:
+            return
+        device = self._random.choice(away)
+        self._world.links += 1
+        device.link, device.sent = self._world.links, 0
+        self._give(LinkOpened(device.link, device.user, device.name))
+        self._say(device, protocol.Attach(device.epoch, "default", None, True))
+        for number, event in list(device.unanswered.items()):
+            self._say(device, protocol.Publish(number, event))
+
+    def _go(self) -> None:
+        if (device := self._present()) is not None:
+            link, device.link = device.link, 0
+            self._give(LinkClosed(link, "it does not answer"))
+
+    def _subscribe(self) -> None:
+        if (device := self._present()) is not None:
+            self._requests += 1
+            expression = self._random.choice(EXPRESSIONS)
+            self._say(device, protocol.Subscribe(self._requests, SUBJECT, expression, None, (), False))
+
+    def _unsubscribe(self) -> None:
+        rows = list(self._broker.state.subscriptions.values())
+        device = self._present()
+        if device is not None and (owned := [row for row in rows if row.subscription.owner == device.user]):
+            self._requests += 1
+            self._say(device, protocol.Unsubscribe(self._requests, self._random.choice(owned).subscription.id))
+
+    def _commit(self) -> None:
+        self._try_to_commit()
+        told, self._told = self._told, []
+        for durable in told:
+            self._give(Appended(durable))
+
+    def _try_to_commit(self) -> None:
+        try:
+            self._group.commit()
+        except OSError as error:
+            if not is_full(error):
+                raise
+
+    def _fill(self) -> None:
+        self._disk.fill(self._random.randint(0, 5), self._random.randint(1, 3))
+
+    def _save(self) -> None:
+        """As the server does: the rows of now, behind all records that they reflect; committed together later."""
+        self._group.save(self._broker.state.changes(), self._broker.state.offset)
+
+    def _durable(self, durable: int) -> None:
+        self._promise(durable)
+        self._told.append(durable)
+
+    def _promise(self, durable: int) -> None:
+        self._recorder.steps.append(Promise(durable, len(self.handed)))
+
+    def _present(self) -> Device | None:
+        present = [device for device in self._world.devices if device.link]
+        return self._random.choice(present) if present else None
+
+    def _say(self, device: Device, message: protocol.AgentMessage) -> None:
+        self._give(MessageArrived(device.link, protocol.encode(message)))
+
+    def _give(self, *inputs: Input) -> None:
+        now = (self._world.wall_us - START_US) / 1e6
+        for output in self._broker.step([ClockRead(self._world.wall_us), *inputs], now):
+            self._perform(output)
+
+    def _perform(self, output: Output) -> None:
+        match output:
+            case Append(entries=entries):
+                self.handed += entries
+                self._group.append(entries)
+            case SendOnLink(link=link, payload=payload):
+                device = next((each for each in self._world.devices if each.link == link), None)
+                if device is not None:
+                    self._heard(device, protocol.decode_from_broker(payload))
+
+    def _heard(self, device: Device, message: protocol.BrokerMessage) -> None:
+        match message:
+            case protocol.PublishAccepted(number=number, id=identity):
+                # This is what an application goes by, whatever the log has said.
+                self._promise(identity.offset + 1)
+                device.unanswered.pop(number, None)
+            case protocol.Notify(number=number):
+                device.sent = number
+            case protocol.NotifyGap(last=number):
+                device.sent = number

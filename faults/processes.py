@@ -1,0 +1,87 @@
+"""The processes of a crash run: started, listened to, killed without a word."""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+import signal
+import sys
+import time
+from pathlib import Path
+from typing import Final
+
+READY_S_MAX: Final = 60.0
+"""How long a process may take to be ready; only a failure waits so long."""
+
+
+class Died(Exception):
+    """A process ended that nobody had ended, or was not ready in time."""
+
+
+class Victim:
+    """A program that is killed and started again, always with the same arguments."""
+
+    def __init__(self, name: str, module: str, *arguments: str, errors: Path) -> None:
+        self.name = name
+        self.starts = 0
+        self.ready_s = 0.0
+        """How long the last start took that was waited for."""
+        self._line = [sys.executable, "-m", module, *arguments]
+        self._errors = errors
+        self._process: asyncio.subprocess.Process | None = None
+        self._started = 0.0
+
+    async def start(self) -> None:
+        """Start it, and wait for nothing."""
+        assert self._process is None, self.name
+        self.starts += 1
+        self._started = time.monotonic()
+        with self._errors.open("ab") as errors:
+            self._process = await asyncio.create_subprocess_exec(
+                *self._line, stdin=asyncio.subprocess.PIPE, stdout=asyncio.subprocess.PIPE, stderr=errors
+            )
+
+    async def ready(self) -> None:
+        """Wait until it says that it is ready; :class:`Died` if it does not."""
+        assert self._process is not None
+        assert self._process.stdout is not None
+        try:
+            async with asyncio.timeout(READY_S_MAX):
+                said = await self._process.stdout.readline()
+        except TimeoutError:
+            raise Died(f"{self.name} was not ready in {READY_S_MAX:g} s") from None
+        if not said:
+            raise Died(f"{self.name} ended with status {await self._process.wait()}; see {self._errors}")
+        self.ready_s = time.monotonic() - self._started
+
+    def tell(self, word: str) -> None:
+        """Write a line to its standard input."""
+        if self._process is not None and self._process.stdin is not None:
+            self._process.stdin.write(f"{word}\n".encode())
+
+    async def kill(self) -> None:
+        """``kill -9``; :class:`Died` if it had ended before."""
+        process, self._process = self._process, None
+        if process is None:
+            return
+        if process.returncode is None:
+            with contextlib.suppress(ProcessLookupError):
+                process.kill()
+        if (status := await process.wait()) != -signal.SIGKILL:
+            raise Died(f"{self.name} ended with status {status} on its own; see {self._errors}")
+
+    async def end(self, within_s: float) -> None:
+        """Have it end in order, with status 0, by the end of its standard input; :class:`Died` if it does not."""
+        process = self._process
+        if process is None:
+            return
+        if process.stdin is not None:
+            process.stdin.close()
+        try:
+            async with asyncio.timeout(within_s):
+                status = await process.wait()
+        except TimeoutError:
+            raise Died(f"{self.name} did not end in {within_s:g} s") from None
+        self._process = None
+        if status != 0:
+            raise Died(f"{self.name} ended with status {status}; see {self._errors}")

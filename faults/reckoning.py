@@ -1,0 +1,118 @@
+"""What a crash run has left behind, held against what was acknowledged to whom."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping, Sequence
+from pathlib import Path
+from typing import NamedTuple
+
+import apsw
+
+from faults.agents import INTERESTS, Role, lines_of
+from faults.verdict import Verdict, check_order, check_publishes, check_state, folded
+from wanderbus.broker.config import BrokerConfig
+from wanderbus.errors import WanderbusError
+from wanderbus.records import Published, decode_record
+from wanderbus.runtime.log_check import check_log
+from wanderbus.runtime.log_recovery import segment_paths
+from wanderbus.runtime.server_files import ServerFiles
+from wanderbus.segments import HEADER, frames
+
+
+class Logged(NamedTuple):
+    """An event of the log: where it is, who published it, and its number there."""
+
+    offset: int
+    by: str
+    n: int
+
+
+def published(payloads: Sequence[bytes]) -> list[Logged]:
+    """Return the events of a log from its first record on."""
+    decoded = enumerate(map(decode_record, payloads))
+    return [
+        Logged(offset, record.event.attributes["by"], record.event.attributes["n"])
+        for offset, record in decoded
+        if isinstance(record, Published)
+    ]
+
+
+def payloads_now(log: Path) -> list[bytes]:
+    """Return every whole record of a log that a server may be writing."""
+    return [frame.payload for path in segment_paths(log) for frame in frames(path.read_bytes(), len(HEADER))]
+
+
+def due(role: Role, events: Sequence[Logged]) -> list[int]:
+    """Return the offsets of the events that a consumer is to be given."""
+    assert role.interest is not None
+    matches = INTERESTS[role.interest].matches
+    return [event.offset for event in events if matches(event.n)]
+
+
+def acknowledged(role: Role) -> dict[int, int]:
+    """Return the offsets that a publisher was told, by number."""
+    return {int(words[1]): int(words[2]) for words in lines_of(role.journal) if words[0] == "acknowledged"}
+
+
+def reckon(verdict: Verdict, data: Path, publishers: Sequence[Role], consumers: Sequence[Role]) -> Mapping[str, int]:
+    """Compare; what differs goes to ``verdict``. Return what there was."""
+    try:
+        payloads = _files(verdict, data)
+    except WanderbusError as error:
+        verdict.broken("integrity_errors", f"the server's files cannot be opened: {error}")
+        return {}
+    check_publishes(verdict, payloads)
+    events = published(payloads)
+    for role in publishers:
+        _check_publisher(verdict, role, [event for event in events if event.by == role.device])
+    taken = sum(_check_consumer(verdict, role, due(role, events)) for role in consumers)
+    told = sum(len(acknowledged(role)) for role in publishers)
+    return {"records": len(payloads), "events": len(events), "acknowledged": told, "taken": taken}
+
+
+def _files(verdict: Verdict, data: Path) -> list[bytes]:
+    """Check log and state file as they are and as a start brings them up to date; return the log's records."""
+    for damage in check_log(data / "log").damage:
+        verdict.broken("integrity_errors", damage)
+    files = ServerFiles.open(data)
+    try:
+        remembered = BrokerConfig().publishes_remembered
+        state = files.load_state(remembered)
+        payloads = [frame.payload for frame in files.log.read()]
+    finally:
+        files.close()
+    check_state(verdict, state, folded(files.identity.server, remembered, payloads))
+    for found in _integrity(data / "state.db"):
+        if found != "ok":
+            verdict.broken("integrity_errors", f"state.db: {found}")
+    return payloads
+
+
+def _integrity(path: Path) -> Iterator[str]:
+    connection = apsw.Connection(str(path))
+    yield from (str(row[0]) for row in connection.execute("PRAGMA integrity_check"))
+    connection.close()
+
+
+def _check_publisher(verdict: Verdict, role: Role, events: Sequence[Logged]) -> None:
+    offsets = {event.n: event.offset for event in events}
+    told = acknowledged(role)
+    if lost := [n for n, offset in told.items() if offsets.get(n) != offset]:
+        verdict.broken("lost", f"{role.device} was told of {lost[:5]}, which are not there", len(lost))
+    numbers = [event.n for event in events]
+    sent = [int(words[1]) for words in lines_of(role.journal) if words[0] == "sent"]
+    check_order(verdict, told, [n for n in numbers if n in told], f"the events of {role.device} in the log")
+    if never := set(numbers) - set(sent):
+        verdict.broken("integrity_errors", f"{role.device} never sent {sorted(never)[:5]}", len(never))
+    if len(numbers) != len(set(numbers)):
+        verdict.broken("repeated", f"events of {role.device} are in the log twice", len(numbers) - len(set(numbers)))
+
+
+def _check_consumer(verdict: Verdict, role: Role, wanted: Sequence[int]) -> int:
+    lines = lines_of(role.journal)
+    gaps = [words for words in lines if words[3] == "gap"]
+    if gaps:
+        verdict.broken("lost", f"{role.device} was told of gaps: {gaps[0]}", len(gaps))
+    found = [int(words[3]) for words in lines if words[3] != "gap"]
+    check_order(verdict, wanted, found, f"the notifications of {role.device}")
+    return len(found)

@@ -1,0 +1,118 @@
+"""What an agent may ask about the broker, and do to it: one's own without a role, the rest with one (SPEC E-01, G-21).
+
+    async with connect("sip:olga@example.org", password=..., session="operations") as agent:
+        async for row in Operations(agent).sessions():
+            print(row["user"], row["status"])
+
+Answers come in parts, which are asked for as they are read. Whoever may not ask is refused by :class:`Refused`.
+"""
+
+from __future__ import annotations
+
+from collections.abc import AsyncIterator, Mapping, Sequence
+from typing import Any, Final
+
+import msgspec
+
+from wanderbus.api.agent import Agent
+from wanderbus.broker import protocol
+from wanderbus.errors import ConfigurationError, SIPParseError
+from wanderbus.event import Event, EventId, Gap, Loss, Notification, Position
+from wanderbus.sip.uri import canonical_uri
+
+Row = Mapping[str, Any]
+"""A row of a listing: see :mod:`wanderbus.broker.listings`."""
+
+_ROWS: Final = 1_000
+"""Asked for at once."""
+
+
+class Operations:
+    """Requests of ``agent``'s user; a user is a URI, and None means everybody whom that user may see."""
+
+    def __init__(self, agent: Agent) -> None:
+        self._agent = agent
+
+    def sessions(self, user: str | None = None) -> AsyncIterator[Row]:
+        """Yield the sessions with their devices and counters."""
+        return self._inspect("sessions", user)
+
+    def subscriptions(self, user: str | None = None) -> AsyncIterator[Row]:
+        """Yield the live subscriptions with all their fields."""
+        return self._inspect("subscriptions", user)
+
+    def queues(self, user: str | None = None) -> AsyncIterator[Row]:
+        """Yield the queue of each session, with its bounds."""
+        return self._inspect("queues", user)
+
+    async def peek(
+        self, user: str, session: str = "default", *, first: int = 1, count: int | None = None
+    ) -> AsyncIterator[Notification | Gap]:
+        """Yield what waits in a session from number ``first`` on, ``count`` items at most; nothing is taken."""
+        while count is None or count > 0:
+            ask = min(count or _ROWS, _ROWS)
+            request = protocol.Peek(self._agent.next_request(), _uri(user), session, first, ask)
+            answer = await self._agent.begin(request)
+            for row in answer.rows:
+                yield _item(row)
+            if answer.next is None:
+                return
+            first = int(answer.next)
+            count = None if count is None else count - len(answer.rows)
+
+    async def purge(self, user: str, session: str = "default", subscription: str | None = None) -> int:
+        """Drop what waits in a session, or in it for one subscription alone; return how many matches that were.
+
+        The application hears of it as a gap whose reason is ``purged``. What comes meanwhile stays.
+        """
+        purged: int = 0
+        after: str | None = None
+        while True:
+            request = protocol.Purge(self._agent.next_request(), _uri(user), session, subscription, after)
+            answer = await self._agent.begin(request)
+            purged += sum(row["purged"] for row in answer.rows)
+            if (after := answer.next) is None:
+                return purged
+
+    async def kick(self, user: str, device: str | None = None, *, forget: bool = False) -> Sequence[Row]:
+        """End the connection of a device, or of all but this agent's; return a row for each.
+
+        A device may come back and finds what has waited for it. With ``forget`` it leaves its session, which keeps
+        nothing for it any more.
+        """
+        request = protocol.Kick(self._agent.next_request(), _uri(user), device, forget)
+        return (await self._agent.begin(request)).rows
+
+    async def leave(self) -> None:
+        """End the membership of this agent's device: for one that will not come back, before it is closed."""
+        await self._agent.ask(protocol.Leave(self._agent.next_request()))
+
+    async def _inspect(self, what: protocol.Listed, user: str | None) -> AsyncIterator[Row]:
+        uri, after = None if user is None else _uri(user), None
+        while True:
+            request = protocol.Inspect(self._agent.next_request(), what, uri, after, _ROWS)
+            answer = await self._agent.begin(request)
+            for row in answer.rows:
+                yield row
+            if (after := answer.next) is None:
+                return
+
+
+def _uri(user: str) -> str:
+    """Return the name by which the broker knows a user: an address of the original ECI stands as it is."""
+    if user.startswith("eci:"):
+        return user
+    try:
+        return canonical_uri(user)
+    except SIPParseError as error:
+        raise ConfigurationError(f"{error}; write sip:name@domain") from None
+
+
+def _item(row: Row) -> Notification | Gap:
+    position = Position(row["epoch"], row["last"])
+    lost = msgspec.convert(row.get("lost", ()), tuple[Loss, ...])
+    if "event" not in row:
+        reasons = ", ".join(dict.fromkeys(loss.reason for loss in lost))
+        return Gap(row["last"] - row["first"] + 1, reasons, position, lost)
+    event = msgspec.convert(row["event"], Event)
+    return Notification(event, tuple(row.get("subscriptions", ())), position, EventId(*row["id"]), lost=lost)

@@ -1,0 +1,62 @@
+"""What a subscription may ask for: its subject, its lifetime, its own queue, its size (SPEC G-04, G-18, X17, X24)."""
+
+from __future__ import annotations
+
+from wanderbus.broker import protocol
+from wanderbus.broker.config import BrokerConfig
+from wanderbus.errors import LimitExceeded, Refused
+from wanderbus.limits import EVENT_NAME_CHARACTERS_MAX, SUBSCRIPTION_BYTES_MAX
+from wanderbus.subscription import QueuePolicy, Subscription
+
+_SECONDS_MAX = 1e10
+"""Three hundred years: no longer time fits the microseconds of the broker's clock."""
+
+
+def expiry_us(config: BrokerConfig, now_us: int, lifetime_s: float | None, expires_us: int | None) -> int | None:
+    """Return when what begins at ``now_us`` and asks for one of these expires, None for never (SPEC X17).
+
+    :class:`Refused` if it asks for both or for no time to come, :class:`LimitExceeded` if for less or more than
+    ``config`` allows.
+    """
+    if lifetime_s is not None and expires_us is not None:
+        raise Refused("give a lifetime or the instant of expiry, not both")
+    if expires_us is not None:
+        lifetime_s = (expires_us - now_us) / 1e6
+    elif lifetime_s is None:
+        lifetime_s = config.lifetime_s_default
+    if lifetime_s is None:
+        if config.lifetime_s_max is not None:
+            raise LimitExceeded(
+                f"a subscription lives for {config.lifetime_s_max:g} s at most; give it a lifetime", "lifetime_s_max"
+            )
+        return None
+    if not 0 < lifetime_s < _SECONDS_MAX:
+        raise Refused("a subscription's lifetime must be above 0 seconds, and less than 300 years")
+    if lifetime_s < config.lifetime_s_min:
+        raise LimitExceeded(f"a subscription lives for {config.lifetime_s_min:g} s at least", "lifetime_s_min")
+    if config.lifetime_s_max is not None and lifetime_s > config.lifetime_s_max:
+        raise LimitExceeded(f"a subscription lives for {config.lifetime_s_max:g} s at most", "lifetime_s_max")
+    return now_us + round(lifetime_s * 1e6) if expires_us is None else expires_us
+
+
+def check_subject(subject: str) -> None:
+    """Raise :class:`Refused` for a subject that no event can have."""
+    if not 0 < len(subject) <= EVENT_NAME_CHARACTERS_MAX:
+        raise Refused(f"a subject has 1 to {EVENT_NAME_CHARACTERS_MAX} characters")
+
+
+def check_queue(policy: QueuePolicy) -> None:
+    """Raise :class:`Refused` for bounds that would leave no room for anything."""
+    for name in ("notifications_max", "bytes_max"):
+        if (most := getattr(policy, name)) is not None and most < 1:
+            raise Refused(f"queue.{name} must be at least 1")
+    if policy.age_max_s is not None and not 0 < policy.age_max_s < _SECONDS_MAX:
+        raise Refused("queue.age_max_s must be above 0 seconds, and less than 300 years")
+
+
+def check_size(subscription: Subscription) -> None:
+    """Raise :class:`LimitExceeded` for a subscription that would not fit an answer."""
+    if (size := protocol.size_of(subscription)) > SUBSCRIPTION_BYTES_MAX:
+        raise LimitExceeded(
+            f"the subscription takes {size} bytes, {SUBSCRIPTION_BYTES_MAX} is the most", "subscription_bytes_max"
+        )

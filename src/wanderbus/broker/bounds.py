@@ -1,0 +1,199 @@
+"""Bounds of what waits, by number, bytes and age: of a subscription, a session, a user, the broker (SPEC G-15 to G-18).
+
+What gives way is dropped under the name of its bound; of some subjects a publish is refused instead (SPEC U-02).
+"""
+
+from __future__ import annotations
+
+import fnmatch
+import re
+from collections.abc import Sequence
+from typing import Final
+
+from wanderbus import records
+from wanderbus.broker.config import BrokerConfig
+from wanderbus.broker.journal import Journal
+from wanderbus.broker.queue import Hole, Queued
+from wanderbus.broker.rows import SessionRow, SubscriptionRow, session_key
+from wanderbus.broker.state import BrokerState
+from wanderbus.subscription import QueuePolicy
+
+_OWN: Final = "subscription."
+"""Before the name of a bound that is a subscription's own."""
+
+
+class Bounds:
+    """Keeps every queue within its bounds.
+
+    What is dropped makes nothing ready to be sent that was not: no link has to be pumped for it.
+    """
+
+    def __init__(self, state: BrokerState, journal: Journal, config: BrokerConfig) -> None:
+        self._state = state
+        self._journal = journal
+        self._system = config.queue
+        self._user_bytes_max = config.user_queued_bytes_max
+        self._bytes_max = config.queued_bytes_max
+        globs = config.refuse_when_full
+        self._refused = re.compile("|".join(map(fnmatch.translate, globs))) if globs else None
+        self._oldest: dict[str, int] = {}
+        """Of a subscription: no notification of a lower number waits for it. What waits only gets younger."""
+
+    # By number and bytes ----------------------------------------------------------------------------------------
+
+    def refuses(self, subject: str, size: int, notified: Sequence[records.Notified]) -> str | None:
+        """Return the bound for which an event of ``size`` bytes is refused, if its subject is one of those that are."""
+        if self._refused is None or not self._refused.match(subject):
+            return None
+        for each in notified:
+            session = self._state.sessions[session_key(each.user, each.session)]
+            if self._session_full(session, each, size):
+                self.expire(session)
+            if reason := self._session_full(session, each, size):
+                return reason
+        users = [each.user for each in notified]
+        if any(self._user_bytes(user) + size * users.count(user) > self._user_bytes_max for user in set(users)):
+            return "user_queued_bytes_max"
+        if self._state.queued_bytes + size * len(notified) > self._bytes_max:
+            return "queued_bytes_max"
+        return None
+
+    def _session_full(self, session: SessionRow, notified: records.Notified, size: int) -> str | None:
+        """Return the bound that one more notification would exceed."""
+        for identity in notified.subscriptions:
+            row = self._state.subscriptions[identity]
+            if reason := _exceeded(row.subscription.queue, row.waiting + 1, row.waiting_bytes + size):
+                return _OWN + reason
+        return _exceeded(self._system, session.waiting + 1, session.queued_bytes + size)
+
+    def enforce(self, session: SessionRow, notified: records.Notified) -> None:
+        """Drop what exceeds a bound now that ``notified`` is in the queue of ``session``."""
+        for identity in notified.subscriptions:
+            row = self._state.subscriptions[identity]
+            while reason := _exceeded(row.subscription.queue, row.waiting, row.waiting_bytes):
+                self._give_way(session, _OWN + reason, row)
+        while reason := _exceeded(self._system, session.waiting, session.queued_bytes):
+            self._give_way(session, reason)
+        while self._state.queued_bytes > self._user_bytes_max < self._user_bytes(session.user):
+            self._give_way(max(self._state.sessions_of(session.user), key=_queued_bytes), "user_queued_bytes_max")
+        while self._state.queued_bytes > self._bytes_max:
+            self._give_way(max(self._state.sessions.values(), key=_queued_bytes), "queued_bytes_max")
+
+    def _user_bytes(self, user: str) -> int:
+        return sum(map(_queued_bytes, self._state.sessions_of(user)))
+
+    def _give_way(self, session: SessionRow, reason: str, row: SubscriptionRow | None = None) -> None:
+        """Drop a notification of the session, or of one subscription in it: the oldest or the newest."""
+        when_full = (row and row.subscription.queue.when_full) or self._system.when_full
+        number = self._newest(session)
+        if when_full != "drop_newest" or (row and not self._waits(session, number, row)):
+            number = self._oldest_of(session, row) if row else self._first(session)
+        self._drop(session, number, number, reason, (row.subscription.id,) if row else ())
+
+    def _waits(self, session: SessionRow, number: int, row: SubscriptionRow) -> bool:
+        entry = self._state.entry(session, number)
+        return isinstance(entry, Queued) and row.subscription.id in entry.subscriptions
+
+    def _first(self, session: SessionRow) -> int:
+        head = self._state.entry(session, session.first)
+        return head.last + 1 if isinstance(head, Hole) else session.first
+
+    def _newest(self, session: SessionRow) -> int:
+        tail = self._state.entry(session, session.next - 1)
+        return tail.number - 1 if isinstance(tail, Hole) else session.next - 1
+
+    def _oldest_of(self, session: SessionRow, row: SubscriptionRow) -> int:
+        """Return the lowest number that waits for a subscription, ``session.next`` if there is none."""
+        identity = row.subscription.id
+        number = max(session.first, self._oldest.get(identity, 0))
+        if row.waiting:
+            for entry in self._state.queue[session.key].entries_from(number):
+                if isinstance(entry, Queued) and identity in entry.subscriptions:
+                    self._oldest[identity] = entry.number
+                    return entry.number
+        return session.next
+
+    def discard(self, session: SessionRow, device: str) -> None:
+        """Drop what waits for ``device`` and nobody else: all if it is the only member, else what is bound to it."""
+        last = session.next - 1
+        if session.devices == [device]:
+            if session.waiting:
+                self._drop(session, session.first, last, "discarded", ())
+            return
+        queued = [entry for entry in self._state.queue[session.key] if isinstance(entry, Queued)]
+        bound = dict.fromkeys(s for entry in queued for s, bound_to in entry.bound if bound_to == device)
+        if bound:
+            self._drop(session, session.first, last, "discarded", tuple(bound))
+
+    # By age -----------------------------------------------------------------------------------------------------
+
+    def too_old(self, entry: Queued) -> bool:
+        """Return whether a notification, or a match of it, has waited for too long (SPEC G-17)."""
+        age_us = self._state.wall_us - entry.event.at_us
+        if _over_age(self._system, age_us):
+            return True
+        rows = map(self._state.known, entry.subscriptions)
+        return any(_over_age(row.subscription.queue, age_us) for row in rows if row)
+
+    def sweep(self) -> None:
+        """Drop what has waited for too long anywhere."""
+        self._oldest = {identity: number for identity, number in self._oldest.items() if self._state.known(identity)}
+        for session in self._state.sessions.values():
+            if session.waiting:
+                self.expire(session)
+
+    def expire(self, session: SessionRow) -> None:
+        """Drop what has waited for too long in a session."""
+        for identity in (*session.subscriptions, *session.ended):
+            row = self._state.known(identity)
+            assert row is not None
+            age_max_s = row.subscription.queue.age_max_s
+            if age_max_s is not None and (self._system.age_max_s is None or age_max_s < self._system.age_max_s):
+                self._expire(session, self._oldest_of(session, row), row.subscription.queue, row)
+        self._expire(session, self._first(session), self._system)
+
+    def _expire(self, session: SessionRow, first: int, policy: QueuePolicy, row: SubscriptionRow | None = None) -> None:
+        identity = row.subscription.id if row else None
+        last = None
+        for entry in self._state.queue[session.key].entries_from(first) if first < session.next else ():
+            if isinstance(entry, Queued) and (identity is None or identity in entry.subscriptions):
+                if not _over_age(policy, self._state.wall_us - entry.event.at_us):
+                    break
+                last = entry.number
+        if last is not None:
+            self._drop(
+                session,
+                first,
+                last,
+                f"{_OWN if identity else ''}queue.age_max_s",
+                (identity,) if identity else (),
+            )
+
+    def _drop(self, session: SessionRow, first: int, last: int, reason: str, subscriptions: tuple[str, ...]) -> None:
+        dropped = records.Dropped(
+            at_us=self._state.wall_us,
+            user=session.user,
+            session=session.name,
+            first=first,
+            last=last,
+            reason=reason,
+            subscriptions=subscriptions,
+        )
+        # Whoever was told of a gap must not be counted as served after a crash.
+        self._journal.write(dropped, urgent=True)
+
+
+def _exceeded(policy: QueuePolicy, waiting: int, waiting_bytes: int) -> str | None:
+    if policy.notifications_max is not None and waiting > policy.notifications_max:
+        return "queue.notifications_max"
+    if policy.bytes_max is not None and waiting_bytes > policy.bytes_max:
+        return "queue.bytes_max"
+    return None
+
+
+def _over_age(policy: QueuePolicy, age_us: int) -> bool:
+    return policy.age_max_s is not None and age_us > policy.age_max_s * 1e6
+
+
+def _queued_bytes(session: SessionRow) -> int:
+    return session.queued_bytes

@@ -1,0 +1,117 @@
+"""Who is there: the status of devices and users, and how devices join and leave sessions (SPEC E, X14, X40)."""
+
+from __future__ import annotations
+
+from wanderbus import records
+from wanderbus.broker import protocol
+from wanderbus.broker.config import BrokerConfig
+from wanderbus.broker.journal import Journal
+from wanderbus.broker.links import Link, Links
+from wanderbus.broker.rows import DeviceRow, device_key, session_key
+from wanderbus.broker.state import BrokerState
+from wanderbus.machine import CancelTimer, Output, SetTimer
+
+
+class UserStatusChanged(Output, frozen=True):
+    """The User Status of ``user`` is ``CONNECTED`` or ``DISCONNECTED`` now (SPEC E-07)."""
+
+    user: str
+    status: str
+
+
+class Presence:
+    """Opens and closes links, keeps each device's status, and ends the membership of who is away for too long."""
+
+    def __init__(self, state: BrokerState, journal: Journal, links: Links, config: BrokerConfig) -> None:
+        self._state = state
+        self._journal = journal
+        self._links = links
+        self._grace_s = config.device_grace_s
+
+    def start(self) -> None:
+        """Let the grace of every device run on: none can be reached yet."""
+        for row in self._state.devices.values():
+            self._journal.say(self._grace_timer(row))
+
+    def opened(self, link: int, user: str, device: str) -> None:
+        """A device has a new link, and no other any more."""
+        before = self._links.status(user)
+        if previous := self._links.of_device(user, device):
+            self._links.close(previous)
+        self._links.open(link, user, device)
+        self._set_status(user, device, "CONNECTED", "session established")
+        self._report(user, before)
+
+    def closed(self, link: Link, reason: str) -> None:
+        """A link is gone."""
+        before = self._links.status(link.user)
+        self._links.close(link)
+        self._set_status(link.user, link.device, "DISCONNECTED", reason)
+        self._report(link.user, before)
+
+    def leave(self, link: Link, session: str, request: int) -> None:
+        """A device says that it will not come back."""
+        before = self._links.status(link.user)
+        self._links.close(link)
+        self.left(link.user, session, link.device, "asked")
+        self._links.say(link, protocol.Done(request, ()))
+        self._report(link.user, before)
+
+    def left(self, user: str, session: str, device: str, reason: str) -> None:
+        """End a membership; its links are closed."""
+        self._journal.write(
+            records.Left(
+                at_us=self._state.wall_us,
+                user=user,
+                session=session,
+                device=device,
+                reason=reason,
+            ),
+            urgent=reason != "grace",
+        )
+        if row := self._state.sessions.get(session_key(user, session)):
+            self._links.pump(row)
+
+    def grace_over(self, user: str, device: str) -> None:
+        """A device away for too long leaves, unless it is the session's last (SPEC X40).
+
+        How long it has been away is a matter of the broker's clock, which may have gone slower than the timer.
+        """
+        row = self._state.devices.get(device_key(user, device))
+        if row is None or row.status == "CONNECTED":
+            return
+        session = self._state.sessions.get(session_key(user, row.session))
+        if session and session.devices == [device]:
+            self._journal.say(SetTimer(("grace", user, device), self._links.now + self._grace_s))
+        elif self._grace_left_s(row) > 0:
+            self._journal.say(self._grace_timer(row))
+        else:
+            self.left(user, row.session, device, "grace")
+
+    def _report(self, user: str, before: str) -> None:
+        if (status := self._links.status(user)) != before:
+            self._journal.say(UserStatusChanged(user, status))
+
+    def _set_status(self, user: str, device: str, status: str, reason: str) -> None:
+        row = self._state.devices.get(device_key(user, device))
+        if row and row.status == status:
+            return
+        self._journal.write(
+            records.StatusChanged(
+                at_us=self._state.wall_us,
+                user=user,
+                device=device,
+                status=status,
+                reason=reason,
+            ),
+            urgent=False,
+        )
+        row = self._state.devices[device_key(user, device)]
+        self._journal.say(CancelTimer(("grace", user, device)) if status == "CONNECTED" else self._grace_timer(row))
+
+    def _grace_timer(self, row: DeviceRow) -> SetTimer:
+        return SetTimer(("grace", row.user, row.device), self._links.now + self._grace_left_s(row))
+
+    def _grace_left_s(self, row: DeviceRow) -> float:
+        away_us = 0 if row.away_since_us is None else self._state.wall_us - row.away_since_us
+        return max(0.0, self._grace_s - away_us / 1e6)

@@ -1,0 +1,77 @@
+"""``wanderbus config``: files of settings, checked and shown."""
+
+from __future__ import annotations
+
+from enum import Enum
+from pathlib import Path
+from typing import Annotated, Any
+
+import msgspec
+import typer
+
+from wanderbus.api.connecting import connect
+from wanderbus.api.server import Server
+from wanderbus.cli.output import log_to_stderr, say, say_json
+from wanderbus.config import AgentSettings, ServerSettings
+from wanderbus.config.keys import table_of
+from wanderbus.config.reading import parse
+from wanderbus.config.writing import sample, set_in, toml
+from wanderbus.runtime.config_files import read_text
+
+app = typer.Typer(help="Files of settings, of a server and of an agent.", no_args_is_help=True)
+
+
+class Kind(Enum):
+    """Whose settings a file holds."""
+
+    agent = "agent"
+    broker = "broker"
+
+
+STRUCTS: dict[Kind, type[msgspec.Struct]] = {Kind.agent: AgentSettings, Kind.broker: ServerSettings}
+
+
+@app.command("check")
+def check(
+    file: Annotated[Path, typer.Argument(help="TOML file of settings, of either kind.", show_default=False)],
+    json: Annotated[bool, typer.Option("--json", help="Print JSON.")] = False,
+) -> None:
+    """Say what a file of settings sets, without its secrets; exit status 2 if it cannot be used.
+
+    What the file itself names is looked at too, other files and the host of the server. Nothing is connected.
+
+    Example: wanderbus config check agent.toml
+    """
+    log_to_stderr(verbose=False)
+    given = parse(read_text(file), file)
+    kind = _kind_of(given)
+    if kind is Kind.agent:
+        connect(config=file)
+    else:
+        Server.from_file(file)
+    understood = set_in(STRUCTS[kind], given)
+    if json:
+        say_json({"file": str(file), "kind": kind.value, "set": understood})
+    else:
+        say(f"{file} is a file of settings for {'an agent' if kind is Kind.agent else 'a broker'}; it sets")
+        for name, value in understood.items():
+            say(f"  {name} = {toml(value)}")
+
+
+@app.command("sample")
+def show_sample(kind: Annotated[Kind, typer.Argument(help="Whose settings.", show_default=False)]) -> None:
+    """Print a file with every key there is, its default and what it means.
+
+    Example: wanderbus config sample broker > broker.toml
+    """
+    say(sample(STRUCTS[kind]).rstrip("\n"))
+
+
+def _kind_of(given: dict[str, Any]) -> Kind:
+    """Return whose settings these are: the kind that knows more of the keys."""
+
+    def known(kind: Kind) -> int:
+        table = table_of(STRUCTS[kind])
+        return len(given.keys() & {*table.keys, *table.tables})
+
+    return max(Kind, key=known)

@@ -1,0 +1,25 @@
+"""What may be set on a server and on an agent, in a file or as arguments (SPEC A-10, Q-01, Q-02).
+
+Every key of a file is a keyword argument of the same name of :class:`wanderbus.Server` or :func:`wanderbus.connect`.
+"""
+
+from wanderbus.broker.config import BrokerConfig
+from wanderbus.config.settings import AgentArguments, AgentSettings, ServerArguments, ServerSettings
+from wanderbus.domain.baseline import BaselineConfig
+from wanderbus.rudp import RudpConfig
+from wanderbus.sip.flood import FloodLimits
+from wanderbus.subscription import QueuePolicy
+from wanderbus.tcp import TcpConfig
+
+__all__ = [
+    "AgentArguments",
+    "AgentSettings",
+    "BaselineConfig",
+    "BrokerConfig",
+    "FloodLimits",
+    "QueuePolicy",
+    "RudpConfig",
+    "ServerArguments",
+    "ServerSettings",
+    "TcpConfig",
+]

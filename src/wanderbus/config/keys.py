@@ -1,0 +1,188 @@
+"""The keys of a file as they stand in the structs: name, type, default and meaning, found by introspection."""
+
+from __future__ import annotations
+
+import ast
+import collections.abc
+import inspect
+import itertools
+import re
+import sys
+import types
+from collections.abc import Iterator, Mapping
+from functools import cache
+from pathlib import Path
+from typing import Annotated, Any, Final, Literal, Union, get_args, get_origin
+
+import msgspec
+
+from wanderbus.agent.messages import AgentProperties
+from wanderbus.config.settings import NO_KEYS, SECRETS, AgentSettings
+
+NUMBERS: Final = {int, float}
+_UNITS: Final = (
+    (r"_per_s$", "a second"),
+    (r"_s(_|$)", "seconds"),
+    (r"(^|_)bytes(_|$)", "bytes"),
+    (r"_frames$", "frames"),
+    (r"(^|_)packets(_|$)", "packets"),
+)
+_SOURCE: Final = re.compile(r"SPEC [A-Z]-?\d+(?:(?:, | to )[A-Z]-?\d+)*|RFC \d+(?: \d[\d.]*)?|DESIGN [\d.]+")
+
+
+class Key(msgspec.Struct, frozen=True):
+    """One key: ``path`` from the top of the file, ``members`` the types that its value may have."""
+
+    path: tuple[str, ...]
+    members: tuple[Any, ...]
+    default: Any
+    """What it is unless given; ``msgspec.NODEFAULT`` if it has to be."""
+    owner: Any
+    """The struct whose field it is."""
+
+    @property
+    def name(self) -> str:
+        """Return the name, with dots between tables."""
+        return ".".join(self.path)
+
+    @property
+    def doc(self) -> str:
+        """Return what it means, in one line."""
+        return _docs(self.owner)[self.path[-1]]
+
+    @property
+    def required(self) -> bool:
+        """Return whether it has to be given."""
+        return self.default is msgspec.NODEFAULT
+
+    def hides(self, value: Any) -> bool:
+        """Return whether ``value`` may not be shown; the name of a file with secrets may."""
+        return self.path[0] in SECRETS and not (Path in self.members and isinstance(value, str))
+
+    @property
+    def entries(self) -> Any:
+        """Return the type of what stands in it by name if it is a table of that, else None."""
+        return next((get_args(each)[1] for each in self.members if plain(each) is collections.abc.Mapping), None)
+
+    def entry(self, name: str) -> Key:
+        """Return the key of one entry of such a table."""
+        return Key((*self.path, name), (self.entries,), msgspec.NODEFAULT, self.owner)
+
+    @property
+    def takes_none(self) -> bool:
+        """Return whether the word "none" stands for no bound at all; TOML has no such value."""
+        bare = {plain(member) for member in self.members}
+        return types.NoneType in bare and bool(bare & NUMBERS)
+
+    @property
+    def unit(self) -> str:
+        """Return the unit of its value as its name says it, empty for none."""
+        if not {plain(member) for member in self.members} & NUMBERS:
+            return ""
+        return next((unit for pattern, unit in _UNITS if re.search(pattern, self.path[-1])), "")
+
+    @property
+    def sources(self) -> tuple[str, ...]:
+        """Return the documents that its meaning names."""
+        return tuple(found.rstrip(".") for found in _SOURCE.findall(self.doc))
+
+    @property
+    def allowed(self) -> str:
+        """Return what it may be, in words."""
+        words = [_words_of(member) for member in self.members if member is not types.NoneType]
+        return " or ".join([*words, *(['"none"'] if self.takes_none else [])])
+
+
+class Table(msgspec.Struct, frozen=True):
+    """One table, the top of the file included: its struct, and the fields in their order."""
+
+    path: tuple[str, ...]
+    owner: Any
+    """The struct whose field it is; None at the top."""
+    defaults: Any
+    """An instance with the defaults; None at the top, which may hold keys that have none."""
+    keys: Mapping[str, Key]
+    tables: Mapping[str, Table]
+
+    @property
+    def doc(self) -> str:
+        """Return what it is for, in one line."""
+        return _docs(self.owner)[self.path[-1]]
+
+    def all_keys(self) -> Iterator[Key]:
+        """Yield the keys of this table and of those in it."""
+        yield from self.keys.values()
+        for inner in self.tables.values():
+            yield from inner.all_keys()
+
+
+@cache
+def table_of(kind: type[msgspec.Struct]) -> Table:
+    """Return the top of a file of settings."""
+    return _table(kind, (), kind, None, None)
+
+
+def _table(top: Any, path: tuple[str, ...], kind: Any, owner: Any, defaults: Any) -> Table:
+    keys, tables = {}, {}
+    for field in msgspec.structs.fields(kind):
+        if path and field.name in NO_KEYS.get((top, path[-1]), ()):
+            continue
+        below = (*path, field.name)
+        members = _members(field.type)
+        inner = next((each for each in members if inspect.isclass(each) and issubclass(each, msgspec.Struct)), None)
+        default = field.default if defaults is None else getattr(defaults, field.name)
+        if inner is not None:
+            tables[field.name] = _table(top, below, inner, kind, default or inner())
+        else:
+            keys[field.name] = Key(below, members, default, kind)
+    return Table(path, owner, defaults, keys, tables)
+
+
+def default_of(kind: type[msgspec.Struct], name: str) -> Any:
+    """Return what the key ``name`` at the top of a file is unless given; None if it has no default, or is a table."""
+    key = table_of(kind).keys.get(name)
+    return None if key is None or key.required else key.default
+
+
+def plain(member: Any) -> Any:
+    """Return a type without its annotations and parameters."""
+    return plain(get_args(member)[0]) if get_origin(member) is Annotated else (get_origin(member) or member)
+
+
+def _members(kind: Any) -> tuple[Any, ...]:
+    return get_args(kind) if get_origin(kind) in (Union, types.UnionType) else (kind,)
+
+
+def _words_of(member: Any) -> str:
+    if get_origin(member) is Annotated:
+        (bounds,) = (each for each in get_args(member)[1:] if isinstance(each, msgspec.Meta))
+        return f"{_words_of(get_args(member)[0])} from {bounds.ge} to {bounds.le}"
+    if get_origin(member) is Literal:
+        return " or ".join(f'"{word}"' for word in get_args(member))
+    words = {
+        bool: "true or false",
+        int: "a whole number",
+        float: "a number",
+        str: "a text",
+        Path: "a path",
+        tuple: "a list of texts",
+    }
+    if (word := words.get(plain(member))) is not None:
+        return word
+    return f"a table of names with {_words_of(get_args(member)[1])} each"
+
+
+@cache
+def _docs(kind: Any) -> Mapping[str, str]:
+    """Return the docstring of each field, in one line; it takes the source, so that only a reader's question asks."""
+    (body,) = (
+        node.body
+        for node in ast.parse(inspect.getsource(sys.modules[kind.__module__])).body
+        if isinstance(node, ast.ClassDef) and node.name == kind.__name__
+    )
+    docs = dict(_docs(AgentProperties)) if kind is AgentSettings else {}
+    for field, doc in itertools.pairwise(body):
+        match field, doc:
+            case ast.AnnAssign(target=ast.Name(id=name)), ast.Expr(value=ast.Constant(value=str(text))):
+                docs[name] = " ".join(text.split())
+    return docs

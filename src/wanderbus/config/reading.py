@@ -1,0 +1,113 @@
+"""From the text of a file to arguments; every fault is one line: the file, the key, what is wrong, what is allowed."""
+
+from __future__ import annotations
+
+import difflib
+import math
+import tomllib
+import types
+from collections.abc import Mapping
+from pathlib import Path
+from typing import Any, NoReturn, TypeVar, Union
+
+import msgspec
+
+from wanderbus.config.keys import Key, Table, table_of
+from wanderbus.errors import ConfigurationError
+
+Settings = TypeVar("Settings", bound=msgspec.Struct)
+
+
+def read(kind: type[msgspec.Struct], text: str, file: Path) -> dict[str, Any]:
+    """Return what ``text`` sets as arguments of ``kind``; paths in it are relative to the directory of ``file``.
+
+    :raises ConfigurationError: it is not TOML, or says something that ``kind`` does not take
+    """
+    return _Reading(kind, file).table(table_of(kind), parse(text, file))
+
+
+def parse(text: str, file: Path) -> dict[str, Any]:
+    """Return the tables of a TOML text; :class:`ConfigurationError` if it is none."""
+    try:
+        return tomllib.loads(text)
+    except tomllib.TOMLDecodeError as error:
+        raise ConfigurationError(f"{file}: it is not TOML: {error}") from None
+
+
+def make(kind: type[Settings], given: Mapping[str, Any]) -> Settings:
+    """Return the settings for arguments; :class:`ConfigurationError` names what is missing."""
+    keys = table_of(kind).keys
+    if missing := [key.name for key in keys.values() if key.required and key.name not in given]:
+        raise ConfigurationError(f"{' and '.join(missing)} must be given; 'wanderbus config sample' shows how")
+    return kind(**{name: _as_path(keys, name, value) for name, value in given.items()})
+
+
+def _as_path(keys: Mapping[str, Key], name: str, value: Any) -> Any:
+    is_path = isinstance(value, str) and name in keys and Path in keys[name].members
+    return Path(value) if is_path else value
+
+
+class _Reading:
+    """One file as it is read."""
+
+    def __init__(self, kind: type[msgspec.Struct], file: Path) -> None:
+        self._file = file
+        self._known = [key.name for key in table_of(kind).all_keys()]
+
+    def table(self, table: Table, given: Mapping[str, Any]) -> dict[str, Any]:
+        """Return the values of a table, those that are tables as structs."""
+        values: dict[str, Any] = {}
+        for name, value in given.items():
+            path = ".".join((*table.path, name))
+            if name in table.keys:
+                values[name] = self._value(table.keys[name], value)
+            elif name not in table.tables:
+                self._refuse(path, f"there is no such key; {self._nearest(path, value)}")
+            elif isinstance(value, dict):
+                values[name] = self._struct(table.tables[name], value)
+            else:
+                self._refuse(path, f"it is not {_shown(value)} but a table: write [{path}]")
+        return values
+
+    def _struct(self, table: Table, given: Mapping[str, Any]) -> Any:
+        values = self.table(table, given)
+        try:
+            return msgspec.structs.replace(table.defaults, **values)
+        except ValueError as error:
+            self._refuse(".".join(table.path), str(error))
+
+    def _value(self, key: Key, value: Any) -> Any:
+        if value == "none" and key.takes_none:
+            return None
+        if isinstance(value, str) and Path in key.members:
+            return self._file.parent / value
+        if isinstance(value, dict) and key.entries is not None:
+            return {name: self._value(key.entry(name), each) for name, each in value.items()}
+        members = tuple(member for member in key.members if member not in (Path, types.NoneType))
+        wrong = f"{'what is there' if key.hides(value) else _shown(value)} cannot be used; it takes {key.allowed}"
+        try:
+            if isinstance(value, float) and not math.isfinite(value):
+                raise ValueError
+            converted = msgspec.convert(value, Union[members or (None,)])  # noqa: UP007
+        except ValueError:
+            self._refuse(key.name, wrong)
+        if type(converted) in (int, float) and converted < 0:
+            self._refuse(key.name, f"{converted} is below 0")
+        return converted
+
+    def _nearest(self, path: str, value: Any) -> str:
+        """Return a hint: the key of that name elsewhere, or the one spelt most alike."""
+        if isinstance(value, dict) and value:
+            path += f".{next(iter(value))}"
+        elsewhere = [name for name in self._known if name.endswith(f".{path}")]
+        alike = elsewhere or difflib.get_close_matches(path, self._known, 1, 0.75)
+        return f"the nearest is {alike[0]}" if alike else "'wanderbus config sample' shows all there are"
+
+    def _refuse(self, path: str, reason: str) -> NoReturn:
+        raise ConfigurationError(f"{self._file}: {path}: {reason}") from None
+
+
+def _shown(value: Any) -> str:
+    if isinstance(value, dict):
+        return "a table"
+    return str(value).lower() if isinstance(value, bool) else repr(value)

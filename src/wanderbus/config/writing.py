@@ -1,0 +1,126 @@
+"""The sample of a file, and the reference of all keys: both are made from the structs, so that neither can be wrong."""
+
+from __future__ import annotations
+
+import re
+import textwrap
+from collections.abc import Iterator, Mapping
+from pathlib import Path
+from typing import Any, Final
+
+import msgspec
+
+from wanderbus.config.keys import Key, Table, table_of
+
+_COLUMNS: Final = 120
+
+_EXAMPLES: Final = {
+    "uri": "sip:alice@localhost",
+    "password": "secret",
+    "password_file": "password",
+    "transport": "tls",
+    "ca_file": "ca.pem",
+    "broker": "sip:broker@localhost",
+    "state_dir": "state",
+    "local_address": "192.0.2.7",
+    "domain": "localhost",
+    "users": "users.txt",
+    "data_dir": "wanderbus-data",
+    "tls_certificate": "server.pem",
+    "tls_key": "server.key",
+    "tls_port": 5061,
+    "eci_port": 5070,
+    "sip_trace": "sip.trace",
+    "broker.roles": {"alice": "operator"},
+}
+"""Of keys that have to be given, or whose default cannot be written down."""
+
+
+def sample(kind: type[msgspec.Struct]) -> str:
+    """Return a file with every key, its default and what it means in a line."""
+    return "\n".join(_lines(table_of(kind))) + "\n"
+
+
+def _lines(table: Table) -> Iterator[str]:
+    # What follows the heading of a table belongs to it, so keys that are tables come last.
+    for key in sorted(table.keys.values(), key=lambda key: key.default == {}):
+        yield from ("", *_comment(key.doc), *_setting(key))
+    for inner in table.tables.values():
+        yield from ("", *_comment(inner.doc), f"[{'.'.join(inner.path)}]")
+        yield from _lines(inner)
+
+
+def _setting(key: Key) -> Iterator[str]:
+    """Yield the line that sets a key: to its default, or commented out to an example."""
+    example = _EXAMPLES.get(key.name, "none")
+    if isinstance(example, dict):
+        yield f"#[{key.name}]"
+        yield from (f'#"{name}" = {toml(value)}' for name, value in example.items())
+    else:
+        comment, value = ("#", example) if key.default is None else ("", example if key.required else key.default)
+        yield f"{comment}{key.path[-1]} = {toml(value)}"
+
+
+def reference(kind: type[msgspec.Struct]) -> str:
+    """Return the tables of all keys, in Markdown."""
+    return "\n".join(_reference(table_of(kind)))
+
+
+def _reference(table: Table) -> Iterator[str]:
+    if table.path:
+        yield from (f"### [{'.'.join(table.path)}]", "", table.doc, "")
+    if table.keys:
+        yield "| key | it takes | default | unit | meaning | source |"
+        yield "|---|---|---|---|---|---|"
+    for key in table.keys.values():
+        cells = [f"`{key.name}`", key.allowed, _default(key), key.unit, key.doc, ", ".join(key.sources)]
+        yield f"| {' | '.join(cell.replace('|', '/') for cell in cells)} |"
+    yield ""
+    for inner in table.tables.values():
+        yield from _reference(inner)
+
+
+def _default(key: Key) -> str:
+    if key.required:
+        return "must be given"
+    if key.default is None:
+        return '`"none"`' if key.takes_none else "not given"
+    return "none" if key.default == {} else f"`{toml(key.default)}`"
+
+
+def set_in(kind: type[msgspec.Struct], given: Mapping[str, Any]) -> dict[str, Any]:
+    """Return the values of ``given`` by the full names of their keys, with what is secret hidden."""
+    values: dict[str, Any] = {}
+    for key in table_of(kind).all_keys():
+        value: Any = given
+        for name in key.path:
+            value = value.get(name) if isinstance(value, Mapping) else None
+        if value is not None:
+            values[key.name] = "(hidden)" if key.hides(value) else value
+    return values
+
+
+def toml(value: Any) -> str:
+    """Return a value as TOML writes it."""
+    match value:
+        case bool():
+            return str(value).lower()
+        case int():
+            return f"{value:_}" if value >= 10_000 else str(value)
+        case float():
+            return repr(value)
+        case None:
+            return '"none"'
+        case str() | Path():
+            return msgspec.json.encode(str(value)).decode()
+        case tuple() | list():
+            return f"[{', '.join(toml(each) for each in value)}]"
+        case dict():
+            return f"{{{', '.join(f'{toml(name)} = {toml(each)}' for name, each in value.items())}}}"
+    raise TypeError(f"{value!r} is nothing that a file of settings holds")
+
+
+def _comment(doc: str) -> list[str]:
+    """Return the first sentence of a docstring as a comment."""
+    sentence = re.split(r"\.(?= [A-Z])", doc)[0].rstrip(".").replace("``", "") + "."
+    return textwrap.wrap(sentence, _COLUMNS, initial_indent="# ", subsequent_indent="# ")

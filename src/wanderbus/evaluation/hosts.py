@@ -1,0 +1,227 @@
+"""The hosts of a run in real time: one for servers and publisher, which stays, and one for each consumer.
+
+In network namespaces (as root) an address really goes and another comes, and the consumer's agent finds out by itself::
+
+    consumer n: eth0 10.78.<n>.<2..5>/24 ──veth── w<n> 10.78.<n>.1/24 :fixed, 10.78.255.1 on lo
+
+On the loopback interface hosts share 127.78.0.0/16, and an agent is told which address to use: none can be taken away.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import os
+import re
+import secrets
+import shutil
+import subprocess
+from collections.abc import Sequence
+from pathlib import Path
+from types import TracebackType
+from typing import Final, Protocol, Self
+
+from wanderbus.errors import ConfigurationError
+
+PLACES: Final = 4
+"""The pool of addresses of a consumer, taken in turn."""
+
+_FIXED: Final = "fixed"
+_COMMAND_S_MAX: Final = 10.0
+_NAME: Final = re.compile(r"wbeval(\d+)-")
+_NAMESPACES: Final = Path("/run/netns")
+
+
+class Hosts(Protocol):
+    """The hosts of one run, made for the length of a ``with`` block."""
+
+    server_address: str
+    told: bool
+    """Whether an agent has to be told its address, because the kernel does not show it."""
+
+    def __enter__(self) -> Self: ...
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None: ...
+
+    def fixed(self, argv: Sequence[str]) -> list[str]:
+        """Return the command line that runs ``argv`` on the host that stays."""
+        ...
+
+    def mobile(self, number: int, argv: Sequence[str]) -> list[str]:
+        """Return the command line that runs ``argv`` on the host of consumer ``number``."""
+        ...
+
+    def address(self, number: int) -> str:
+        """Return the address that consumer ``number`` has, or had last."""
+        ...
+
+    def leave(self, number: int) -> None:
+        """Take the address from the host of consumer ``number``."""
+        ...
+
+    def arrive(self, number: int) -> str:
+        """Give the host of consumer ``number`` the next address of its pool, in place of the one it has; return it."""
+        ...
+
+
+class _Places:
+    """Which address of its pool each consumer has."""
+
+    def __init__(self, network: str, consumers: int) -> None:
+        self.server_address = f"{network}.255.1"
+        self._network = network
+        self._places = [0] * consumers
+
+    def address(self, number: int) -> str:
+        """Return the address that consumer ``number`` has, or had last."""
+        return f"{self._network}.{number}.{2 + self._places[number] % PLACES}"
+
+    def _next(self, number: int) -> str:
+        self._places[number] += 1
+        return self.address(number)
+
+
+class LoopbackHosts(_Places):
+    """See the module; it takes no privilege, and knows no outage."""
+
+    told = True
+
+    def __init__(self, consumers: int) -> None:
+        super().__init__("127.78", consumers)
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        """Leave everything as it was: nothing was made."""
+
+    def fixed(self, argv: Sequence[str]) -> list[str]:
+        """Return ``argv`` as it is."""
+        return list(argv)
+
+    def mobile(self, number: int, argv: Sequence[str]) -> list[str]:
+        """Return ``argv`` as it is."""
+        return list(argv)
+
+    def leave(self, number: int) -> None:
+        """Raise: an address of the loopback interface cannot be lost."""
+        raise ConfigurationError("an outage takes network namespaces")
+
+    def arrive(self, number: int) -> str:
+        """Return the next address, for the agent to be told."""
+        return self._next(number)
+
+
+class NamespaceHosts(_Places):
+    """See the module. The namespaces are named ``wbeval<process id>-<random>-...``; the machine's own network is left
+    alone, and what a killed process left behind is removed by the next."""
+
+    told = False
+
+    def __init__(self, consumers: int) -> None:
+        super().__init__("10.78", consumers)
+        self._prefix = f"wbeval{os.getpid()}-{secrets.token_hex(2)}"
+        self._there = [True] * consumers
+        self._made: list[str] = []
+
+    @staticmethod
+    def missing() -> str | None:
+        """Return why there can be none here, None if nothing is known to be in the way."""
+        if os.geteuid() != 0:
+            return "network namespaces take root"
+        if shutil.which("ip") is None:
+            return "the command 'ip' is missing (Debian: apt-get install iproute2)"
+        return None
+
+    def __enter__(self) -> Self:
+        _sweep()
+        try:
+            self._make()
+        except BaseException:
+            self._remove()
+            raise
+        return self
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        self._remove()
+
+    def fixed(self, argv: Sequence[str]) -> list[str]:
+        """Return the command line that runs ``argv`` on the host that stays, under the same process id."""
+        return ["ip", "netns", "exec", self._name(_FIXED), *argv]
+
+    def mobile(self, number: int, argv: Sequence[str]) -> list[str]:
+        """Return the command line that runs ``argv`` on the host of consumer ``number``, under the same process id."""
+        return ["ip", "netns", "exec", self._name(number), *argv]
+
+    def leave(self, number: int) -> None:
+        """Take the address from the host; its route goes with it."""
+        _batch(self._name(number), [self._lose(number)])
+        self._there[number] = False
+
+    def arrive(self, number: int) -> str:
+        """Give the host its next address, in place of the one it has."""
+        lost = [self._lose(number)] if self._there[number] else []
+        address = self._next(number)
+        _batch(self._name(number), [*lost, *self._gain(number)])
+        self._there[number] = True
+        return address
+
+    def _name(self, host: object) -> str:
+        return f"{self._prefix}-{host}"
+
+    def _lose(self, number: int) -> str:
+        return f"address delete {self.address(number)}/24 dev eth0"
+
+    def _gain(self, number: int) -> list[str]:
+        gateway = f"{self._network}.{number}.1"
+        return [f"address add {self.address(number)}/24 dev eth0", f"route replace default via {gateway} dev eth0"]
+
+    def _make(self) -> None:
+        self._add(_FIXED)
+        fixed = ["link set lo up", f"address add {self.server_address}/32 dev lo"]
+        for number in range(len(self._places)):
+            self._add(number)
+            cable = f"link add w{number} netns {self._name(_FIXED)} type veth peer eth0 netns {self._name(number)}"
+            _ip(*cable.split())
+            fixed += [f"address add {self._network}.{number}.1/24 dev w{number}", f"link set w{number} up"]
+            _batch(self._name(number), ["link set lo up", "link set eth0 up", *self._gain(number)])
+        _batch(self._name(_FIXED), fixed)
+
+    def _add(self, host: object) -> None:
+        self._made.append(self._name(host))
+        _ip("netns", "add", self._name(host))
+
+    def _remove(self) -> None:
+        while self._made:
+            with contextlib.suppress(ConfigurationError):
+                _ip("netns", "delete", self._made.pop())
+
+
+def _sweep() -> None:
+    """Remove the namespaces of processes that are no more."""
+    for path in _NAMESPACES.glob("wbeval*") if _NAMESPACES.is_dir() else ():
+        match = _NAME.match(path.name)
+        if match and not Path("/proc", match[1]).exists():
+            with contextlib.suppress(ConfigurationError):
+                _ip("netns", "delete", path.name)
+
+
+def _batch(namespace: str, lines: Sequence[str]) -> None:
+    _ip("-netns", namespace, "-batch", "-", text="\n".join(lines) + "\n")
+
+
+def _ip(*arguments: str, text: str | None = None) -> None:
+    try:
+        done = subprocess.run(
+            ["ip", *arguments], input=text, capture_output=True, text=True, timeout=_COMMAND_S_MAX, check=False
+        )
+    except (OSError, subprocess.TimeoutExpired) as error:
+        raise ConfigurationError(f"ip {' '.join(arguments[:3])}: {error}") from None
+    if done.returncode != 0:
+        complaint = (done.stderr or done.stdout).strip().splitlines() or [f"exit status {done.returncode}"]
+        raise ConfigurationError(f"network namespaces cannot be had: ip {' '.join(arguments[:3])}: {complaint[0]}")

@@ -1,0 +1,200 @@
+"""What came of a run, and what many runs of a cell say together."""
+
+from __future__ import annotations
+
+import math
+import statistics
+from collections.abc import Iterable, Mapping, Sequence
+from itertools import pairwise
+from typing import Final, Self
+
+import msgspec
+
+from wanderbus.evaluation.grid import APART, PUBLISHED, TOLERANCE_POINTS, Cell, Experiment, Outage, model_loss_percent
+from wanderbus.evaluation.plan import Plan
+from wanderbus.evaluation.roaming import Measured
+
+LOSSLESS: Final = (Cell(200, 60), Cell(200, 30))
+"""Cells in which the paper says that nothing is lost."""
+
+
+class Receipts(msgspec.Struct):
+    """What the consumer received: numbers of events in the order they came, and how many were dropped between them.
+
+    Everything published is for the consumer's one subscription, so it has a place of its own in its session's stream,
+    and a gap stands for the places since the last item.
+    """
+
+    numbers: list[int] = msgspec.field(default_factory=list)
+    dropped: int = 0
+    marked: int = 0
+    """What the gap markers say was dropped; more than that where the broker dropped what was on its way."""
+    place: int = 0
+    """Of the last item."""
+
+    def event(self, number: int, place: int) -> None:
+        """Take event ``number``."""
+        self.numbers.append(number)
+        self.place = place
+
+    def gap(self, count: int, place: int) -> None:
+        """Take a marker that says ``count`` and ends at ``place``."""
+        self.dropped += place - self.place
+        self.marked += count
+        self.place = place
+
+    @property
+    def accounted(self) -> int:
+        """Return of how many events the consumer knows what became of them."""
+        return len(self.numbers) + self.dropped
+
+
+class Outcome(msgspec.Struct, frozen=True):
+    """One run of one cell."""
+
+    cell: Cell
+    outage: Outage
+    run: int
+    """The seed in virtual time, the number of the run in real time."""
+    published: int
+    received: int
+    dropped: int
+    marked: int
+    """Events that the gap markers said were dropped."""
+    repeated: int
+    """Events that were received again, or out of order."""
+    sample_lost: int
+    loss_percent: float
+    """Of the sample: published less received (SPEC R-02)."""
+    changes: int
+    measured: tuple[Measured, ...]
+
+    @property
+    def unaccounted(self) -> int:
+        """Return how many events were neither received nor dropped, or were both: 0 after the last reconnection."""
+        return abs(self.published - self.received - self.dropped) + self.repeated + self.changes - len(self.measured)
+
+
+def outcome(cell: Cell, run: int, plan: Plan, receipts: Receipts, measured: Sequence[Measured]) -> Outcome:
+    """Return what came of a run."""
+    numbers = receipts.numbers
+    events = plan.experiment.events
+    in_sample = {number for number in numbers if plan.first <= number < plan.first + events}
+    lost = events - len(in_sample)
+    return Outcome(
+        cell=cell,
+        outage=plan.experiment.outage,
+        run=run,
+        published=plan.published,
+        received=len(numbers),
+        dropped=receipts.dropped,
+        marked=receipts.marked,
+        repeated=sum(after <= before for before, after in pairwise(numbers)),
+        sample_lost=lost,
+        loss_percent=100 * lost / events,
+        changes=len(plan.changes),
+        measured=tuple(measured),
+    )
+
+
+class Times(msgspec.Struct, frozen=True):
+    """Of all changes in a cell."""
+
+    p50_s: float
+    max_s: float
+
+    @classmethod
+    def of(cls, values_s: Sequence[float]) -> Self | None:
+        """Return what ``values_s`` say, None if there are none."""
+        return cls(statistics.median(values_s), max(values_s)) if values_s else None
+
+
+class CellSummary(msgspec.Struct, frozen=True):
+    """The runs of one cell; losses in percent."""
+
+    cell: Cell
+    outage: Outage
+    runs: int
+    published_percent: float | None
+    """What the paper has; None if its experiment was another one."""
+    model_percent: float
+    mean_percent: float
+    deviation_percent: float
+    """Standard deviation between runs; 0 for a single one."""
+    least_percent: float
+    most_percent: float
+    outages: Times | None
+    healings: Times | None
+    unaccounted: int
+
+    @property
+    def difference_points(self) -> float | None:
+        """Return how far the mean is above the published loss."""
+        return None if self.published_percent is None else self.mean_percent - self.published_percent
+
+
+def summarize(experiment: Experiment, outcomes: Iterable[Outcome]) -> list[CellSummary]:
+    """Return the cells of one experiment that were run, in the order of the table."""
+    by_cell: dict[Cell, list[Outcome]] = {}
+    for each in outcomes:
+        by_cell.setdefault(each.cell, []).append(each)
+    return [_summary(cell, experiment, by_cell[cell]) for cell in PUBLISHED if cell in by_cell]
+
+
+def _summary(cell: Cell, experiment: Experiment, outcomes: Sequence[Outcome]) -> CellSummary:
+    losses = [each.loss_percent for each in outcomes]
+    measured = [one for each in outcomes for one in each.measured]
+    return CellSummary(
+        cell=cell,
+        outage=experiment.outage,
+        runs=len(outcomes),
+        published_percent=PUBLISHED[cell] if experiment.as_published else None,
+        model_percent=model_loss_percent(cell, experiment),
+        mean_percent=statistics.fmean(losses),
+        deviation_percent=statistics.stdev(losses) if len(losses) > 1 else 0.0,
+        least_percent=min(losses),
+        most_percent=max(losses),
+        outages=Times.of([one.outage_s for one in measured]),
+        healings=Times.of([one.healing_s for one in measured]),
+        unaccounted=sum(each.unaccounted for each in outcomes),
+    )
+
+
+class Goal(msgspec.Struct, frozen=True):
+    """What the runs are held to, as the reports of all measurements have it."""
+
+    name: str
+    value: float
+    unit: str
+    goal: float
+    met: bool
+
+
+def goals(summaries: Sequence[CellSummary]) -> list[Goal]:
+    """Return what ``summaries``, of one or more experiments, are held to; nothing of what was not run."""
+    found = []
+    compared = [s for s in summaries if s.difference_points is not None and s.cell != APART]
+    if compared:
+        near = sum(abs(s.difference_points or 0.0) <= TOLERANCE_POINTS for s in compared)
+        found.append(Goal("cells_within_5_points", near, "cells", len(compared), near == len(compared)))
+        imposed = [s for s in summaries if s.published_percent is not None]
+        found.append(_none("trends_broken", "pairs of cells", _trends_broken(imposed)))
+        lossless = [s.most_percent for s in imposed if s.cell in LOSSLESS]
+        found += [_none("loss_with_buffer_200_max_percent", "%", max(lossless))] if lossless else []
+    ours = [s.most_percent for s in summaries if s.outage is Outage.OURS]
+    if ours:
+        found.append(_none("loss_with_ours_max_percent", "%", max(ours)))
+    return [*found, _none("unaccounted_events", "events", sum(s.unaccounted for s in summaries))]
+
+
+def _none(name: str, unit: str, value: float) -> Goal:
+    return Goal(name, round(value, 4), unit, 0, value == 0)
+
+
+def _trends_broken(summaries: Sequence[CellSummary]) -> int:
+    """Return in how many pairs of neighbours loss grows with the buffer, or with the period."""
+    loss: Mapping[Cell, float] = {s.cell: s.mean_percent for s in summaries}
+    buffers, periods = ((100, 150), (150, 200)), ((20, 30), (30, 60))
+    pairs = [(Cell(few, p), Cell(many, p)) for few, many in buffers for p in (20, 30, 60)]
+    pairs += [(Cell(b, short), Cell(b, long)) for short, long in periods for b in (100, 150, 200)]
+    return sum(loss.get(more, math.inf) < loss.get(less, -math.inf) for more, less in pairs)

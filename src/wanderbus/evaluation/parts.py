@@ -1,0 +1,143 @@
+"""The two programs of a run in real time: ``python -m wanderbus.evaluation.parts consumer|publisher JSON``.
+
+They use the public interface alone. Each prints ``"ready"``, then one JSON line for everything that happens, with the
+second of the monotonic clock, which all processes of a machine share; orders come as JSON lines on standard input.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+import sys
+import time
+from collections.abc import AsyncIterator, Sequence
+from typing import Any
+
+import msgspec
+
+from wanderbus.api.agent import Agent
+from wanderbus.api.connecting import connect
+from wanderbus.event import Gap
+
+
+class Account(msgspec.Struct, frozen=True):
+    """How one of the two is connected."""
+
+    user: str
+    password: str
+    server: str
+    state_dir: str
+    local_address: str | None = None
+
+    def agent(self) -> Agent:
+        """Return its agent."""
+        return connect(
+            self.user,
+            password=self.password,
+            server=self.server,
+            state_dir=self.state_dir,
+            local_address=self.local_address,
+        )
+
+
+class ConsumerTask(msgspec.Struct, frozen=True):
+    """Receive what is published to ``subject``."""
+
+    account: Account
+    subject: str
+
+
+class PublisherTask(msgspec.Struct, frozen=True):
+    """Publish ``count`` events to ``subject``, evenly, the first ``begin_s`` after the start that is ordered."""
+
+    account: Account
+    subject: str
+    begin_s: float
+    count: int
+    rate_per_s: float
+
+
+class Heard(msgspec.Struct, frozen=True, omit_defaults=True):
+    """A line of the consumer: when it received what at which place of its stream.
+
+    That is event ``number``, or else a gap marker that says ``count``.
+    """
+
+    at_s: float
+    place: int
+    number: int | None = None
+    count: int = 0
+
+
+class Order(msgspec.Struct, frozen=True):
+    """A line to either: begin at this second, or use this address from now on."""
+
+    start_s: float | None = None
+    address: str | None = None
+
+
+def say(what: Any) -> None:
+    """Print one JSON line at once."""
+    sys.stdout.buffer.write(msgspec.json.encode(what) + b"\n")
+    sys.stdout.buffer.flush()
+
+
+async def consume(task: ConsumerTask) -> None:
+    """Receive until cancelled."""
+    async with task.account.agent() as agent, agent.subscribe(task.subject, gaps=True) as notifications:
+        say("ready")
+        async with asyncio.TaskGroup() as group:
+            group.create_task(_follow_orders(agent))
+            async for item in notifications:
+                now, place = time.monotonic(), item.position.number
+                if isinstance(item, Gap):
+                    say(Heard(now, place, count=item.count))
+                else:
+                    number = item.event["Number"]
+                    assert isinstance(number, int)
+                    say(Heard(now, place, number))
+
+
+async def _follow_orders(agent: Agent) -> None:
+    async for order in _orders():
+        if order.address is not None:
+            await agent.rebind(order.address)
+
+
+async def publish(tasks: Sequence[PublisherTask]) -> None:
+    """Publish all of ``tasks`` side by side; returns when every event is durable."""
+    async with contextlib.AsyncExitStack() as stack:
+        agents = [await stack.enter_async_context(task.account.agent()) for task in tasks]
+        say("ready")
+        order = await anext(_orders())
+        assert order.start_s is not None
+        async with asyncio.TaskGroup() as group:
+            for agent, task in zip(agents, tasks, strict=True):
+                group.create_task(_publish(agent, task, order.start_s + task.begin_s))
+        say("done")
+
+
+async def _publish(agent: Agent, task: PublisherTask, began_s: float) -> None:
+    async with asyncio.TaskGroup() as group:
+        for number in range(task.count):
+            await asyncio.sleep(began_s + number / task.rate_per_s - time.monotonic())
+            group.create_task(agent.publish(task.subject, {"Number": number}))
+
+
+async def _orders() -> AsyncIterator[Order]:
+    reader = asyncio.StreamReader()
+    await asyncio.get_running_loop().connect_read_pipe(lambda: asyncio.StreamReaderProtocol(reader), sys.stdin)
+    while line := await reader.readline():
+        yield msgspec.json.decode(line, type=Order)
+
+
+def main(role: str, tasks: str) -> None:
+    """Be one of the two."""
+    if role == "consumer":
+        asyncio.run(consume(msgspec.json.decode(tasks, type=ConsumerTask)))
+    else:
+        asyncio.run(publish(msgspec.json.decode(tasks, type=list[PublisherTask])))
+
+
+if __name__ == "__main__":
+    main(sys.argv[1], sys.argv[2])

@@ -1,0 +1,88 @@
+"""Processes of a run in real time: started, heard line by line, and never left behind."""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+import ctypes
+import os
+import signal
+import sys
+from collections.abc import AsyncIterator, Callable, Sequence
+from pathlib import Path
+from typing import Any, Final
+
+import msgspec
+
+from wanderbus.errors import WanderbusError
+
+_GOODBYE_S: Final = 3.0
+_PR_SET_PDEATHSIG: Final = 1
+_libc = ctypes.CDLL(None) if sys.platform == "linux" else None
+
+
+class Child:
+    """A running process; ``hear`` is given each line that it prints."""
+
+    def __init__(self, name: str, process: asyncio.subprocess.Process, errors: Path) -> None:
+        self.name = name
+        self._process = process
+        self._errors = errors
+
+    def send(self, order: Any) -> None:
+        """Write a JSON line to its standard input."""
+        assert self._process.stdin is not None
+        self._process.stdin.write(msgspec.json.encode(order) + b"\n")
+
+    async def line(self) -> bytes:
+        """Return the next line; :class:`WanderbusError` with its last words if it has ended."""
+        assert self._process.stdout is not None
+        line = await self._process.stdout.readline()
+        if not line:
+            words = self._errors.read_text(encoding="utf-8", errors="replace").strip().splitlines()
+            raise WanderbusError(f"{self.name} ended: {words[-1] if words else 'it said nothing'}")
+        return line
+
+    async def listen(self, hear: Callable[[bytes], None]) -> None:
+        """Give every line to ``hear``, until cancelled; as :meth:`line` if it ends."""
+        while True:
+            hear(await self.line())
+
+    async def end(self) -> None:
+        """Ask it to end, and kill it if it does not."""
+        for number in (signal.SIGTERM, signal.SIGKILL):
+            with contextlib.suppress(ProcessLookupError):
+                self._process.send_signal(number)
+            with contextlib.suppress(TimeoutError):
+                async with asyncio.timeout(_GOODBYE_S):
+                    await self._process.wait()
+                    return
+
+
+@contextlib.asynccontextmanager
+async def child(name: str, argv: Sequence[str], directory: Path) -> AsyncIterator[Child]:
+    """Run ``argv`` for the block, with what it complains of in ``directory``.
+
+    It is in a session of its own, so that Ctrl-C reaches us alone, and dies when we do, however that happens.
+    """
+    errors = directory / f"{name}.log"
+    with errors.open("wb") as log:
+        process = await asyncio.create_subprocess_exec(
+            *argv,
+            stdin=asyncio.subprocess.PIPE,
+            stdout=asyncio.subprocess.PIPE,
+            stderr=log,
+            start_new_session=True,
+            preexec_fn=_die_with_parent if _libc is not None else None,
+            env={**os.environ, "PYTHONUNBUFFERED": "1"},
+        )
+    running = Child(name, process, errors)
+    try:
+        yield running
+    finally:
+        await running.end()
+
+
+def _die_with_parent() -> None:
+    if _libc is not None:
+        _libc.prctl(_PR_SET_PDEATHSIG, signal.SIGKILL)

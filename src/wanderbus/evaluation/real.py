@@ -1,0 +1,253 @@
+"""Runs of the grid in real time, all cells side by side: real servers, agents and changes of address.
+
+Three servers, one for each buffer, and one process that publishes are on a host that stays; each consumer is a process
+on a host of its own. The sample of a single run lies so that it begins midway between two changes: then the number of
+whole changes in it is the mean number, rounded.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+import sys
+import tempfile
+import time
+from bisect import bisect_right
+from collections.abc import Callable, Sequence
+from pathlib import Path
+from random import Random
+from typing import Final
+
+import msgspec
+
+from wanderbus.errors import WanderbusError
+from wanderbus.evaluation.grid import Cell, Experiment
+from wanderbus.evaluation.hosts import Hosts
+from wanderbus.evaluation.outcome import Outcome, Receipts, outcome
+from wanderbus.evaluation.parts import Account, ConsumerTask, Heard, Order, PublisherTask
+from wanderbus.evaluation.plan import Plan, plan
+from wanderbus.evaluation.processes import Child, child
+from wanderbus.evaluation.roaming import Measured, Script, roam
+
+START_S: Final = 1.0
+"""From when everybody is ready to the first event."""
+
+APART_S: Final = 0.25
+"""Between the beginnings of two samples, so that not all consumers move at once."""
+
+READY_S_MAX: Final = 90.0
+REST_S_MAX: Final = 30.0
+"""The consumers have come to rest so long after the last event at the latest."""
+
+_DOMAIN: Final = "eval.test"
+_PASSWORD: Final = "of the evaluation"
+_PROGRAM: Final = (sys.executable, "-m", "wanderbus.evaluation.parts")
+
+
+class RealRun:
+    """One cell: its plan, the consumer that goes through it, and what that receives."""
+
+    def __init__(self, number: int, cell: Cell, experiment: Experiment, phase: float, run: int) -> None:
+        self.number = number
+        self.cell = cell
+        self.name = f"{experiment.outage}-{cell.buffer}-{cell.period_s}"
+        self.begin_s = number * APART_S
+        self.plan: Plan = plan(cell, experiment, phase, Random(run))
+        self.receipts = Receipts()
+        self.rested = asyncio.Event()
+        self._run = run
+        self._news = asyncio.Event()
+        self._measured: list[Measured] = []
+        self._times_s: list[float] = []
+        """When events were received."""
+
+    @property
+    def received_s(self) -> float:
+        """Return when the last event was received."""
+        return self._times_s[-1]
+
+    def settle_on(self, hosts: Hosts, consumer: Child) -> None:
+        """Take the place where the consumer lives; called in the event loop, unlike what the script does."""
+        self._loop = asyncio.get_running_loop()
+        self._hosts = hosts
+        self._consumer = consumer
+
+    def leave(self) -> None:
+        """Lose the address."""
+        self._hosts.leave(self.number)
+
+    def arrive(self) -> None:
+        """Have another address; the agent is told where it cannot see that."""
+        address = self._hosts.arrive(self.number)
+        if self._hosts.told:
+            self._loop.call_soon_threadsafe(self._consumer.send, Order(address=address))
+
+    def hear(self, line: bytes) -> None:
+        """Take a line of the consumer."""
+        heard = msgspec.json.decode(line, type=Heard)
+        if heard.number is None:
+            self.receipts.gap(heard.count, heard.place)
+        else:
+            self.receipts.event(heard.number, heard.place)
+            self._times_s.append(heard.at_s)
+            self._news.set()
+        if self.receipts.accounted >= self.plan.published:
+            self.rested.set()
+
+    async def roam(self, began_s: float) -> None:
+        """Go through the plan, with all runs' second 0 at ``began_s``, until everything published is accounted for."""
+        spacing_s = 1 / self.plan.experiment.rate_per_s
+        began_s += self.begin_s
+        script = roam(self.plan.changes, began_s, spacing_s, self, self._measured)
+        with contextlib.suppress(TimeoutError):
+            async with asyncio.timeout(began_s + self.plan.end_s + REST_S_MAX - time.monotonic()):
+                await self._follow(script)
+                await self.rested.wait()
+
+    async def _follow(self, script: Script) -> None:
+        with contextlib.suppress(StopIteration):
+            wanted = next(script)
+            moment_s = time.monotonic()
+            while True:
+                if wanted is None:
+                    moment_s = await self._next_event(moment_s)
+                elif callable(wanted):
+                    moment_s = time.monotonic()
+                    await asyncio.to_thread(wanted)
+                else:
+                    await asyncio.sleep(wanted - time.monotonic())
+                    moment_s = time.monotonic()
+                wanted = script.send(moment_s)
+
+    async def _next_event(self, after_s: float) -> float:
+        """Return when the first event after ``after_s`` was received, which may be in the past: we hear of it later."""
+        while (place := bisect_right(self._times_s, after_s)) == len(self._times_s):
+            self._news.clear()
+            await self._news.wait()
+        return self._times_s[place]
+
+    def outcome(self) -> Outcome:
+        """Return what came of it."""
+        return outcome(self.cell, self._run, self.plan, self.receipts, self._measured)
+
+
+async def run_side_by_side(runs: Sequence[RealRun], hosts: Hosts, tell: Callable[[str], None]) -> list[Outcome]:
+    """Let all runs happen at once; ``tell`` hears how far it is. Whatever happens, nothing is left behind.
+
+    Raises :class:`WanderbusError` if one of the processes fails.
+    """
+    with hosts, tempfile.TemporaryDirectory(prefix="wanderbus-eval-") as directory:
+        async with contextlib.AsyncExitStack() as stack:
+            crew = _Crew(runs, hosts, Path(directory), stack)
+            tell("starting servers, publisher and consumers")
+            try:
+                async with asyncio.timeout(READY_S_MAX):
+                    await crew.start()
+            except TimeoutError:
+                raise WanderbusError(f"servers and agents were not ready within {READY_S_MAX:g} s") from None
+            await crew.play(tell)
+    return [run.outcome() for run in runs]
+
+
+class _Crew:
+    """The processes of all runs."""
+
+    def __init__(self, runs: Sequence[RealRun], hosts: Hosts, work: Path, stack: contextlib.AsyncExitStack) -> None:
+        self._runs = runs
+        self._hosts = hosts
+        self._work = work
+        self._stack = stack
+        self._servers: list[Child] = []
+        self._addresses: dict[int, str] = {}
+        """Of the servers, by buffer."""
+        self._consumers: list[Child] = []
+
+    async def start(self) -> None:
+        """Start everybody, and wait until all are connected and have subscribed."""
+        users = self._work / "users"
+        names = [f"{role}-{run.name}" for run in self._runs for role in ("publisher", "consumer")]
+        users.write_text("".join(f"{name}:{_PASSWORD}\n" for name in names), encoding="utf-8")
+        buffers = sorted({run.cell.buffer for run in self._runs})
+        self._servers = [await self._start_server(buffer, users) for buffer in buffers]
+        for buffer, server in zip(buffers, self._servers, strict=True):
+            # "ready sip:HOST:PORT"
+            self._addresses[buffer] = (await server.line()).decode().split()[1].removeprefix("sip:")
+        self._consumers = [await self._start_consumer(run) for run in self._runs]
+        self._publisher = await self._start_publisher()
+        for each in (self._publisher, *self._consumers):
+            await each.line()
+
+    async def play(self, tell: Callable[[str], None]) -> None:
+        """Let everybody do their part, up to when all consumers have come to rest."""
+        began_s = time.monotonic() + START_S - min(run.plan.begin_s for run in self._runs)
+        self._publisher.send(Order(start_s=began_s))
+        hear = [run.hear for run in self._runs] + [_ignore] * len(self._servers)
+        try:
+            async with asyncio.TaskGroup() as group:
+                others = [
+                    group.create_task(each.listen(to))
+                    for each, to in zip((*self._consumers, *self._servers), hear, strict=True)
+                ]
+                others.append(group.create_task(self._tell(began_s, tell)))
+                roaming = [group.create_task(run.roam(began_s)) for run in self._runs]
+                await self._publisher.line()
+                await asyncio.wait(roaming)
+                for task in others:
+                    task.cancel()
+        except* WanderbusError as failed:
+            first = failed.exceptions[0]
+        else:
+            return
+        raise first
+
+    async def _tell(self, began_s: float, tell: Callable[[str], None]) -> None:
+        ends_s = max(run.begin_s + run.plan.end_s for run in self._runs)
+        while True:
+            tell(f"second {max(0.0, time.monotonic() - began_s):.0f} of {ends_s:.0f}")
+            await asyncio.sleep(1)
+
+    async def _start_server(self, buffer: int, users: Path) -> Child:
+        config = self._work / f"server-{buffer}.toml"
+        config.write_text(
+            f'domain = "{_DOMAIN}"\nhost = "{self._hosts.server_address}"\nport = 0\n'
+            f'users = "{users}"\ndata_dir = "{self._work / f"data-{buffer}"}"\n'
+            f'[broker.queue]\nnotifications_max = {buffer}\nwhen_full = "drop_oldest"\n',
+            encoding="utf-8",
+        )
+        argv = [sys.executable, "-m", "wanderbus", "up", "--config", str(config)]
+        return await self._run(f"server-{buffer}", self._hosts.fixed(argv))
+
+    async def _start_consumer(self, run: RealRun) -> Child:
+        local = self._hosts.address(run.number) if self._hosts.told else None
+        task = msgspec.json.encode(ConsumerTask(self._account("consumer", run, local), run.name)).decode()
+        argv = self._hosts.mobile(run.number, [*_PROGRAM, "consumer", task])
+        consumer = await self._run(f"consumer-{run.name}", argv)
+        run.settle_on(self._hosts, consumer)
+        return consumer
+
+    async def _start_publisher(self) -> Child:
+        tasks = [
+            PublisherTask(
+                self._account("publisher", run),
+                run.name,
+                run.begin_s + run.plan.begin_s,
+                run.plan.published,
+                run.plan.experiment.rate_per_s,
+            )
+            for run in self._runs
+        ]
+        return await self._run(
+            "publisher", self._hosts.fixed([*_PROGRAM, "publisher", msgspec.json.encode(tasks).decode()])
+        )
+
+    async def _run(self, name: str, argv: Sequence[str]) -> Child:
+        return await self._stack.enter_async_context(child(name, argv, self._work))
+
+    def _account(self, role: str, run: RealRun, local_address: str | None = None) -> Account:
+        name = f"{role}-{run.name}"
+        server, state = self._addresses[run.cell.buffer], str(self._work / name)
+        return Account(f"sip:{name}@{_DOMAIN}", _PASSWORD, server, state, local_address)
+
+
+def _ignore(line: bytes) -> None:
+    """Take no note of what a server says."""

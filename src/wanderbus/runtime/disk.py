@@ -1,0 +1,124 @@
+"""What durable files ask of the operating system, so that a recorder can stand between the two.
+
+The module ``os`` is such a disk, and the ordinary one. `./do powercut` takes another, which writes down every step.
+"""
+
+from __future__ import annotations
+
+import errno
+import mmap
+import os
+from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path
+from typing import Final, Protocol
+
+
+class Disk(Protocol):
+    """The functions of ``os`` that change files or make changes durable, and no other."""
+
+    def open(self, path: Path, flags: int, mode: int = ..., /) -> int:
+        """See :func:`os.open`."""
+        ...
+
+    def close(self, descriptor: int, /) -> None:
+        """See :func:`os.close`."""
+        ...
+
+    def write(self, descriptor: int, data: bytes | memoryview, /) -> int:
+        """See :func:`os.write`."""
+        ...
+
+    def pwrite(self, descriptor: int, data: bytes, byte: int, /) -> int:
+        """See :func:`os.pwrite`."""
+        ...
+
+    def ftruncate(self, descriptor: int, size: int, /) -> None:
+        """See :func:`os.ftruncate`."""
+        ...
+
+    def fsync(self, descriptor: int, /) -> None:
+        """See :func:`os.fsync`."""
+        ...
+
+    def fdatasync(self, descriptor: int, /) -> None:
+        """See :func:`os.fdatasync`."""
+        ...
+
+    def mkdir(self, path: Path, mode: int = ..., /) -> None:
+        """See :func:`os.mkdir`."""
+        ...
+
+    def replace(self, old: Path, new: Path, /) -> None:
+        """See :func:`os.replace`."""
+        ...
+
+
+SYSTEM: Final[Disk] = os
+
+FULL: Final = (errno.ENOSPC, errno.EDQUOT)
+"""What the operating system says when there is no room."""
+
+
+def is_full(error: BaseException) -> bool:
+    """Return whether ``error`` says that there is no room, and nothing else."""
+    return isinstance(error, OSError) and error.errno in FULL
+
+
+def free_bytes(directory: Path) -> int | None:
+    """Return what may still be written below ``directory``; None where the file system does not tell."""
+    try:
+        known = os.statvfs(directory)
+    except OSError:
+        return None
+    return known.f_bavail * known.f_frsize if known.f_blocks else None
+
+
+def write_all(disk: Disk, descriptor: int, data: bytes) -> None:
+    """Write all of ``data``."""
+    rest = memoryview(data)
+    while rest:
+        rest = rest[disk.write(descriptor, rest) :]
+
+
+def sync_directory(disk: Disk, directory: Path) -> None:
+    """Make the names in ``directory`` durable."""
+    descriptor = disk.open(directory, os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC)
+    try:
+        disk.fsync(descriptor)
+    finally:
+        disk.close(descriptor)
+
+
+def make_directory(disk: Disk, directory: Path, mode: int = 0o777) -> None:
+    """Make ``directory`` and what it is in, durably; those that are there stay as they are."""
+    if directory.is_dir():
+        return
+    if not directory.parent.is_dir():
+        make_directory(disk, directory.parent)
+    disk.mkdir(directory, mode)
+    sync_directory(disk, directory.parent)
+
+
+def replace_file(disk: Disk, path: Path, content: bytes) -> None:
+    """Replace ``path`` as a whole and durably, for its owner alone to read: a crash leaves the old or the new one."""
+    fresh = path.with_suffix(".new")
+    descriptor = disk.open(fresh, os.O_WRONLY | os.O_CREAT | os.O_TRUNC | os.O_CLOEXEC, 0o600)
+    try:
+        write_all(disk, descriptor, content)
+        disk.fsync(descriptor)
+    finally:
+        disk.close(descriptor)
+    disk.replace(fresh, path)
+    sync_directory(disk, path.parent)
+
+
+@contextmanager
+def mapped(path: Path) -> Iterator[bytes | mmap.mmap]:
+    """Have the bytes of a file without all of them in memory."""
+    with path.open("rb") as file:
+        if os.fstat(file.fileno()).st_size == 0:
+            yield b""
+            return
+        with mmap.mmap(file.fileno(), 0, access=mmap.ACCESS_READ) as data:
+            yield data

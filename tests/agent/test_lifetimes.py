@@ -1,0 +1,246 @@
+"""What an agent does about subscriptions that end unasked (SPEC G-10, G-11, G-12, X21)."""
+
+from __future__ import annotations
+
+import msgspec
+import pytest
+
+from tests.agent.test_conversation import PROPERTIES, hear, opening
+from wanderbus.agent.conversation import Conversation
+from wanderbus.agent.lifetimes import MISSED, OVER_MAX
+from wanderbus.agent.messages import Ask, OnEnded, RequestSettled, SubscriptionOver
+from wanderbus.broker import protocol
+from wanderbus.broker.protocol import (
+    AgentMessage,
+    Attachment,
+    Done,
+    Query,
+    Renew,
+    RequestRefused,
+    Subscribe,
+    SubscriptionEnded,
+    Unsubscribe,
+)
+from wanderbus.machine import Output
+from wanderbus.subscription import Frequency, QueuePolicy, Subscription
+
+POLICY = QueuePolicy(notifications_max=5)
+ASKED = Subscribe(1, "Trade", "N > 1", 60.0, (Frequency(1.0),), True, POLICY)
+FORGOTTEN = RequestRefused(-1, "the session has no such subscription")
+
+
+def subscription(identity: str = "wb-1") -> Subscription:
+    return Subscription(
+        identity, "sip:alice@example.org", "default", "Trade", "N > 1", 77, (Frequency(1.0),), "phone", POLICY
+    )
+
+
+class Talk(Conversation):
+    """An attached conversation with one subscription, ``wb-1``, of the application."""
+
+    def __init__(self, on_ended: OnEnded, asked: Subscribe = ASKED) -> None:
+        super().__init__(msgspec.structs.replace(PROPERTIES, on_ended=on_ended))
+        self.opening()
+        hear(self, Attachment(1, 0))
+        self.say(Ask(asked))
+        hear(self, Done(asked.request, (subscription(),)))
+        assert self.said() == []
+
+    def said(self) -> list[AgentMessage]:
+        """What it has said of its own accord since the last call."""
+        return [protocol.decode_from_agent(payload) for payload in self.unsaid()]
+
+    def attach_again(self) -> list[AgentMessage]:
+        self.opening()
+        hear(self, Attachment(1, 0))
+        return self.said()
+
+
+def ended(identity: str = "wb-1", reason: str = "expired") -> SubscriptionEnded:
+    return SubscriptionEnded(subscription(identity), reason)
+
+
+def over(successor: str | None = None, reason: str = "expired") -> list[Output]:
+    return [SubscriptionOver(subscription(), reason, subscription(successor) if successor else None)]
+
+
+def test_g10_the_notice_alone_suffices() -> None:
+    talk = Talk("ignore")
+    assert hear(talk, ended()) == over()
+    assert talk.said() == []
+
+
+def test_g10_g12_the_query_alone_suffices_and_follows_every_reconnection() -> None:
+    talk = Talk("ignore")
+    assert talk.attach_again() == [Query(-1)]
+    assert hear(talk, Done(-1, (subscription(),))) == []
+    assert talk.attach_again() == [Query(-2)]
+    assert hear(talk, Done(-2, ())) == over(reason=MISSED)
+    assert talk.attach_again() == [], "nothing is left to ask about"
+
+
+def test_g12_who_asked_for_nothing_asks_nothing() -> None:
+    talk = Conversation(PROPERTIES)
+    talk.opening()
+    hear(talk, Attachment(1, 0))
+    talk.opening()
+    hear(talk, Attachment(1, 0))
+    assert talk.unsaid() == []
+
+
+def test_g12_a_question_that_is_broken_off_is_repeated_and_asks_about_what_lives_then() -> None:
+    talk = Talk("ignore")
+    assert talk.attach_again() == [Query(-1)]
+    hear(talk, Done(-1, (subscription(),), more=True))
+    talk.say(Ask(msgspec.structs.replace(ASKED, request=2)))
+    hear(talk, Done(2, (subscription("wb-2"),)))
+    assert Query(-1) in opening(talk)
+    hear(talk, Attachment(1, 0))
+    assert talk.said() == []
+    assert hear(talk, Done(-1, ())) == [
+        SubscriptionOver(subscription("wb-1"), MISSED),
+        SubscriptionOver(subscription("wb-2"), MISSED),
+    ]
+
+
+def test_g12_what_was_asked_for_after_the_question_is_not_missed() -> None:
+    talk = Talk("ignore")
+    talk.attach_again()
+    talk.say(Ask(msgspec.structs.replace(ASKED, request=2)))
+    assert hear(talk, Done(2, (subscription("wb-2"),)))[1:] == []
+    assert hear(talk, Done(-1, (subscription("wb-1"),))) == []
+
+
+def test_g10_hearing_of_an_end_twice_is_no_news() -> None:
+    talk = Talk("ignore")
+    assert hear(talk, ended(), ended()) == over()
+    talk = Talk("ignore")
+    talk.attach_again()
+    assert hear(talk, ended(), Done(-1, ()), ended()) == over()
+    talk = Talk("ignore")
+    talk.attach_again()
+    assert hear(talk, Done(-1, ()), ended()) == over(reason=MISSED)
+
+
+def test_g10_what_the_application_ended_itself_is_no_news() -> None:
+    talk = Talk("renew")
+    talk.say(Ask(Unsubscribe(2, "wb-1")))
+    assert hear(talk, ended(), Done(2, ())) == [RequestSettled(2, ())]
+    assert talk.said() == []
+    assert talk.attach_again() == []
+
+
+def test_g10_of_others_in_the_session_the_notice_is_reported_once_and_nothing_is_done() -> None:
+    talk = Talk("renew")
+    assert hear(talk, ended("wb-9", "removed"), ended("wb-9", "removed")) == [
+        SubscriptionOver(subscription("wb-9"), "removed")
+    ]
+    assert talk.said() == []
+
+
+def test_g10_what_is_remembered_of_ends_is_bounded() -> None:
+    talk = Talk("ignore")
+    for number in range(OVER_MAX + 10):
+        hear(talk, ended(f"wb-x{number}"))
+    assert len(talk._lifetimes._over) == OVER_MAX
+
+
+def test_g11_x21_renew_has_it_back_for_as_long_as_was_asked_at_first() -> None:
+    talk = Talk("renew")
+    assert hear(talk, ended()) == []
+    assert talk.said() == [Renew(-1, "wb-1", 60.0)]
+    assert hear(talk, Done(-1, (subscription(),))) == over("wb-1")
+    assert hear(talk, ended()) == [], "it may end again"
+    assert talk.said() == [Renew(-2, "wb-1", 60.0)]
+
+
+def test_g11_the_lifetime_is_the_one_that_the_application_asked_for_last() -> None:
+    talk = Talk("renew")
+    talk.say(Ask(Renew(2, "wb-1", 5.0)))
+    hear(talk, Done(2, (subscription(),)))
+    hear(talk, ended())
+    assert talk.said() == [Renew(-1, "wb-1", 5.0)]
+
+
+def test_g11_x21_resubmit_asks_for_the_same_anew() -> None:
+    talk = Talk("resubmit")
+    assert hear(talk, ended()) == []
+    assert talk.said() == [msgspec.structs.replace(ASKED, request=-1)]
+    assert hear(talk, Done(-1, (subscription("wb-2"),))) == over("wb-2")
+    hear(talk, ended("wb-2"))
+    assert talk.said() == [msgspec.structs.replace(ASKED, request=-2)]
+
+
+def test_g11_what_was_changed_meanwhile_is_asked_for_as_it_was_in_the_end() -> None:
+    talk = Talk("resubmit")
+    changed = msgspec.structs.replace(subscription(), restrictions=())
+    hear(talk, SubscriptionEnded(changed, "expired"))
+    assert talk.said() == [msgspec.structs.replace(ASKED, request=-1, restrictions=())]
+
+
+def test_g11_what_the_broker_has_forgotten_is_submitted_anew() -> None:
+    talk = Talk("renew")
+    hear(talk, ended())
+    assert talk.said() == [Renew(-1, "wb-1", 60.0)]
+    assert hear(talk, FORGOTTEN) == []
+    assert talk.said() == [msgspec.structs.replace(ASKED, request=-2)]
+    assert hear(talk, Done(-2, (subscription("wb-2"),))) == over("wb-2")
+
+
+@pytest.mark.parametrize("on_ended", ["renew", "resubmit"])
+def test_g11_a_reaction_that_is_refused_is_an_end(on_ended: OnEnded) -> None:
+    talk = Talk(on_ended)
+    hear(talk, ended())
+    outputs = [output for request in (-1, -2) for output in hear(talk, RequestRefused(request, "no"))]
+    assert outputs == over()
+    assert hear(talk, ended()) == []
+
+
+def test_g11_a_reaction_that_is_broken_off_is_repeated() -> None:
+    talk = Talk("renew")
+    hear(talk, ended())
+    assert opening(talk)[1:] == [Renew(-1, "wb-1", 60.0)]
+
+
+def test_g11_what_ended_when_the_application_wanted_it_to_stays_ended() -> None:
+    until = msgspec.structs.replace(ASKED, lifetime_s=None, expires_us=77)
+    talk = Talk("renew", until)
+    assert hear(talk, ended()) == over()
+    talk = Talk("renew", until)
+    hear(talk, ended(reason="removed"))
+    assert talk.said() == [Renew(-1, "wb-1", None, 77)]
+
+
+@pytest.mark.parametrize(
+    ("on_ended", "answer", "said"),
+    [
+        ("renew", Done(-1, (subscription("wb-1"),)), []),
+        ("renew", FORGOTTEN, []),
+        ("resubmit", Done(-1, (subscription("wb-2"),)), [Unsubscribe(-2, "wb-2")]),
+    ],
+)
+def test_g11_an_application_that_ends_it_meanwhile_is_obeyed(
+    on_ended: OnEnded, answer: Done | RequestRefused, said: list[AgentMessage]
+) -> None:
+    talk = Talk(on_ended)
+    hear(talk, ended())
+    talk.said()
+    talk.say(Ask(Unsubscribe(2, "wb-1")))
+    assert hear(talk, answer) == []
+    assert talk.said() == said
+
+
+def test_g10_two_agents_of_one_session_react_alike() -> None:
+    """Both ask for the same; the broker answers both with the one subscription."""
+    one, other = Talk("resubmit"), Talk("resubmit")
+    for talk in (one, other):
+        hear(talk, ended())
+        assert talk.said() == [msgspec.structs.replace(ASKED, request=-1)]
+        assert hear(talk, Done(-1, (subscription("wb-2"),))) == over("wb-2")
+
+
+def test_an_answer_to_a_request_made_here_is_not_the_applications() -> None:
+    talk = Talk("ignore")
+    talk.attach_again()
+    assert hear(talk, RequestRefused(-1, "no")) == []
+    assert talk.attach_again() == [Query(-2)]

@@ -1,0 +1,119 @@
+"""Who is told that a subscription is over, what a query says, beginning anew (SPEC G-03, G-08 to G-10, G-12, X20)."""
+
+from __future__ import annotations
+
+import pytest
+
+from tests.broker.desk import ALICE, BOB, Desk
+from tests.broker.test_lifetimes import query, renewed, told
+from wanderbus import records
+from wanderbus.broker.protocol import Attach, SubscriptionEnded, Unsubscribe
+
+
+def test_g10_each_device_is_told_of_an_expiry_at_the_match(desk: Desk) -> None:
+    phone, laptop = desk.attach(), desk.attach(device="laptop")
+    elsewhere = desk.attach(device="desk", session="work")
+    subscription = desk.subscribed(phone, lifetime_s=10.0)
+    desk.later(10.0)
+    desk.publish(desk.attach(BOB), 1)
+    assert told(desk, phone) == told(desk, laptop) == [(subscription.id, "expired")]
+    assert desk.heard(phone, SubscriptionEnded)[0].subscription == subscription
+    assert told(desk, elsewhere) == []
+
+
+def test_g10_of_one_that_is_bound_its_device_alone_is_told(desk: Desk) -> None:
+    phone, laptop = desk.attach(), desk.attach(device="laptop")
+    subscription = desk.subscribed(phone, lifetime_s=10.0, this_device_only=True)
+    desk.later(61.0)
+    assert told(desk, phone) == [(subscription.id, "expired")]
+    assert told(desk, laptop) == []
+
+
+def test_g10_who_asked_for_the_end_is_not_told_of_it(desk: Desk) -> None:
+    phone, laptop = desk.attach(), desk.attach(device="laptop")
+    subscription = desk.subscribed(phone)
+    desk.ask(phone, Unsubscribe(1, subscription.id))
+    assert told(desk, phone) == told(desk, laptop) == []
+
+
+def test_g10_g09_other_devices_are_told_of_a_discard(desk: Desk) -> None:
+    phone, laptop = desk.attach(), desk.attach(device="laptop")
+    subscription = desk.subscribed(phone)
+    desk.close(phone)
+    again = desk.attach(epoch=2, keep=False)
+    assert told(desk, laptop) == [(subscription.id, "discarded")]
+    assert told(desk, again) == []
+
+
+@pytest.mark.parametrize("keep_queue", [False, True])
+def test_g09_x20_what_is_queued_goes_with_the_subscriptions_or_is_kept(desk: Desk, keep_queue: bool) -> None:
+    phone = desk.attach()
+    subscription = desk.subscribed(phone)
+    desk.close(phone)
+    bob = desk.attach(BOB)
+    desk.publish(bob, 1)
+    again = desk.open(ALICE, "phone")
+    desk.say(again, Attach(2, "default", None, keep=False, keep_queue=keep_queue))
+    desk.publish(bob, 2)
+    assert desk.stream(again) == ([1] if keep_queue else [])
+    assert query(desk, again) == []
+    assert [(r.subscription, r.reason) for r in desk.written(records.Unsubscribed)] == [(subscription.id, "discarded")]
+
+
+def test_g09_a_device_that_keeps_finds_all_of_it(desk: Desk) -> None:
+    phone = desk.attach()
+    subscription = desk.subscribed(phone)
+    desk.close(phone)
+    desk.publish(desk.attach(BOB), 1)
+    again = desk.attach(epoch=2, keep=True)
+    assert desk.stream(again) == [1]
+    assert query(desk, again) == [subscription]
+
+
+def test_g10_what_an_operator_removes_is_told(desk: Desk) -> None:
+    link = desk.attach()
+    subscription = desk.subscribed(link)
+    desk.broker._subscriptions.end(subscription, "removed")
+    desk.give()
+    assert told(desk, link) == [(subscription.id, "removed")]
+    assert query(desk, link) == []
+
+
+def test_g10_g12_a_query_tells_the_same_to_who_was_away(desk: Desk) -> None:
+    phone = desk.attach()
+    short, lasting = desk.subscribed(phone, "A == 1", lifetime_s=10.0), desk.subscribed(phone, "A == 2")
+    desk.close(phone)
+    desk.later(100.0)
+    back = desk.attach(resume=0)
+    assert told(desk, back) == []
+    assert query(desk, back) == [lasting]
+    assert renewed(desk, back, short.id).id == short.id
+
+
+def test_an_end_that_is_told_of_is_in_the_log_before(desk: Desk) -> None:
+    link = desk.attach()
+    subscription = desk.subscribed(link)
+    desk.held = True
+    laptop = desk.attach(device="laptop", keep=False)
+    assert subscription.id not in desk.broker.state.subscriptions
+    assert told(desk, link) == []
+    desk.held = False
+    desk.sync()
+    assert told(desk, link) == [(subscription.id, "discarded")]
+    assert query(desk, laptop) == []
+
+
+def test_g03_a_subscription_outlives_the_connection_and_the_broker(desk: Desk) -> None:
+    desk.close(link := desk.attach())
+    link = desk.attach()
+    subscription = desk.subscribed(link, lifetime_s=1_000.0)
+    desk.close(link)
+    bob = desk.attach(BOB)
+    desk.publish(bob, 1)
+    desk.restart()
+    desk.later(500.0)
+    desk.publish(desk.attach(BOB, epoch=2), 2)
+    back = desk.attach()
+    assert desk.stream(back) == [1, 2]
+    assert query(desk, back) == [subscription]
+    assert subscription.owner == ALICE

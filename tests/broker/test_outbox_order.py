@@ -1,0 +1,94 @@
+"""Nothing overtakes an event of an outbox that is refused for the time being (SPEC X25, G-20)."""
+
+from __future__ import annotations
+
+from tests.broker.desk import Desk
+from wanderbus import records
+from wanderbus.broker.core import DiskFreed, DiskFull
+from wanderbus.broker.protocol import Leave, Publish, PublishAccepted, PublishRefused
+from wanderbus.event import Event
+
+SUBJECT = "Trade"
+
+
+def send(desk: Desk, link: int, *numbers: int) -> None:
+    desk.say(link, *[Publish(number, Event(SUBJECT, {"N": number}), outbox=77) for number in numbers])
+
+
+def answers(desk: Desk, link: int) -> list[tuple[int, bool, str | None]]:
+    """Number, whether it was accepted, and the limit, of each answer on the link."""
+    return [
+        (each.number, isinstance(each, PublishAccepted), getattr(each, "limit", None))
+        for each in desk.out.get(link, [])
+        if isinstance(each, PublishAccepted | PublishRefused)
+    ]
+
+
+def published(desk: Desk) -> list[int]:
+    return [record.number for record in desk.written(records.Published)]
+
+
+def test_x25_those_after_one_that_found_no_room_wait_for_it() -> None:
+    desk = Desk()
+    link = desk.attach()
+    send(desk, link, 1)
+    desk.give(DiskFull())
+    send(desk, link, 2)
+    desk.give(DiskFreed())
+    send(desk, link, 3, 4)
+    assert answers(desk, link) == [(1, True, None), *((number, False, "disk_full") for number in (2, 3, 4))]
+    send(desk, link, 2, 3, 4)
+    assert published(desk) == [1, 2, 3, 4]
+
+
+def test_x25_refused_once_more_it_still_holds_the_others_up() -> None:
+    desk = Desk()
+    link = desk.attach()
+    desk.give(DiskFull())
+    send(desk, link, 1)
+    send(desk, link, 1)
+    desk.give(DiskFreed())
+    send(desk, link, 2)
+    assert published(desk) == []
+    send(desk, link, 1, 2)
+    assert published(desk) == [1, 2]
+
+
+def test_x25_a_new_connection_begins_with_the_first_of_them_and_repeats_are_known() -> None:
+    desk = Desk()
+    link = desk.attach()
+    send(desk, link, 1)
+    desk.give(DiskFull())
+    send(desk, link, 2, 3)
+    desk.give(DiskFreed())
+    again = desk.attach()
+    send(desk, again, 1, 2, 3)
+    assert published(desk) == [1, 2, 3]
+    assert [number for number, accepted, _ in answers(desk, again) if accepted] == [1, 2, 3]
+
+
+def test_x25_what_is_refused_for_good_holds_nothing_up() -> None:
+    desk = Desk()
+    link = desk.attach()
+    desk.say(link, Publish(1, Event("", {}), outbox=77))
+    send(desk, link, 2)
+    assert published(desk) == [2]
+
+
+def test_x25_other_publishes_of_the_device_do_not_wait() -> None:
+    desk = Desk()
+    link = desk.attach()
+    desk.give(DiskFull())
+    send(desk, link, 1)
+    desk.give(DiskFreed())
+    desk.publish(link, 5)
+    assert [(record.number, record.outbox) for record in desk.written(records.Published)] == [(1, False)]
+
+
+def test_x25_who_left_and_comes_back_does_not_publish_twice_what_was_accepted() -> None:
+    desk = Desk()
+    link = desk.attach()
+    send(desk, link, 1, 2)
+    desk.say(link, Leave(1))
+    send(desk, desk.attach(), 2, 3)
+    assert published(desk) == [1, 2, 3]

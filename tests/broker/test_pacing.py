@@ -1,0 +1,125 @@
+"""A backlog goes out at a set pace, in order, and in nobody's way (SPEC U-03, G-19)."""
+
+from __future__ import annotations
+
+import pytest
+
+from tests.broker.desk import ALICE, BOB, Desk
+from wanderbus.broker.config import BrokerConfig
+from wanderbus.machine import TimerFired
+from wanderbus.pacing import SLICE_S, TokenBucket
+
+CAROL = "sip:carol@example.org"
+
+
+def test_a_bucket_gives_a_slice_at_once_and_its_rate_from_then_on() -> None:
+    bucket = TokenBucket(1_000.0, 0.0)
+    slice_count = round(1_000 * SLICE_S)
+    assert [bucket.take(0.0) for _ in range(slice_count + 1)] == [True] * slice_count + [False]
+    assert bucket.full_at() == pytest.approx(SLICE_S)
+    given = 0
+    for _ in range(100):
+        at = bucket.full_at()
+        while bucket.take(at):
+            given += 1
+    assert given == pytest.approx(1_000 * at, abs=1)
+
+
+def test_a_slow_bucket_gives_one_at_a_time_and_does_not_save_up() -> None:
+    bucket = TokenBucket(0.5, 10.0)
+    assert [bucket.take(10.0), bucket.take(11.9), bucket.take(12.0), bucket.take(12.0)] == [True, False, True, False]
+    assert [bucket.take(1_000.0), bucket.take(1_000.0)] == [True, False]
+    assert [bucket.take(999.0), bucket.take(1_002.0)] == [False, True], "a clock that goes back gives nothing"
+
+
+def with_backlog(count: int, *, rate: float = 100.0, window: int = 256) -> tuple[Desk, int]:
+    """Alice is away while ``count`` events are published; give the link of Bob, who publishes."""
+    desk = Desk(BrokerConfig(backlog_per_s=rate, unacknowledged_max=window))
+    link = desk.attach()
+    desk.subscribed(link)
+    desk.close(link)
+    bob = desk.attach(BOB)
+    for n in range(1, count + 1):
+        desk.publish(bob, n)
+    return desk, bob
+
+
+def test_u03_what_had_waited_is_paced_and_comes_in_order_before_what_is_new() -> None:
+    desk, bob = with_backlog(50)
+    back = desk.attach()
+    assert desk.stream(back) == [1, 2]
+    desk.publish(bob, 51)
+    assert desk.stream(back) == [1, 2], "the new one is behind the others"
+    desk.later(0.1)
+    assert 10 <= len(desk.stream(back)) <= 13
+    desk.later(0.5)
+    assert desk.stream(back) == list(range(1, 52))
+    for n in range(52, 99):
+        desk.publish(bob, n)
+    assert desk.stream(back) == list(range(1, 99)), "live notifications are not paced"
+
+
+def test_u03_others_do_not_wait_behind_a_backlog() -> None:
+    """One step sends a slice of it at most, however much there is."""
+    desk, bob = with_backlog(2_000, rate=5_000.0, window=10_000)
+    carol = desk.attach(CAROL)
+    desk.subscribed(carol)
+    back = desk.attach()
+    sent = len(desk.stream(back))
+    assert sent == round(5_000 * SLICE_S)
+    desk.publish(bob, 2_001)
+    assert desk.stream(carol) == [2_001]
+    while sent < 2_001:
+        key = ("pace", back)
+        desk.now = desk.timers.pop(key)
+        desk.give(TimerFired(key))
+        assert 0 < len(desk.stream(back)) - sent <= round(5_000 * SLICE_S) + 1
+        sent = len(desk.stream(back))
+    assert desk.now == pytest.approx(2_000 / 5_000, abs=2 * SLICE_S)
+
+
+def test_g19_a_failure_in_the_middle_of_a_paced_backlog_keeps_the_rest() -> None:
+    desk, _ = with_backlog(40)
+    link = desk.attach()
+    desk.later(0.1)
+    sent = desk.stream(link)
+    assert 0 < len(sent) < 40
+    desk.take(link, 5)
+    desk.close(link)
+    desk.later(1.0)
+    assert desk.stream(link) == sent
+    back = desk.attach()
+    desk.later(1.0)
+    assert desk.stream(back) == list(range(6, 41))
+
+
+def test_u03_who_has_had_it_already_may_take_it_before_it_comes_again() -> None:
+    """Sent on a link that broke, taken over the next one, which is still behind: nothing is left over."""
+    desk, bob = with_backlog(0)
+    desk.close(desk.attach(device="laptop"))
+    link = desk.attach()
+    for n in range(1, 31):
+        desk.publish(bob, n)
+    assert len(desk.stream(link)) == 30
+    back = desk.attach()
+    assert len(desk.stream(back)) < 30
+    desk.take(back, 30)
+    assert desk.broker.state.devices[f"{ALICE}/phone"].cursor == 30
+    desk.publish(bob, 31)
+    desk.later(1.0)
+    assert desk.stream(back)[-1] == 31
+    assert len(desk.stream(back)) < 30, "what was taken does not come again"
+
+
+def test_u03_the_window_holds_back_a_backlog_too() -> None:
+    desk, _ = with_backlog(20, rate=1e6, window=3)
+    back = desk.attach()
+    assert desk.stream(back) == [1, 2, 3]
+    desk.take(back, 2)
+    assert desk.stream(back) == [1, 2, 3, 4, 5]
+
+
+def test_the_pace_of_a_link_that_is_gone_is_nobodys(desk: Desk) -> None:
+    desk.give(TimerFired(("pace", 99)))
+    desk.give(TimerFired(("pace", desk.open(BOB, "desk"))))
+    assert desk.out == {}

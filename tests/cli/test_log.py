@@ -1,0 +1,45 @@
+"""``wanderbus log check``: what it says of a log, and its exit status."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+
+import pytest
+
+from wanderbus import records
+from wanderbus.cli.application import run
+from wanderbus.runtime.event_log import EventLog
+
+
+@pytest.fixture
+def data(tmp_path: Path) -> Path:
+    log = EventLog.open(tmp_path / "data" / "log")
+    log.append([(0, 1, records.encode_record(records.Started(at_us=1, server="wb")))])
+    log.sync()
+    log.close()
+    return tmp_path / "data"
+
+
+@pytest.mark.parametrize("place", ["", "log"])
+def test_a_whole_log_is_said_to_be_one(data: Path, capsys: pytest.CaptureFixture[str], place: str) -> None:
+    assert run(["log", "check", str(data / place)]) == 0
+    said = capsys.readouterr()
+    assert f"{data / 'log'}: 1 segments, 1 records (0 to 0)" in said.out
+    assert said.out.endswith("no damage found\n")
+    assert said.err == ""
+
+
+def test_damage_ends_with_status_1(data: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    segment = next((data / "log").glob("*.seg"))
+    segment.write_bytes(segment.read_bytes()[:-1])
+    assert run(["log", "check", str(data), "--json"]) == 1
+    report = json.loads(capsys.readouterr().out)
+    assert len(report["damage"]) == 2
+    assert run(["log", "check", str(data)]) == 1
+    assert "is damaged at byte 8" in capsys.readouterr().err
+
+
+def test_no_log_is_one_line(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    assert run(["log", "check", str(tmp_path)]) == 1
+    assert capsys.readouterr().err.count("\n") == 1

@@ -1,0 +1,150 @@
+"""The main settings take effect in real servers and agents that know nothing but their files (SPEC Q-02, F-10)."""
+
+from __future__ import annotations
+
+import asyncio
+import socket
+import time
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+import wanderbus
+from tests.api.world import numbers, publish, run
+from wanderbus.errors import Refused, Unreachable, WanderbusError, WrongPassword
+
+pytestmark = pytest.mark.integration
+
+BROKER = """
+domain = "localhost"
+data_dir = "data"
+port = 0
+{more}
+[users]
+alice = "secret"
+"""
+
+
+def server(directory: Path, more: str = "", tables: str = "") -> wanderbus.Server:
+    file = directory / "broker.toml"
+    file.touch(0o600)
+    file.write_text(BROKER.format(more=more) + tables)
+    return wanderbus.Server.from_file(file)
+
+
+def agent(directory: Path, server: wanderbus.Server, more: str = "", *, name: str = "agent") -> wanderbus.Agent:
+    file = directory / f"{name}.toml"
+    file.touch(0o600)
+    host, port = server.address
+    file.write_text(f'uri = "alice@localhost"\nserver = "{host}:{port}"\nstate_dir = "{name}"\n{more}')
+    return wanderbus.connect(config=file)
+
+
+@pytest.mark.parametrize("transport", ["udp", "tcp"])
+def test_events_flow_as_the_files_say(tmp_path: Path, transport: str) -> None:
+    more = f'password_file = "word"\nencryption = false\ndata_transport = "{transport}"\n'
+    (tmp_path / "word").write_text("secret\n")
+
+    async def story() -> None:
+        async with (
+            server(tmp_path, 'encryption = false\nsip_trace = "trace"') as broker,
+            agent(tmp_path, broker, f"{more}[rudp]\nretries_max = 3") as alice,
+            alice.subscribe("Departure") as notifications,
+        ):
+            await publish(alice, 1, 2)
+            assert await numbers(notifications, 2) == [1, 2]
+
+    run(story())
+    assert "alice@localhost" in (tmp_path / "trace").read_text()
+    assert (tmp_path / "agent" / "device").exists()
+    assert (tmp_path / "data" / "log").is_dir()
+
+
+def test_passwords(tmp_path: Path) -> None:
+    async def story() -> None:
+        async with server(tmp_path) as broker:
+            with pytest.raises(WrongPassword):
+                await agent(tmp_path, broker, 'password = "wrong"').__aenter__()
+
+    run(story())
+
+
+def test_bounds_of_the_broker(tmp_path: Path) -> None:
+    async def story() -> None:
+        async with server(tmp_path, tables="[broker]\nsessions_max = 1") as broker:
+            one = agent(tmp_path, broker, 'password = "secret"')
+            other = agent(tmp_path, broker, 'password = "secret"\nsession = "other"', name="other")
+            async with one:
+                with pytest.raises(Refused, match="sessions"):
+                    await other.__aenter__()
+
+    run(story())
+
+
+def test_bounds_of_the_original_eci(tmp_path: Path) -> None:
+    async def story() -> None:
+        async with server(tmp_path, "eci_port = 0", "[eci]\nidentities_max = 1") as broker:
+            assert broker.eci_address is not None
+            place = "eci://{}:{}".format(*broker.eci_address)
+            async with wanderbus.connect(place):
+                with pytest.raises(WanderbusError):
+                    await wanderbus.connect(place, connect_s_max=1.0).__aenter__()
+
+    run(story())
+
+
+def test_parameters_of_the_transports(tmp_path: Path) -> None:
+    """Both ends are made of what their files say; what each parameter does is shown in tests/rudp and tests/tcp."""
+    tables = "[rudp]\nretries_max = {0}\n[tcp_channels]\nhello_s_max = {0}"
+
+    async def story() -> None:
+        async with (
+            server(tmp_path, tables=tables.format(3)) as broker,
+            agent(tmp_path, broker, f'password = "secret"\nkeepalive_s = 7\n{tables.format(4)}') as alice,
+        ):
+            for driver, number in ((broker._access_driver, 3), (alice._driver, 4)):
+                machine: Any = driver and driver.machine
+                transports = machine._transports
+                assert transports.udp._config.retries_max == number
+                assert transports.tcp._config.hello_s_max == number
+            assert transports.udp._config.keepalive_s == transports.tcp._config.keepalive_s == 7
+
+    run(story())
+
+
+@pytest.mark.parametrize("tcp", ["true", "false"])
+def test_sip_over_tcp(tmp_path: Path, tcp: str) -> None:
+    async def story() -> None:
+        async with server(tmp_path, f"tcp = {tcp}") as broker:
+            with socket.socket() as client:
+                client.settimeout(1.0)
+                assert (client.connect_ex(broker.address) == 0) == (tcp == "true")
+
+    run(story())
+
+
+def test_flood_limits(tmp_path: Path) -> None:
+    """Whoever has no token left is not served: the broker registers within its burst, the agent after it cannot."""
+
+    async def story() -> None:
+        tables = "[flood]\nrequests_per_s = 0.01\nburst_requests = 3"
+        async with server(tmp_path, tables=tables) as broker:
+            with pytest.raises(WanderbusError):
+                await agent(tmp_path, broker, 'password = "secret"\nconnect_s_max = 1').__aenter__()
+
+    run(story())
+
+
+def test_opening_gives_up_when_the_file_says(tmp_path: Path) -> None:
+    file = tmp_path / "agent.toml"
+    file.write_text('uri = "alice@localhost"\nserver = "127.0.0.1:9"\nconnect_s_max = 0.3\nstate_dir = "state"')
+
+    async def story() -> None:
+        before = time.monotonic()
+        with pytest.raises(Unreachable, match=r"in 0\.3 s"):
+            await wanderbus.connect(config=file).__aenter__()
+        assert time.monotonic() - before >= 0.3
+        await asyncio.sleep(0)
+
+    run(story())

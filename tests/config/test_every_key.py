@@ -1,0 +1,198 @@
+"""Key by key: what a file says reaches what the agent or the server is made of (SPEC Q-02)."""
+
+from __future__ import annotations
+
+import types
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any, Final, Literal, get_args, get_origin
+
+import msgspec
+import pytest
+
+import wanderbus
+from tests.certificates import make_certificates
+from wanderbus.api.ends import BaselineEnd, MobileEnd
+from wanderbus.config import AgentSettings, ServerSettings
+from wanderbus.config.keys import Key, plain, table_of
+from wanderbus.config.writing import toml
+
+TEXTS: Final = {
+    "uri": "sip:bob@example.org",
+    "broker": "sip:other@localhost",
+    "server": "127.0.0.9:5999",
+    "host": "127.0.0.9",
+    "eci_host": "127.0.0.8",
+    "local_address": "127.0.0.7",
+    "broker.zone": "Europe/Lisbon",
+}
+"""Of keys that do not take just any text."""
+
+
+def keys(kind: type[msgspec.Struct]) -> list[Any]:
+    return [pytest.param(key, id=key.name) for key in table_of(kind).all_keys()]
+
+
+def another(key: Key) -> Any:
+    """A value that ``key`` takes and that is not its default."""
+    member = next(member for member in key.members if member is not types.NoneType)
+    if get_origin(member) is Literal:
+        return next(word for word in reversed(get_args(member)) if word != key.default)
+    known: dict[Any, Callable[[], Any]] = {
+        bool: lambda: not key.default,
+        int: lambda: (key.default or 0) + 1,
+        float: lambda: (key.default or 0.0) + 0.0625,
+        str: lambda: TEXTS.get(key.name, "another"),
+        tuple: lambda: ("Departure*",),
+        Path: lambda: "some/where",
+    }
+    return known.get(plain(member), lambda: {"sip:bob@localhost": "operator"})()
+
+
+def write(file: Path, key: Key, value: Any, **others: Any) -> Path:
+    """A file that sets ``key``, and what it needs beside."""
+    *tables, name = key.path
+    lines = [f"{other} = {toml(given)}" for other, given in others.items() if key.path != (other,)]
+    file.write_text("\n".join([*lines, *([f"[{'.'.join(tables)}]"] if tables else []), f"{name} = {toml(value)}"]))
+    return file
+
+
+def within(struct: Any, path: tuple[str, ...]) -> Any:
+    for name in path:
+        struct = getattr(struct, name)
+    return struct
+
+
+# Agents ------------------------------------------------------------------------------------------------------------
+
+AGENT: Final[dict[str, Callable[[wanderbus.Agent, MobileEnd], Any]]] = {
+    "server": lambda agent, end: "{}:{}".format(*end.properties.server),
+    "transport": lambda agent, end: end.properties.transport.lower(),
+    "data_transport": lambda agent, end: end.properties.data_transport.lower(),
+    "connect_s_max": lambda agent, end: agent._connect_s_max,
+    "outbox_events_max": lambda agent, end: agent._outbox_config.outbox_events_max,
+    "outbox_bytes_max": lambda agent, end: agent._outbox_config.outbox_bytes_max,
+    "publish_per_s": lambda agent, end: agent._turnstile._per_s,
+    "state_dir": lambda agent, end: end._state_dir,
+    "local_address": lambda agent, end: end._local_address,
+    "rudp": lambda agent, end: end._rudp,
+    "tcp_channels": lambda agent, end: end._tcp_channels,
+}
+"""Where keys end up that are not properties of the machine."""
+
+
+@pytest.mark.parametrize("key", [each for each in keys(AgentSettings) if each.id not in ("ca_file", "password_file")])
+def test_agent(key: Key, tmp_path: Path) -> None:
+    value = another(key)
+    agent = wanderbus.connect(config=write(tmp_path / "agent.toml", key, value, uri="sip:alice@localhost"))
+    end = agent._end
+    assert isinstance(end, MobileEnd)
+    first = key.path[0]
+    found = AGENT[first](agent, end) if first in AGENT else getattr(end.properties, first)
+    assert within(found, key.path[1:]) == (tmp_path / value if Path in key.members else value)
+
+
+def test_agents_files(tmp_path: Path) -> None:
+    """The two keys that name a file which is read at once."""
+    authority = make_certificates(tmp_path).authority
+    (tmp_path / "word").write_text("hunter2")
+    file = tmp_path / "agent.toml"
+    file.write_text(f'uri = "sips:alice@localhost"\nca_file = "{authority.name}"\npassword_file = "word"')
+    end = wanderbus.connect(config=file)._end
+    assert isinstance(end, MobileEnd)
+    assert end._tls is not None
+    assert len(end._tls.get_ca_certs()) == 1
+    assert end.properties.password == "hunter2"
+
+
+def test_an_agent_of_the_original_eci_takes_what_has_a_meaning(tmp_path: Path) -> None:
+    file = tmp_path / "agent.toml"
+    file.write_text('uri = "eci://127.0.0.1:5999"\nkeep = false\nlocal_address = "127.0.0.7"\nanswer_s_max = 9')
+    end = wanderbus.connect(config=file)._end
+    assert isinstance(end, BaselineEnd)
+    assert (end.properties.server, end.properties.keep) == (("127.0.0.1", 5999), False)
+    assert (end.properties.answer_s_max, end._local_address) == (9.0, "127.0.0.7")
+
+
+def test_what_is_given_comes_before_the_file(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    file = tmp_path / "agent.toml"
+    file.write_text('uri = "sip:alice@localhost"\nencryption = false\nsession = "written"\nkeepalive_s = 9')
+    agent = wanderbus.connect("sip:bob@localhost", config=file, encryption=True, session="default")
+    given = agent._end.properties
+    assert (given.uri, given.encryption, given.session, given.keepalive_s) == (
+        "sip:bob@localhost",
+        True,
+        "default",
+        9.0,
+    )
+    monkeypatch.setenv("WANDERBUS_CONFIG", str(file))
+    assert wanderbus.connect()._end.properties.session == "written"
+    assert wanderbus.connect(session="given")._end.properties.session == "given"
+    alone = wanderbus.connect("sip:bob@localhost")._end.properties
+    assert (alone.encryption, alone.session) == (True, "default"), "who names a user is not told by the environment"
+    monkeypatch.delenv("WANDERBUS_CONFIG")
+    with pytest.raises(wanderbus.WanderbusError, match="WANDERBUS_CONFIG"):
+        wanderbus.connect()
+
+
+# Servers -----------------------------------------------------------------------------------------------------------
+
+SERVER: Final[dict[str, Callable[[wanderbus.Server], Any]]] = {
+    "domain": lambda server: server.domain,
+    "host": lambda server: server.address[0],
+    "port": lambda server: server.address[1],
+    "eci_host": lambda server: server.eci_address and server.eci_address[0],
+    "eci_port": lambda server: server.eci_address and server.eci_address[1],
+    "broker": lambda server: server._broker_config,
+}
+"""Where keys end up that are made something of at once; the others are read when the server starts."""
+
+
+@pytest.mark.parametrize("key", [each for each in keys(ServerSettings) if each.id != "users"])
+def test_server(key: Key, tmp_path: Path) -> None:
+    value = another(key)
+    file = write(tmp_path / "broker.toml", key, value, domain="localhost", data_dir="data", users={}, eci_port=0)
+    server = wanderbus.Server.from_file(file)
+    first = key.path[0]
+    found = SERVER[first](server) if first in SERVER else getattr(server._settings, first)
+    assert within(found, key.path[1:]) == (tmp_path / value if Path in key.members else value)
+
+
+def test_users_of_a_server(tmp_path: Path) -> None:
+    (tmp_path / "users.txt").write_text("alice:secret\n")
+    file = tmp_path / "broker.toml"
+    rest = 'domain = "localhost"\ndata_dir = "data"\n'
+    for text in ('users = "users.txt"', '[users]\nalice = "secret"'):
+        file.write_text(rest + text)
+        server = wanderbus.Server.from_file(file)
+        assert server._passwords["alice"] == "secret"
+        assert set(server._passwords) == {"alice", "broker"}
+    file.write_text(rest + '[users]\nbroker = "secret"')
+    with pytest.raises(wanderbus.WanderbusError, match="users: the name 'broker' is taken"):
+        wanderbus.Server.from_file(file)
+
+
+def test_roles_are_of_the_servers_domain_unless_they_say_another(tmp_path: Path) -> None:
+    file = tmp_path / "broker.toml"
+    rest = 'domain = "Example.org"\ndata_dir = "data"\nusers = {}\n[broker.roles]\n'
+    file.write_text(f'{rest}alice = "administrator"\n"bob@example.net" = "operator"')
+    roles = wanderbus.Server.from_file(file)._broker_config.roles
+    assert roles == {"sip:alice@example.org": "administrator", "sip:bob@example.net": "operator"}
+    file.write_text(f'{rest}"a b" = "operator"')
+    with pytest.raises(wanderbus.WanderbusError, match=r"broker\.roles: .*write sip:name@domain"):
+        wanderbus.Server.from_file(file)
+
+
+def test_a_time_zone_that_is_none(tmp_path: Path) -> None:
+    file = tmp_path / "broker.toml"
+    file.write_text('domain = "localhost"\ndata_dir = "data"\nusers = {}\n[broker]\nzone = "Mars/Base"')
+    with pytest.raises(wanderbus.WanderbusError, match=r"broker\.zone: no time zone is called 'Mars/Base'"):
+        wanderbus.Server.from_file(file)
+
+
+def test_what_is_given_to_a_server_comes_before_its_file(tmp_path: Path) -> None:
+    file = tmp_path / "broker.toml"
+    file.write_text('domain = "localhost"\ndata_dir = "data"\nport = 5999\nhost = "127.0.0.9"\nusers = {}')
+    server = wanderbus.Server.from_file(file, port=0, data_dir=tmp_path)
+    assert server.address == ("127.0.0.9", 0)
+    assert server._settings.data_dir == tmp_path

@@ -1,0 +1,205 @@
+"""A file of settings: what it may say, and what is said of one that cannot be used (SPEC Q-01)."""
+
+from __future__ import annotations
+
+import logging
+from pathlib import Path
+from typing import Any, get_type_hints
+
+import msgspec
+import pytest
+
+from wanderbus.broker.config import BrokerConfig
+from wanderbus.config import AgentArguments, AgentSettings, ServerArguments, ServerSettings, keys
+from wanderbus.config.keys import table_of
+from wanderbus.config.reading import make, read
+from wanderbus.config.writing import sample, toml
+from wanderbus.errors import ConfigurationError
+from wanderbus.runtime.config_files import PASSWORD_VARIABLE, load_agent
+
+FILE = Path("/etc/wanderbus/x.toml")
+KINDS = (AgentSettings, ServerSettings)
+
+
+def agent(text: str = "") -> AgentSettings:
+    return make(AgentSettings, read(AgentSettings, f'uri = "sip:alice@localhost"\n{text}', FILE))
+
+
+def server(text: str) -> ServerSettings:
+    given = {"domain": "localhost", "users": {}, "data_dir": Path("data")}
+    return make(ServerSettings, given | read(ServerSettings, text, FILE))
+
+
+def test_a_table_that_says_one_thing_leaves_the_others_as_they_are() -> None:
+    broker = server("[broker.queue]\nnotifications_max = 5").broker
+    queue = msgspec.structs.replace(BrokerConfig().queue, notifications_max=5)
+    assert broker == BrokerConfig(queue=queue)
+    assert queue.bytes_max is not None
+    assert agent().rudp is None
+
+
+def test_paths_are_relative_to_the_file() -> None:
+    settings = server('users = "users.txt"\ndata_dir = "/var/lib/wanderbus"')
+    assert (settings.users, settings.data_dir) == (FILE.parent / "users.txt", Path("/var/lib/wanderbus"))
+    assert server('[users]\nalice = "secret"').users == {"alice": "secret"}
+
+
+def test_none_is_no_bound() -> None:
+    broker = server('[broker]\nsweep_s = "none"\n[broker.queue]\nbytes_max = "none"').broker
+    assert broker is not None
+    assert (broker.sweep_s, broker.queue.bytes_max) == (None, None)
+
+
+@pytest.mark.parametrize(
+    ("text", "fault"),
+    [
+        ("[rudp]\nretry_max = 3", "rudp.retry_max: there is no such key; the nearest is rudp.retries_max"),
+        ("[queue]\nbytes_max = 3", "queue: there is no such key; the nearest is broker.queue.bytes_max"),
+        ("bytes_max = 3", "bytes_max: there is no such key; the nearest is broker.queue.bytes_max"),
+        ("zzzzzzzzz = 3", "zzzzzzzzz: there is no such key; 'wanderbus config sample' shows all there are"),
+        ('[broker]\nserver = "x"', "broker.server: there is no such key; 'wanderbus config sample'"),
+        ('[rudp]\nretries_max = "x"', "rudp.retries_max: 'x' cannot be used; it takes a whole number"),
+        ("[rudp]\nretries_max = 1.5", "rudp.retries_max: 1.5 cannot be used; it takes a whole number"),
+        ("[rudp]\nretries_max = true", "rudp.retries_max: true cannot be used; it takes a whole number"),
+        ('[rudp]\nretries_max = "none"', "rudp.retries_max: 'none' cannot be used; it takes a whole number"),
+        ("[rudp]\nretries_max = -1", "rudp.retries_max: -1 is below 0"),
+        ("[broker]\nsweep_s = inf", 'broker.sweep_s: inf cannot be used; it takes a number or "none"'),
+        ("[broker]\nsweep_s = nan", 'broker.sweep_s: nan cannot be used; it takes a number or "none"'),
+        ("rudp = 3", "rudp: it is not 3 but a table: write [rudp]"),
+        ("[rudp]\nrtt_gain = 2", "rudp: rtt_gain and rtt_deviation_gain must be above 0 and at most 1"),
+        ("[broker]\nsweep_s = 0", "broker: sweep_s must be above 0, or None"),
+        ("[broker]\nlifetime_s_min = 2\nlifetime_s_max = 1", "broker: lifetime_s_max must not be less than"),
+        ("[broker]\nsessions_max = 0", "broker: unacknowledged_max, sessions_max, devices_max and"),
+        ("[broker]\nbacklog_per_s = 0", "broker: backlog_per_s must be above 0"),
+        ("[broker]\nclock_slew_max = 1", "broker: clock_slew_max must be below 1"),
+        ("port = 65536", "port: 65536 cannot be used; it takes a whole number from 0 to 65535"),
+        ('tcp = "yes"', "tcp: 'yes' cannot be used; it takes true or false"),
+        ("data_dir = 3", "data_dir: 3 cannot be used; it takes a path"),
+        ('[broker.roles]\nbob = "boss"', "broker.roles.bob: 'boss' cannot be used; it takes \"operator\" or"),
+        ("[users]\nbob = 42", "users.bob: what is there cannot be used; it takes a text"),
+        ("port = x", "it is not TOML: Invalid value (at line 1, column 8)"),
+    ],
+)
+def test_a_fault_is_one_line_that_names_file_and_key_and_what_is_allowed(text: str, fault: str) -> None:
+    with pytest.raises(ConfigurationError) as caught:
+        server(text)
+    assert str(caught.value).startswith(f"{FILE}: {fault}")
+    assert "\n" not in str(caught.value)
+
+
+def test_what_is_missing_is_named() -> None:
+    with pytest.raises(ConfigurationError, match="domain and users must be given"):
+        make(ServerSettings, {"data_dir": "data"})
+    with pytest.raises(TypeError, match="nonsense"):
+        make(AgentSettings, {"uri": "sip:alice@localhost", "nonsense": 1})
+
+
+@pytest.mark.parametrize("kind", KINDS)
+def test_the_sample_loads_and_says_the_defaults(kind: type[msgspec.Struct]) -> None:
+    given = read(kind, sample(kind), FILE)
+    settings = make(kind, given)
+    for key in table_of(kind).all_keys():
+        value: Any = settings
+        for name in key.path:
+            value = getattr(value, name)
+        assert key.required or value == key.default, key.name
+    assert not {"password", "password_file"} & given.keys()
+
+
+@pytest.mark.parametrize("kind", KINDS)
+def test_every_key_is_explained_and_is_in_the_sample(kind: type[msgspec.Struct]) -> None:
+    text = sample(kind)
+    for key in table_of(kind).all_keys():
+        assert len(key.doc) > 10, key.name
+        assert f"{key.path[-1]} = " in text or f"[{key.name}]" in text
+
+
+@pytest.mark.parametrize(
+    ("kind", "arguments", "positional"),
+    [(AgentSettings, AgentArguments, {"uri"}), (ServerSettings, ServerArguments, set())],
+)
+def test_the_arguments_are_the_keys(kind: type[msgspec.Struct], arguments: Any, positional: set[str]) -> None:
+    """A field's type may be wider as an argument, by a text for a path, and no narrower."""
+    hints = get_type_hints(arguments)
+    assert set(hints) | positional == set(kind.__struct_fields__)
+    for field in msgspec.structs.fields(kind):
+        if field.name in hints and field.default is not msgspec.NODEFAULT:
+            assert (type(None) in getattr(hints[field.name], "__args__", ())) == (field.default is None), field.name
+
+
+def test_reading_takes_no_source(monkeypatch: pytest.MonkeyPatch) -> None:
+    """A program may be installed without it; only who asks what a key means needs it."""
+    monkeypatch.setattr(keys, "_docs", None)
+    table_of.cache_clear()
+    assert agent("keepalive_s = 9\n[rudp]\nretries_max = 9").keepalive_s == 9.0
+
+
+def test_secrets_are_not_shown() -> None:
+    for settings in (agent('password = "hunter2"'), server('[users]\nalice = "hunter2"')):
+        assert "hunter2" not in repr(settings)
+
+
+class TestPassword:
+    """Its three places, and who may see it."""
+
+    @pytest.fixture
+    def file(self, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+        monkeypatch.delenv(PASSWORD_VARIABLE, raising=False)
+        (tmp_path / "word").write_text("from the file\nand more\n")
+        (tmp_path / "word").chmod(0o600)
+        file = tmp_path / "agent.toml"
+        file.touch(0o600)
+        return file
+
+    def load(self, file: Path | None, text: str, **given: Any) -> str | None:
+        if file is not None:
+            file.write_text(text)
+        return load_agent(file, {"uri": "sip:alice@localhost", **given}).password
+
+    def test_places(self, file: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+        """What is given comes before the environment, and that before the file."""
+        assert self.load(file, "") is None
+        assert self.load(file, 'password = "written"') == "written"
+        assert self.load(file, 'password_file = "word"') == "from the file"
+        assert self.load(file, 'password_file = "word"', password="given") == "given"
+        assert self.load(file, 'password = "written"', password_file=file.parent / "word") == "from the file"
+        monkeypatch.setenv(PASSWORD_VARIABLE, "around")
+        assert self.load(file, 'password = "written"') == "around"
+        assert self.load(file, 'password_file = "word"') == "around"
+        assert self.load(file, "", password="given") == "given"
+        assert self.load(None, "") is None
+
+    def test_two_in_one_file(self, file: Path) -> None:
+        with pytest.raises(ConfigurationError, match="password: there is a password_file too; leave one of them out"):
+            self.load(file, 'password = "hunter2"\npassword_file = "word"')
+
+    def test_a_file_without_one(self, file: Path) -> None:
+        (file.parent / "word").write_text("\n")
+        with pytest.raises(ConfigurationError, match="word: the password has to be on the first line"):
+            self.load(file, 'password_file = "word"')
+        with pytest.raises(ConfigurationError, match="nowhere cannot be read: No such file"):
+            self.load(file, 'password_file = "nowhere"')
+
+    def test_others_who_can_read_it_are_warned_of(self, file: Path, caplog: pytest.LogCaptureFixture) -> None:
+        with caplog.at_level(logging.WARNING):
+            self.load(file, 'password = "hunter2"')
+            self.load(file, 'password_file = "word"')
+            assert caplog.messages == []
+            file.chmod(0o640)
+            self.load(file, "")
+            assert caplog.messages == []
+            self.load(file, 'password = "hunter2"')
+            (file.parent / "word").chmod(0o604)
+            self.load(file, 'password_file = "word"')
+        assert [message.partition(" holds ")[0] for message in caplog.messages] == [
+            str(file),
+            str(file.parent / "word"),
+        ]
+        assert "hunter2" not in caplog.text
+
+
+@pytest.mark.parametrize("value", [True, 7, 123_456, 0.25, 1e300, 'a "b" \\ \n é', (), ("a", "b"), {"a b": "c"}])
+def test_toml_is_read_back_as_it_was_written(value: Any) -> None:
+    import tomllib
+
+    assert tomllib.loads(f"x = {toml(value)}")["x"] == (list(value) if isinstance(value, tuple) else value)

@@ -1,0 +1,96 @@
+"""``./do crash``: real processes, really killed; and a reckoning that finds what it should."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+
+import pytest
+
+from faults import crash
+from faults.agents import Role
+from faults.reckoning import reckon
+from faults.verdict import Verdict
+from wanderbus import records
+from wanderbus.event import Event
+from wanderbus.runtime.server_files import ServerFiles
+
+
+@pytest.mark.integration
+def test_kills_lose_nothing(tmp_path: Path) -> None:
+    report = tmp_path / "report.json"
+    assert crash.main(["--cycles", "5", "--seed", "5", "--json", str(report), "--strict"]) == 0
+    written = json.loads(report.read_text())
+    assert {goal["name"] for goal in written["goals"]} == {"lost", "repeated", "out_of_order", "integrity_errors"}
+    assert written["results"][0]["cycles"] == 5
+    assert written["results"][0]["acknowledged"] > 0
+
+
+def left(directory: Path, *, published: list[int], told: list[str], taken: list[str]) -> Verdict:
+    """Make what a run leaves behind, and reckon; event N is at offset N - 1 in the log."""
+    files = ServerFiles.open(directory / "data")
+    files.log.append(
+        [
+            (
+                offset,
+                1,
+                records.encode_record(
+                    records.Published(
+                        at_us=1,
+                        event=Event("Trade", {"by": "p1", "n": n}),
+                        user="sip:p1@localhost",
+                        device="p1",
+                        epoch=1,
+                        number=offset + 1,
+                    )
+                ),
+            )
+            for offset, n in enumerate(published)
+        ]
+    )
+    files.log.sync()
+    files.close()
+    publisher = Role("p1", "p1", str(directory), "")
+    consumer = Role("c1", "c1", str(directory), "", "everything")
+    publisher.journal.write_text("".join(f"sent {n}\n" for n in range(1, 9)) + "".join(f"{line}\n" for line in told))
+    consumer.journal.write_text("".join(f"took 1 {line}\n" for line in taken))
+    verdict = Verdict()
+    reckon(verdict, directory / "data", [publisher], [consumer])
+    return verdict
+
+
+GOOD_TOLD = ["acknowledged 1 0", "acknowledged 2 1"]
+GOOD_TAKEN = ["1 0", "2 1", "3 2"]
+
+
+@pytest.mark.parametrize(
+    ("published", "told", "taken", "kind"),
+    [
+        ([1, 2, 3], GOOD_TOLD, GOOD_TAKEN, None),
+        ([1, 3, 2], GOOD_TOLD, GOOD_TAKEN, "lost"),
+        ([1, 2, 3], [*GOOD_TOLD, "acknowledged 4 3"], GOOD_TAKEN, "lost"),
+        ([1, 2, 2], GOOD_TOLD, GOOD_TAKEN, "repeated"),
+        ([2, 1, 3], ["acknowledged 1 1", "acknowledged 2 0"], GOOD_TAKEN, "out_of_order"),
+        ([1, 2, 99], GOOD_TOLD, GOOD_TAKEN, "integrity_errors"),
+        ([1, 2, 3], GOOD_TOLD, ["1 0", "3 2"], "lost"),
+        ([1, 2, 3], GOOD_TOLD, ["1 0", "2 1", "2 1", "3 2"], "repeated"),
+        ([1, 2, 3], GOOD_TOLD, ["1 0", "2 2", "3 1"], "out_of_order"),
+        ([1, 2, 3], GOOD_TOLD, ["1 0", "2 1", "3 2", "4 gap"], "lost"),
+    ],
+)
+def test_the_reckoning_complains(
+    tmp_path: Path, published: list[int], told: list[str], taken: list[str], kind: str | None
+) -> None:
+    verdict = left(tmp_path, published=published, told=told, taken=taken)
+    assert verdict.good if kind is None else verdict.counts[kind] > 0, verdict.words  # type: ignore[index]
+
+
+def test_a_damaged_log_is_an_integrity_error(tmp_path: Path) -> None:
+    left(tmp_path, published=[1, 2, 3], told=[], taken=[])
+    segment = next((tmp_path / "data" / "log").glob("*.seg"))
+    data = bytearray(segment.read_bytes())
+    data[60] ^= 1
+    segment.write_bytes(data)
+    verdict = Verdict()
+    assert reckon(verdict, tmp_path / "data", [], []) == {}
+    assert verdict.counts["integrity_errors"] >= 1

@@ -1,0 +1,81 @@
+"""Reading a whole log: what is damaged is named, what is unfinished is not damage (SPEC T-01)."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+
+from wanderbus import records
+from wanderbus.errors import StorageError
+from wanderbus.runtime.event_log import EventLog
+from wanderbus.runtime.log_check import LogReport, check_log
+from wanderbus.segments import HEADER, segment_name
+
+RECORD = records.encode_record(records.Started(at_us=1, server="wb"))
+FRAME_BYTES = 24 + len(RECORD)
+
+
+@pytest.fixture
+def log(tmp_path: Path) -> Path:
+    """A log of eight records in three segments."""
+    written = EventLog.open(tmp_path, segment_bytes_max=len(HEADER) + 3 * FRAME_BYTES)
+    written.append([(offset, offset, RECORD) for offset in range(8)])
+    written.sync()
+    written.close()
+    return tmp_path
+
+
+def flip(path: Path, byte: int) -> None:
+    data = bytearray(path.read_bytes())
+    data[byte] ^= 0xFF
+    path.write_bytes(data)
+
+
+def test_a_whole_log(log: Path) -> None:
+    seen: list[int] = []
+    report = check_log(log, lambda report: seen.append(report.records))
+    assert report == LogReport(
+        directory=str(log), segments=3, records=8, bytes=3 * len(HEADER) + 8 * FRAME_BYTES, first=0, next=8, durable=8
+    )
+    assert seen == [3, 6, 8]
+
+
+def test_damage_anywhere_is_found_and_the_rest_is_read(log: Path) -> None:
+    flip(log / segment_name(0), len(HEADER) + FRAME_BYTES + 20)
+    report = check_log(log)
+    assert f"{segment_name(0)} is damaged at byte {len(HEADER) + FRAME_BYTES}: record 1" in report.damage[0]
+    assert (report.segments, report.next) == (3, 8)
+
+
+def test_a_missing_segment_is_damage(log: Path) -> None:
+    (log / segment_name(3)).unlink()
+    (line,) = check_log(log).damage
+    assert "begins at another record than 3, so a segment is missing" in line
+
+
+def test_what_was_not_acknowledged_may_end_in_the_middle(log: Path) -> None:
+    with (log / segment_name(6)).open("ab") as segment:
+        segment.write(b"torn")
+    report = check_log(log)
+    assert (report.damage, report.unfinished_bytes) == ([], 4)
+
+
+def test_what_was_acknowledged_may_not(log: Path) -> None:
+    with (log / segment_name(6)).open("r+b") as segment:
+        segment.truncate(len(HEADER) + FRAME_BYTES + 5)
+    assert len(check_log(log).damage) == 2
+
+
+def test_records_that_this_version_does_not_know_are_damage(tmp_path: Path) -> None:
+    written = EventLog.open(tmp_path)
+    written.append([(0, 1, b"?")])
+    written.sync()
+    written.close()
+    (line,) = check_log(tmp_path).damage
+    assert "record 0 is of another version" in line
+
+
+def test_no_log_is_one_line(tmp_path: Path) -> None:
+    with pytest.raises(StorageError, match="holds no event log; give a server's data directory"):
+        check_log(tmp_path)
