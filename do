@@ -171,6 +171,7 @@ def check(arguments: list[str]) -> None:
     step("unit tests", ["-m", "pytest", "-q", "-m", "not integration and not spark", *arguments])
     step("short simulation", ["-m", "wanderbus", "sim", "--seeds", SIM_SEEDS])
     step("short simulation of reliable UDP", ["-m", "wanderbus", "sim", "--layer", "rudp", "--seeds", SIM_SEEDS])
+    step("short simulation of weeks", ["-m", "wanderbus", "sim", "--layer", "weeks", "--seeds", SIM_SEEDS])
 
 
 def test(arguments: list[str]) -> None:

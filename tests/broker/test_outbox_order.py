@@ -2,10 +2,10 @@
 
 from __future__ import annotations
 
-from tests.broker.desk import Desk
+from tests.broker.desk import ALICE, Desk
 from wanderbus import records
 from wanderbus.broker.core import DiskFreed, DiskFull
-from wanderbus.broker.protocol import Leave, Publish, PublishAccepted, PublishRefused
+from wanderbus.broker.protocol import Kick, Publish, PublishAccepted, PublishRefused
 from wanderbus.event import Event
 
 SUBJECT = "Trade"
@@ -85,10 +85,13 @@ def test_x25_other_publishes_of_the_device_do_not_wait() -> None:
     assert [(record.number, record.outbox) for record in desk.written(records.Published)] == [(1, False)]
 
 
-def test_x25_who_left_and_comes_back_does_not_publish_twice_what_was_accepted() -> None:
+def test_x25_who_was_removed_and_comes_back_does_not_publish_twice_what_was_accepted() -> None:
     desk = Desk()
     link = desk.attach()
     send(desk, link, 1, 2)
-    desk.say(link, Leave(1))
-    send(desk, desk.attach(), 2, 3)
-    assert published(desk) == [1, 2, 3]
+    desk.say(link, Publish(1, Event(SUBJECT, {"N": 9})))
+    desk.say(desk.attach(device="laptop"), Kick(1, ALICE, "phone", True))
+    back = desk.attach()
+    send(desk, back, 2, 3)
+    desk.say(back, Publish(1, Event(SUBJECT, {"N": 9})))
+    assert published(desk) == [1, 2, 1, 3]

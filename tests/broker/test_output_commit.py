@@ -7,13 +7,26 @@ import pytest
 from tests.broker.desk import ALICE, SUBJECT, Desk
 from wanderbus import records
 from wanderbus.broker import protocol
+from wanderbus.broker.config import BrokerConfig
 from wanderbus.broker.core import Append, Appended, MessageArrived, SendOnLink
 from wanderbus.broker.journal import Journal
-from wanderbus.broker.protocol import Attach, Attachment, Done, Notify, Publish, PublishAccepted, Query, Subscribe, Take
+from wanderbus.broker.protocol import (
+    Attach,
+    Attachment,
+    Done,
+    Notify,
+    NotifyGap,
+    Publish,
+    PublishAccepted,
+    Query,
+    Subscribe,
+    Take,
+)
 from wanderbus.broker.state import BrokerState
 from wanderbus.event import Event
 from wanderbus.machine import CancelTimer, Output
 from wanderbus.records import decode_record
+from wanderbus.subscription import QueuePolicy
 
 
 def said(outputs: list[Output]) -> list[object]:
@@ -168,3 +181,21 @@ def test_journal_starts_with_what_it_finds_durable() -> None:
     journal.appended(3)
     journal.say(CancelTimer("free"))
     assert journal.drain() == [CancelTimer("free")]
+
+
+def test_u02_nobody_is_told_of_a_gap_before_its_drop_is_durable() -> None:
+    """After a crash the notification would wait again, for an application that was told it is lost."""
+    desk = Desk(BrokerConfig(queue=QueuePolicy(notifications_max=2), unacknowledged_max=1))
+    link = desk.attach()
+    desk.subscribed(link)
+    for n in (1, 2, 3):
+        desk.publish(link, n)
+    desk.held = True
+    desk.publish(link, 4)
+    published = len(desk.log) - 1
+    assert isinstance(decode_record(desk.log[published]), records.Dropped)
+    desk.give(Appended(published))
+    desk.take(link, 1)
+    assert desk.heard(link, NotifyGap) == []
+    desk.sync()
+    assert [(gap.first, gap.last) for gap in desk.heard(link, NotifyGap)] == [(1, 2)]

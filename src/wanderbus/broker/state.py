@@ -324,8 +324,10 @@ class BrokerState:
     def _left(self, record: records.Left) -> None:
         self._leave_session(record.user, record.session, record.device)
         self.devices.drop(device_key(record.user, record.device))
-        # That of its outbox stays: the device may come back and publish again what it never heard was accepted.
-        self.publishers.drop(publisher_key(record.user, record.device, outbox=False))
+        if record.reason == "asked":
+            for outbox in (False, True):
+                self.publishers.drop(publisher_key(record.user, record.device, outbox=outbox))
+        # Others may come back in the same life, and publish again what they never heard was accepted.
 
     def _leave_session(self, user: str, name: str, device: str) -> None:
         """End a membership: a device is in one session at a time, its cursor counts in the numbers of that one."""

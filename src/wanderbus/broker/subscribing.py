@@ -100,9 +100,9 @@ class Subscriptions:
         expired = self._live.due(now_us, SWEEP_MAX)
         for identity in expired:
             self.end(self._state.subscriptions[identity].subscription, "expired")
-        forgotten = self._ended.due(now_us, SWEEP_MAX)
-        self._forget(forgotten)
-        return max(len(expired), len(forgotten)) == SWEEP_MAX
+        ended = self._ended.due(now_us, SWEEP_MAX)
+        self._forget([identity for identity in ended if not self._still_bounds(self._state.tombstones[identity])])
+        return max(len(expired), len(ended)) == SWEEP_MAX
 
     def _say_done(self, link: Link, request: int, subscriptions: Sequence[Subscription]) -> None:
         """Answer in as many messages as it takes to list ``subscriptions``."""
@@ -254,6 +254,14 @@ class Subscriptions:
             self._ended.drop(identity, self._state.tombstones[identity].subscription.owner)
         forgotten = records.Forgotten(at_us=self._state.wall_us, subscriptions=tuple(identities))
         self._journal.write(forgotten, urgent=False)
+
+    def _still_bounds(self, row: SubscriptionRow) -> bool:
+        """Return whether the age in its queue policy still holds for what is left of it, for which it is kept."""
+        age_max_s = row.subscription.queue.age_max_s
+        if not row.waiting or age_max_s is None:
+            return False
+        self._ended.put(row.subscription.id, row.subscription.owner, self._state.wall_us + round(age_max_s * 1e6))
+        return True
 
     def _forgotten_us(self, row: SubscriptionRow) -> int:
         return row.ended_us + round(self._config.tombstone_s * 1e6)

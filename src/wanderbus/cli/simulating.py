@@ -102,6 +102,8 @@ _KINDS: Final = {
     ),
 }
 
+PROGRESS_EACH_S: Final = 5.0
+
 
 def sim(
     layer: Annotated[
@@ -138,11 +140,7 @@ def sim(
         results = [_replay(kind, seed, trace)]
     else:
         wanted = range(first_seed, first_seed + seeds)
-        quiet = not sys.stderr.isatty()
-        shown = track(
-            _in_parallel(kind, wanted), "simulating", seeds, console=Console(stderr=True), transient=True, disable=quiet
-        )
-        results = list(shown)
+        results = list(_with_progress(_in_parallel(kind, wanted), seeds))
     failed = [result for result in results if result.problems]
     _complain_of(failed, "" if layer is Layer.BROKER else f" --layer {layer}")
     summary = _summary(kind, results, time.monotonic() - started)
@@ -177,6 +175,20 @@ def _replay(kind: _Kind, seed: int, trace: Path | None) -> AnyResult:
 def _in_parallel(kind: _Kind, seeds: Iterable[int]) -> Iterator[AnyResult]:
     with ProcessPoolExecutor(os.cpu_count()) as pool:
         yield from pool.map(kind.run_seed, seeds, chunksize=4)
+
+
+def _with_progress(results: Iterable[AnyResult], seeds: int) -> Iterator[AnyResult]:
+    """Show how far it is: a bar on a terminal, elsewhere a line every few seconds."""
+    if sys.stderr.isatty():
+        yield from track(results, "simulating", seeds, console=Console(stderr=True), transient=True)
+        return
+    shown_at, failed = time.monotonic(), 0
+    for number, result in enumerate(results, 1):
+        failed += bool(result.problems)
+        if time.monotonic() - shown_at >= PROGRESS_EACH_S:
+            shown_at = time.monotonic()
+            print(f"{number} of {seeds} seeds, {failed} failed", file=sys.stderr, flush=True)
+        yield result
 
 
 def _summary(kind: _Kind, results: Sequence[AnyResult], wall_s: float) -> dict[str, float]:

@@ -1,0 +1,121 @@
+"""What the bounds of the queues allow, counted anew each time (SPEC G-15 to G-18, U-02)."""
+
+from __future__ import annotations
+
+from collections.abc import Collection, Iterator, Mapping, Sequence
+from typing import Final
+
+from wanderbus.broker.config import BrokerConfig
+from wanderbus.records import Dropped, Published
+from wanderbus.simulation.weeks_stream import Entry, Known, Stream
+from wanderbus.subscription import QueuePolicy
+
+Streams = Mapping[tuple[str, str], Stream]
+
+_OWN: Final = "subscription."
+
+
+def check_bounds(config: BrokerConfig, streams: Streams, known: Mapping[str, Known], event: Published) -> Iterator[str]:
+    """Yield what is over its bounds once ``event`` is in its queues, and what had to give way has given way."""
+    for notified in event.notified:
+        stream = streams[notified.user, notified.session]
+        yield from _over(config.queue, list(stream.queue()), f"{notified.user}/{notified.session}")
+        for identity in notified.subscriptions:
+            yield from _over(known[identity].subscription.queue, stream.waiting_for(identity), identity)
+        if _bytes_of(streams, notified.user) > config.user_queued_bytes_max:
+            yield f"more than user_queued_bytes_max wait for {notified.user}"
+    if event.notified and _bytes_of(streams) > config.queued_bytes_max:
+        yield "more than queued_bytes_max wait"
+
+
+def may_refuse(
+    config: BrokerConfig,
+    streams: Streams,
+    known: Mapping[str, Known],
+    wanted: Mapping[tuple[str, str], Sequence[str]],
+    size: int,
+) -> Iterator[str]:
+    """Yield the bounds that an event of ``size`` bytes would exceed in the queues of those who want it."""
+    for (user, session), identities in wanted.items():
+        stream = streams[user, session]
+        yield from _exceeded(config.queue, list(stream.queue()), size)
+        for identity in identities:
+            own = _exceeded(known[identity].subscription.queue, stream.waiting_for(identity), size)
+            yield from (_OWN + reason for reason in own)
+    users = [user for user, _ in wanted]
+    if any(_bytes_of(streams, user) + size * users.count(user) > config.user_queued_bytes_max for user in users):
+        yield "user_queued_bytes_max"
+    if wanted and _bytes_of(streams) + size * len(wanted) > config.queued_bytes_max:
+        yield "queued_bytes_max"
+
+
+def _exceeded(policy: QueuePolicy, waiting: Sequence[Entry], size: int) -> Iterator[str]:
+    """Yield the bounds that one more notification would exceed."""
+    if policy.notifications_max is not None and len(waiting) + 1 > policy.notifications_max:
+        yield "queue.notifications_max"
+    if policy.bytes_max is not None and sum(entry.size for entry in waiting) + size > policy.bytes_max:
+        yield "queue.bytes_max"
+
+
+def _over(policy: QueuePolicy, waiting: Sequence[Entry], whose: str) -> Iterator[str]:
+    if policy.notifications_max is not None and len(waiting) > policy.notifications_max:
+        yield f"{len(waiting)} notifications wait for {whose}, at most {policy.notifications_max} may"
+    size = sum(entry.size for entry in waiting)
+    if policy.bytes_max is not None and size > policy.bytes_max:
+        yield f"{size} bytes wait for {whose}, at most {policy.bytes_max} may"
+
+
+def _bytes_of(streams: Streams, user: str | None = None) -> int:
+    return sum(stream.queued_bytes for stream in streams.values() if user in (None, stream.user))
+
+
+def check_drop(
+    config: BrokerConfig,
+    streams: Streams,
+    known: Mapping[str, Known],
+    record: Dropped,
+    dropped: Sequence[Entry],
+    *,
+    asked_for: Collection[str],
+) -> Iterator[str]:
+    """Yield what is wrong with a drop of these entries, before it is done; somebody asked for reasons ``asked_for``."""
+    stream = streams[record.user, record.session]
+    own = known[record.subscriptions[0]].subscription.queue if record.reason.startswith(_OWN) else None
+    waiting = list(stream.queue()) if own is None else stream.waiting_for(record.subscriptions[0])
+    policy = config.queue if own is None else own
+    if not dropped:
+        yield f"nothing was dropped by {record}"
+        return
+    reason = record.reason.removeprefix(_OWN)
+    if reason in ("discarded", "purged"):
+        if reason not in asked_for:
+            yield f"what waited was {reason} without anybody having asked for it"
+    elif reason == "queue.age_max_s":
+        if policy.age_max_s is None or any(record.at_us - e.at_us <= policy.age_max_s * 1e6 for e in dropped):
+            yield f"{record.first} to {record.last} are not too old"
+    elif not _is_met(reason, config, policy, streams, stream, waiting):
+        yield f"{record.first} was dropped because of {record.reason}, which is not met"
+    else:
+        newest = ((own and own.when_full) or config.queue.when_full) == "drop_newest"
+        right = waiting[-1 if newest else 0].number
+        if [record.first, record.last] != [right, right]:
+            yield f"{record.first} to {record.last} was dropped, it should have been {right}"
+
+
+def _is_met(
+    reason: str, config: BrokerConfig, policy: QueuePolicy, streams: Streams, stream: Stream, waiting: Sequence[Entry]
+) -> bool:
+    """Return whether a bound of number or size is exceeded, and the stream is the one to give way."""
+    if reason in ("queue.notifications_max", "queue.bytes_max"):
+        return any(True for _ in _over(policy, waiting, ""))
+    longest = stream.queued_bytes
+    if reason == "user_queued_bytes_max":
+        mine = [each for each in streams.values() if each.user == stream.user]
+        return _bytes_of(streams, stream.user) > config.user_queued_bytes_max and longest == max(
+            each.queued_bytes for each in mine
+        )
+    return (
+        reason == "queued_bytes_max"
+        and _bytes_of(streams) > config.queued_bytes_max
+        and longest == max(each.queued_bytes for each in streams.values())
+    )

@@ -1,0 +1,114 @@
+"""One session's stream as the log tells it: every notification there ever was, and what became of each match."""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Iterator
+from dataclasses import dataclass, field
+
+from wanderbus.broker.protocol import encode_event
+from wanderbus.event import Event
+from wanderbus.records import Notified, Published
+from wanderbus.subscription import Subscription
+
+
+@dataclass
+class Known:
+    """A subscription, how it fares, and when it last generated a notification."""
+
+    subscription: Subscription
+    live: bool = True
+    last_us: int | None = None
+    ended_us: int = 0
+    reason: str = ""
+    forgotten_us: int = 0
+    """When it was forgotten, and its own bounds with it; 0 for not yet."""
+
+
+def name_of(event: Event) -> str:
+    """Return the name by which an event is told from all others of its world."""
+    return str(event["Uid"])
+
+
+@dataclass
+class Entry:
+    """A notification: the subscriptions that it was for, with the device of those that are bound."""
+
+    number: int
+    offset: int
+    at_us: int
+    size: int
+    matches: dict[str, str | None]
+    waiting: dict[str, None]
+    lost: dict[str, str] = field(default_factory=dict)
+    """Subscription to the reason for which this notification was dropped for it."""
+
+    def concerns(self, device: str) -> dict[str, None]:
+        """Return the subscriptions that this notification is, or was, for on ``device`` (SPEC E-05)."""
+        return {s: None for s, bound_to in self.matches.items() if bound_to in (None, device)}
+
+
+@dataclass
+class Stream:
+    """A session: its notifications by number, its members with how far each has taken, and the count of matches."""
+
+    user: str
+    name: str
+    entries: dict[int, Entry] = field(default_factory=dict)
+    first: int = 1
+    next: int = 1
+    cursors: dict[str, int] = field(default_factory=dict)
+    generated: int = 0
+    delivered: int = 0
+    restricted: int = 0
+    dropped: Counter[str] = field(default_factory=Counter)
+
+    def add(self, offset: int, record: Published, notified: Notified) -> None:
+        """Put a new notification at the end."""
+        matches = dict.fromkeys(notified.subscriptions) | dict(notified.bound)
+        size = len(encode_event(record.event))
+        entry = Entry(notified.number, offset, record.at_us, size, matches, dict.fromkeys(matches))
+        self.entries[notified.number] = entry
+        self.next = notified.number + 1
+        self.generated += len(matches)
+
+    def queue(self) -> Iterator[Entry]:
+        """Yield what waits, oldest first; what was dropped altogether does not."""
+        for number in range(self.first, self.next):
+            if self.entries[number].waiting:
+                yield self.entries[number]
+
+    def waiting_for(self, subscription: str) -> list[Entry]:
+        """Return what waits for one subscription, oldest first."""
+        return [entry for entry in self.queue() if subscription in entry.waiting]
+
+    @property
+    def queued(self) -> int:
+        """Return how many matches wait."""
+        return sum(len(entry.waiting) for entry in self.queue())
+
+    @property
+    def queued_bytes(self) -> int:
+        """Return the bytes of what waits."""
+        return sum(entry.size for entry in self.queue())
+
+    def drop(self, entry: Entry, subscription: str, reason: str) -> None:
+        """A notification is lost to one subscription."""
+        del entry.waiting[subscription]
+        entry.lost[subscription] = reason
+        self.dropped[reason] += 1
+
+    def trim(self) -> None:
+        """What every member has taken is done with; without members all stays (SPEC X40)."""
+        if not self.cursors:
+            return
+        taken = min(self.cursors.values())
+        for number in range(self.first, min(taken, self.next - 1) + 1):
+            entry = self.entries[number]
+            for subscription in list(entry.waiting):
+                if entry.matches[subscription] in (None, *self.cursors):
+                    del entry.waiting[subscription]
+                    self.delivered += 1
+                else:
+                    self.drop(entry, subscription, "device_left")
+        self.first = max(self.first, min(taken + 1, self.next))

@@ -1,0 +1,354 @@
+"""What the log must say, told from the log itself and from what happened: slow, and by other means than the broker.
+
+The log is the order in which the broker decided. At every record this asks whether the decision was right.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Collection, Iterable, Mapping, Sequence
+from dataclasses import dataclass, field
+from fnmatch import fnmatchcase
+from typing import Final, NamedTuple
+
+from wanderbus import filters, records
+from wanderbus.broker.config import BrokerConfig
+from wanderbus.broker.protocol import encode_event
+from wanderbus.event import Event
+from wanderbus.records import AnyRecord
+from wanderbus.simulation.weeks_bounds import check_bounds, check_drop, may_refuse
+from wanderbus.simulation.weeks_server import Offered
+from wanderbus.simulation.weeks_stream import Known, Stream, name_of
+from wanderbus.simulation.weeks_windows import forbidding
+from wanderbus.subscription import Subscription
+
+_ROUNDING_US: Final = 2
+
+
+@dataclass
+class Member:
+    """A device: the session that it is in, and since when it has been away."""
+
+    session: str = ""
+    away_since_us: int | None = 0
+    discards: bool = False
+    """Whether it began anew, and may give up what waits for it (SPEC G-09, X20)."""
+
+
+class Begin(NamedTuple):
+    """By the record at ``offset`` a device has nothing more to hear of ``session`` up to ``number``."""
+
+    offset: int
+    session: str
+    number: int
+
+
+@dataclass
+class Happened:
+    """What the log does not say, but the world knows."""
+
+    walls_us: Mapping[int, int]
+    """By offset of a record: the wall clock as it was read when the broker decided."""
+    anew: Collection[tuple[str, str, int]]
+    """User, device and epoch of lives that said to keep nothing."""
+    taken: Mapping[tuple[str, str, str], int]
+    """Of user, device and session: the highest number that the application there has taken."""
+    left: Collection[tuple[str, str]]
+    """Users' devices that said they would not come back."""
+    purgers: Collection[str]
+    """Users who asked to drop what waits for them."""
+    kickers: Collection[str]
+    """Users who asked to end connections of theirs."""
+    unsubscribed: Collection[str]
+    """Subscriptions that somebody asked to end."""
+    refused: Sequence[tuple[Offered, str]]
+    """Events that were refused, and because of which bound."""
+
+
+@dataclass
+class Truth:
+    """A fold over the log, beside the broker's own."""
+
+    config: BrokerConfig
+    happened: Happened
+    streams: dict[tuple[str, str], Stream] = field(default_factory=dict)
+    known: dict[str, Known] = field(default_factory=dict)
+    devices: dict[tuple[str, str], Member] = field(default_factory=dict)
+    begins: dict[tuple[str, str], list[Begin]] = field(default_factory=dict)
+    """Of every device: where it joined a session, or began anew in it."""
+    gone: set[tuple[str, str]] = field(default_factory=set)
+    """Devices that have left because they asked to, and have not come back."""
+    events: dict[str, int] = field(default_factory=dict)
+    """Of every event's name to its offset."""
+    problems: list[str] = field(default_factory=list)
+    _at_us: int = 0
+    _rightly_refused: set[str] = field(default_factory=set)
+    _published: records.Published | None = None
+    """The last event, until all that was dropped on its account is."""
+
+    def fold(self, log: Iterable[AnyRecord]) -> None:
+        """Take the whole log."""
+        offset = 0
+        for offset, record in enumerate(log):
+            self._look_at_refusals(offset)
+            if record.at_us < self._at_us:
+                self._wrong(offset, "the time of its record is before that of the last")
+            self._at_us = record.at_us
+            if self._published and not isinstance(record, records.Dropped | records.Took):
+                if not isinstance(record, records.Started):
+                    for problem in check_bounds(self.config, self.streams, self.known, self._published):
+                        self._wrong(offset, problem)
+                self._published = None
+            self._take(offset, record)
+        self._look_at_refusals(offset + 1)
+        for offered, limit in self.happened.refused:
+            if name_of(offered.event) not in self._rightly_refused:
+                self._wrong(
+                    offered.last, f"event {name_of(offered.event)} was refused because of {limit}, which has room"
+                )
+
+    def _look_at_refusals(self, offset: int) -> None:
+        """Note whether what was refused about now would have exceeded the bound that was named."""
+        for offered, limit in self.happened.refused:
+            if offered.first <= offset <= offered.last and self._is_refused(offered.event.subject):
+                wanted, _ = self._wanted(offered.event, offered.at_us, offered.wall_us)
+                size = len(encode_event(offered.event))
+                if limit in may_refuse(self.config, self.streams, self.known, wanted, size):
+                    self._rightly_refused.add(name_of(offered.event))
+
+    def _is_refused(self, subject: str) -> bool:
+        return any(fnmatchcase(subject, pattern) for pattern in self.config.refuse_when_full)
+
+    def stream(self, user: str, session: str) -> Stream:
+        """Return a session, made when it is first named."""
+        return self.streams.setdefault((user, session), Stream(user, session))
+
+    def is_away(self, user: str) -> bool:
+        """Return whether no device of ``user`` can be reached (SPEC E-06)."""
+        return all(member.away_since_us is not None for (of, _), member in self.devices.items() if of == user)
+
+    def of_owner(self, owner: str) -> list[Known]:
+        """Return what is known of a user's subscriptions, also of those that have ended."""
+        return [known for known in self.known.values() if known.subscription.owner == owner]
+
+    def _wrong(self, offset: int, what: str) -> None:
+        self.problems.append(f"record {offset}: {what}")
+
+    def _take(self, offset: int, record: AnyRecord) -> None:
+        match record:
+            case records.Published():
+                self._take_event(offset, record)
+            case records.Dropped():
+                self._take_drop(offset, record)
+            case records.Took():
+                self._take_cursor(offset, record)
+            case records.Subscribed(subscription=subscription):
+                self._take_subscription(offset, subscription)
+            case records.Changed(subscription=subscription):
+                self._take_change(offset, subscription)
+            case records.Unsubscribed():
+                self._take_end(offset, record)
+            case records.Forgotten():
+                self._take_forgotten(offset, record)
+            case records.Attached():
+                self._take_attached(offset, record)
+            case records.StatusChanged():
+                self._member(record).away_since_us = None if record.status == "CONNECTED" else record.at_us
+            case records.Left():
+                self._take_left(offset, record)
+            case records.Started(at_us=at_us):
+                for member in self.devices.values():
+                    member.away_since_us = at_us if member.away_since_us is None else member.away_since_us
+
+    # Events ----------------------------------------------------------------------------------------------------
+
+    def _take_event(self, offset: int, record: records.Published) -> None:
+        self._published = record
+        wall_us = self.happened.walls_us[offset]
+        if (record.received_us or record.at_us) != wall_us:
+            self._wrong(offset, f"received at {record.received_us or record.at_us}, the wall clock showed {wall_us}")
+        name = name_of(record.event)
+        if name in self.events:
+            self._wrong(offset, f"event {name} was published twice")
+        self.events[name] = offset
+        allowed, forbidden = self._wanted(record.event, record.at_us, wall_us)
+        if dict(record.restricted) != forbidden:
+            self._wrong(offset, f"restrictions forbade {dict(record.restricted)}, they should {forbidden}")
+        told = {(n.user, n.session): n for n in record.notified}
+        for key in allowed.keys() | told.keys():
+            given = told[key].subscriptions if key in told else ()
+            if sorted(given) != sorted(allowed.get(key, ())):
+                self._wrong(offset, f"event {name} notified {key} of {given}, it should of {allowed.get(key)}")
+        for identity in forbidden:
+            owner = self.known[identity].subscription
+            self.stream(owner.owner, owner.session).restricted += 1
+        for notified in record.notified:
+            self._take_notified(offset, record, notified)
+
+    def _wanted(
+        self, event: Event, at_us: int, wall_us: int
+    ) -> tuple[dict[tuple[str, str], list[str]], dict[str, int]]:
+        """Return which subscriptions must be notified, by session, and what forbids the others that match."""
+        allowed: dict[tuple[str, str], list[str]] = {}
+        forbidden: dict[str, int] = {}
+        for identity, known in self.known.items():
+            wanted = known.subscription
+            if not known.live or wanted.subject != event.subject:
+                continue
+            if filters.parse(wanted.expression).evaluate(event) is not True:
+                continue
+            if wanted.expires_us is not None and wanted.expires_us <= at_us:
+                continue
+            away = self.is_away(wanted.owner)
+            place = forbidding(wanted, event, at_us=at_us, wall_us=wall_us, last_us=known.last_us, away=away)
+            if place is None:
+                allowed.setdefault((wanted.owner, wanted.session), []).append(identity)
+            else:
+                forbidden[identity] = place
+        return allowed, forbidden
+
+    def _take_notified(self, offset: int, record: records.Published, notified: records.Notified) -> None:
+        stream = self.stream(notified.user, notified.session)
+        if notified.number != stream.next:
+            self._wrong(offset, f"number {notified.number} follows {stream.next - 1}")
+        bound = {s: device for s in notified.subscriptions if (device := self.known[s].subscription.device)}
+        if dict(notified.bound) != bound:
+            self._wrong(offset, f"bound are {notified.bound}, it should be {bound}")
+        stream.add(offset, record, notified)
+        for identity in notified.subscriptions:
+            self.known[identity].last_us = record.at_us
+
+    def _take_drop(self, offset: int, record: records.Dropped) -> None:
+        if self._published and self._is_refused(self._published.event.subject) and record.reason.endswith("_max"):
+            self._wrong(offset, f"{record.reason} dropped something for an event that had to be refused")
+        stream = self.stream(record.user, record.session)
+        entries = [stream.entries[number] for number in range(max(record.first, stream.first), record.last + 1)]
+        dropped = [(e, s) for e in entries for s in e.waiting if not record.subscriptions or s in record.subscriptions]
+        asked_for = {"purged"} if record.user in self.happened.purgers else set()
+        if any(member.discards for (user, _), member in self.devices.items() if user == record.user):
+            asked_for.add("discarded")
+        for problem in check_drop(
+            self.config, self.streams, self.known, record, [e for e, _ in dropped], asked_for=asked_for
+        ):
+            self._wrong(offset, problem)
+        for entry, subscription in dropped:
+            stream.drop(entry, subscription, record.reason)
+
+    # Devices ---------------------------------------------------------------------------------------------------
+
+    def _member(self, record: records.StatusChanged | records.Attached) -> Member:
+        return self.devices.setdefault((record.user, record.device), Member(away_since_us=record.at_us))
+
+    def _take_cursor(self, offset: int, record: records.Took) -> None:
+        stream = self.stream(record.user, record.session)
+        if record.device not in stream.cursors:
+            self._wrong(offset, f"{record.device} took what it is not a member for")
+            return
+        cursor = stream.cursors[record.device]
+        taken = self.happened.taken.get((record.user, record.device, record.session), 0)
+        if self.devices[record.user, record.device].discards:
+            self._begin(offset, record, record.number)
+        else:
+            for number in range(max(cursor, taken) + 1, record.number + 1):
+                if stream.entries[number].concerns(record.device):
+                    self._wrong(offset, f"{record.device} is said to have taken {number}, which it has not")
+        stream.cursors[record.device] = max(cursor, record.number)
+        stream.trim()
+
+    def _take_attached(self, offset: int, record: records.Attached) -> None:
+        self.gone.discard((record.user, record.device))
+        member = self._member(record)
+        stream = self.stream(record.user, record.session)
+        if member.session != record.session:
+            self._leave(record.user, member.session, record.device)
+        if record.device not in stream.cursors:
+            stream.cursors[record.device] = stream.first - 1
+            self._begin(offset, record, stream.first - 1)
+        member.session = record.session
+        member.discards = (record.user, record.device, record.epoch) in self.happened.anew
+
+    def _begin(self, offset: int, record: records.Attached | records.Took, number: int) -> None:
+        self.begins.setdefault((record.user, record.device), []).append(Begin(offset, record.session, number))
+
+    def _take_left(self, offset: int, record: records.Left) -> None:
+        key = (record.user, record.device)
+        member = self.devices.pop(key)
+        stream = self.streams.get((record.user, record.session))
+        if record.reason == "asked":
+            self.gone.add(key)
+        if record.reason == "asked" and key not in self.happened.left:
+            self._wrong(offset, f"{record.device} left without having asked to")
+        if record.reason == "kicked" and record.user not in self.happened.kickers:
+            self._wrong(offset, f"{record.device} was kicked, which nobody had asked for")
+        if record.reason == "grace":
+            away_s = 0.0 if member.away_since_us is None else (record.at_us - member.away_since_us) / 1e6
+            if away_s < self.config.device_grace_s:
+                self._wrong(offset, f"{record.device} has left after {away_s:.0f} s away, the grace is longer")
+            if stream and list(stream.cursors) == [record.device]:
+                self._wrong(offset, f"the last device {record.device} has left by grace")
+        self._leave(record.user, record.session, record.device)
+
+    def _leave(self, user: str, session: str, device: str) -> None:
+        stream = self.streams.get((user, session))
+        if stream and stream.cursors.pop(device, None) is not None:
+            stream.trim()
+
+    # Subscriptions ---------------------------------------------------------------------------------------------
+
+    def _take_subscription(self, offset: int, subscription: Subscription) -> None:
+        if subscription.id in self.known:
+            self._wrong(offset, f"the id {subscription.id} was given twice")
+        self.known[subscription.id] = Known(subscription)
+        self._check_lifetime(offset, subscription)
+        self._check_quota(offset, subscription.owner)
+
+    def _take_change(self, offset: int, subscription: Subscription) -> None:
+        known = self.known[subscription.id]
+        if known.forgotten_us:
+            self._wrong(offset, f"{subscription.id} changes, which was forgotten")
+        if not known.live:
+            if (self._at_us - known.ended_us) / 1e6 >= self.config.tombstone_s:
+                self._wrong(offset, f"{subscription.id} lives again, which should be forgotten")
+            known.live = True
+            # One that lives again has its place behind the others: what it matches is told in that order.
+            self.known[subscription.id] = self.known.pop(subscription.id)
+            self._check_quota(offset, subscription.owner)
+        if subscription.expires_us != known.subscription.expires_us:
+            self._check_lifetime(offset, subscription)
+        known.subscription = subscription
+
+    def _check_lifetime(self, offset: int, subscription: Subscription) -> None:
+        config = self.config
+        if subscription.expires_us is None:
+            if config.lifetime_s_default is not None or config.lifetime_s_max is not None:
+                self._wrong(offset, f"{subscription.id} lives for ever")
+            return
+        lifetime_us = subscription.expires_us - self._at_us
+        if lifetime_us <= 0 or lifetime_us + _ROUNDING_US < config.lifetime_s_min * 1e6:
+            self._wrong(offset, f"{subscription.id} lives for {lifetime_us} µs, which is too short")
+        if config.lifetime_s_max is not None and lifetime_us - _ROUNDING_US > config.lifetime_s_max * 1e6:
+            self._wrong(offset, f"{subscription.id} lives for {lifetime_us} µs, which is too long")
+
+    def _check_quota(self, offset: int, owner: str) -> None:
+        live = [k for k in self.of_owner(owner) if k.live]
+        if len(live) > self.config.user_subscriptions_max:
+            self._wrong(offset, f"{owner} has {len(live)} subscriptions")
+
+    def _take_end(self, offset: int, record: records.Unsubscribed) -> None:
+        known = self.known[record.subscription]
+        expires_us = known.subscription.expires_us
+        if record.reason == "expired" and (expires_us is None or expires_us > record.at_us):
+            self._wrong(offset, f"{record.subscription} is said to have expired, which it has not")
+        if record.reason == "asked" and record.subscription not in self.happened.unsubscribed:
+            self._wrong(offset, f"{record.subscription} ended without anybody having asked for it")
+        known.live, known.ended_us, known.reason = False, record.at_us, record.reason
+
+    def _take_forgotten(self, offset: int, record: records.Forgotten) -> None:
+        for identity in record.subscriptions:
+            known = self.known[identity]
+            if known.live:
+                self._wrong(offset, f"{identity} is forgotten while it lives")
+            ended = [k for k in self.of_owner(known.subscription.owner) if not k.live and not k.forgotten_us]
+            early = (record.at_us - known.ended_us) / 1e6 < self.config.tombstone_s
+            if early and len(ended) <= self.config.user_subscriptions_max:
+                self._wrong(offset, f"{identity} is forgotten before its time")
+            known.forgotten_us = record.at_us

@@ -1,0 +1,55 @@
+"""A link as broker and agent see it, without the transport below: it delays, keeps order, and breaks."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+
+from wanderbus.simulation.world import World
+
+
+class Way:
+    """One direction of a link: what is sent arrives in order after ``delay_s``, until the way is cut."""
+
+    def __init__(self, world: World, delay_s: float, deliver: Callable[[Sequence[bytes]], None]) -> None:
+        self._world = world
+        self._delay_s = delay_s
+        self._deliver = deliver
+        self._under_way: list[bytes] = []
+        self._is_cut = False
+
+    def send(self, payload: bytes) -> None:
+        """Send a message; what is sent until it arrives arrives together with it."""
+        if self._is_cut:
+            return
+        self._under_way.append(payload)
+        if len(self._under_way) == 1:
+            self._world.after(self._delay_s, self._arrive)
+
+    def cut(self) -> None:
+        """Break: of what is under way some first part still arrives, the rest is lost."""
+        if self._is_cut:
+            return
+        self._is_cut = True
+        del self._under_way[self._world.random.randint(0, len(self._under_way)) :]
+        self._arrive()
+
+    def _arrive(self) -> None:
+        arrived, self._under_way = self._under_way, []
+        if arrived:
+            self._deliver(arrived)
+
+
+class Wire:
+    """Both ways of one link."""
+
+    def __init__(self, link: int, up: Way, down: Way) -> None:
+        self.link = link
+        self.up = up
+        self.down = down
+        self.on_drop: Callable[[], None] = lambda: None
+        """Called when the broker ends the link."""
+
+    def cut(self) -> None:
+        """Break both ways."""
+        self.up.cut()
+        self.down.cut()

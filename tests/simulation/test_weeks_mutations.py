@@ -1,0 +1,300 @@
+"""The worlds of weeks notice: with any one promise of broker or agent taken out, some of the first seeds fail.
+
+A checker that stays content with a broken product proves nothing about the whole one (DESIGN rule 3).
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any
+
+import msgspec
+import pytest
+
+from wanderbus.agent.conversation import Conversation
+from wanderbus.agent.lifetimes import Decision, Lifetimes
+from wanderbus.broker import bounds
+from wanderbus.broker.bounds import Bounds
+from wanderbus.broker.clock import DisciplinedClock
+from wanderbus.broker.journal import Journal
+from wanderbus.broker.links import Link, Links
+from wanderbus.broker.presence import Presence
+from wanderbus.broker.protocol import Notify
+from wanderbus.broker.publishing import Publishing
+from wanderbus.broker.queue import LossKey, Queued, losses_for
+from wanderbus.broker.restrictions import blocked_by
+from wanderbus.broker.rows import SessionRow, SubscriptionRow
+from wanderbus.broker.state import BrokerState
+from wanderbus.broker.subscribing import Subscriptions
+from wanderbus.event import Event, Loss
+from wanderbus.machine import Output
+from wanderbus.records import AnyRecord, Changed, Published, Started
+from wanderbus.simulation.weeks_scenario import run_weeks_seed
+from wanderbus.subscription import Daily, QueuePolicy
+
+pytestmark = pytest.mark.integration
+
+SEEDS = range(1, 121)
+Patch = pytest.MonkeyPatch
+
+
+def after_each_record(patch: Patch, also: Callable[[BrokerState, AnyRecord], None]) -> None:
+    apply_record = BrokerState.apply
+
+    def apply(self: BrokerState, offset: int, record: AnyRecord) -> None:
+        apply_record(self, offset, record)
+        also(self, record)
+
+    patch.setattr(BrokerState, "apply", apply)
+
+
+def asking_restrictions(patch: Patch, change: Callable[[dict[str, Any]], None]) -> None:
+    def blocked(restrictions: Any, **asked: Any) -> int | None:
+        asked["restrictions"] = restrictions
+        change(asked)
+        return blocked_by(asked.pop("restrictions"), **asked)
+
+    patch.setattr("wanderbus.broker.publishing.blocked_by", blocked)
+
+
+# Restrictions and lifetimes -------------------------------------------------------------------------------------------
+
+
+def advance_frequency_when_blocked(patch: Patch) -> None:
+    """SPEC H-11: what a restriction forbids counts for the frequency all the same."""
+
+    def also(state: BrokerState, record: AnyRecord) -> None:
+        for identity, _ in record.restricted if isinstance(record, Published) else ():
+            state.subscriptions[identity].last_us = record.at_us
+
+    after_each_record(patch, also)
+
+
+def restrict_the_away_always(patch: Patch) -> None:
+    """SPEC H-02: a restriction for while one is away holds always."""
+    asking_restrictions(patch, lambda asked: asked.update(away=True))
+
+
+def ask_windows_of_the_wrong_clock(patch: Patch) -> None:
+    """DESIGN 5.8: windows go by the broker's own clock, which follows a clock that was set slowly."""
+    asking_restrictions(patch, lambda asked: asked.update(received_us=asked["now_us"]))
+
+
+def open_windows_every_day(patch: Patch) -> None:
+    """SPEC X29: weekdays do not matter."""
+
+    def change(asked: dict[str, Any]) -> None:
+        asked["restrictions"] = tuple(
+            msgspec.structs.replace(r, weekdays=()) if isinstance(r, Daily) else r for r in asked["restrictions"]
+        )
+
+    asking_restrictions(patch, change)
+
+
+def ignore_expiry(patch: Patch) -> None:
+    """SPEC G-05: an expired subscription is notified until it is looked for."""
+    generated, blocked = Publishing._generated, Publishing._blocked
+
+    def timeless(self: Publishing, event: Event) -> Any:
+        state = self._state
+        self.now_us, state.wall_us = state.wall_us, 0  # type: ignore[attr-defined]
+        try:
+            return generated(self, event)
+        finally:
+            state.wall_us = self.now_us  # type: ignore[attr-defined]
+
+    def in_time(self: Publishing, row: SubscriptionRow, event: Event) -> int | None:
+        self._state.wall_us = self.now_us  # type: ignore[attr-defined]
+        try:
+            return blocked(self, row, event)
+        finally:
+            self._state.wall_us = 0
+
+    patch.setattr(Publishing, "_generated", timeless)
+    patch.setattr(Publishing, "_blocked", in_time)
+
+
+def forget_when_the_renewed_was_notified(patch: Patch) -> None:
+    """SPEC X21: a subscription that lives again is not as it was."""
+
+    def also(state: BrokerState, record: AnyRecord) -> None:
+        if isinstance(record, Changed):
+            state.subscriptions[record.subscription.id].last_us = None
+
+    after_each_record(patch, also)
+
+
+def keep_every_tombstone(patch: Patch) -> None:
+    """Growth: what has ended is never forgotten."""
+    patch.setattr(Subscriptions, "_forget", lambda self, identities: None)
+
+
+def never_ask_what_ended(patch: Patch) -> None:
+    """SPEC G-12: an agent that is back does not ask which subscriptions there are."""
+    patch.setattr(Lifetimes, "attached", lambda self: Decision())
+
+
+def set_the_clock_back(patch: Patch) -> None:
+    """DESIGN 5.8: the broker's clock shows what the wall clock shows."""
+    patch.setattr(DisciplinedClock, "read", lambda self, wall_us, now: wall_us)
+
+
+# Queues ---------------------------------------------------------------------------------------------------------------
+
+
+def let_one_more_wait(patch: Patch) -> None:
+    """SPEC G-15: every cap is off by one."""
+    exceeded = bounds._exceeded
+
+    def generous(policy: QueuePolicy, waiting: int, waiting_bytes: int) -> str | None:
+        return exceeded(policy, waiting - 1, waiting_bytes)
+
+    patch.setattr(bounds, "_exceeded", generous)
+
+
+def drop_the_oldest_always(patch: Patch) -> None:
+    """SPEC U-02: a queue that is to drop its newest drops its oldest."""
+    patch.setattr(Bounds, "_newest", Bounds._first)
+    patch.setattr(Bounds, "_waits", lambda self, session, number, row: False)
+
+
+def deliver_at_any_age(patch: Patch) -> None:
+    """SPEC G-17: only the sweep looks at ages."""
+    patch.setattr(Bounds, "too_old", lambda self, entry: False)
+
+
+def never_refuse(patch: Patch) -> None:
+    """SPEC U-02: an event that is to be refused when a queue is full is dropped instead."""
+    patch.setattr(Bounds, "refuses", lambda self, subject, size, notified: None)
+
+
+def refuse_without_need(patch: Patch) -> None:
+    """SPEC U-02: an event is refused because of a queue that has room."""
+    refuses = Bounds.refuses
+
+    def eager(self: Bounds, subject: str, size: int, notified: Any) -> str | None:
+        return refuses(self, subject, size * 2, notified)
+
+    patch.setattr(Bounds, "refuses", eager)
+
+
+def tell_everybody_of_the_bound(patch: Patch) -> None:
+    """SPEC E-05: a subscription of one device is told to all of them."""
+    patch.setattr(Queued, "subscriptions_for", lambda self, device: self.subscriptions)
+
+
+def miscount_gaps(patch: Patch) -> None:
+    """SPEC U-02: a gap tells of one loss too many."""
+
+    def more(lost: dict[LossKey, int] | None, device: str) -> tuple[Loss, ...]:
+        return tuple(msgspec.structs.replace(loss, count=loss.count + 1) for loss in losses_for(lost, device))
+
+    patch.setattr("wanderbus.broker.links.losses_for", more)
+
+
+def take_one_too_many(patch: Patch) -> None:
+    """Cursor: a device is said to have taken one notification more than it has (DESIGN 5.4)."""
+    trim = BrokerState._trim
+
+    def trim_more(self: BrokerState, session: SessionRow) -> None:
+        for device in session.devices:
+            row = self.devices[f"{session.user}/{device}"]
+            row.cursor = min(row.cursor + 1, session.next - 1)
+        trim(self, session)
+
+    patch.setattr(BrokerState, "_trim", trim_more)
+
+
+def lose_what_was_on_its_way(patch: Patch) -> None:
+    """SPEC G-13: what was sent when a link failed is taken as delivered."""
+    attach = Links.attach
+
+    def attach_behind(self: Links, link: Link, session: SessionRow, sent: int) -> None:
+        attach(self, link, session, max(sent, self.handed(link.user, session.name, link.device)))
+
+    patch.setattr(Links, "attach", attach_behind)
+
+
+def stop_after_a_slice(patch: Patch) -> None:
+    """SPEC U-03: what has waited goes out up to the first pause and no further."""
+    patch.setattr(Links, "go_on", lambda self, link: None)
+
+
+# Devices and disks ----------------------------------------------------------------------------------------------------
+
+
+def let_the_last_device_go(patch: Patch) -> None:
+    """SPEC X40: grace ends the membership of a session's last device too."""
+
+    def grace_over(self: Presence, user: str, device: str) -> None:
+        row = self._state.devices.get(f"{user}/{device}")
+        if row and row.status == "DISCONNECTED":
+            self.left(user, row.session, device, "grace")
+
+    patch.setattr(Presence, "grace_over", grace_over)
+
+
+def never_let_a_device_go(patch: Patch) -> None:
+    """SPEC X40: whoever is away for too long stays a member."""
+    patch.setattr(Presence, "grace_over", lambda self, user, device: None)
+
+
+def forget_publishers(patch: Patch) -> None:
+    """Repeats: after a restart no publish is recognised (DESIGN 5.2)."""
+
+    def also(state: BrokerState, record: AnyRecord) -> None:
+        for key in [key for key, _ in state.publishers.items()] if isinstance(record, Started) else ():
+            state.publishers.drop(key)
+
+    after_each_record(patch, also)
+
+
+def say_at_once(patch: Patch) -> None:
+    """Output commit: acknowledge before the sync (DESIGN 5.1)."""
+    patch.setattr(Journal, "say", lambda self, output: self._ready.append(output))
+
+
+def hear_repeats(patch: Patch) -> None:
+    """Exactly once: the agent passes on what it has had already (DESIGN 5.5)."""
+    notified = Conversation._notified
+
+    def hear(self: Conversation, notify: Notify) -> list[Output]:
+        self._received = min(self._received, notify.number - 1)
+        return notified(self, notify)
+
+    patch.setattr(Conversation, "_notified", hear)
+
+
+@pytest.mark.parametrize(
+    "sabotage",
+    [
+        advance_frequency_when_blocked,
+        restrict_the_away_always,
+        ask_windows_of_the_wrong_clock,
+        open_windows_every_day,
+        ignore_expiry,
+        forget_when_the_renewed_was_notified,
+        keep_every_tombstone,
+        never_ask_what_ended,
+        set_the_clock_back,
+        let_one_more_wait,
+        drop_the_oldest_always,
+        deliver_at_any_age,
+        never_refuse,
+        refuse_without_need,
+        tell_everybody_of_the_bound,
+        miscount_gaps,
+        take_one_too_many,
+        lose_what_was_on_its_way,
+        stop_after_a_slice,
+        let_the_last_device_go,
+        never_let_a_device_go,
+        forget_publishers,
+        say_at_once,
+        hear_repeats,
+    ],
+    ids=lambda sabotage: sabotage.__name__,
+)
+def test_the_worlds_of_weeks_notice(sabotage: Callable[[Patch], None], monkeypatch: Patch) -> None:
+    sabotage(monkeypatch)
+    assert any(run_weeks_seed(seed).problems for seed in SEEDS)
