@@ -27,6 +27,15 @@ LOCK = os.path.join(ROOT, "requirements.lock")
 PYTHON_MIN = (3, 11)
 JAVA_MIN = 17
 SIM_SEEDS = "50"
+# Of the long runs: what they are called, what is run, and how much of it with --ci and without.
+SOAK = (
+    ("simulation of the whole system", ["wanderbus", "sim", "--seeds"], "200", "2000"),
+    ("simulation of SIP", ["wanderbus", "sim", "--layer", "sip", "--seeds"], "200", "1000"),
+    ("simulation of reliable UDP", ["wanderbus", "sim", "--layer", "rudp", "--seeds"], "200", "1000"),
+    ("simulation of weeks", ["wanderbus", "sim", "--layer", "weeks", "--seeds"], "1000", "20000"),
+    ("power cuts", ["faults", "powercut", "--points"], "500", "10000"),
+    ("kills", ["faults", "crash", "--cycles"], "100", "2000"),
+)
 
 # Of command to what its --help says; the first line is the summary.
 COMMANDS = {
@@ -45,6 +54,8 @@ COMMANDS = {
         ./do crash [ARGUMENTS of python -m faults crash]""",
     "powercut": """cut the power of a recorded disk at random points, and compare what recovers with what was promised
         ./do powercut [ARGUMENTS of python -m faults powercut]""",
+    "soak": """the long runs: simulations, kills and power cuts (about two hours; with --ci about ten minutes)
+        ./do soak [--ci]""",
     "bench": """measure against peers, in one run
         ./do bench [ARGUMENTS of python -m bench]""",
     "fmt": """format the code, mend what lint can mend, write docs/cli.md and docs/sip-conformance.md anew
@@ -97,6 +108,7 @@ def main(arguments: list[str]) -> int:
             "fuzz": fuzz,
             "crash": crash,
             "powercut": powercut,
+            "soak": soak,
             "bench": bench,
             "fmt": fmt,
         }
@@ -180,6 +192,14 @@ def test(arguments: list[str]) -> None:
         return
     check([])
     step("integration and Spark tests", ["-m", "pytest", "-q", "-m", "integration or spark"])
+
+
+def soak(arguments: list[str]) -> None:
+    if arguments not in ([], ["--ci"]):
+        raise StepError("./do soak takes --ci or nothing", 2)
+    for title, line, few, many in SOAK:
+        bound = [] if line[0] == "wanderbus" else ["--limit-s", "900" if arguments else "7200"]
+        step(title, ["-m", *line, few if arguments else many, *bound])
 
 
 def fmt(arguments: list[str]) -> None:

@@ -132,3 +132,17 @@ def test_failed_command_shows_what_it_said(do: Any, capfd: pytest.CaptureFixture
         do.quietly("something loud", [sys.executable, "-c", "print('why'); raise SystemExit(3)"])
     assert caught.value.status == 3
     assert "why" in capfd.readouterr().err
+
+
+def test_the_long_runs_are_bounded_and_short_where_asked(do: Any, monkeypatch: pytest.MonkeyPatch) -> None:
+    lines: list[list[str]] = []
+    monkeypatch.setattr(do, "step", lambda title, arguments: lines.append(arguments))
+    do.soak(["--ci"])
+    short = lines.copy()
+    do.soak([])
+    assert len(short) == len(lines) // 2 == len(do.SOAK)
+    for few, many in zip(short, lines[len(short) :], strict=True):
+        assert few[0] == "-m"
+        assert sum(int(word) for word in few if word.isdigit()) < sum(int(word) for word in many if word.isdigit())
+    with pytest.raises(do.StepError, match="takes --ci or nothing"):
+        do.soak(["--quick"])

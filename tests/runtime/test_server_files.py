@@ -59,7 +59,10 @@ def test_design_5_8_the_clock_goes_on_from_the_last_record_where_the_rows_cover_
     files = ServerFiles.open(tmp_path)
     files.log.append([(0, 5_000, records.encode_record(records.Started(at_us=5_000, server="wb")))])
     files.log.sync()
-    files.store.save({}, 1)
+    state = files.load_state(8)
+    files.store.save(state.changes(), state.offset)
+    files.close()
+    files = ServerFiles.open(tmp_path)
     assert files.load_state(8).wall_us == 5_000
     files.close()
 

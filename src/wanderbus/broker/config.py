@@ -54,7 +54,10 @@ class BrokerConfig(msgspec.Struct, frozen=True):
     """Member devices of one session."""
 
     publishes_remembered: int = 1_024
-    """Recent publishes of a device whose event ids can be told again when they are repeated."""
+    """Recent publishes of a device whose event ids can be told again when they are repeated.
+
+    Agents have up to 512 under way; with less, one of them that is repeated may be told that it was refused.
+    """
 
     lifetime_s_default: float | None = None
     """Lifetime of a subscription that asks for none; None for ever (SPEC X17)."""

@@ -184,7 +184,9 @@ def _with_progress(results: Iterable[AnyResult], seeds: int) -> Iterator[AnyResu
         return
     shown_at, failed = time.monotonic(), 0
     for number, result in enumerate(results, 1):
-        failed += bool(result.problems)
+        if result.problems:
+            failed += 1
+            print(f"seed {result.seed}: {result.problems[0]}", file=sys.stderr, flush=True)
         if time.monotonic() - shown_at >= PROGRESS_EACH_S:
             shown_at = time.monotonic()
             print(f"{number} of {seeds} seeds, {failed} failed", file=sys.stderr, flush=True)

@@ -63,7 +63,8 @@ class AgentSettings(msgspec.Struct, frozen=True, kw_only=True):
     """Where this device keeps its identity; below the user's state directory unless given."""
 
     keep: bool = _AGENT.keep
-    """False discards the subscriptions and the queue that the session has (SPEC G-09)."""
+    """False ends the subscriptions that the session has, but for those bound to other devices, and drops what waits
+    for this device (SPEC G-09)."""
 
     keep_queue: bool = _AGENT.keep_queue
 

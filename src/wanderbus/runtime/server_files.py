@@ -81,12 +81,8 @@ class ServerFiles:
             )
         try:
             state.load({table.name: self.store.load(table.name) for table in state.tables}, self.store.offset)
-            for frame in self.log.read(max(0, state.offset - 1)):
-                if frame.offset < state.offset:
-                    # The rows do not hold the clock, which never goes back, not over a restart either (DESIGN 5.8).
-                    state.wall_us = frame.at_us
-                else:
-                    state.apply(frame.offset, decode_record(frame.payload))
+            for frame in self.log.read(state.offset):
+                state.apply(frame.offset, decode_record(frame.payload))
         except msgspec.DecodeError as error:
             raise StateCorrupt(
                 f"{self.store.path} or {self.log.directory} was written by another version: {error}"
