@@ -261,3 +261,11 @@ def test_g20_events_of_the_outbox_are_numbered_apart_and_repeated_in_order() -> 
 
 def test_x20_the_first_attachment_says_whether_the_queue_is_kept() -> None:
     assert opening(conversation(keep=False, keep_queue=True)) == [Attach(7, "default", None, False, True)]
+
+
+def test_what_the_broker_calls_taken_is_told_to_one_that_has_forgotten_it() -> None:
+    """It removed the device, whose place then began anew: without the word of the agent it waits there for good."""
+    talk = conversation(resume=Position(1, 70))
+    hear(talk, Attachment(1, 79))
+    (attach,) = (each for each in opening(talk) if isinstance(each, protocol.Attach))
+    assert attach.resume == Position(1, 79)

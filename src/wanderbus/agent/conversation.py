@@ -152,10 +152,14 @@ class Conversation:
         return list(decided.reports)
 
     def _attached(self, epoch: int, taken: int) -> None:
-        """Another epoch is another stream: numbers begin anew."""
+        """Another epoch is another stream: numbers begin anew.
+
+        What the broker calls taken is so for us too: it may ask again, once we were removed and have come back.
+        """
         if epoch != self._epoch:
             self._epoch, self._received, self._taken = epoch, taken, taken
         self._received = max(self._received, taken)
+        self._taken = max(self._taken, taken)
         self._keep = True
         self._of_its_own_accord(self._lifetimes.attached())
 
