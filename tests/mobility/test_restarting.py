@@ -112,10 +112,18 @@ def test_a_restored_session_differs_only_in_what_a_restart_changes(talk: Talk) -
             assert getattr(restored, field.name) == getattr(session, field.name), field.name
 
 
-def test_what_is_no_snapshot_is_refused() -> None:
+def test_a_snapshot_that_was_not_compressed_is_restored_as_well(talk: Talk) -> None:
+    _, alice, _ = talk
+    session = alice.session()
+    assert SIPSession.restore(msgspec.json.encode(session)) == SIPSession.restore(session.snapshot())
+    assert len(session.snapshot()) < len(msgspec.json.encode(session)) / 2
+
+
+@pytest.mark.parametrize("snapshot", [b"{}", b"", b"x\x9c", b"neither"])
+def test_what_is_no_snapshot_is_refused(snapshot: bytes) -> None:
     _, alice, broker = established()
     with pytest.raises(LocalProtocolError, match="not a snapshot"):
-        alice.agent.adopt(b"{}")
+        alice.agent.adopt(snapshot)
     with pytest.raises(LocalProtocolError, match="already"):
         alice.agent.adopt(alice.session().snapshot())
     with pytest.raises(LocalProtocolError, match="belongs to"):

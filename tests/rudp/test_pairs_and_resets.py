@@ -53,6 +53,14 @@ def restarted(side: Side) -> None:
     side.timer_at = None
 
 
+def test_no_key_outlives_its_connection(make_pair: MakePair) -> None:
+    pair = make_pair(sealed=True)
+    pair.left.step(0.0, SendMessage(pair.left.local_id, b"x"))
+    assert len(pair.left.endpoint._awake) == 1
+    pair.left.step(0.1, CloseConnection(pair.left.local_id))
+    assert len(pair.left.endpoint._awake) == 0
+
+
 def test_an_unknown_id_is_answered_with_a_reset_to_the_source(pair: Pair) -> None:
     (reset,) = pair.left.step(0.0, arrived(packet(77, 88)))
     assert reset.destination == SOURCE

@@ -13,7 +13,7 @@ from hypothesis import strategies as st
 from wanderbus.rudp import sealing
 from wanderbus.rudp.frames import HEADER_BYTES
 from wanderbus.rudp.keys import Secrets
-from wanderbus.rudp.sealing import SEAL_BYTES, Sealer
+from wanderbus.rudp.sealing import SEAL_BYTES, Awake, Sealer
 
 A, B = bytes(range(32)), bytes(range(32, 64))
 FRAMES = b"what nobody else may read"
@@ -163,6 +163,45 @@ def test_forging_costs_one_derivation_and_one_attempt(monkeypatch: pytest.Monkey
 def test_an_epoch_that_was_never_sealed_under_is_not_the_one_before() -> None:
     talk = Talk()
     assert talk.right.open(talk.seal()[0], 0, 0xFF) is None
+
+
+@pytest.mark.parametrize("rekey_packets", [1, 3, NEVER])
+def test_rest_at_any_time_changes_nothing_on_the_wire(rekey_packets: int) -> None:
+    rested, wakeful = Talk(rekey_packets), Talk(rekey_packets)
+    late: list[tuple[bytes, int, int]] = []
+    for _ in range(12):
+        sealed = rested.seal()
+        assert sealed == wakeful.seal()
+        for sealer in (rested.left, rested.right):
+            sealer.rest()
+        assert rested.right.open(*sealed) == FRAMES
+        for talk in (rested, wakeful):
+            talk.left.confirmed(sealed[1])
+        assert all(rested.right.open(*packet) == FRAMES for packet in late[-1:]), "of the epoch before"
+        for sealer in (rested.left, rested.right):
+            sealer.rest()
+            assert not has_ciphers(sealer)
+        late.append(sealed)
+
+
+def test_the_sealer_that_woke_first_makes_room_for_another() -> None:
+    awake = Awake(2)
+    sealers = [Sealer(Secrets(A, B), NEVER, awake) for _ in range(3)]
+    for number, sealer in enumerate((*sealers, sealers[0])):
+        sealer.seal(header(number, 0), number, FRAMES)
+    assert [has_ciphers(sealer) for sealer in sealers] == [True, False, True]
+
+
+def test_a_forged_packet_of_another_epoch_leaves_no_cipher_with_a_sealer_that_rests() -> None:
+    awake = Awake(1)
+    sealer, other = Sealer(Secrets(A, B), NEVER, awake), Sealer(Secrets(A, B), NEVER, awake)
+    assert sealer.open(header(0, 1) + bytes(40), 0, 1) is None
+    other.seal(header(0, 0), 0, FRAMES)
+    assert not has_ciphers(sealer)
+
+
+def has_ciphers(sealer: Sealer) -> bool:
+    return any(getattr(sealer, name) is not None for name in ("_encrypt", "_earlier", "_present", "_later"))
 
 
 def test_nothing_secret_is_ever_shown() -> None:

@@ -109,6 +109,25 @@ def test_rfc3261_17_1_1_2_refusal_is_acknowledged_each_time_and_reported_once(al
     assert alice.layer.transaction_count == 0
 
 
+@pytest.mark.parametrize("method", ["INVITE", "OPTIONS"])
+def test_what_was_accepted_is_not_kept_for_the_half_minute_in_which_it_may_be_accepted_again(
+    alice: Clockwork, method: str
+) -> None:
+    data = start(alice, method)
+    assert kept(alice) > 300
+    alice.tell(answer(data, 180))
+    assert kept(alice) > 300
+    alice.tell(answer(data, 200))
+    assert alice.layer.transaction_count == 1
+    assert kept(alice) == 0
+
+
+def kept(alice: Clockwork) -> int:
+    """Bytes of requests and data in client transactions, about."""
+    transactions = alice.layer._clients._transactions.values()
+    return sum(len(each.data) + len(repr(each.request and each.request.headers)) - len("None") for each in transactions)
+
+
 def test_rfc3261_17_1_1_3_ack_is_made_from_invite_and_response(alice: Clockwork) -> None:
     routed = make_request("INVITE").with_header("Route", "<sip:one;lr>, <sip:two;lr>")
     (sent,) = alice.tell(SendRequest("one", routed, BOB))

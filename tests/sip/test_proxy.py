@@ -199,6 +199,14 @@ def test_repeated_2xx_to_invite_are_all_passed_on_until_the_context_ends() -> No
     assert len(setting.proxy) == 0
 
 
+def test_of_an_answered_invite_no_header_field_and_no_body_is_kept() -> None:
+    setting = Setting()
+    setting.tell(answer_to(setting.sent(ask()), 200))
+    (context,) = setting.proxy._contexts.values()
+    kept = [context.received, *(branch.sent for branch in context.branches.values())]
+    assert [(request.method, request.headers, request.body) for request in kept] == [("INVITE", (), b"")] * 2
+
+
 @pytest.mark.parametrize(("method", "status"), [("INVITE", 486), ("BYE", 200), ("MESSAGE", 404)])
 def test_a_final_response_ends_the_context(method: str, status: int) -> None:
     setting = Setting()

@@ -119,6 +119,13 @@ def test_rfc6026_7_1_accepted_absorbs_invites_and_lets_the_user_repeat_2xx(bob: 
     assert respond(bob, report, 200) == []
 
 
+def test_what_was_accepted_is_not_kept_since_only_the_user_says_it_again(bob: Clockwork) -> None:
+    respond(bob, receive(bob, "INVITE"), 200)
+    (transaction,) = bob.layer._servers._transactions.values()
+    assert transaction._last_data == b""
+    assert transaction._unanswered is None
+
+
 @pytest.mark.parametrize("branch", ["z9hG4bKone", "z9hG4bKacknowledging"])
 def test_rfc3261_13_3_1_4_ack_for_2xx_is_the_users(bob: Clockwork, branch: str) -> None:
     respond(bob, receive(bob, "INVITE"), 200)

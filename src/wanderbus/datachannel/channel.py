@@ -26,6 +26,20 @@ from wanderbus.transport import ChangePath, CloseConnection, MovedHere, Probe
 class DataChannel:
     """This side's end and, while there is an agreement, the other's."""
 
+    __slots__ = (
+        "_encryption",
+        "_generation",
+        "_keys",
+        "_paired",
+        "_peer_generation",
+        "_transports",
+        "failed",
+        "local",
+        "parties",
+        "protocol",
+        "remote",
+    )
+
     def __init__(
         self, transports: Transports, parties: Parties, *, encryption: bool = True, protocol: Protocol = "UDP"
     ) -> None:

@@ -39,6 +39,7 @@ from wanderbus.rudp.packets import Packets, take_fitting
 from wanderbus.rudp.paths import PathValidation
 from wanderbus.rudp.probing import Probing
 from wanderbus.rudp.receiving import Receiver
+from wanderbus.rudp.sealing import Awake
 from wanderbus.rudp.sending import Sender
 
 OVERFULL: Final = "too much waits for the other side"
@@ -55,6 +56,32 @@ class Connection:
     ``token`` is what our RESET will carry, to be announced; empty for none.
     """
 
+    __slots__ = (
+        "_acked",
+        "_active_at",
+        "_arrivals",
+        "_config",
+        "_counters",
+        "_holds_ack",
+        "_incomplete",
+        "_packets",
+        "_path",
+        "_path_changed",
+        "_peer_generation",
+        "_probing",
+        "_random",
+        "_response",
+        "_timer_at",
+        "_timer_fired",
+        "_token",
+        "local_id",
+        "peer_token",
+        "receiver",
+        "remote",
+        "remote_id",
+        "sender",
+    )
+
     def __init__(
         self,
         opened: OpenConnection,
@@ -63,6 +90,7 @@ class Connection:
         counters: Counters,
         random: RandomSource,
         token: bytes,
+        awake: Awake | None = None,
     ) -> None:
         self.local_id = opened.local_id
         self.remote_id = opened.remote_id
@@ -73,7 +101,7 @@ class Connection:
         self._counters = counters
         self._random = random
         self._token = token
-        self._packets = Packets(opened, config, socket, counters)
+        self._packets = Packets(opened, config, socket, counters, awake)
         self._arrivals = self._packets.arrivals
         self.sender = Sender(config, self._packets.frame_bytes_max, counters)
         self.receiver = Receiver(config, counters)
@@ -105,7 +133,8 @@ class Connection:
         self._see_to_timer(None, outputs)
 
     def close(self, outputs: list[Output]) -> None:
-        """Leave no timer behind."""
+        """Leave no timer behind, and no cipher."""
+        self._packets.rest()
         if self._timer_at is not None:
             outputs.append(CancelTimer(self.local_id))
             self._timer_at = None

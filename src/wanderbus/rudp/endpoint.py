@@ -27,6 +27,7 @@ from wanderbus.rudp.interface import (
     Probe,
     SendMessage,
 )
+from wanderbus.rudp.sealing import Awake
 
 _DEFAULT_CONFIG = RudpConfig()
 
@@ -54,6 +55,7 @@ class Endpoint:
         self._config = config
         self._socket = socket
         self._reset_key = reset_key
+        self._awake = Awake()
         self._connections: dict[int, Connection] = {}
         self._allocated: set[int] = set()
 
@@ -204,7 +206,7 @@ class Endpoint:
         self._allocated.discard(item.local_id)
         self._remove(item.local_id, outputs, touched)
         token = self._token(item.local_id, sealed=item.secrets is not None)
-        connection = Connection(item, self._config, self._socket, self.counters, self._random, token)
+        connection = Connection(item, self._config, self._socket, self.counters, self._random, token, self._awake)
         self._connections[item.local_id] = connection
         connection.start(now, outputs)
 

@@ -37,11 +37,13 @@ class Secrets(msgspec.Struct, frozen=True):
 
 
 class KeyPair:
-    """One side's X25519 keys, made from 32 unpredictable bytes."""
+    """One side's X25519 keys, made from 32 unpredictable bytes, and kept as those: there is one for each user."""
+
+    __slots__ = ("_token", "public")
 
     def __init__(self, token: bytes) -> None:
-        self._private = X25519PrivateKey.from_private_bytes(token)
-        self.public: Final = self._private.public_key().public_bytes_raw()
+        self._token = token
+        self.public: Final = X25519PrivateKey.from_private_bytes(token).public_key().public_bytes_raw()
 
     def secrets(self, peer_public: bytes, *, salt: bytes, context: bytes, first: bool) -> Secrets:
         """Return the secrets that the holder of ``peer_public``'s other half gets from ours.
@@ -52,7 +54,8 @@ class KeyPair:
         :raises RemoteProtocolError: ``peer_public`` is not a key, or one that gives everybody the same secret.
         """
         try:
-            shared = self._private.exchange(X25519PublicKey.from_public_bytes(peer_public))
+            private = X25519PrivateKey.from_private_bytes(self._token)
+            shared = private.exchange(X25519PublicKey.from_public_bytes(peer_public))
         except ValueError:
             raise RemoteProtocolError("the other side's public key cannot be used") from None
         publics = self.public + peer_public if first else peer_public + self.public

@@ -19,7 +19,7 @@ from wanderbus.rudp.frames import (
     encode_header,
 )
 from wanderbus.rudp.interface import Counters, OpenConnection
-from wanderbus.rudp.sealing import SEAL_BYTES, Sealer
+from wanderbus.rudp.sealing import SEAL_BYTES, Awake, Sealer
 
 _GENERATION_MASK: Final = 0xFFFF
 _EPOCH_MASK: Final = 0xFF
@@ -28,7 +28,21 @@ _EPOCH_MASK: Final = 0xFF
 class Packets:
     """What lies between the frames of a connection and its datagrams, both ways."""
 
-    def __init__(self, opened: OpenConnection, config: RudpConfig, socket: str, counters: Counters) -> None:
+    __slots__ = (
+        "_counters",
+        "_generation",
+        "_ids",
+        "_sealer",
+        "_socket",
+        "arrivals",
+        "frame_bytes_max",
+        "next_number",
+        "overhead_bytes",
+    )
+
+    def __init__(
+        self, opened: OpenConnection, config: RudpConfig, socket: str, counters: Counters, awake: Awake | None = None
+    ) -> None:
         self.next_number = 0
         """The number of the next packet."""
         self.arrivals = Arrivals()
@@ -36,9 +50,14 @@ class Packets:
         self._socket = socket
         self._counters = counters
         self._generation = 0
-        self._sealer = Sealer(opened.secrets, config.rekey_packets) if opened.secrets else None
+        self._sealer = Sealer(opened.secrets, config.rekey_packets, awake) if opened.secrets else None
         self.overhead_bytes = HEADER_BYTES + (SEAL_BYTES if self._sealer else 0)
         self.frame_bytes_max = config.datagram_bytes_max - self.overhead_bytes
+
+    def rest(self) -> None:
+        """Let go of what can be made again when there is something to send or to open."""
+        if self._sealer is not None:
+            self._sealer.rest()
 
     def moved_here(self, generation: int) -> None:
         """Let what is sent from now on carry our own ``generation``."""

@@ -7,6 +7,8 @@ Each direction has a chain of secrets of its own, one for each epoch; each gives
 
 The sender goes on to the next epoch; the receiver follows when a packet of it proves genuine. Nothing forged moves
 either of them.
+
+A cipher takes some kilobytes, so a connection that is idle has none: it is made again from the key, in microseconds.
 """
 
 from __future__ import annotations
@@ -25,23 +27,51 @@ from wanderbus.rudp.keys import KEY_BYTES, Secrets
 SEAL_BYTES: Final = 16
 """What sealing adds to a packet: the authentication tag."""
 
+SEALERS_AWAKE_MAX: Final = 512
+"""Connections of one endpoint that have their ciphers at hand, at 5 KB each."""
+
 _LABEL: Final = b"wanderbus rudp "
 _AES_KEY_BYTES: Final = 16
 _IV_BYTES: Final = 12
 
-_Opener = tuple[Callable[[bytes, bytes, bytes], bytes], int]
+_Cipher = Callable[[bytes, bytes, bytes], bytes]
+
+_Opener = tuple[_Cipher, int]
 """What opens the packets of one epoch, and the IV as a number."""
+
+
+class Awake:
+    """The sealers that have their ciphers at hand; for one too many, the one that woke first is put to rest."""
+
+    def __init__(self, sealers_max: int = SEALERS_AWAKE_MAX) -> None:
+        self._sealers_max = sealers_max
+        self._sealers: dict[Sealer, None] = {}
+
+    def __len__(self) -> int:
+        return len(self._sealers)
+
+    def add(self, sealer: Sealer) -> None:
+        """Take up ``sealer``, which has woken."""
+        self._sealers[sealer] = None
+        if len(self._sealers) > self._sealers_max:
+            next(iter(self._sealers)).rest()
+
+    def discard(self, sealer: Sealer) -> None:
+        """Forget ``sealer``; no harm if it is not known."""
+        self._sealers.pop(sealer, None)
 
 
 class Sealer:
     """Seals what one side of a connection sends and opens what it receives.
 
     ``rekey_packets`` is the count of packets after which a key has served; at most 2**23 are safe under one (RFC
-    9001 6.6).
+    9001 6.6). Whoever drops a sealer puts it to :meth:`rest` first, or its keys would outlive it in ``awake``.
     """
 
     __slots__ = (
+        "_awake",
         "_earlier",
+        "_earlier_key",
         "_encrypt",
         "_epoch_confirmed",
         "_epoch_packets",
@@ -50,30 +80,48 @@ class Sealer:
         "_later",
         "_present",
         "_receiving_epoch",
+        "_receiving_key",
         "_receiving_secret",
         "_rekey_packets",
+        "_sending_key",
         "_sending_secret",
         "epoch",
     )
 
-    def __init__(self, secrets: Secrets, rekey_packets: int) -> None:
+    def __init__(self, secrets: Secrets, rekey_packets: int, awake: Awake | None = None) -> None:
         self.epoch = 0
         """Epoch of the key that seals now; its low 8 bits are in the packet's header."""
+        self._awake = Awake() if awake is None else awake
         self._rekey_packets = rekey_packets
+        self._encrypt: _Cipher | None = None
         self._sending_secret = secrets.sending
         self._start_epoch(0)
         self._receiving_secret = secrets.receiving
+        self._receiving_key = _key(secrets.receiving)
         self._receiving_epoch = 0
+        self._earlier_key: bytes | None = None
         self._earlier: _Opener | None = None
-        self._present = _opener(secrets.receiving)
+        self._present: _Opener | None = None
         self._later: _Opener | None = None
+
+    def rest(self) -> None:
+        """Let go of the ciphers until there is something to seal or to open."""
+        self._encrypt = self._earlier = self._present = self._later = None
+        self._awake.discard(self)
+
+    def _wake(self) -> tuple[_Cipher, _Opener]:
+        self._encrypt = AESGCM(self._sending_key[:_AES_KEY_BYTES]).encrypt
+        self._present = _opener(self._receiving_key)
+        self._awake.add(self)
+        return self._encrypt, self._present
 
     def seal(self, header: bytes, number: int, frames: bytes) -> bytes:
         """Return the packet: ``header``, which names :attr:`epoch` and ``number``, and the sealed ``frames``.
 
         ``number`` must be higher than any before: no two packets may have the same (RFC 9001 5.3).
         """
-        packet = header + self._encrypt((self._iv ^ number).to_bytes(_IV_BYTES, "big"), frames, header)
+        encrypt = self._encrypt or self._wake()[0]
+        packet = header + encrypt((self._iv ^ number).to_bytes(_IV_BYTES, "big"), frames, header)
         self._epoch_packets += 1
         if self._epoch_packets >= self._rekey_packets and self._epoch_confirmed:
             self._sending_secret = _following(self._sending_secret)
@@ -91,16 +139,15 @@ class Sealer:
 
         Also None for an epoch before the last: the peer repeats what was in it.
         """
+        opener = self._present or self._wake()[1]
         ahead = (epoch - self._receiving_epoch) & 0xFF
         if not ahead:
-            opener: _Opener | None = self._present
+            pass
         elif ahead == 1:
-            opener = self._later = self._later or _opener(_following(self._receiving_secret))
-        elif ahead == 0xFF:
-            opener = self._earlier
+            opener = self._later = self._later or _opener(_key(_following(self._receiving_secret)))
+        elif ahead == 0xFF and self._earlier_key is not None:
+            opener = self._earlier = self._earlier or _opener(self._earlier_key)
         else:
-            opener = None
-        if opener is None:
             return None
         decrypt, iv = opener
         try:
@@ -112,27 +159,34 @@ class Sealer:
         return frames
 
     def _start_epoch(self, first_number: int) -> None:
-        cipher, self._iv = _cipher(self._sending_secret)
-        self._encrypt = cipher.encrypt
+        self._sending_key = _key(self._sending_secret)
+        self._iv = _iv(self._sending_key)
+        if self._encrypt is not None:
+            self._encrypt = AESGCM(self._sending_key[:_AES_KEY_BYTES]).encrypt
         self._first_number = first_number
         self._epoch_packets = 0
         self._epoch_confirmed = False
 
     def _follow(self, opener: _Opener) -> None:
         """Take the key that has just opened a packet for the present one; late packets need that of before."""
+        self._earlier_key = self._receiving_key
         self._receiving_secret = _following(self._receiving_secret)
+        self._receiving_key = _key(self._receiving_secret)
         self._receiving_epoch += 1
         self._earlier, self._present, self._later = self._present, opener, None
 
 
-def _opener(secret: bytes) -> _Opener:
-    cipher, iv = _cipher(secret)
-    return cipher.decrypt, iv
+def _opener(key: bytes) -> _Opener:
+    return AESGCM(key[:_AES_KEY_BYTES]).decrypt, _iv(key)
 
 
-def _cipher(secret: bytes) -> tuple[AESGCM, int]:
-    key, iv = _expand(secret, b"key", _AES_KEY_BYTES), _expand(secret, b"iv", _IV_BYTES)
-    return AESGCM(key), int.from_bytes(iv, "big")
+def _key(secret: bytes) -> bytes:
+    """Return the key and the IV of an epoch as one."""
+    return _expand(secret, b"key", _AES_KEY_BYTES) + _expand(secret, b"iv", _IV_BYTES)
+
+
+def _iv(key: bytes) -> int:
+    return int.from_bytes(key[_AES_KEY_BYTES:], "big")
 
 
 def _following(secret: bytes) -> bytes:

@@ -65,6 +65,33 @@ class Sender:
     connection sees to.
     """
 
+    __slots__ = (
+        "_config",
+        "_confirmed",
+        "_controls",
+        "_counters",
+        "_earlier",
+        "_finished",
+        "_frame_bytes_max",
+        "_in_flight",
+        "_largest",
+        "_last_sent_at",
+        "_number_due",
+        "_overdue",
+        "_overtaken",
+        "_payload_bytes_max",
+        "_ping_wanted",
+        "_repeats",
+        "_sent_bytes",
+        "_timed_out",
+        "_waiting",
+        "congestion",
+        "granted",
+        "loss_at",
+        "round_trip",
+        "unsent_bytes",
+    )
+
     def __init__(self, config: RudpConfig, frame_bytes_max: int, counters: Counters) -> None:
         self.round_trip = RoundTrip(config)
         self.congestion = Congestion(config.packets_in_flight_max)
@@ -79,13 +106,14 @@ class Sender:
         self._counters = counters
         self._frame_bytes_max = frame_bytes_max
         self._payload_bytes_max = frame_bytes_max - DATA_HEADER_BYTES
-        self._waiting: deque[bytes] = deque()
+        self._waiting: deque[bytes] | tuple[()] = ()
+        """A deque while something waits: an empty one has more bytes than the rest of an idle sender."""
         self._number_due = 0
         self._finished = False
         self._controls: dict[int, bytes] = {}
         self._in_flight: dict[int, Bundle] = {}
-        self._overdue: deque[Bundle] = deque()
-        self._repeats: deque[Bundle] = deque()
+        self._overdue: list[Bundle] = []
+        self._repeats: list[Bundle] = []
         self._earlier: dict[int, tuple[Bundle, float | None]] = {}
         self._timed_out: dict[int, float] = {}
         self._ping_wanted = False
@@ -133,6 +161,8 @@ class Sender:
 
     def _queue_frame(self, frame: bytes) -> None:
         self._number_due += 1
+        if isinstance(self._waiting, tuple):
+            self._waiting = deque()
         self._waiting.append(frame)
         self.unsent_bytes += len(frame)
 
@@ -152,12 +182,12 @@ class Sender:
         repeats = self._repeats
         if self._overdue:
             self._counters.retransmitted += 1
-            return self._overdue.popleft()
+            return self._overdue.pop(0)
         if len(self._in_flight) >= self.congestion.window:
             self.congestion.limiting = bool(self._waiting or repeats)
             return self._ping_bundle()
         while repeats:
-            bundle = repeats.popleft()
+            bundle = repeats.pop(0)
             if not bundle.confirmed:
                 self._counters.retransmitted += 1
                 return bundle
@@ -167,17 +197,19 @@ class Sender:
         frames = list(self._controls.values()) if self._controls else []
         self._controls.clear()
         control_bytes = size = sum(map(len, frames)) if frames else 0
-        waiting = self._waiting
-        room = self._frame_bytes_max - reserved_bytes
-        unsent_number = self._number_due - len(waiting)
-        allowed = min(self.granted - unsent_number, self._config.messages_per_datagram_max, len(waiting))
-        while allowed > 0:
-            length = len(waiting[0])
-            if size + length > room and frames:
-                break
-            size += length
-            frames.append(waiting.popleft())
-            allowed -= 1
+        if waiting := self._waiting:
+            room = self._frame_bytes_max - reserved_bytes
+            unsent_number = self._number_due - len(waiting)
+            allowed = min(self.granted - unsent_number, self._config.messages_per_datagram_max, len(waiting))
+            while allowed > 0:
+                length = len(waiting[0])
+                if size + length > room and frames:
+                    break
+                size += length
+                frames.append(waiting.popleft())
+                allowed -= 1
+            if not waiting:
+                self._waiting = ()
         if frames:
             data_bytes = size - control_bytes
             self._ping_wanted = False
@@ -263,6 +295,8 @@ class Sender:
             self.detect_lost(now, next_number)
         self.congestion.confirmed(confirmed)
         confirmed.clear()
+        if not self._in_flight:
+            self._in_flight.clear()  # which gives back the room that it had grown to
         return eased
 
     def detect_lost(self, now: float, next_number: int) -> None:

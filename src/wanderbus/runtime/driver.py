@@ -40,6 +40,10 @@ RECEIVE_BUFFER_BYTES: Final = 4 * 2**20
 _DATAGRAMS_A_TURN: Final = 128
 _DATAGRAM_BYTES: Final = 65_536
 
+_HEAP_RATIO_MAX: Final = 1.5
+"""Entries of the heap for each timer that is set: one that was cancelled stays there, which may be for minutes."""
+_HEAP_SLACK: Final = 64
+
 
 class Driver:
     """Runs one machine; reports that are not for the world go to ``on_report`` in order.
@@ -226,6 +230,9 @@ class Driver:
         self._deadlines[wanted.key] = wanted.at
         self._heap_count += 1
         heapq.heappush(self._heap, (wanted.at, self._heap_count, wanted.key))
+        if len(self._heap) > _HEAP_RATIO_MAX * len(self._deadlines) + _HEAP_SLACK:
+            self._heap = [entry for entry in self._heap if self._deadlines.get(entry[2]) == entry[0]]
+            heapq.heapify(self._heap)
 
     def _cancel_timer(self, wanted: CancelTimer) -> None:
         self._deadlines.pop(wanted.key, None)

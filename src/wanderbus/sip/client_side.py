@@ -88,7 +88,7 @@ class ClientSide:
         via = response.via
         key = (via.branch or "", response.cseq.method)
         transaction = self._transactions.get(key)
-        if transaction is None or sent_by(via) != sent_by(transaction.request.via):
+        if transaction is None or sent_by(via) != transaction.sent_by:
             self._drops["stray response"] += 1
             return []
         return self._settle(key, transaction, transaction.receive(response, now), now)
@@ -136,7 +136,7 @@ class ClientSide:
         if invite.state is State.CALLING:
             self._waiting_cancels[key] = item
             return []
-        return self._start(item, invite.request.via, invite.path, now)
+        return self._start(item, invite.via, invite.path, now)
 
     def _is_cancelled(self, key: ClientKey) -> bool:
         return key in self._waiting_cancels or (key[0], "CANCEL") in self._transactions
@@ -146,7 +146,7 @@ class ClientSide:
             return []
         item = self._waiting_cancels.pop(key)
         if invite.state is State.PROCEEDING:
-            return self._start(item, invite.request.via, invite.path, now)
+            return self._start(item, invite.via, invite.path, now)
         return [TransactionTimedOut(item.transaction)]
 
     def _start(self, item: SendRequest, via: Via, path: Path, now: float) -> list[Output]:
@@ -155,7 +155,8 @@ class ClientSide:
             return [TransactionTimedOut(item.transaction)]
         branch = via.branch or ""
         key = (branch, item.request.method)
-        transaction = self._made(item.transaction, with_via(item.request, via), path)
+        request = with_via(item.request, via)
+        transaction = self._made(item.transaction, request, path)
         stream = self._ways.instead(path, len(transaction.data), now)
         if stream is not None:
             request = with_via(item.request, self._ways.via(stream.target.transport, branch))
@@ -163,8 +164,8 @@ class ClientSide:
             self._too_large[key] = path
         self._transactions[key] = transaction
         self._keys[item.transaction] = key
-        if transaction.request.method == "INVITE":
-            self._invites[_invite_key(transaction.request)] = key
+        if request.method == "INVITE":
+            self._invites[_invite_key(request)] = key
         if transaction.reliable:
             self._unanswered_on.setdefault(_stream_of(transaction.path), {})[key] = None
         return self._settle(key, transaction, transaction.start(now), now)
@@ -177,7 +178,8 @@ class ClientSide:
         """Send by UDP what went over TCP for its size alone (RFC 3261 18.1.1)."""
         path = self._too_large.pop(key)
         self._ways.takes_no_tcp(path.target.address, now)
-        via = self._ways.via(path.target.transport, transaction.request.via.branch or "")
+        assert transaction.request is not None
+        via = self._ways.via(path.target.transport, transaction.via.branch or "")
         request = with_via(transaction.request.without_first("Via"), via)
         self._transactions[key] = following = self._made(transaction.name, request, path)
         return scoped(("client", key), [*transaction.stop(), *following.start(now)])
@@ -187,15 +189,22 @@ class ClientSide:
     ) -> list[Output]:
         """Name the timers in ``outputs`` and do what the transaction's new state calls for."""
         settled: list[Output] = scoped(("client", key), outputs)
-        if transaction.reliable and transaction.state not in _UNANSWERED:
-            self._no_longer_waiting(key, transaction.path)
+        if transaction.request is not None and transaction.state not in _UNANSWERED:
+            self._conclude(key, transaction, transaction.request)
         if transaction.terminated:
             del self._transactions[key]
             if self._keys.get(transaction.name) == key:
                 del self._keys[transaction.name]
-            if self._invites.get(_invite_key(transaction.request)) == key:
-                del self._invites[_invite_key(transaction.request)]
         return settled + self._release_cancel(key, transaction, now)
+
+    def _conclude(self, key: ClientKey, transaction: ClientTransaction, request: Request) -> None:
+        """Forget what only an unanswered request needs."""
+        transaction.conclude()
+        if transaction.reliable:
+            self._no_longer_waiting(key, transaction.path)
+        invite_key = _invite_key(request)
+        if self._invites.get(invite_key) == key:
+            del self._invites[invite_key]
 
     def _no_longer_waiting(self, key: ClientKey, path: Path) -> None:
         self._too_large.pop(key, None)

@@ -9,7 +9,9 @@ from __future__ import annotations
 from typing import Final
 
 from wanderbus.machine import Output
+from wanderbus.sip.headers import Via
 from wanderbus.sip.message import Message, Request, Response, encode_message
+from wanderbus.sip.response_routing import sent_by
 from wanderbus.sip.targets import Path
 from wanderbus.sip.transaction_machine import Running, State, Table, Timers, TransactionMachine, Trigger
 from wanderbus.sip.transaction_signals import ResponseReceived, TransactionTimedOut
@@ -67,15 +69,28 @@ _MAX_FORWARDS = ("Max-Forwards", "70")
 
 
 class ClientTransaction(TransactionMachine):
-    """What INVITE and other client transactions share: one message, over UDP sent again and again."""
+    """What INVITE and other client transactions share: one message, over UDP sent again and again.
+
+    ``data`` is what may have to be sent again: the request, then the ACK of a refusal.
+    """
+
+    __slots__ = ("_interval_s", "data", "path", "request", "sent_by")
 
     def __init__(self, name: str, request: Request, path: Path, timers: Timers) -> None:
         super().__init__(name, timers, reliable=path.target.reliable)
-        self.request = request
+        self.request: Request | None = request
+        """What was asked; None once there is a final answer."""
         self.path = path
+        self.sent_by = sent_by(request.via)
+        """Of our Via: every answer carries it (RFC 3261 18.1.2)."""
         self.data = encode_message(request)
-        """The request as it is sent."""
         self._interval_s = timers.t1_s
+
+    @property
+    def via(self) -> Via:
+        """Our Via, while there is no final answer."""
+        assert self.request is not None
+        return self.request.via
 
     def start(self, now: float) -> list[Output]:
         """Send the request for the first time."""
@@ -88,6 +103,10 @@ class ClientTransaction(TransactionMachine):
     def receive(self, response: Response, now: float) -> list[Output]:
         """Handle a response that matched this transaction (RFC 3261 17.1.3)."""
         return self._advance(self._trigger(response.status), now, response)
+
+    def conclude(self) -> None:
+        """Forget the request, which has its final answer."""
+        self.request = None
 
     def _trigger(self, status: int) -> Trigger:
         raise NotImplementedError
@@ -104,6 +123,8 @@ class InviteClientTransaction(ClientTransaction):
     running = INVITE_CLIENT_TIMERS
     initial = State.CALLING
 
+    __slots__ = ()
+
     def _trigger(self, status: int) -> Trigger:
         if status < 200:
             return Trigger.PROVISIONAL
@@ -118,19 +139,23 @@ class InviteClientTransaction(ClientTransaction):
                 return [TransactionTimedOut(self.name)]
             case Trigger.TRANSPORT_FAILED:
                 return [TransactionTimedOut(self.name, "transport")]
-            case Trigger.PROVISIONAL | Trigger.SUCCESS:
+            case Trigger.SUCCESS:
+                self.data = b""
+                return [self._report(message)]
+            case Trigger.PROVISIONAL:
                 return [self._report(message)]
             case Trigger.FAILURE:
-                return self._confirm(message, already_reported=previous is State.COMPLETED)
+                return self._confirm(message)
             case _:
                 return []
 
-    def _confirm(self, message: Message | None, *, already_reported: bool) -> list[Output]:
-        """ACK a refusal, each time it comes; report it the first time."""
+    def _confirm(self, message: Message | None) -> list[Output]:
+        """ACK a refusal, each time it comes with the same ACK; report it the first time."""
         assert isinstance(message, Response)
-        ack = encode_message(make_failure_ack(self.request, message))
-        sent: list[Output] = [self.path.send(ack)]
-        return sent if already_reported else [*sent, self._report(message)]
+        if self.request is None:
+            return [self.path.send(self.data)]
+        self.data = encode_message(make_failure_ack(self.request, message))
+        return [self.path.send(self.data), self._report(message)]
 
 
 class NonInviteClientTransaction(ClientTransaction):
@@ -139,6 +164,8 @@ class NonInviteClientTransaction(ClientTransaction):
     table = NON_INVITE_CLIENT
     running = NON_INVITE_CLIENT_TIMERS
     initial = State.TRYING
+
+    __slots__ = ()
 
     def _trigger(self, status: int) -> Trigger:
         return Trigger.PROVISIONAL if status < 200 else Trigger.FINAL
@@ -153,7 +180,10 @@ class NonInviteClientTransaction(ClientTransaction):
                 return [TransactionTimedOut(self.name)]
             case Trigger.TRANSPORT_FAILED:
                 return [TransactionTimedOut(self.name, "transport")]
-            case Trigger.PROVISIONAL | Trigger.FINAL:
+            case Trigger.FINAL:
+                self.data = b""
+                return [self._report(message)]
+            case Trigger.PROVISIONAL:
                 return [self._report(message)]
             case _:
                 return []

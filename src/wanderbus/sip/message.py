@@ -18,6 +18,7 @@ from wanderbus.limits import SIP_HEADERS_MAX, SIP_MESSAGE_BYTES_MAX
 from wanderbus.sip.header_access import LIST_FIELDS, HeaderAccess, Headers, canonical_name
 from wanderbus.sip.headers import TOKEN, NameAddr, names_a_hop
 from wanderbus.sip.reasons import REASONS
+from wanderbus.sip.sharing import shared
 from wanderbus.sip.uri import SIPUri, parse_number
 
 _HEAD_END: Final = re.compile(rb"\r?\n\r?\n")
@@ -218,7 +219,7 @@ def _request(start: str, headers: Headers, body: bytes) -> Request:
         raise SIPParseError("Request-Line: not SIP/2.0", VERSION_NOT_SUPPORTED)
     if SIPUri.parse_any(uri).headers:
         raise SIPParseError("Request-URI: header fields in it")
-    return Request(method, uri, headers, body)
+    return Request(shared(method), uri, headers, body)
 
 
 def _response(start: str, headers: Headers, body: bytes) -> Response:

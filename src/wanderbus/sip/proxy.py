@@ -207,7 +207,7 @@ class Proxy:
 
     def _settle(self, context: ResponseContext, now: float) -> list[Command]:
         """Let the branches of an answered INVITE come to their end."""
-        context.answered = True
+        context.settle()
         return [*self._cancel_pending(context, now), SetTimer(context.transaction, now + SETTLING_S)]
 
     def _refused(self, context: ResponseContext, branch: Branch, response: Response, now: float) -> list[Command]:
@@ -329,7 +329,7 @@ class Proxy:
         return context, None if context is None else context.branches.get(name)
 
     def _ended(self, context: ResponseContext, branch: Branch) -> list[Command]:
-        branch.ended = True
+        branch.end()
         return [CancelTimer(branch.name)] if context.is_invite else []
 
     def _drop(self, context: ResponseContext) -> list[Command]:

@@ -23,6 +23,8 @@ _EMPTY: Final = (408, 481, 503)
 class Branch:
     """One copy of the request, sent to one target; ``name`` is its client transaction and its timer."""
 
+    __slots__ = ("cancelled", "destination", "ended", "name", "sent", "showed_life")
+
     def __init__(self, name: str, sent: Request, destination: Target) -> None:
         self.name = name
         self.sent = sent
@@ -32,9 +34,16 @@ class Branch:
         self.cancelled = False
         self.ended = False
 
+    def end(self) -> None:
+        """Note the final answer, after which nobody cancels the request any more."""
+        self.ended = True
+        self.sent = _bare(self.sent)
+
 
 class ResponseContext:
     """A received request, named by its server transaction, and its branches."""
+
+    __slots__ = ("answered", "branches", "cancelled", "received", "refusals", "started_at", "transaction")
 
     def __init__(self, transaction: str, received: Request, started_at: float) -> None:
         self.transaction = transaction
@@ -62,6 +71,11 @@ class ResponseContext:
     def pending(self) -> Iterator[Branch]:
         """Yield the branches without a final answer."""
         return (branch for branch in self.branches.values() if not branch.ended)
+
+    def settle(self) -> None:
+        """Note that the INVITE had its answer, so that none is made here any more."""
+        self.answered = True
+        self.received = _bare(self.received)
 
     def waits_for_the_silent_alone(self) -> bool:
         """Say whether a device wants to know who is calling, and all others have given no sign of life.
@@ -97,6 +111,11 @@ def best_response(responses: Sequence[Response]) -> Response:
     if best.status == 503:
         return msgspec.structs.replace(best, status=500, reason="Server Internal Error")
     return best
+
+
+def _bare(request: Request) -> Request:
+    """Return what is remembered of ``request`` for the half minute in which answers to it may come again."""
+    return msgspec.structs.replace(request, headers=(), body=b"")
 
 
 def _rank(response: Response) -> int:

@@ -12,6 +12,7 @@ import msgspec
 from wanderbus.machine import Address
 from wanderbus.sip.headers import Via, find_param
 from wanderbus.sip.message import Request
+from wanderbus.sip.sharing import shared
 from wanderbus.sip.targets import PORTS, Path, Target, Transport
 
 
@@ -76,7 +77,7 @@ def response_path(via: Via, origin: Origin, socket: str) -> Path:
 
 def sent_by(via: Via) -> Address:
     """Return the sent-by of ``via`` in a form fit for comparison: lower case, with its port."""
-    return via.host.lower(), via.port or _port(via)
+    return shared(via.host.lower()), via.port or _port(via)
 
 
 def _port(via: Via) -> int:

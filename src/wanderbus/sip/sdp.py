@@ -14,6 +14,7 @@ from typing import Final
 import msgspec
 
 from wanderbus.errors import LocalProtocolError, SIPParseError
+from wanderbus.sip.sharing import shared
 from wanderbus.sip.uri import bracketed, parse_host_port, parse_number
 
 MEDIA_MAX: Final = 64
@@ -166,7 +167,7 @@ def _parse_attribute(text: str) -> tuple[str, str | None]:
     name, colon, value = text.partition(":")
     if not _TOKEN.fullmatch(name) or (colon and not value):
         raise SIPParseError("SDP: a= has to have a name, and a value after a colon")
-    return name, value if colon else None
+    return shared(name), value if colon else None
 
 
 def _media_lines(medium: MediaDescription, session_address: str) -> Iterator[str]:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections import Counter
+from collections.abc import Hashable
 from typing import Final
 
 from wanderbus.machine import Address, Output, RandomSource, scoped
@@ -31,7 +32,7 @@ class ServerSide:
         self._transactions_max = transactions_max
         self._drops = drops
         self._transactions: dict[str, ServerTransaction] = {}
-        self._names: dict[ServerKey, str] = {}
+        self._by_key: dict[Hashable, ServerTransaction] = {}
         self._made = 0
 
     def __len__(self) -> int:
@@ -48,7 +49,7 @@ class ServerSide:
             SIPParseError: a header field needed for matching cannot be read.
         """
         key = server_key(request)
-        known = self._transactions.get(self._names.get(key, ""))
+        known = self._by_key.get(key)
         if request.method == "ACK":
             return self._acknowledge(known, request, origin, now)
         path = response_path(request.via, origin, self._socket)
@@ -94,9 +95,8 @@ class ServerSide:
     def _cancel(self, key: ServerKey, cancel: ServerTransaction, request: Request, now: float) -> list[Output]:
         """Answer a CANCEL; report it if its INVITE has no final response yet (RFC 3261 9.2)."""
         branch, sender, _ = key
-        invite = self._transactions.get(self._names.get((branch, sender, "INVITE"), ""))
-        answered = None if invite is None else invite.last_response
-        tag = (answered and answered.to.tag) or self.fresh_tag()
+        invite = self._by_key.get((branch, sender, "INVITE"))
+        tag = (invite and invite.answered_tag) or self.fresh_tag()
         response = make_response(request, 481 if invite is None else 200, to_tag=tag)
         outputs = cancel.start(now) + cancel.respond(response, now, within_request=True)
         settled = self._settle(cancel, outputs)
@@ -107,16 +107,15 @@ class ServerSide:
     def _add(self, key: ServerKey, request: Request, path: Path, datagram_bytes: int | None) -> ServerTransaction:
         self._made += 1
         kind = InviteServerTransaction if request.method == "INVITE" else NonInviteServerTransaction
-        transaction = kind(f"server-{self._made}", request, path, self._timers, datagram_bytes)
-        self._transactions[transaction.name] = transaction
-        self._names[key] = transaction.name
+        transaction = kind(f"server-{self._made}", request, path, self._timers, datagram_bytes, key)
+        self._transactions[transaction.name] = self._by_key[key] = transaction
         return transaction
 
     def _settle(self, transaction: ServerTransaction, outputs: list[Output]) -> list[Output]:
         """Name the timers in ``outputs``; drop the transaction if it is over."""
         if transaction.terminated:
             del self._transactions[transaction.name]
-            del self._names[server_key(transaction.request)]
+            del self._by_key[transaction.key]
         settled: list[Output] = scoped(("server", transaction.name), outputs)
         return settled
 

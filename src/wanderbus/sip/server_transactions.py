@@ -6,6 +6,7 @@ newest copy of the request came, so that a device that moves within a transactio
 
 from __future__ import annotations
 
+from collections.abc import Hashable
 from typing import Final
 
 from wanderbus.machine import Output
@@ -62,19 +63,40 @@ NON_INVITE_SERVER_TIMERS: Final[Running] = {
 class ServerTransaction(TransactionMachine):
     """What INVITE and other server transactions share: one request, the last answer, where it goes.
 
-    ``datagram_bytes`` is the size of the request, which bounds some answers; None over a stream bounds nothing.
+    ``datagram_bytes`` is the size of the request, which bounds some answers; None over a stream bounds nothing. Once
+    answered, all that it keeps for half a minute is the bytes to say again. ``key`` is for its owner to find it by.
     """
 
+    __slots__ = (
+        "_datagram_bytes",
+        "_interval_s",
+        "_last_data",
+        "_path",
+        "_unanswered",
+        "_within_request",
+        "answered_tag",
+        "key",
+    )
+
     def __init__(
-        self, name: str, request: Request, path: Path, timers: Timers, datagram_bytes: int | None = None
+        self,
+        name: str,
+        request: Request,
+        path: Path,
+        timers: Timers,
+        datagram_bytes: int | None = None,
+        key: Hashable = None,
     ) -> None:
         super().__init__(name, timers, reliable=path.target.reliable)
-        self.request = request
-        self.last_response: Response | None = None
+        self.key = key
+        self.answered_tag: str | None = None
+        """The To tag of the last answer."""
+        self._unanswered: Request | None = request
         self._last_data = b""
         self._path = path
         self._datagram_bytes = datagram_bytes
         self._within_request = True
+        self._interval_s = timers.t1_s
 
     def start(self, now: float) -> list[Output]:
         """Begin with the first copy of the request, which the layer reports."""
@@ -100,7 +122,8 @@ class ServerTransaction(TransactionMachine):
 
     def _send(self, response: Message | None) -> list[Output]:
         assert isinstance(response, Response)
-        self.last_response = response
+        self.answered_tag = response.to.tag
+        self._unanswered = None
         if self._within_request and self._datagram_bytes is not None:
             self._last_data = fitted(response, self._datagram_bytes) or b""
         else:
@@ -118,11 +141,7 @@ class InviteServerTransaction(ServerTransaction):
     running = INVITE_SERVER_TIMERS
     initial = State.PROCEEDING
 
-    def __init__(
-        self, name: str, request: Request, path: Path, timers: Timers, datagram_bytes: int | None = None
-    ) -> None:
-        super().__init__(name, request, path, timers, datagram_bytes)
-        self._interval_s = timers.t1_s
+    __slots__ = ()
 
     def acknowledge(self, now: float) -> list[Output]:
         """Handle an ACK with the branch of this INVITE."""
@@ -135,12 +154,16 @@ class InviteServerTransaction(ServerTransaction):
 
     def _act(self, trigger: Trigger, previous: State, now: float, message: Message | None) -> list[Output]:
         match trigger:
-            case Trigger.SEND_PROVISIONAL | Trigger.SEND_SUCCESS | Trigger.SEND_FAILURE:
+            case Trigger.SEND_SUCCESS:
+                sent = self._send(message)
+                self._last_data = b""  # repeating it is up to the user
+                return sent
+            case Trigger.SEND_PROVISIONAL | Trigger.SEND_FAILURE:
                 return self._send(message)
             case Trigger.REQUEST:
                 return self._replay()
             case Trigger.TIMER_TRYING:
-                return self._send(make_response(self.request, 100)) if self.last_response is None else []
+                return self._send(make_response(self._unanswered, 100)) if self._unanswered is not None else []
             case Trigger.TIMER_G:
                 self._interval_s = min(2 * self._interval_s, self.timers.t2_s)
                 return [*self._replay(), self._set(trigger, now, self._interval_s)]
@@ -156,6 +179,8 @@ class NonInviteServerTransaction(ServerTransaction):
     table = NON_INVITE_SERVER
     running = NON_INVITE_SERVER_TIMERS
     initial = State.TRYING
+
+    __slots__ = ()
 
     def _trigger(self, status: int) -> Trigger:
         return Trigger.SEND_PROVISIONAL if status < 200 else Trigger.SEND_FINAL

@@ -116,8 +116,10 @@ class TransactionMachine:
     """One transaction: a state, moved by triggers along ``table``, with the timers of ``running``.
 
     Timer keys in its outputs are bare trigger values; the layer scopes them. ``reliable`` says that it runs over a
-    stream.
+    stream. There are some for each user who has just come, so they have slots and keep no more than they need.
     """
+
+    __slots__ = ("name", "reliable", "state", "timers")
 
     table: ClassVar[Table]
     running: ClassVar[Running]
