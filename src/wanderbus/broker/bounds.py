@@ -13,7 +13,7 @@ from typing import Final
 from wanderbus import records
 from wanderbus.broker.config import BrokerConfig
 from wanderbus.broker.journal import Journal
-from wanderbus.broker.queue import Hole, Queued
+from wanderbus.broker.queue import Entry, Hole, Queued
 from wanderbus.broker.rows import SessionRow, SubscriptionRow, session_key
 from wanderbus.broker.state import BrokerState
 from wanderbus.subscription import QueuePolicy
@@ -85,14 +85,11 @@ class Bounds:
     def _give_way(self, session: SessionRow, reason: str, row: SubscriptionRow | None = None) -> None:
         """Drop a notification of the session, or of one subscription in it: the oldest or the newest."""
         when_full = (row and row.subscription.queue.when_full) or self._system.when_full
-        number = self._newest(session)
-        if when_full != "drop_newest" or (row and not self._waits(session, number, row)):
+        if when_full == "drop_newest":
+            number = self._newest_of(session, row) if row else self._newest(session)
+        else:
             number = self._oldest_of(session, row) if row else self._first(session)
         self._drop(session, number, number, reason, (row.subscription.id,) if row else ())
-
-    def _waits(self, session: SessionRow, number: int, row: SubscriptionRow) -> bool:
-        entry = self._state.entry(session, number)
-        return isinstance(entry, Queued) and row.subscription.id in entry.subscriptions
 
     def _first(self, session: SessionRow) -> int:
         head = self._state.entry(session, session.first)
@@ -102,13 +99,24 @@ class Bounds:
         tail = self._state.entry(session, session.next - 1)
         return tail.number - 1 if isinstance(tail, Hole) else session.next - 1
 
+    def _newest_of(self, session: SessionRow, row: SubscriptionRow) -> int:
+        """Return the highest number that waits for a subscription, ``session.next`` if there is none.
+
+        It is the last one but where a crash came between an event and its drop: then there is one more to give up.
+        """
+        identity = row.subscription.id
+        for entry in self._state.queue[session.key].newest_first():
+            if _is_for(entry, identity):
+                return entry.number
+        return session.next
+
     def _oldest_of(self, session: SessionRow, row: SubscriptionRow) -> int:
         """Return the lowest number that waits for a subscription, ``session.next`` if there is none."""
         identity = row.subscription.id
         number = max(session.first, self._oldest.get(identity, 0))
         if row.waiting:
             for entry in self._state.queue[session.key].entries_from(number):
-                if isinstance(entry, Queued) and identity in entry.subscriptions:
+                if _is_for(entry, identity):
                     self._oldest[identity] = entry.number
                     return entry.number
         return session.next
@@ -193,6 +201,10 @@ def _exceeded(policy: QueuePolicy, waiting: int, waiting_bytes: int) -> str | No
 
 def _over_age(policy: QueuePolicy, age_us: int) -> bool:
     return policy.age_max_s is not None and age_us > policy.age_max_s * 1e6
+
+
+def _is_for(entry: Entry, subscription: str) -> bool:
+    return isinstance(entry, Queued) and subscription in entry.subscriptions
 
 
 def _queued_bytes(session: SessionRow) -> int:

@@ -129,6 +129,11 @@ class Queue:
         for index in range(max(self._index(number), self._start), len(self._entries)):
             yield self._entries[index]
 
+    def newest_first(self) -> Iterator[Entry]:
+        """Yield all entries from the last one back."""
+        for index in range(len(self._entries) - 1, self._start - 1, -1):
+            yield self._entries[index]
+
     def covering(self, number: int) -> Entry | None:
         """Return the entry that covers ``number``, be it a notification or a gap."""
         if self._entries and self._entries[-1].number == number:
