@@ -25,10 +25,12 @@ OTHERS: Final = 5
 OTHERS_PER_S: Final = 200
 BACKLOG: Final = 10_000
 TURNS: Final = 3
-OPENING_PER_S: Final = 60
+OPENING_PER_S: Final = 30
 """Of each of the two processes that users connect from."""
 USERS_AN_ADDRESS: Final = 250
 """One source may send a server only so many requests a second: many users come from many addresses."""
+KEEPALIVE_S: Final = 25.0
+"""Of idle users: enough for the mappings of NATs (RFC 5626 3.5.2), and five times the default."""
 SETTLE_S: Final = 35.0
 """SIP remembers a transaction for 32 s (RFC 3261 17); an idle user has none."""
 UNSETTLED_MAX: Final = 200
@@ -180,6 +182,7 @@ async def _stay(line: Line, place: Place, names: Sequence[str], first_address: i
             state_dir=state / name,
             local_address=f"127.0.{1 + first_address}.{1 + number // USERS_AN_ADDRESS}",
             connect_s_max=ANSWER_S_MAX,
+            keepalive_s=KEEPALIVE_S,
         )
         await agent.__aenter__()
         await agent.subscribe(SUBJECT, f"Dest == {name}", keep=True).__aenter__()

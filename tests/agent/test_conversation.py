@@ -33,7 +33,7 @@ from wanderbus.broker.protocol import (
     Take,
 )
 from wanderbus.errors import RemoteProtocolError
-from wanderbus.event import Event, EventId, Gap, Notification, Position
+from wanderbus.event import Event, EventId, Gap, Loss, Notification, Position
 from wanderbus.machine import Output
 from wanderbus.subscription import Subscription
 
@@ -256,7 +256,71 @@ def test_g20_events_of_the_outbox_are_numbered_apart_and_repeated_in_order() -> 
         PublishSettled(1, None, "no room", outbox=True, limit="disk_full"),
         PublishSettled(1, EventId("wb", 3)),
     ]
+
+
+def test_x25_what_would_overtake_a_refused_event_of_the_outbox_is_not_said_anew() -> None:
+    """The broker takes a number below one that it has accepted for a repeat: the event would be lost."""
+    talk = conversation()
+    for number in (1, 2, 3):
+        talk.say(PublishEvent(number, EVENT, outbox=99))
+    talk.say(PublishEvent(5, EVENT))
+    hear(talk, PublishRefused(2, "no room", "disk_full", outbox=True))
+    assert opening(talk)[1:] == [Publish(1, EVENT, 99), Publish(5, EVENT)]
+    settled = hear(talk, Attachment(1, 0))
+    assert settled == [PublishSettled(3, None, "no room", outbox=True, limit="disk_full")]
+    talk.say(PublishEvent(2, EVENT, outbox=99))
+    talk.say(PublishEvent(3, EVENT, outbox=99))
+    assert opening(talk)[1:] == [Publish(1, EVENT, 99), Publish(5, EVENT), Publish(2, EVENT, 99), Publish(3, EVENT, 99)]
+    assert hear(talk, Attachment(1, 0)) == []
+
+
+def test_x25_what_is_refused_for_good_holds_nothing_up() -> None:
+    talk = conversation()
+    for number in (1, 2):
+        talk.say(PublishEvent(number, EVENT, outbox=99))
+    hear(talk, PublishRefused(1, "too large", "event_bytes_max", outbox=True))
     assert opening(talk)[1:] == [Publish(2, EVENT, 99)]
+
+
+def losses(*outputs: Output) -> list[tuple[Loss, ...]]:
+    return [output.item.lost for output in outputs if isinstance(output, Arrived)]
+
+
+def test_u02_a_gap_that_has_grown_tells_of_what_came_since_alone() -> None:
+    """A slow reader meets a gap at the head of its queue again and again, longer each time."""
+    talk = conversation()
+    hear(talk, Attachment(1, 0))
+    told = [NotifyGap(1, last, "q", (Loss("wb-1", "q", last), Loss("", "q", last))) for last in (4, 8, 12)]
+    assert losses(*hear(talk, *told)) == [(Loss("wb-1", "q", 4), Loss("", "q", 4))] * 3
+
+
+def test_u02_what_was_received_before_it_was_dropped_is_no_loss() -> None:
+    talk = conversation()
+    hear(talk, Attachment(1, 0), notify(1), notify(2), notify(3))
+    lost = (Loss("wb-1", "q", 2), Loss("wb-1", "purged", 2), Loss("wb-2", "q", 1))
+    (output,) = hear(talk, NotifyGap(2, 5, "q, purged", lost))
+    assert output == Arrived(Gap(2, "purged, q", Position(1, 5), (Loss("wb-1", "purged", 2), Loss("wb-2", "q", 1))))
+
+
+def test_u02_a_gap_that_reaches_back_to_an_earlier_life_never_tells_of_more_than_there_can_be() -> None:
+    talk = conversation(resume=Position(1, 7))
+    hear(talk, Attachment(1, 7))
+    lost = (Loss("wb-1", "q", 9), Loss("wb-2", "q", 1))
+    assert losses(*hear(talk, NotifyGap(1, 9, "q", lost))) == [(Loss("wb-1", "q", 2), Loss("wb-2", "q", 1))]
+
+
+def test_u02_a_gap_of_which_nothing_is_missing_gives_no_reason() -> None:
+    """What it has beyond the numbers that were received is bound to other devices."""
+    talk = conversation()
+    hear(talk, Attachment(1, 0), notify(1))
+    assert hear(talk, NotifyGap(1, 4, "q", (Loss("wb-1", "q", 1),))) == [Arrived(Gap(3, "", Position(1, 4)))]
+
+
+def test_what_was_taken_of_an_earlier_stream_is_not_told_of_the_present_one() -> None:
+    talk = conversation()
+    hear(talk, Attachment(1, 0), notify(1), Attachment(2, 0))
+    assert talk.say(Took(1, epoch=1)) is None
+    assert talk.say(Took(1, epoch=2)) == protocol.encode(Take(1))
 
 
 def test_x20_the_first_attachment_says_whether_the_queue_is_kept() -> None:

@@ -96,6 +96,15 @@ def test_x25_nothing_is_sent_while_one_that_was_refused_waits_and_others_are_und
     assert sendable(outbox, 100.0) == [1, 2, 3]
 
 
+def test_x25_an_event_that_waits_for_its_turn_to_be_sent_does_not_overtake_one_that_is_refused_meanwhile() -> None:
+    outbox = Outbox([1, 2])
+    assert outbox.next(0.0) == 1
+    assert outbox.ready(0.0), "the second waits for its turn"
+    outbox.settled(1, "disk_full", 0.0)
+    assert outbox.next(0.0) is None
+    assert sendable(outbox, RETRY_S_MIN) == [1, 2]
+
+
 class Store:
     """An outbox's file, and the broker as an agent sees it: it takes what comes next in order, or finds no room."""
 

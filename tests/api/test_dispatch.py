@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
+import msgspec
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
@@ -229,6 +230,39 @@ def test_u02_a_loss_of_a_subscription_that_nobody_reads_yet_waits_for_its_reader
         [Gap(1, "purged", Position(1, 1), (Loss("b", "purged", 1),))],
     )
     assert dispatcher.took("b", 1) == 1
+
+
+def test_u02_a_loss_without_a_name_is_told_to_all_that_are_not_named_and_holds_up_nobody() -> None:
+    """A gap tells apart so many subscriptions; of the rest it is not known whose they are."""
+    dispatcher: Dispatcher[Basket] = Dispatcher()
+    one, other = claimed(dispatcher, "a", "b")
+    lost = (Loss("a", "purged", 1), Loss("", "purged", 3))
+    dispatcher.arrived(Gap(4, "purged", Position(1, 4), lost))
+    assert one.items == [Gap(1, "purged", Position(1, 4), lost[:1])]
+    assert other.items == [Gap(3, "purged", Position(1, 4), lost[1:])]
+    assert dispatcher.took("a", 4) is None
+    assert dispatcher.took("b", 4) == 4
+
+
+def test_u02_a_gap_without_a_reason_concerns_nobody() -> None:
+    dispatcher: Dispatcher[Basket] = Dispatcher()
+    (one,) = claimed(dispatcher, "a")
+    assert dispatcher.arrived(Gap(3, "", Position(1, 3))) == 3
+    assert one.items == []
+
+
+def test_another_stream_is_counted_anew() -> None:
+    """A broker that lost everything begins with number 1 again."""
+    dispatcher: Dispatcher[Basket] = Dispatcher()
+    (basket,) = claimed(dispatcher, "a")
+    dispatcher.arrived(item(500, "a"))
+    dispatcher.took("a", 500)
+    dispatcher.arrived(item(501, "a"))
+    for number in (1, 2):
+        dispatcher.arrived(msgspec.structs.replace(item(number, "a"), position=Position(2, number)))
+    assert basket.numbers == [500, 501, 1, 2]
+    assert dispatcher.took("a", 1) == 1
+    assert dispatcher.took("a", 2) == 2
 
 
 def test_u02_leaving_with_a_gap_unread_does_not_hide_the_notification_from_another() -> None:

@@ -21,7 +21,7 @@ class Line:
     """An agent as its readers see it."""
 
     def __init__(self) -> None:
-        self.acknowledged: list[int] = []
+        self.acknowledged: list[Position] = []
 
     def begin(self, request: Any) -> asyncio.Future[RequestSettled]:
         raise NotImplementedError
@@ -29,8 +29,8 @@ class Line:
     def next_request(self) -> int:
         raise NotImplementedError
 
-    def acknowledge(self, number: int) -> None:
-        self.acknowledged.append(number)
+    def acknowledge(self, position: Position) -> None:
+        self.acknowledged.append(position)
 
 
 def subscription(identity: str) -> Subscription:
@@ -65,8 +65,21 @@ def test_g11_the_reader_of_what_has_a_successor_by_then_reads_that() -> None:
     assert readers.claim(subscription("a"), late).id == "b"
     assert [item.position.number for item in late._items] == [1, 2]
     assert late.ended is None
-    readers.took("b", 2)
-    assert line.acknowledged == [2]
+    readers.took("b", Position(1, 2))
+    assert line.acknowledged == [Position(1, 2)]
+
+
+def test_what_is_read_of_an_earlier_stream_acknowledges_nothing_of_the_present_one() -> None:
+    line = Line()
+    readers = Readers(line)
+    readers.claim(subscription("a"), reader(readers))
+    for epoch in (1, 2):
+        item = Notification(Event("S", {}), ("a",), Position(epoch, 1), EventId("wb", 1))
+        readers.dispatcher.arrived(item)
+    readers.took("a", Position(1, 1))
+    assert line.acknowledged == []
+    readers.took("a", Position(2, 1))
+    assert line.acknowledged == [Position(2, 1)]
 
 
 def test_x21_the_reader_of_what_was_renewed_by_then_goes_on() -> None:

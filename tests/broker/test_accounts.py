@@ -20,6 +20,7 @@ from wanderbus.broker.protocol import (
     Query,
     Renew,
     RequestRefused,
+    Restrict,
     Subscribe,
     Unsubscribe,
     encode,
@@ -251,6 +252,10 @@ def test_a_full_disk_refuses_what_is_new_and_nothing_else_until_there_is_room(de
     answer = desk.ask(link, Subscribe(7, SUBJECT, "N == 9", None, (), False))
     assert isinstance(answer, RequestRefused)
     assert (answer.request, answer.limit) == (7, "disk_full")
+    written = len(desk.log)
+    answer = desk.ask(link, Restrict(9, subscription.id, (Frequency(1.0),)))
+    assert isinstance(answer, RequestRefused)
+    assert (answer.request, answer.limit, len(desk.log)) == (9, "disk_full", written)
     listed = desk.ask(link, Query(8))
     assert isinstance(listed, Done)
     assert [each.id for each in listed.subscriptions] == [subscription.id]

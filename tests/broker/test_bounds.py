@@ -4,14 +4,18 @@ from __future__ import annotations
 
 from typing import Any, Literal
 
+import msgspec
 import pytest
 
 from tests.broker.desk import ALICE, BOB, SUBJECT, Desk
 from wanderbus import records
-from wanderbus.broker.config import BrokerConfig
-from wanderbus.broker.protocol import Notify, NotifyGap, Publish, PublishAccepted, PublishRefused, size_of
+from wanderbus.broker import bounds
+from wanderbus.broker.config import SUBSCRIPTIONS_MAX, BrokerConfig
+from wanderbus.broker.protocol import Notify, NotifyGap, Publish, PublishAccepted, PublishRefused, encode, size_of
+from wanderbus.broker.queue import LOSSES_MAX
 from wanderbus.broker.rows import SessionRow
-from wanderbus.event import Event, Loss
+from wanderbus.event import Event, EventId, Loss
+from wanderbus.limits import EVENT_BYTES_MAX, MESSAGE_BYTES_MAX
 from wanderbus.subscription import Frequency, QueuePolicy, WhenFull
 
 CAROL = "sip:carol@example.org"
@@ -363,3 +367,36 @@ def test_a_publish_that_is_repeated_after_a_refusal_of_its_bound_is_a_new_try() 
     desk.take(desk.attach(), 1)
     desk.say(bob, again)
     assert [type(m) for m in desk.out[bob][-2:]] == [PublishRefused, PublishAccepted]
+
+
+def test_g15_the_longest_queues_are_looked_for_once_however_many_notifications_have_to_go(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    """An event that goes to everybody must not cost a look at everybody for each of them."""
+    users = 60
+    desk = Desk(BrokerConfig(queued_bytes_max=10 * SIZE))
+    for n in range(users):
+        away(desk, f"sip:user{n}@example.org")
+    looks: list[int] = []
+
+    def counted(session: SessionRow) -> int:
+        looks.append(session.queued_bytes)
+        return session.queued_bytes
+
+    monkeypatch.setattr(bounds, "_queued_bytes", counted)
+    publish(desk, 1)
+    assert desk.broker.state.queued_bytes == 10 * SIZE
+    assert len(looks) <= 3 * users
+
+
+def test_u02_the_longest_notification_fits_a_message() -> None:
+    """The largest event, for as many subscriptions as a user may have, with as many losses as are told apart."""
+    identities = [f"wb0a1b2c-{10**9 + n}" for n in range(SUBSCRIPTIONS_MAX)]
+    lost = tuple(Loss(each, "subscription.queue.notifications_max", 1) for each in identities[:LOSSES_MAX])
+    rest = tuple(Loss("", reason, 1_000) for reason in ("queue.notifications_max", "queue.bytes_max", "purged"))
+    event = msgspec.Raw(msgspec.msgpack.encode("x" * (EVENT_BYTES_MAX - 3)))
+    served = tuple(identities[LOSSES_MAX:])
+    notify = Notify(10**9, EventId("wb0a1b2c", 10**9), event, served, False, (*lost, *rest))
+    assert len(encode(notify)) <= MESSAGE_BYTES_MAX
+    with pytest.raises(ValueError, match="user_subscriptions_max must be at most"):
+        BrokerConfig(user_subscriptions_max=SUBSCRIPTIONS_MAX + 1)

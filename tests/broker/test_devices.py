@@ -10,7 +10,7 @@ from tests.broker.desk import ALICE, BOB, Desk
 from wanderbus import records
 from wanderbus.broker.config import BrokerConfig
 from wanderbus.broker.core import DeviceBound, LinkClosed, UserStatusChanged
-from wanderbus.broker.protocol import Attach, Attachment, Done, Leave, Notify, RequestRefused
+from wanderbus.broker.protocol import Attach, Attachment, Done, Kick, Leave, Notify, RequestRefused
 from wanderbus.machine import TimerFired
 
 DEFAULT = f"{ALICE}/default"
@@ -342,3 +342,15 @@ def test_design_6_3_signalling_state_of_a_device_survives_a_restart(desk: Desk, 
 def test_nothing_is_kept_of_an_unknown_device_that_ended(desk: Desk) -> None:
     desk.give(DeviceBound(ALICE, "phone", "", b""))
     assert desk.written(records.Bound) == []
+
+
+@pytest.mark.parametrize("how", ["left", "kicked"])
+def test_x40_nothing_is_remembered_of_devices_that_are_members_no_more(how: str) -> None:
+    """Agents that are a device for one time only come and go without end."""
+    desk = Desk()
+    keeper = desk.attach(device="keeper")
+    for n in range(20):
+        link = desk.attach(device=f"device{n}")
+        desk.say(link, Leave(1)) if how == "left" else desk.say(keeper, Kick(n + 1, ALICE, f"device{n}", True))
+    assert [row.device for row in desk.broker.state.devices.values()] == ["keeper"]
+    assert desk.broker._links._handed == {}

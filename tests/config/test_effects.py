@@ -113,6 +113,13 @@ def test_parameters_of_the_transports(tmp_path: Path) -> None:
     run(story())
 
 
+@pytest.mark.parametrize("table", ["rudp", "tcp_channels"])
+def test_a_server_is_not_made_that_could_not_say_what_the_broker_has_to(tmp_path: Path, table: str) -> None:
+    """Any user would end it by asking for a listing that is longer."""
+    with pytest.raises(WanderbusError, match=rf"{table}\.message_bytes_max must be at least 65536"):
+        server(tmp_path, tables=f"[{table}]\nmessage_bytes_max = 65_535")
+
+
 @pytest.mark.parametrize("tcp", ["true", "false"])
 def test_sip_over_tcp(tmp_path: Path, tcp: str) -> None:
     async def story() -> None:

@@ -155,7 +155,7 @@ def let_one_more_wait(patch: Patch) -> None:
 def drop_the_oldest_always(patch: Patch) -> None:
     """SPEC U-02: a queue that is to drop its newest drops its oldest."""
     patch.setattr(Bounds, "_newest", Bounds._first)
-    patch.setattr(Bounds, "_waits", lambda self, session, number, row: False)
+    patch.setattr(Bounds, "_newest_of", Bounds._oldest_of)
 
 
 def deliver_at_any_age(patch: Patch) -> None:

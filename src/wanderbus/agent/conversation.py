@@ -8,7 +8,10 @@ from __future__ import annotations
 
 from typing import Any
 
+import msgspec
+
 from wanderbus.agent.lifetimes import Decision, Lifetimes
+from wanderbus.agent.losses import Lately
 from wanderbus.agent.messages import (
     AgentProperties,
     Arrived,
@@ -19,6 +22,7 @@ from wanderbus.agent.messages import (
     RequestSettled,
     Took,
 )
+from wanderbus.agent.outbox import passes
 from wanderbus.broker import protocol
 from wanderbus.errors import RemoteProtocolError
 from wanderbus.event import Gap, Notification, Position
@@ -36,10 +40,13 @@ class Conversation:
         self._epoch = properties.resume.epoch if properties.resume else 0
         self._received = properties.resume.number if properties.resume else 0
         self._taken = self._received
+        self._lately = Lately()
         self._keep = properties.keep
         self._lifetimes = Lifetimes(properties.on_ended)
         self._publishes: dict[tuple[bool, int], bytes] = {}
         """By whether they are of the outbox, and number."""
+        self._held_up: PublishSettled | None = None
+        """The lowest event of the outbox that was refused for the time being; none behind it may be said anew."""
         self._requests: dict[int, bytes] = {}
         self._parts: dict[int, tuple[Any, ...]] = {}
         """Of answers that come in parts: what has come on this connection."""
@@ -61,7 +68,13 @@ class Conversation:
         resume = Position(self._epoch, self._taken) if self._epoch else None
         keep_queue = self._properties.keep_queue
         attach = protocol.Attach(self._properties.epoch, self._properties.session, resume, self._keep, keep_queue)
-        return [protocol.encode(attach), *self._requests.values(), *self._publishes.values()]
+        publishes = (payload for key, payload in self._publishes.items() if not self._would_overtake(key))
+        return [protocol.encode(attach), *self._requests.values(), *publishes]
+
+    def _would_overtake(self, publish: tuple[bool, int]) -> bool:
+        """Return whether an event of the outbox before this one has to be said first (SPEC X25)."""
+        outbox, number = publish
+        return outbox and self._held_up is not None and number > self._held_up.number
 
     def say(self, given: PublishEvent | Ask | Took) -> bytes | None:
         """Return the message for one request of the application, None if it adds nothing."""
@@ -69,11 +82,13 @@ class Conversation:
             case PublishEvent(number=number, event=event, outbox=outbox):
                 payload = protocol.encode(protocol.Publish(number, event, outbox))
                 self._publishes[outbox is not None, number] = payload
+                if outbox is not None and self._held_up and number <= self._held_up.number:
+                    self._held_up = None
             case Ask(message=message):
                 self._lifetimes.asked(message)
                 payload = self._requests[message.request] = protocol.encode(message)
-            case Took(number=number):
-                if number <= self._taken:
+            case Took(number=number, epoch=epoch):
+                if epoch not in (None, self._epoch) or number <= self._taken:
                     return None
                 self._taken = number
                 payload = protocol.encode(protocol.Take(number))
@@ -104,14 +119,13 @@ class Conversation:
             case protocol.PublishAccepted(number=number, id=identity, outbox=outbox):
                 known = self._publishes.pop((outbox, number), None)
                 return [PublishSettled(number, identity, outbox=outbox)] if known else []
-            case protocol.PublishRefused(number=number, reason=reason, limit=limit, outbox=outbox):
+            case protocol.PublishRefused(number=number, outbox=outbox) as refused:
                 known = self._publishes.pop((outbox, number), None)
-                return [PublishSettled(number, None, reason, outbox=outbox, limit=limit)] if known else []
+                return [self._refused(refused)] if known else []
             case protocol.RequestRefused(request=0, reason=reason):
                 return [ConnectRefused("attachment", None, reason)]
             case protocol.Attachment(epoch=epoch, taken=taken):
-                self._attached(epoch, taken)
-                return []
+                return self._attached(epoch, taken)
             case answer:
                 return self._answered(answer)
 
@@ -151,17 +165,35 @@ class Conversation:
             self._unsaid.append(payload)
         return list(decided.reports)
 
-    def _attached(self, epoch: int, taken: int) -> None:
+    def _refused(self, refused: protocol.PublishRefused) -> PublishSettled:
+        number, outbox, limit = refused.number, refused.outbox, refused.limit
+        settled = PublishSettled(number, None, refused.reason, outbox=outbox, limit=limit)
+        if outbox and passes(limit) and (self._held_up is None or number < self._held_up.number):
+            self._held_up = settled
+        return settled
+
+    def _attached(self, epoch: int, taken: int) -> list[Output]:
         """Another epoch is another stream: numbers begin anew.
 
         What the broker calls taken is so for us too: it may ask again, once we were removed and have come back.
         """
         if epoch != self._epoch:
             self._epoch, self._received, self._taken = epoch, taken, taken
+            self._lately.clear()
         self._received = max(self._received, taken)
         self._taken = max(self._taken, taken)
         self._keep = True
         self._of_its_own_accord(self._lifetimes.attached())
+        return self._overtaking()
+
+    def _overtaking(self) -> list[Output]:
+        """Settle what was not said anew, lest it overtake another event of the outbox, with the answer to that one."""
+        numbers = [number for outbox, number in self._publishes if self._would_overtake((outbox, number))]
+        if self._held_up is None or not numbers:
+            return []
+        for number in numbers:
+            del self._publishes[True, number]
+        return [msgspec.structs.replace(self._held_up, number=number) for number in numbers]
 
     def _notified(self, notify: protocol.Notify) -> list[Output]:
         self._check_attached()
@@ -169,6 +201,7 @@ class Conversation:
             return []
         event = protocol.decode_event(bytes(notify.event))
         self._received = notify.number
+        self._lately.notified(notify)
         position = Position(self._epoch, notify.number)
         return [
             Arrived(Notification(event, notify.subscriptions, position, notify.id, notify.redelivered, notify.lost))
@@ -180,8 +213,10 @@ class Conversation:
         first, last = max(gap.first, self._received + 1), gap.last
         if last < first:
             return []
+        lost = self._lately.missing(gap, self._received)
+        reason = ", ".join(dict.fromkeys(loss.reason for loss in lost)) if gap.lost else gap.reason
         self._received = last
-        return [Arrived(Gap(last - first + 1, gap.reason, Position(self._epoch, last), gap.lost))]
+        return [Arrived(Gap(last - first + 1, reason, Position(self._epoch, last), lost))]
 
     def _check_attached(self) -> None:
         if not self._epoch:

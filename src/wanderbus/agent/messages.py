@@ -121,9 +121,10 @@ class Ask(Input, frozen=True):
 
 
 class Took(Input, frozen=True):
-    """The application has taken every notification up to ``number``."""
+    """The application has taken every notification up to ``number``, of the stream ``epoch`` or the present one."""
 
     number: int
+    epoch: int | None = None
 
 
 class AgentStatusChanged(Output, frozen=True):

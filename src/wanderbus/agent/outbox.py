@@ -45,13 +45,17 @@ class Outbox:
         for number in numbers:
             del self._stored[number]
 
-    def next(self, now: float) -> int | None:
-        """Return the event to send at monotonic second ``now``, None if there is none."""
+    def ready(self, now: float) -> bool:
+        """Return whether there is an event to send at monotonic second ``now``."""
         if self._retry_at is not None:
             if self._in_flight or now < self._retry_at:
-                return None
+                return False
             self._retry_at = None
-        if not self._unsent or self._unsent[0] - next(iter(self._stored)) >= WINDOW:
+        return bool(self._unsent) and self._unsent[0] - next(iter(self._stored)) < WINDOW
+
+    def next(self, now: float) -> int | None:
+        """Return the event to send at monotonic second ``now``, None if there is none."""
+        if not self.ready(now):
             return None
         number = heapq.heappop(self._unsent)
         self._in_flight.add(number)

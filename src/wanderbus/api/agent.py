@@ -38,7 +38,7 @@ from wanderbus.api.reports import Ending, Listeners, OutboxRefusal, Reports, Sta
 from wanderbus.api.requests import Requests
 from wanderbus.broker import protocol
 from wanderbus.errors import Closed, Unreachable, WanderbusError
-from wanderbus.event import Event, EventId, Value
+from wanderbus.event import Event, EventId, Position, Value
 from wanderbus.filters import parse
 from wanderbus.machine import Input, Output, shown
 from wanderbus.runtime.ambient import wall_us
@@ -306,10 +306,10 @@ class Agent:
         """Return the number for another request of the broker's protocol."""
         return self._requests.number()
 
-    def acknowledge(self, number: int) -> None:
-        """Tell the broker that everything up to ``number`` was taken."""
+    def acknowledge(self, position: Position) -> None:
+        """Tell the broker that everything up to ``position`` was taken."""
         if self._driver is not None:
-            self._driver.feed(Took(number))
+            self._driver.feed(Took(position.number, position.epoch))
 
     def _driving(self) -> Driver:
         if self._driver is None:

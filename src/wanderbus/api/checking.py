@@ -12,6 +12,7 @@ import msgspec
 from wanderbus.broker.config import BrokerConfig
 from wanderbus.config import ServerSettings
 from wanderbus.errors import ConfigurationError, SIPParseError
+from wanderbus.limits import MESSAGE_BYTES_MAX
 from wanderbus.runtime.server_files import read_users
 from wanderbus.sip.uri import canonical_uri
 
@@ -28,6 +29,15 @@ def broker_uri(settings: ServerSettings) -> str:
         return canonical_uri(f"sip:{BROKER}@{settings.domain.lower()}")
     except SIPParseError as error:
         raise ConfigurationError(f"{settings.domain!r} is not a domain that SIP can name: {error}") from None
+
+
+def check_channels(settings: ServerSettings) -> None:
+    """Raise :class:`ConfigurationError` for a data channel that could not carry what the broker has to say."""
+    for name in ("rudp", "tcp_channels"):
+        if (channel := getattr(settings, name)) is not None and channel.message_bytes_max < MESSAGE_BYTES_MAX:
+            raise ConfigurationError(
+                f"{name}.message_bytes_max must be at least {MESSAGE_BYTES_MAX}: the broker has such messages"
+            )
 
 
 def passwords(settings: ServerSettings) -> Mapping[str, str]:

@@ -20,7 +20,7 @@ FORMER_MAX: Final = 1_024
 """Ended subscriptions for whose notifications another one stands, at once; the stream is past the oldest by then."""
 
 _ANYBODY: Final = ""
-"""Stands for a subscription where a gap that names none waits for the first reader there is."""
+"""Stands for a subscription where a loss that names none waits for the first reader there is."""
 
 
 class Reader(Protocol):
@@ -45,6 +45,8 @@ class Dispatcher(Generic[AnyReader]):
     """Sorts a session's stream to its readers and keeps count of what has been taken."""
 
     def __init__(self) -> None:
+        self.epoch = 0
+        """Of the stream that flows: what was not taken of an earlier one is nobody's business any more."""
         self.taken = 0
         """Everything up to this number has been taken."""
         self._readers: dict[str, AnyReader] = {}
@@ -69,6 +71,10 @@ class Dispatcher(Generic[AnyReader]):
     def arrived(self, item: Item) -> int | None:
         """Pass ``item`` on; return the number to acknowledge if that has risen."""
         number = item.position.number
+        if item.position.epoch != self.epoch:
+            self.epoch, self.taken = item.position.epoch, 0
+            self._untaken.clear()
+            self._unclaimed.clear()
         waiting = self._concerned(item)
         self._untaken[number] = _Untaken(item, waiting)
         for subscription in waiting:
@@ -85,7 +91,8 @@ class Dispatcher(Generic[AnyReader]):
         for number in sorted(self._unclaimed):
             untaken = self._untaken[number]
             if _ANYBODY in untaken.waiting:
-                untaken.waiting = {subscription}
+                untaken.waiting.discard(_ANYBODY)
+                untaken.waiting.add(subscription)
             if subscription in untaken.waiting:
                 reader.put(self._share(untaken.item, subscription))
                 self._forget_claimed(number)
@@ -140,17 +147,32 @@ class Dispatcher(Generic[AnyReader]):
         named = [loss.subscription for loss in item.lost]
         if isinstance(item, Notification):
             named += item.subscriptions
-        elif not named:
-            return set(self._readers) or {_ANYBODY}
-        return {self._successors.get(each, each) for each in named} - self._ended
+        elif not named and item.reason:
+            named = [_ANYBODY]
+        concerned = {self._successors.get(each, each) for each in named} - self._ended
+        if _ANYBODY in concerned and self._readers:
+            concerned |= self._readers.keys()
+            concerned.discard(_ANYBODY)
+        return concerned
 
     def _share(self, item: Item, subscription: str) -> Item:
-        """Return what of ``item`` concerns ``subscription``: the whole of it, or a gap."""
-        its_own = tuple([s for s in item.lost if self._successors.get(s.subscription, s.subscription) == subscription])
+        """Return what of ``item`` concerns ``subscription``: the whole of it, or a gap.
+
+        Of losses that name no subscription any of those that are not named may have had some (SPEC U-02).
+        """
+        if not item.lost:
+            return item
+        its_own = tuple([s for s in item.lost if self._present(s.subscription) == subscription])
+        served = item.subscriptions if isinstance(item, Notification) else ()
+        if not its_own and subscription not in map(self._present, served):
+            its_own = tuple([s for s in item.lost if s.subscription == _ANYBODY])
         if not its_own:
             return item
         reasons = ", ".join(dict.fromkeys(loss.reason for loss in its_own))
         return Gap(sum(loss.count for loss in its_own), reasons, item.position, its_own)
+
+    def _present(self, subscription: str) -> str:
+        return self._successors.get(subscription, subscription)
 
     def _forget_claimed(self, number: int) -> None:
         if self._untaken[number].waiting <= self._readers.keys():

@@ -114,9 +114,9 @@ class Notifications:
     def ack(self) -> None:
         """Tell the broker that what is in hand was taken; what it led to should be committed."""
         if self._in_hand is not None:
-            number = self._in_hand.position.number
+            position = self._in_hand.position
             self._in_hand = None
-            self._readers.took(self.subscription.id, number)
+            self._readers.took(self.subscription.id, position)
 
     async def _more(self) -> None:
         """Wait for another item; raise what ends the iteration if there will be none."""

@@ -154,8 +154,11 @@ class Outbox:
         loop = asyncio.get_running_loop()
         while True:
             self._news.clear()
-            while (number := self._order.next(loop.time())) is not None:
+            while self._order.ready(loop.time()):
                 await self._turnstile.turn()
+                # Those before it may have been refused meanwhile, and go first then.
+                if (number := self._order.next(loop.time())) is None:
+                    break
                 event = protocol.decode_event(self._events[number])
                 self._feed(PublishEvent(number, event, outbox=self._epoch))
             with contextlib.suppress(TimeoutError):

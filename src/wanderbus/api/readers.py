@@ -13,6 +13,7 @@ from wanderbus.api.notifications import Notifications
 from wanderbus.api.unclaimed import Unclaimed
 from wanderbus.broker import protocol
 from wanderbus.errors import LocalProtocolError, WanderbusError
+from wanderbus.event import Position
 from wanderbus.subscription import Subscription
 
 _log = logging.getLogger("wanderbus.agent")
@@ -32,8 +33,8 @@ class Line(Protocol):
         """Return the number for another request."""
         ...
 
-    def acknowledge(self, number: int) -> None:
-        """Tell the broker that everything up to ``number`` was taken."""
+    def acknowledge(self, position: Position) -> None:
+        """Tell the broker that everything up to ``position`` was taken."""
         ...
 
 
@@ -110,9 +111,10 @@ class Readers:
         self._open.discard(reader)
         self._acknowledge(self.dispatcher.release(subscription, ended=ended))
 
-    def took(self, subscription: str, number: int) -> None:
-        """The application has taken what ``subscription`` had up to ``number``."""
-        self._acknowledge(self.dispatcher.took(subscription, number))
+    def took(self, subscription: str, position: Position) -> None:
+        """The application has taken what ``subscription`` had up to ``position``; of an earlier stream nobody asks."""
+        if position.epoch == self.dispatcher.epoch:
+            self._acknowledge(self.dispatcher.took(subscription, position.number))
 
     def abandon(self, answered: asyncio.Future[RequestSettled]) -> None:
         """End the subscription that ``answered`` brings: nobody waits for it any more, so nobody would read it."""
@@ -145,7 +147,7 @@ class Readers:
 
     def _acknowledge(self, number: int | None) -> None:
         if number is not None:
-            self._line.acknowledge(number)
+            self._line.acknowledge(Position(self.dispatcher.epoch, number))
 
 
 def _then(successor: Subscription | None) -> str:

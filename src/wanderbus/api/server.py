@@ -86,6 +86,7 @@ class Server:
         settings = self._settings = make(ServerSettings, given)
         self.domain = settings.domain.lower()
         self.broker_uri = checking.broker_uri(settings)
+        checking.check_channels(settings)
         self.address: Address = (settings.host, settings.port)
         """Where registrar and proxy listen, over UDP and TCP, once started."""
         self.tls_address: Address | None = None

@@ -7,7 +7,9 @@ from __future__ import annotations
 
 import fnmatch
 import re
+from collections import Counter
 from collections.abc import Sequence
+from heapq import heapify, heapreplace
 from typing import Final
 
 from wanderbus import records
@@ -51,8 +53,8 @@ class Bounds:
                 self.expire(session)
             if reason := self._session_full(session, each, size):
                 return reason
-        users = [each.user for each in notified]
-        if any(self._user_bytes(user) + size * users.count(user) > self._user_bytes_max for user in set(users)):
+        users = Counter(each.user for each in notified)
+        if any(self._user_bytes(user) + size * count > self._user_bytes_max for user, count in users.items()):
             return "user_queued_bytes_max"
         if self._state.queued_bytes + size * len(notified) > self._bytes_max:
             return "queued_bytes_max"
@@ -76,8 +78,20 @@ class Bounds:
             self._give_way(session, reason)
         while self._state.queued_bytes > self._user_bytes_max < self._user_bytes(session.user):
             self._give_way(max(self._state.sessions_of(session.user), key=_queued_bytes), "user_queued_bytes_max")
-        while self._state.queued_bytes > self._bytes_max:
+        if self._state.queued_bytes > self._bytes_max:
             self._give_way(max(self._state.sessions.values(), key=_queued_bytes), "queued_bytes_max")
+            if self._state.queued_bytes > self._bytes_max:
+                self._relieve()
+
+    def _relieve(self) -> None:
+        """Drop from the longest queues of all, which are looked for once, however much has to go."""
+        sessions = list(self._state.sessions.values())
+        longest = [(-session.queued_bytes, place) for place, session in enumerate(sessions)]
+        heapify(longest)
+        while self._state.queued_bytes > self._bytes_max:
+            place = longest[0][1]
+            self._give_way(sessions[place], "queued_bytes_max")
+            heapreplace(longest, (-sessions[place].queued_bytes, place))
 
     def _user_bytes(self, user: str) -> int:
         return sum(map(_queued_bytes, self._state.sessions_of(user)))

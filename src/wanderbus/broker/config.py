@@ -3,11 +3,14 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from typing import Literal
+from typing import Final, Literal
 
 import msgspec
 
 from wanderbus.subscription import QueuePolicy
+
+SUBSCRIPTIONS_MAX: Final = 1_100
+"""Ids of so many fit a message beside the largest event."""
 
 Role = Literal["operator", "administrator"]
 """What a user may do beyond their own: an operator sees everything, an administrator also changes it."""
@@ -93,6 +96,10 @@ class BrokerConfig(msgspec.Struct, frozen=True):
         if min(self.unacknowledged_max, self.sessions_max, self.devices_max, self.publishes_remembered) < 1:
             raise ValueError(
                 "unacknowledged_max, sessions_max, devices_max and publishes_remembered must be at least 1"
+            )
+        if self.user_subscriptions_max > SUBSCRIPTIONS_MAX:
+            raise ValueError(
+                f"user_subscriptions_max must be at most {SUBSCRIPTIONS_MAX}: a notification names all that it matches"
             )
         if self.backlog_per_s <= 0:
             raise ValueError("backlog_per_s must be above 0")

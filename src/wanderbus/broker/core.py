@@ -216,7 +216,7 @@ class Broker:
                 self._presence.leave(link, link.session, request)
             case protocol.Inspect() | protocol.Peek() | protocol.Purge() | protocol.Kick():
                 self._operating.answer(link, message)
-            case protocol.Subscribe(request=request) if self._publishing.disk_full:
+            case protocol.Subscribe(request=request) | protocol.Restrict(request=request) if self._publishing.disk_full:
                 self._links.say(link, protocol.RequestRefused(request, DISK_FULL, limit="disk_full"))
             case _:
                 self._subscriptions.answer(link, message)

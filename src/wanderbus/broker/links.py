@@ -125,6 +125,11 @@ class Links:
         """Return the highest number of ``session`` that this device may have been sent on earlier links."""
         return self._handed.get((session_key(user, session), device), 0)
 
+    def forget(self, user: str, device: str) -> None:
+        """A device is no member of any session any more: if it comes back, it begins anew."""
+        for session in self._state.sessions_of(user):
+            self._handed.pop((session.key, device), None)
+
     def say(self, link: Link, message: BrokerMessage) -> None:
         """Send ``message`` once everything it rests on is durable."""
         self._journal.say(SendOnLink(link.link, protocol.encode(message)))

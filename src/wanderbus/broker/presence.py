@@ -69,6 +69,7 @@ class Presence:
             ),
             urgent=reason != "grace",
         )
+        self._links.forget(user, device)
         if row := self._state.sessions.get(session_key(user, session)):
             self._links.pump(row)
 

@@ -8,11 +8,17 @@ from zoneinfo import ZoneInfo
 
 from wanderbus.subscription import Custom, Daily, Frequency, Interval, Restriction
 
+_FIRST_US, _LAST_US = -62_135_596_800_000_000, 253_402_300_799_000_000
 _DAYS = ("Monday", "Tuesday", "Wednesday", "Thursday", "Friday", "Saturday", "Sunday")
 
 
 def instant(at_us: int) -> str:
-    """Return a time, in microseconds since the Unix epoch, as ISO 8601 in UTC to the millisecond."""
+    """Return a time, in microseconds since the Unix epoch, as ISO 8601 in UTC to the millisecond.
+
+    One before the year 1 or behind 9999, which a restriction may name, is given as it stands.
+    """
+    if not _FIRST_US <= at_us <= _LAST_US:
+        return f"{at_us} µs since 1970"
     return datetime.fromtimestamp(at_us / 1e6, UTC).isoformat(timespec="milliseconds").replace("+00:00", "Z")
 
 
