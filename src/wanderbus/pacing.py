@@ -4,8 +4,9 @@ from __future__ import annotations
 
 from typing import Final
 
-SLICE_S: Final = 0.02
-"""What has gathered in this time goes out at once: others wait no longer than that takes."""
+SLICE_S: Final = 0.005
+"""What has gathered in this time goes out at once: others wait no longer than that takes, which for 2,000 a second is
+a quarter of a millisecond."""
 
 
 class TokenBucket:

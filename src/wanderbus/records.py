@@ -108,9 +108,13 @@ class Unsubscribed(Record, frozen=True, tag="unsubscribed", kw_only=True):
 
 
 class Forgotten(Record, frozen=True, tag="forgotten", kw_only=True):
-    """Subscriptions that ended long ago can no longer be renewed under their ids."""
+    """Subscriptions that ended long ago can no longer be renewed under their ids.
 
-    subscriptions: tuple[str, ...]
+    Of ``devices``, pairs of user and name, that were removed, publishes are no longer recognised as repeated.
+    """
+
+    subscriptions: tuple[str, ...] = ()
+    devices: tuple[tuple[str, str], ...] = ()
 
 
 class Attached(Record, frozen=True, tag="attached", kw_only=True):

@@ -13,11 +13,13 @@ from wanderbus.agent.messages import (
     Disconnect,
     Disconnected,
     Moved,
+    PublishEvent,
     PublishSettled,
     Took,
 )
 from wanderbus.broker import protocol
 from wanderbus.broker.links import Link, SendOnLink
+from wanderbus.event import Event
 from wanderbus.machine import DatagramReceived, SendDatagram
 from wanderbus.mobility.status import RemoteMediaStatus
 from wanderbus.simulation.network import Conditions
@@ -280,6 +282,17 @@ def test_disconnect_waits_until_what_was_said_has_arrived() -> None:
     again = Phone(town, number=1, epoch=50).connect()
     town.run(0.5)
     assert again.heard == [9]
+
+
+def test_of_what_is_taken_in_one_turn_the_last_is_said_for_each_life_of_the_session(
+    town: Town, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    alice = connected(town, takes=False)
+    said: list[object] = []
+    monkeypatch.setattr(alice.agent._conversation, "say", said.append)
+    publishing = PublishEvent(7, Event("Trade", {}))
+    alice.node.feed([Took(1, 5), Took(2, 5), Took(3, 5), Took(1, 6), publishing, Took(2, 6), Took(3, 6)])
+    assert said == [Took(3, 5), Took(1, 6), publishing, Took(3, 6)]
 
 
 def test_disconnect_gives_up_after_its_time(town: Town) -> None:

@@ -70,6 +70,7 @@ class Town:
         seed: int = 1,
         rudp: RudpConfig | None = None,
         encryption: bool = True,
+        broker: BrokerConfig | None = None,
     ) -> None:
         self.world = World(seed)
         self.network = Network(self.world, conditions or Conditions(delay_min_s=0.005, delay_max_s=0.005))
@@ -78,7 +79,9 @@ class Town:
         self.blocked: set[Address] = set()
         self._carry = self.network.send
         self.network.send = self._send  # type: ignore[method-assign]
-        self.server = SimulatedServer(self.world, self.network, BrokerConfig(), self.rudp, encryption=encryption)
+        self.server = SimulatedServer(
+            self.world, self.network, broker or BrokerConfig(), self.rudp, encryption=encryption
+        )
         self.server.start()
         self.run(1.0)
 

@@ -88,8 +88,14 @@ class Model:
 
     def justify(self, record: records.Dropped, numbers: Sequence[int], of: set[str]) -> None:
         """A bound was met, and the right one gives way for it (SPEC G-15 to G-18, U-02)."""
-        own, bound = record.reason.startswith("subscription."), record.reason.rpartition(".")[2]
-        policy = self.known[record.subscriptions[0]].queue if own else self.config.queue
+        if record.reason.startswith("subscription."):
+            for each in record.subscriptions:
+                self.justify_by(self.known[each].queue, record, numbers, {each})
+        else:
+            self.justify_by(self.config.queue, record, numbers, of)
+
+    def justify_by(self, policy: QueuePolicy, record: records.Dropped, numbers: Sequence[int], of: set[str]) -> None:
+        bound = record.reason.rpartition(".")[2]
         concerned = [n for n, waiting in self.waiting.items() if waiting & of]
         match bound:
             case "notifications_max":

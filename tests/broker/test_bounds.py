@@ -170,22 +170,20 @@ def test_the_slow_one_is_told_of_a_gap_that_anothers_notification_made() -> None
 # Refusing -----------------------------------------------------------------------------------------------------------
 
 
-REFUSALS: list[tuple[dict[str, Any], QueuePolicy | None, str]] = [
-    ({"queue": QueuePolicy(notifications_max=2)}, None, "queue.notifications_max"),
-    ({"queue": QueuePolicy(bytes_max=2 * SIZE)}, None, "queue.bytes_max"),
-    ({"user_queued_bytes_max": 2 * SIZE}, None, "user_queued_bytes_max"),
-    ({"queued_bytes_max": 3 * SIZE}, None, "queued_bytes_max"),
-    ({}, QueuePolicy(notifications_max=2), "subscription.queue.notifications_max"),
-    ({}, QueuePolicy(bytes_max=2 * SIZE), "subscription.queue.bytes_max"),
+REFUSALS: list[tuple[dict[str, Any], str]] = [
+    ({"queue": QueuePolicy(notifications_max=2)}, "queue.notifications_max"),
+    ({"queue": QueuePolicy(bytes_max=2 * SIZE)}, "queue.bytes_max"),
+    ({"user_queued_bytes_max": 2 * SIZE}, "user_queued_bytes_max"),
+    ({"queued_bytes_max": 3 * SIZE}, "queued_bytes_max"),
 ]
 
 
-@pytest.mark.parametrize(("bounds", "own", "limit"), REFUSALS, ids=[limit for _, _, limit in REFUSALS])
+@pytest.mark.parametrize(("bounds", "limit"), REFUSALS, ids=[limit for _, limit in REFUSALS])
 def test_u02_a_publish_is_refused_before_any_fan_out_where_the_operator_says_so(
-    bounds: dict[str, Any], own: QueuePolicy | None, limit: str
+    bounds: dict[str, Any], limit: str
 ) -> None:
     desk = Desk(BrokerConfig(refuse_when_full=("Ord*", "Trad?"), **bounds))
-    away(desk, queue=own)
+    away(desk)
     carol = desk.attach(CAROL)
     desk.subscribed(carol)
     bob = desk.attach(BOB)
@@ -205,6 +203,28 @@ def test_u02_a_publish_is_refused_before_any_fan_out_where_the_operator_says_so(
     assert desk.accepted(bob) == [1, 2, 4]
     assert desk.stream(carol) == [1, 2, 4]
     assert session_of(desk).dropped == {}
+
+
+@pytest.mark.parametrize(
+    ("own", "reason"),
+    [
+        (QueuePolicy(notifications_max=1), "subscription.queue.notifications_max"),
+        (QueuePolicy(bytes_max=SIZE, when_full="drop_newest"), "subscription.queue.bytes_max"),
+        (QueuePolicy(bytes_max=SIZE - 1), "subscription.queue.bytes_max"),
+    ],
+)
+def test_u02_a_subscription_does_not_stop_others_from_hearing_of_an_event_by_a_bound_of_its_own(
+    own: QueuePolicy, reason: str
+) -> None:
+    desk = Desk(BrokerConfig(refuse_when_full=("*",)))
+    away(desk, queue=own)
+    carol = desk.attach(CAROL)
+    desk.subscribed(carol)
+    publish(desk, 3)
+    assert desk.stream(carol) == [1, 2, 3]
+    assert session_of(desk).dropped == {reason: 3 - session_of(desk).queued}
+    kept = {"drop_newest": [1, (2, 3)]}.get(own.when_full or "", [(1, 2), 3] if own.notifications_max else [(1, 3)])
+    assert desk.stream(desk.attach()) == kept
 
 
 def test_u02_other_subjects_are_dropped_as_ever() -> None:

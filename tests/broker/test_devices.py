@@ -314,13 +314,6 @@ def test_a_session_name_is_plain(desk: Desk, name: str) -> None:
     assert len(desk.broker.state.sessions) == 0
 
 
-def test_a_device_that_never_attached_leaves_nothing_behind() -> None:
-    desk = Desk(BrokerConfig(device_grace_s=10.0))
-    desk.close(desk.open(ALICE, "phone"))
-    desk.later(11.0)
-    assert len(desk.broker.state.devices) == len(desk.broker.state.sessions) == 0
-
-
 def test_a_second_attachment_on_one_link_is_ignored(desk: Desk) -> None:
     link = desk.attach()
     desk.say(link, Attach(9, "work", None, False))
@@ -330,6 +323,7 @@ def test_a_second_attachment_on_one_link_is_ignored(desk: Desk) -> None:
 
 @pytest.mark.parametrize("with_rows", [False, True])
 def test_design_6_3_signalling_state_of_a_device_survives_a_restart(desk: Desk, with_rows: bool) -> None:
+    desk.attach()
     desk.give(DeviceBound(ALICE, "phone", "10.0.0.1:40000", b"dialog"))
     desk.save()
     desk.restart(with_rows=with_rows)

@@ -130,6 +130,22 @@ def test_took_and_status_records_hold_nothing_back(busy: tuple[Desk, int]) -> No
     assert said(outputs) == [Done]
 
 
+def test_an_append_is_urgent_if_anything_may_wait_for_it(busy: tuple[Desk, int]) -> None:
+    desk, link = busy
+    desk.publish(link, 1)
+    desk.sync()
+
+    def urgent(*said: protocol.AgentMessage) -> list[bool]:
+        outputs = desk.step(*(message(link, each) for each in said))
+        return [output.urgent for output in outputs if isinstance(output, Append)]
+
+    assert urgent(Take(1)) == [False]
+    assert urgent(Publish(2, Event(SUBJECT, {"N": 2}))) == [True]
+    assert urgent(Publish(3, Event(SUBJECT, {"N": 3})), Take(2)) == [True]
+    assert urgent(Take(3), Publish(4, Event(SUBJECT, {"N": 4}))) == [True]
+    assert urgent(Take(4)) == [False], "what came before is on its way already"
+
+
 def test_a_status_change_is_reported_at_once(busy: tuple[Desk, int]) -> None:
     desk, link = busy
     desk.held = True

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Hashable
+from collections.abc import Hashable, Iterable
 
 import msgspec
 import pytest
@@ -12,11 +12,20 @@ from tests.datachannel.sides import changed
 from wanderbus import records
 from wanderbus.agent.messages import ConnectRefused, Disconnect, PublishSettled
 from wanderbus.broker.config import BrokerConfig
-from wanderbus.broker.core import Append, Broker
+from wanderbus.broker.core import Append, Appended, Broker, DeviceBound, LinkClosed, LinkOpened, MessageArrived
 from wanderbus.broker.state import BrokerState
 from wanderbus.domain.access_server import AccessServer, BrokerRegistered, BrokerUnregistered, ChannelRefused
 from wanderbus.errors import StateCorrupt
-from wanderbus.machine import CancelTimer, DatagramReceived, Output, SendDatagram, SetTimer, TimerFired
+from wanderbus.machine import (
+    CancelTimer,
+    ClockRead,
+    DatagramReceived,
+    Input,
+    Output,
+    SendDatagram,
+    SetTimer,
+    TimerFired,
+)
 from wanderbus.mobility.properties import Properties
 from wanderbus.mobility.status import RemoteMediaStatus
 from wanderbus.records import decode_record
@@ -288,7 +297,8 @@ def test_d02_on_start_it_writes_that_it_started_and_registers() -> None:
 def test_a_stored_session_that_cannot_be_read_is_said_in_one_line() -> None:
     state = BrokerState("wb", 8)
     bound = records.Bound(at_us=1, user="sip:alice@sim.test", device="phone", address="10.0.0.9:1", binding=b"damaged")
-    state.apply(0, bound)
+    state.apply(0, records.Attached(at_us=1, user=bound.user, device="phone", session="default", epoch=1))
+    state.apply(1, bound)
     with pytest.raises(StateCorrupt, match=r"the stored session of sip:alice@sim\.test cannot be read"):
         access_server(state).start(0, 0.0)
 
@@ -376,3 +386,79 @@ def test_a_registered_broker_says_so(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(SimulatedServer, "_report", lambda self, output: reports.append(output))
     Town()
     assert BrokerRegistered() in reports
+
+
+class Watched:
+    """What the access server of a town takes and asks for, batch by batch, and what its broker is told in each."""
+
+    def __init__(self, town: Town, monkeypatch: pytest.MonkeyPatch) -> None:
+        self.batches: list[tuple[list[Input], list[list[Input]], list[Output]]] = []
+        access, broker = town.access, town.access.broker
+        step, tell = access.step, broker.step
+        told: list[list[Input]] = []
+
+        def watched(inputs: Iterable[Input], now: float) -> list[Output]:
+            batch = list(inputs)
+            told.clear()
+            outputs = step(batch, now)
+            self.batches.append((batch, list(told), outputs))
+            return outputs
+
+        def noted(inputs: Iterable[Input], now: float) -> list[Output]:
+            told.append(list(inputs))
+            return tell(told[-1], now)
+
+        monkeypatch.setattr(access, "step", watched)
+        monkeypatch.setattr(broker, "step", noted)
+
+
+def test_design_8_the_log_is_asked_for_before_anything_else(town: Town, monkeypatch: pytest.MonkeyPatch) -> None:
+    """The disk can work while the rest is done."""
+    alice, bob = connected(town), connected(town, "bob", number=2)
+    watched = Watched(town, monkeypatch)
+    for n in range(5):
+        alice.publish(n)
+        bob.publish(n)
+        town.run(0.3)
+    Phone(town, "carol", number=3).connect()
+    asked = [outputs for _, _, outputs in watched.batches if any(isinstance(output, Append) for output in outputs)]
+    assert any(len({type(output) for output in outputs}) > 1 for outputs in asked)
+    for outputs in asked:
+        kinds = [isinstance(output, Append) for output in outputs]
+        assert kinds == sorted(kinds, reverse=True)
+
+
+def test_design_5_8_the_broker_hears_the_time_of_a_batch_before_anything_of_it(
+    town: Town, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    alice, bob = connected(town), connected(town, "bob", number=2)
+    watched = Watched(town, monkeypatch)
+    alice.publish(1)
+    town.run(1.0)
+    town.network.cut(alice.ip)
+    bob.publish(2)
+    town.run(300.0)
+    town.network.mend(alice.ip)
+    town.run(30.0)
+    bob.node.feed([Disconnect()])
+    town.run(2.0)
+    kinds = {type(given) for _, told, _ in watched.batches for call in told for given in call}
+    assert kinds >= {Appended, MessageArrived, LinkClosed, LinkOpened, DeviceBound, TimerFired}
+    for batch, told, _ in watched.batches:
+        heard = [given for call in told for given in call]
+        if heard:
+            assert heard[0] == batch[0]
+            assert [given for given in heard if isinstance(given, ClockRead)] == [batch[0]]
+
+
+def test_design_5_8_the_time_of_a_batch_is_told_once_and_not_in_a_later_one(
+    town: Town, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """There it would be taken for the time of what comes then."""
+    town.run(5.0)
+    watched, clock = Watched(town, monkeypatch), ClockRead(town.world.wall_us)
+    town.access.step([clock, Appended(0), Appended(0)], town.world.now)
+    town.access.step([clock], town.world.now)
+    town.access.step([Appended(0)], town.world.now + 60.0)
+    told = [told for _, told, _ in watched.batches]
+    assert told == [[[clock, Appended(0)], [Appended(0)]], [], [[Appended(0)]]]

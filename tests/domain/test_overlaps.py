@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable
+from functools import partial
 
 import pytest
 
@@ -91,7 +92,7 @@ def test_what_is_held_back_for_one_pair_of_ids_does_not_go_down_the_next(
     monkeypatch.setattr(alice.agent._conversation, "hear", noted)
     synced: list[Callable[[], None]] = []
     append = town.server.disk.append
-    monkeypatch.setattr(town.server.disk, "append", lambda entries, done: synced.append(lambda: append(entries, done)))
+    monkeypatch.setattr(town.server.disk, "append", lambda *given, **how: synced.append(partial(append, *given, **how)))
     for n in (1, 2, 3):
         bob.publish(n)
     town.run(0.1)

@@ -20,8 +20,8 @@ ELSEWHERE: Address = ("192.0.2.31", 31)
 
 @pytest.fixture
 def holding(make_pair: MakePair) -> Pair:
-    """Two sides that hold the ACK of a single packet."""
-    return make_pair(hold_acks=True)
+    """Two sides that hold the ACK of a single packet until the next turn."""
+    return make_pair(ack_delay_s=0.0)
 
 
 @pytest.mark.parametrize("sealed", [False, True], ids=["plain", "sealed"])
@@ -142,7 +142,7 @@ def test_f03_marks_survive_any_loss_of_acks(make_pair: MakePair, seed: int) -> N
 
 
 def test_an_ack_is_held_only_where_that_is_wanted(pair: Pair) -> None:
-    assert not RudpConfig().hold_acks
+    assert RudpConfig().ack_delay_s is None
     assert fresh_marks(pair.acks(pair.right.take(0.1, pair.left.send(0.0, b"x")))) == [0]
 
 
@@ -167,6 +167,49 @@ def test_a_held_ack_goes_alone_when_its_timer_fires(holding: Pair) -> None:
         assert at == now
         assert fresh_marks(holding.acks(answers)) == [number]
         assert (len(answers), holding.data(answers), right.timer_at) == (1, [], None)
+
+
+@pytest.fixture
+def waiting(make_pair: MakePair) -> Pair:
+    """Two sides that hold the ACK of a single packet for 5 ms."""
+    return make_pair(ack_delay_s=0.005)
+
+
+def test_an_ack_waits_for_so_long_at_most(waiting: Pair) -> None:
+    left, right = waiting.left, waiting.right
+    assert right.take(0.1, left.send(0.1, b"x")) == []
+    at, answers = right.fire()
+    assert at == pytest.approx(0.105)
+    assert fresh_marks(waiting.acks(answers)) == [0]
+    assert (len(answers), right.timer_at) == (1, None)
+
+
+def test_an_answer_within_the_delay_takes_the_ack_along(waiting: Pair) -> None:
+    left, right = waiting.left, waiting.right
+    assert right.take(0.1, left.send(0.1, b"question")) == []
+    (answer,) = right.send(0.103, b"answer")
+    assert waiting.acks([answer]) == [(0, 0, 0)]
+    assert [payload for _, _, payload in waiting.data([answer])] == [b"answer"]
+
+
+def test_the_ack_of_a_second_packet_ends_the_delay(waiting: Pair) -> None:
+    first, second = waiting.left.send_each(0.1, b"a", b"b")
+    assert waiting.right.take(0.1, [first]) == []
+    assert fresh_marks(waiting.acks(waiting.right.take(0.102, [second]))) == [0, 1]
+    at, answers = waiting.right.fire()
+    assert at == pytest.approx(0.105)
+    assert answers == [], "the timer finds nothing due"
+
+
+def test_a_delay_begins_anew_with_each_packet_that_is_alone(waiting: Pair) -> None:
+    left, right = waiting.left, waiting.right
+    assert right.take(0.1, left.send(0.1, b"question")) == []
+    (answer,) = right.send(0.101, b"answer")
+    left.take(0.102, [answer])
+    assert right.take(0.103, left.send(0.103, b"another")) == []
+    at, answers = right.fire()
+    assert at <= 0.108
+    assert fresh_marks(waiting.acks(answers)) == [1]
 
 
 def test_the_ack_of_a_second_packet_is_not_held(holding: Pair) -> None:

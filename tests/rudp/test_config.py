@@ -28,6 +28,8 @@ from wanderbus.rudp import RudpConfig
         {"datagram_bytes_max": 68},
         {"datagram_bytes_max": 65_508},
         {"keepalive_s": 0.0},
+        {"ack_delay_s": -0.001},
+        {"ack_delay_s": float("nan")},
         {"rekey_packets": 0},
         {"rekey_packets": 2**23 + 1},
     ],

@@ -71,9 +71,8 @@ def test_order_is_write_sync_mark_callback_save(tmp_path: Path, monkeypatch: pyt
     async def story() -> list[str]:
         desk = Desk(tmp_path)
         steps = recorded(monkeypatch, desk)
-        with desk.committer._wakeup:
-            desk.committer.append(entries(0, 3))
-            desk.committer.save({"sessions": {"a": b"1"}}, 3)
+        desk.committer.append(entries(0, 3), urgent=False)
+        desk.committer.save({"sessions": {"a": b"1"}}, 3)
         await desk.until(lambda: desk.store.offset == 3 and desk.durable)
         desk.close()
         assert desk.durable == [3]
@@ -123,9 +122,8 @@ def test_after_a_failure_nothing_is_acknowledged(
             raise OSError(number, os.strerror(number))
 
         monkeypatch.setattr(os, failing, fail)
-        with desk.committer._wakeup:
-            desk.committer.append(entries(2, 2))
-            desk.committer.save({"sessions": {"a": b"1"}}, 4)
+        desk.committer.append(entries(2, 2), urgent=False)
+        desk.committer.save({"sessions": {"a": b"1"}}, 4)
         await desk.until(lambda: desk.failures)
         monkeypatch.undo()
         desk.committer.append(entries(4, 2))
@@ -171,6 +169,34 @@ def test_stopping_finishes_what_was_handed_over(tmp_path: Path) -> None:
     assert (log.next_offset, store.offset) == (100, 100)
     store.close()
     log.close()
+
+
+@pytest.mark.parametrize("then", ["urgent", "save", "stop"])
+def test_what_is_not_urgent_waits_for_what_follows_and_is_written_before_it(tmp_path: Path, then: str) -> None:
+    async def story() -> None:
+        desk = Desk(tmp_path)
+        desk.committer.append(entries(0, 1))
+        await desk.until(lambda: desk.durable == [1])
+        for offset in (1, 2, 3):
+            desk.committer.append(entries(offset, 1), urgent=False)
+        await asyncio.sleep(0.05)
+        assert (desk.durable, desk.committer.syncs, desk.log.next_offset) == ([1], 1, 1)
+        match then:
+            case "urgent":
+                desk.committer.append(entries(4, 1))
+            case "save":
+                desk.committer.save({"sessions": {"a": b"1"}}, 4)
+            case _:
+                desk.committer.stop()
+        durable = 5 if then == "urgent" else 4
+        await desk.until(lambda: desk.durable == [1, durable])
+        assert desk.committer.syncs == 2
+        assert [frame.payload for frame in desk.log.read()] == [payload for _, _, payload in entries(0, durable)]
+        if then == "save":
+            await desk.until(lambda: desk.store.offset == 4)
+        desk.close()
+
+    asyncio.run(story())
 
 
 def test_a_loop_that_is_gone_is_no_reason_to_fail(tmp_path: Path) -> None:

@@ -104,17 +104,80 @@ def test_what_is_fed_in_one_turn_is_one_batch(play: Play) -> None:
     play(story)
 
 
-def test_a_burst_of_datagrams_is_one_batch_with_source_and_socket(play: Play) -> None:
+def test_bursts_of_datagrams_are_one_batch_each_but_for_the_first_which_was_not_expected(play: Play) -> None:
     async def story() -> None:
         driver, machine, _, address = open_driver()
         with socket.socket(socket.AF_INET, socket.SOCK_DGRAM) as sender:
             sender.bind(("127.0.0.1", 0))
-            for number in range(40):
-                sender.sendto(b"%d" % number, address)
-            await until(lambda: len(machine.data()) == 40)
             source = sender.getsockname()
+            for burst in (40, 30, 1, 1, 2):
+                before = len(machine.data())
+                for number in range(burst):
+                    sender.sendto(b"%d" % number, address)
+                await until(lambda wanted=before + burst: len(machine.data()) == wanted)  # type: ignore[misc]
         driver.close()
-        assert machine.batches == [[DatagramReceived("data", source, b"%d" % number) for number in range(40)]]
+        assert [len(batch) for batch in machine.batches] == [1, 39, 30, 1, 1, 1, 1]
+        assert machine.told == [
+            DatagramReceived("data", source, b"%d" % number) for burst in (40, 30, 1, 1, 2) for number in range(burst)
+        ]
+
+    play(story)
+
+
+def test_a_datagram_that_comes_alone_is_taken_before_another_is_looked_for(
+    play: Play, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    order: list[str] = []
+    receive = Driver._receive
+
+    def looking(driver: Driver, name: str, source: socket.socket, most: int) -> int:
+        found = receive(driver, name, source, most)
+        order.append(f"found {found}")
+        return found
+
+    async def story() -> None:
+        monkeypatch.setattr(Driver, "_receive", looking)
+        driver, machine, _, address = open_driver()
+        monkeypatch.setattr(machine, "step", lambda inputs, now: order.append("step") or [])  # type: ignore[func-returns-value]
+        driver.perform([SendDatagram("data", address, b"a")])
+        await until(lambda: len(order) == 3)
+        driver.close()
+        assert order == ["found 1", "step", "found 0"]
+
+    play(story)
+
+
+def test_a_machine_may_end_the_driver_by_what_it_took(play: Play) -> None:
+    """Its socket is closed by then, and nothing more is read from it."""
+
+    async def story() -> None:
+        machine = Recorder()
+        driver = Driver(machine, lambda report: driver.close())
+        address = driver.bind({"data": ("127.0.0.1", 0)})["data"]
+        machine.answers = [Said("enough")]
+        driver.perform([SendDatagram("data", address, b"a"), SendDatagram("data", address, b"b")])
+        await until(lambda: machine.batches)
+        await asyncio.sleep(0.005)
+        assert machine.data() == [b"a"]
+
+    play(story)
+
+
+def test_what_is_to_be_taken_is_taken_at_once_after_what_was_fed(play: Play) -> None:
+    async def story() -> None:
+        driver, machine, _, _ = open_driver()
+        driver.feed(Noted("fed"))
+        driver.take(Noted("taken"))
+        assert machine.batches == [[Noted("fed"), Noted("taken")]]
+        await asyncio.sleep(0.005)
+        assert len(machine.batches) == 1, "the turn that was asked for has nothing left to do"
+        driver.feed(Noted("later"))
+        await until(lambda: len(machine.batches) == 2)
+        driver.feed(Noted("too late"))
+        driver.close()
+        driver.take(Noted("later still"))
+        await asyncio.sleep(0.005)
+        assert machine.told == [Noted("fed"), Noted("taken"), Noted("later")]
 
     play(story)
 

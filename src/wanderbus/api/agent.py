@@ -326,7 +326,7 @@ class Agent:
             if self._outbox is None:
                 self._outbox = await Outbox.load(
                     self._end.outbox_file(),
-                    f"{self.uri} at {self._end.properties.broker}",
+                    self._end.outbox_owner,
                     self._outbox_config,
                     self._feed,
                     self._turnstile,

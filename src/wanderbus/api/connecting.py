@@ -29,7 +29,7 @@ from wanderbus.sip.uri import canonical_uri
 _ECI_SCHEME: Final = "eci://"
 _NOT_IN_ECI: Final = (
     *("password", "transport", "ca_file", "broker", "session", "data_transport"),
-    *("rudp", "tcp_channels", "on_ended"),
+    *("rudp", "tcp_channels", "on_ended", "outbox_file"),
 )
 """What the original ECI cannot keep to, so that a caller who counts on it is refused."""
 
@@ -93,6 +93,7 @@ def _mobile_end(settings: AgentSettings, resume: Position | None) -> End:
         settings.rudp,
         settings.tcp_channels,
         state_dir=settings.state_dir or default_state_dir(user),
+        outbox_file=settings.outbox_file,
         local_address=settings.local_address,
         tls=client_tls(settings.ca_file) if over == "TLS" else None,
     )

@@ -52,6 +52,11 @@ class End(Protocol):
         """Return where this device has its outbox; :class:`ConfigurationError` says why it cannot have one."""
         ...
 
+    @property
+    def outbox_owner(self) -> str:
+        """Who alone can publish what is in the outbox."""
+        ...
+
     def open(self, driver: Driver) -> None:
         """Give ``driver`` its sockets and its machine, which has to know their addresses.
 
@@ -79,14 +84,16 @@ class MobileEnd:
         tcp_channels: TcpConfig | None,
         *,
         state_dir: Path,
+        outbox_file: Path | None,
         local_address: str | None,
         tls: ssl.SSLContext | None,
     ) -> None:
         self.properties = properties
         self._rudp = rudp
         self._tcp_channels = tcp_channels
-        self._state_dir = state_dir
-        self._outbox = state_dir / OUTBOX_FILE
+        self._state_dir = state_dir if outbox_file is None else outbox_file.with_name(f"{outbox_file.name}.device")
+        self._outbox_file = outbox_file
+        self._outbox = outbox_file or state_dir / OUTBOX_FILE
         self._local_address = local_address
         self._tls = tls
         self._device: Device | None = None
@@ -104,12 +111,20 @@ class MobileEnd:
 
     def outbox_file(self) -> Path:
         """See :meth:`End.outbox_file`."""
+        if self.ephemeral and self._outbox_file:
+            raise ConfigurationError(f"another agent uses the outbox {self._outbox_file} now; wait, or give another")
         if self.ephemeral:
             raise ConfigurationError(
                 f"no outbox: another agent uses {self._state_dir}, so this one is a device for this time only and "
                 "nobody would publish what it leaves; give it a state_dir of its own"
             )
         return self._outbox
+
+    @property
+    def outbox_owner(self) -> str:
+        """See :meth:`End.outbox_owner`. A file may be parted from its device, by which the broker knows repeats."""
+        owner = f"{self.properties.uri} at {self.properties.broker}"
+        return f"{owner}, device {self.properties.device}" if self._outbox_file else owner
 
     def open(self, driver: Driver) -> None:
         """See :meth:`End.open`."""
@@ -176,6 +191,7 @@ class BaselineEnd:
 
     ephemeral = True
     has_outbox = False
+    outbox_owner = ""
 
     def __init__(self, properties: AgentProperties, *, local_address: str | None) -> None:
         self.properties = properties

@@ -123,8 +123,11 @@ class Notifications:
         if self._failure is not None:
             raise self._failure
         self._news.clear()
+        if self.ended is None:
+            await self._news.wait()
+            return
         try:
-            async with asyncio.timeout(None if self.ended is None else QUIET_S):
+            async with asyncio.timeout(QUIET_S):
                 await self._news.wait()
         except TimeoutError:
             if self._agent.status == "CONNECTED":

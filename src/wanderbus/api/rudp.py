@@ -72,7 +72,7 @@ async def connect(
     :param secret: what the listening side was given too, at least 16 bytes that nobody can guess
     :param encryption: False sends in the clear, and the other side has to say so too; then there may be no secret
     :param config: timeouts, sizes and patience; ``datagram_bytes_max`` and ``message_bytes_max`` as on the other side.
-        Without one the defaults, and a ``keepalive_s`` of 5 s. ``consume_at_once`` and ``hold_acks`` have no effect.
+        Without one the defaults, and a ``keepalive_s`` of 5 s. ``consume_at_once`` and ``ack_delay_s`` have no effect.
     :param local_address: send from this IP address alone; unless given, a change of address is followed
     :param connect_s_max: opening gives up after this time
     :raises Unreachable: nobody answered there who has the secret

@@ -244,7 +244,7 @@ class ChannelSocket:
 
     def __init__(self, secret: bytes | None, sealed: bool, config: RudpConfig | None, connections_max: int = 0) -> None:
         wanted = config or RudpConfig(keepalive_s=KEEPALIVE_S)
-        self.config = msgspec.structs.replace(wanted, consume_at_once=False, hold_acks=True)
+        self.config = msgspec.structs.replace(wanted, consume_at_once=False, ack_delay_s=0.0)
         self.unsent_bytes_max = min(UNSENT_BYTES_MAX, self.config.send_queue_bytes_max // 4)
         self.endpoint = DirectEndpoint(
             SystemRandom(),

@@ -285,9 +285,9 @@ class Server:
 
     def _report(self, output: Output) -> None:
         match output:
-            case Append(entries=entries):
+            case Append(entries=entries, urgent=urgent):
                 if self._committer is not None:
-                    self._committer.append(entries)
+                    self._committer.append(entries, urgent=urgent)
             case BindingsWritten(aor=aor, bindings=bindings):
                 if self._registrations is not None:
                     self._registrations.note(aor, bindings)
@@ -311,7 +311,7 @@ class Server:
     def _durable(self, durable: int) -> None:
         self._kept = True
         self._check_ready()
-        self._access_driver.feed(Appended(durable))
+        self._access_driver.take(Appended(durable))
 
     def _disk_full(self, reason: str) -> None:
         self._shortage = reason

@@ -10,7 +10,7 @@ import re
 from collections import Counter
 from collections.abc import Sequence
 from heapq import heapify, heapreplace
-from typing import Final
+from typing import Final, TypeAlias
 
 from wanderbus import records
 from wanderbus.broker.config import BrokerConfig
@@ -22,6 +22,10 @@ from wanderbus.subscription import QueuePolicy
 
 _OWN: Final = "subscription."
 """Before the name of a bound that is a subscription's own."""
+
+
+_Drops: TypeAlias = dict[tuple[int, int, str], list[str]]
+"""Subscriptions for which the same first to last number are dropped for the same reason."""
 
 
 class Bounds:
@@ -44,14 +48,17 @@ class Bounds:
     # By number and bytes ----------------------------------------------------------------------------------------
 
     def refuses(self, subject: str, size: int, notified: Sequence[records.Notified]) -> str | None:
-        """Return the bound for which an event of ``size`` bytes is refused, if its subject is one of those that are."""
+        """Return the bound for which an event of ``size`` bytes is refused, if its subject is one of those that are.
+
+        A subscription's own bounds refuse nothing: whoever sets them would stop others from hearing of the event.
+        """
         if self._refused is None or not self._refused.match(subject):
             return None
         for each in notified:
             session = self._state.sessions[session_key(each.user, each.session)]
-            if self._session_full(session, each, size):
+            if self._session_full(session, size):
                 self.expire(session)
-            if reason := self._session_full(session, each, size):
+            if reason := self._session_full(session, size):
                 return reason
         users = Counter(each.user for each in notified)
         if any(self._user_bytes(user) + size * count > self._user_bytes_max for user, count in users.items()):
@@ -60,20 +67,15 @@ class Bounds:
             return "queued_bytes_max"
         return None
 
-    def _session_full(self, session: SessionRow, notified: records.Notified, size: int) -> str | None:
-        """Return the bound that one more notification would exceed."""
-        for identity in notified.subscriptions:
-            row = self._state.subscriptions[identity]
-            if reason := _exceeded(row.subscription.queue, row.waiting + 1, row.waiting_bytes + size):
-                return _OWN + reason
+    def _session_full(self, session: SessionRow, size: int) -> str | None:
+        """Return the bound of the session that one more notification would exceed."""
         return _exceeded(self._system, session.waiting + 1, session.queued_bytes + size)
 
     def enforce(self, session: SessionRow, notified: records.Notified) -> None:
         """Drop what exceeds a bound now that ``notified`` is in the queue of ``session``."""
-        for identity in notified.subscriptions:
-            row = self._state.subscriptions[identity]
-            while reason := _exceeded(row.subscription.queue, row.waiting, row.waiting_bytes):
-                self._give_way(session, _OWN + reason, row)
+        rows = [self._state.subscriptions[identity] for identity in notified.subscriptions]
+        while rows := [row for row in rows if _own_exceeded(row)]:
+            self._give_way_each(session, rows)
         while reason := _exceeded(self._system, session.waiting, session.queued_bytes):
             self._give_way(session, reason)
         while self._state.queued_bytes > self._user_bytes_max < self._user_bytes(session.user):
@@ -96,14 +98,20 @@ class Bounds:
     def _user_bytes(self, user: str) -> int:
         return sum(map(_queued_bytes, self._state.sessions_of(user)))
 
-    def _give_way(self, session: SessionRow, reason: str, row: SubscriptionRow | None = None) -> None:
-        """Drop a notification of the session, or of one subscription in it: the oldest or the newest."""
-        when_full = (row and row.subscription.queue.when_full) or self._system.when_full
-        if when_full == "drop_newest":
-            number = self._newest_of(session, row) if row else self._newest(session)
-        else:
-            number = self._oldest_of(session, row) if row else self._first(session)
-        self._drop(session, number, number, reason, (row.subscription.id,) if row else ())
+    def _give_way(self, session: SessionRow, reason: str) -> None:
+        """Drop a notification of the session: the oldest or the newest."""
+        newest = self._system.when_full == "drop_newest"
+        number = self._newest(session) if newest else self._first(session)
+        self._drop(session, number, number, reason)
+
+    def _give_way_each(self, session: SessionRow, rows: Sequence[SubscriptionRow]) -> None:
+        """Drop for each of these subscriptions, which exceed their own bounds, its oldest or its newest match."""
+        drops: _Drops = {}
+        for row in rows:
+            newest = (row.subscription.queue.when_full or self._system.when_full) == "drop_newest"
+            number = self._newest_of(session, row) if newest else self._oldest_of(session, row)
+            drops.setdefault((number, number, f"{_OWN}{_own_exceeded(row)}"), []).append(row.subscription.id)
+        self._drop_each(session, drops)
 
     def _first(self, session: SessionRow) -> int:
         head = self._state.entry(session, session.first)
@@ -140,7 +148,7 @@ class Bounds:
         last = session.next - 1
         if session.devices == [device]:
             if session.waiting:
-                self._drop(session, session.first, last, "discarded", ())
+                self._drop(session, session.first, last, "discarded")
             return
         queued = [entry for entry in self._state.queue[session.key] if isinstance(entry, Queued)]
         bound = dict.fromkeys(s for entry in queued for s, bound_to in entry.bound if bound_to == device)
@@ -166,32 +174,40 @@ class Bounds:
 
     def expire(self, session: SessionRow) -> None:
         """Drop what has waited for too long in a session."""
+        drops: _Drops = {}
         for identity in (*session.subscriptions, *session.ended):
             row = self._state.known(identity)
             assert row is not None
             age_max_s = row.subscription.queue.age_max_s
             if age_max_s is not None and (self._system.age_max_s is None or age_max_s < self._system.age_max_s):
-                self._expire(session, self._oldest_of(session, row), row.subscription.queue, row)
-        self._expire(session, self._first(session), self._system)
+                first = self._oldest_of(session, row)
+                if last := self._last_over_age(session, first, row.subscription.queue, identity):
+                    drops.setdefault((first, last, f"{_OWN}queue.age_max_s"), []).append(identity)
+        self._drop_each(session, drops)
+        first = self._first(session)
+        if last := self._last_over_age(session, first, self._system):
+            self._drop(session, first, last, "queue.age_max_s")
 
-    def _expire(self, session: SessionRow, first: int, policy: QueuePolicy, row: SubscriptionRow | None = None) -> None:
-        identity = row.subscription.id if row else None
+    def _last_over_age(
+        self, session: SessionRow, first: int, policy: QueuePolicy, identity: str | None = None
+    ) -> int | None:
+        """Return the highest number that waits for too long, from ``first`` on: of all, or of one subscription."""
         last = None
         for entry in self._state.queue[session.key].entries_from(first) if first < session.next else ():
             if isinstance(entry, Queued) and (identity is None or identity in entry.subscriptions):
                 if not _over_age(policy, self._state.wall_us - entry.event.at_us):
                     break
                 last = entry.number
-        if last is not None:
-            self._drop(
-                session,
-                first,
-                last,
-                f"{_OWN if identity else ''}queue.age_max_s",
-                (identity,) if identity else (),
-            )
+        return last
 
-    def _drop(self, session: SessionRow, first: int, last: int, reason: str, subscriptions: tuple[str, ...]) -> None:
+    def _drop_each(self, session: SessionRow, drops: _Drops) -> None:
+        """Make one record of all that is dropped of the same numbers for the same reason."""
+        for (first, last, reason), subscriptions in drops.items():
+            self._drop(session, first, last, reason, tuple(subscriptions))
+
+    def _drop(
+        self, session: SessionRow, first: int, last: int, reason: str, subscriptions: tuple[str, ...] = ()
+    ) -> None:
         dropped = records.Dropped(
             at_us=self._state.wall_us,
             user=session.user,
@@ -211,6 +227,10 @@ def _exceeded(policy: QueuePolicy, waiting: int, waiting_bytes: int) -> str | No
     if policy.bytes_max is not None and waiting_bytes > policy.bytes_max:
         return "queue.bytes_max"
     return None
+
+
+def _own_exceeded(row: SubscriptionRow) -> str | None:
+    return _exceeded(row.subscription.queue, row.waiting, row.waiting_bytes)
 
 
 def _over_age(policy: QueuePolicy, age_us: int) -> bool:

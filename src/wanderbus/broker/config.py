@@ -33,7 +33,7 @@ class BrokerConfig(msgspec.Struct, frozen=True):
 
     refuse_when_full: tuple[str, ...] = ()
     """Subjects, with ``*`` and ``?`` as in file names, of which an event is refused to its publisher rather than
-    dropped from any queue that is full (SPEC U-02)."""
+    dropped, where ``queue``, ``user_queued_bytes_max`` or ``queued_bytes_max`` is met (SPEC U-02)."""
 
     user_queued_bytes_max: int = 256 * 2**20
     """Bytes of events that wait for one user, in all sessions."""
@@ -44,7 +44,7 @@ class BrokerConfig(msgspec.Struct, frozen=True):
     unacknowledged_max: int = 256
     """Notifications sent to a device and not yet taken by its application."""
 
-    backlog_per_s: float = 5_000.0
+    backlog_per_s: float = 2_000.0
     """Notifications a second at which a device that comes back is sent what has waited (SPEC U-03)."""
 
     user_subscriptions_max: int = 1_000
@@ -55,6 +55,10 @@ class BrokerConfig(msgspec.Struct, frozen=True):
 
     devices_max: int = 32
     """Member devices of one session."""
+
+    user_devices_max: int = 128
+    """Devices of one user: members of all sessions, and those connected that are in none. Of as many that were
+    removed, repeated publishes are still recognised."""
 
     publishes_remembered: int = 1_024
     """Recent publishes of a device whose event ids can be told again when they are repeated.
@@ -97,6 +101,8 @@ class BrokerConfig(msgspec.Struct, frozen=True):
             raise ValueError(
                 "unacknowledged_max, sessions_max, devices_max and publishes_remembered must be at least 1"
             )
+        if self.user_devices_max < 1:
+            raise ValueError("user_devices_max must be at least 1")
         if self.user_subscriptions_max > SUBSCRIPTIONS_MAX:
             raise ValueError(
                 f"user_subscriptions_max must be at most {SUBSCRIPTIONS_MAX}: a notification names all that it matches"

@@ -55,7 +55,10 @@ class ServerStarted(Input, frozen=True):
 
 
 class LinkOpened(Input, frozen=True):
-    """A data channel to ``device`` of the authenticated ``user`` is open; an earlier one of it is over."""
+    """A data channel to ``device`` of the authenticated ``user`` is open; an earlier one of it is over.
+
+    If the user has too many devices, it is refused and then dropped.
+    """
 
     link: int
     user: str
@@ -70,7 +73,10 @@ class LinkClosed(Input, frozen=True):
 
 
 class DeviceBound(Input, frozen=True):
-    """Signalling state to be kept for a device, opaque here, empty for none; its data goes to ``address``."""
+    """Signalling state to be kept for a device, opaque here, empty for none; its data goes to ``address``.
+
+    Nothing is kept for a device that is no member and has no link.
+    """
 
     user: str
     device: str
@@ -117,6 +123,11 @@ class Broker:
     def status(self, user: str) -> str:
         """Return the User Status of ``user``: CONNECTED while any of the user's devices can be reached."""
         return self._links.status(user)
+
+    def refusal(self, user: str, device: str, others: int) -> str | None:
+        """Return why ``device`` may have no data channel beside those of ``others``, None if it may."""
+        refused = self._presence.refusal(user, device, others)
+        return refused.reason if refused else None
 
     def step(self, inputs: Iterable[Input], now: float) -> list[Output]:
         """Take a batch of inputs at monotonic second ``now``; return the outputs in order."""
@@ -183,7 +194,7 @@ class Broker:
             self._journal.say(SetTimer(("sweep", "again"), self._links.now + SWEEP_AGAIN_S))
 
     def _bound(self, bound: DeviceBound) -> None:
-        if bound.binding or device_key(bound.user, bound.device) in self.state.devices:
+        if device_key(bound.user, bound.device) in self.state.devices:
             record = records.Bound(
                 at_us=self.state.wall_us,
                 user=bound.user,
@@ -269,9 +280,7 @@ class Broker:
             limit, most = "devices_max", self._config.devices_max
         else:
             return None
-        if count < most:
-            return None
-        return protocol.RequestRefused(0, f"{limit} is {most}, and it is reached", limit=limit)
+        return None if count < most else protocol.limit_reached(limit, most)
 
     def _redelivered_through(self, link: Link, message: protocol.Attach) -> int:
         """Return up to where an earlier life of this agent may have shown notifications to its application."""

@@ -14,9 +14,13 @@ from wanderbus.records import AnyRecord, encode_record
 
 
 class Append(Output, frozen=True):
-    """Write ``entries`` (offset, wall time in µs, record bytes) to the log and sync; then say :class:`Appended`."""
+    """Write ``entries`` (offset, wall time in µs, record bytes) to the log and sync; then say :class:`Appended`.
+
+    Unless it is ``urgent`` nobody waits for that: it may be done together with what comes next.
+    """
 
     entries: tuple[tuple[int, int, bytes], ...]
+    urgent: bool = True
 
 
 class Journal:
@@ -56,6 +60,7 @@ class Journal:
         """Return what the world must do now."""
         outputs, self._ready = self._ready, []
         if self._entries:
-            outputs.append(Append(tuple(self._entries)))
+            urgent = self._entries[0][0] < self._barrier
+            outputs.append(Append(tuple(self._entries), urgent))
             self._entries = []
         return outputs

@@ -130,6 +130,11 @@ class Links:
         for session in self._state.sessions_of(user):
             self._handed.pop((session.key, device), None)
 
+    def turn_away(self, link: int, refusal: protocol.RequestRefused) -> None:
+        """Refuse a link, of which nothing is kept."""
+        self._journal.say(SendOnLink(link, protocol.encode(refusal)))
+        self._journal.say(LinkDropped(link, refusal.reason))
+
     def say(self, link: Link, message: BrokerMessage) -> None:
         """Send ``message`` once everything it rests on is durable."""
         self._journal.say(SendOnLink(link.link, protocol.encode(message)))

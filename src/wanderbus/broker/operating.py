@@ -205,7 +205,7 @@ class Operating:
             if open_link is not None:
                 self._presence.closed(open_link, "kicked")
                 links.append(open_link.link)
-            if known is not None and request.forget:
+            if known is not None and known.session and request.forget:
                 self._presence.left(request.user, known.session, device, "kicked")
             rows.append({"device": device, "connected": open_link is not None, "forgotten": request.forget})
         self._links.say(link, protocol.Listing(request.request, tuple(rows)))

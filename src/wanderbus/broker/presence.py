@@ -27,14 +27,31 @@ class Presence:
         self._journal = journal
         self._links = links
         self._grace_s = config.device_grace_s
+        self._devices_max = config.user_devices_max
 
     def start(self) -> None:
         """Let the grace of every device run on: none can be reached yet."""
         for row in self._state.devices.values():
             self._journal.say(self._grace_timer(row))
 
+    def refusal(self, user: str, device: str, others: int = 0) -> protocol.RequestRefused | None:
+        """Return why ``device`` may have no link, None if it may: no other is given up for it, be it away for long.
+
+        So many ``others`` of the user are there for the layer below, which may not have attached.
+        """
+        if device_key(user, device) in self._state.devices:
+            return None
+        members = sum(len(session.devices) for session in self._state.sessions_of(user))
+        unattached = sum(not self._state.devices[link.key].session for link in self._links.of_user(user))
+        if max(members + unattached, others) < self._devices_max:
+            return None
+        return protocol.limit_reached("user_devices_max", self._devices_max)
+
     def opened(self, link: int, user: str, device: str) -> None:
-        """A device has a new link, and no other any more."""
+        """A device has a new link, and no other any more; one device too many has none."""
+        if refusal := self.refusal(user, device):
+            self._links.turn_away(link, refusal)
+            return
         before = self._links.status(user)
         if previous := self._links.of_device(user, device):
             self._links.close(previous)
@@ -70,8 +87,18 @@ class Presence:
             urgent=reason != "grace",
         )
         self._links.forget(user, device)
+        self._forget_former(user)
         if row := self._state.sessions.get(session_key(user, session)):
             self._links.pump(row)
+
+    def _forget_former(self, user: str) -> None:
+        """Recognise what devices published that were removed, but not of more and more of them."""
+        former = self._state.former.get(user)
+        if former and (beyond := former.devices[: -self._devices_max]):
+            forgotten = records.Forgotten(
+                at_us=self._state.wall_us, devices=tuple([(user, device) for device in beyond])
+            )
+            self._journal.write(forgotten, urgent=False)
 
     def grace_over(self, user: str, device: str) -> None:
         """A device away for too long leaves, unless it is the session's last (SPEC X40).
@@ -107,8 +134,10 @@ class Presence:
             ),
             urgent=False,
         )
-        row = self._state.devices[device_key(user, device)]
-        self._journal.say(CancelTimer(("grace", user, device)) if status == "CONNECTED" else self._grace_timer(row))
+        if status == "CONNECTED":
+            self._journal.say(CancelTimer(("grace", user, device)))
+        elif row and row.session:
+            self._journal.say(self._grace_timer(row))
 
     def _grace_timer(self, row: DeviceRow) -> SetTimer:
         return SetTimer(("grace", row.user, row.device), self._links.now + self._grace_left_s(row))

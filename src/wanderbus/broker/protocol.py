@@ -274,6 +274,11 @@ _from_broker: msgspec.msgpack.Decoder[FromBroker] = msgspec.msgpack.Decoder(From
 _event = msgspec.msgpack.Decoder(Event)
 
 
+def limit_reached(limit: str, most: int) -> RequestRefused:
+    """Return the refusal of an attachment because of a bound on ``most`` of something."""
+    return RequestRefused(0, f"{limit} is {most}, and it is reached", limit=limit)
+
+
 def encode(message: AgentMessage | BrokerMessage) -> bytes:
     """Return the bytes of one message."""
     return _encoder.encode(message)

@@ -170,6 +170,7 @@ class Queue:
         An entry of which nothing is left becomes a gap, and gaps that touch become one.
         """
         entries = self._entries
+        concerned = frozenset(subscriptions)
         # With their neighbours, which may be gaps.
         begin = max(self._start, self._index(first) - 1)
         end = min(len(entries), self._index(last) + 2)
@@ -178,7 +179,7 @@ class Queue:
         for entry in entries[begin:end]:
             self._mark(entry)
             if isinstance(entry, Queued) and first <= entry.number <= last:
-                entry = _without(entry, subscriptions, reason, dropped)
+                entry = _without(entry, concerned, reason, dropped)
             if left and isinstance(entry, Hole) and isinstance(before := left[-1], Hole):
                 before.last = entry.last
                 _add(before.lost, entry.lost)
@@ -258,12 +259,12 @@ def losses_for(lost: dict[LossKey, int] | None, device: str) -> tuple[Loss, ...]
     )
 
 
-def _without(entry: Queued, subscriptions: Collection[str], reason: str, dropped: list[Dropped]) -> Entry:
+def _without(entry: Queued, subscriptions: frozenset[str], reason: str, dropped: list[Dropped]) -> Entry:
     """Return what is left of a notification, and note in ``dropped`` what is not."""
     gone = tuple(s for s in entry.subscriptions if s in subscriptions) if subscriptions else entry.subscriptions
     if not gone:
         return entry
-    left = tuple(s for s in entry.subscriptions if s not in gone) if len(gone) < len(entry.subscriptions) else ()
+    left = tuple(s for s in entry.subscriptions if s not in subscriptions) if subscriptions else ()
     dropped.append(Dropped(entry.event, gone, not left))
     devices = dict(entry.bound)
     lost = entry.lost or {}
@@ -271,7 +272,7 @@ def _without(entry: Queued, subscriptions: Collection[str], reason: str, dropped
     if not left:
         return Hole(entry.number, entry.number, lost)
     entry.subscriptions = left
-    entry.bound = tuple(pair for pair in entry.bound if pair[0] not in gone)
+    entry.bound = tuple(pair for pair in entry.bound if pair[0] not in subscriptions)
     entry.lost = lost
     return entry
 

@@ -73,6 +73,12 @@ class PublisherRow(msgspec.Struct):
     recent: dict[int, int] = msgspec.field(default_factory=dict)
 
 
+class FormerRow(msgspec.Struct):
+    """Devices of a user that were removed and may come back to repeat what they published; the earliest first."""
+
+    devices: list[str] = msgspec.field(default_factory=list)
+
+
 class ClockRow(msgspec.Struct):
     """The time of the last record, µs since the Unix epoch: the broker's clock goes on from it (DESIGN 5.8)."""
 

@@ -15,6 +15,7 @@ from wanderbus.broker.rows import (
     ClockRow,
     DeviceRow,
     EventRow,
+    FormerRow,
     PublisherRow,
     SessionRow,
     Status,
@@ -56,6 +57,8 @@ class BrokerState:
         self.sessions: Table[SessionRow] = Table("sessions", SessionRow)
         self.devices: Table[DeviceRow] = Table("devices", DeviceRow)
         self.publishers: Table[PublisherRow] = Table("publishers", PublisherRow)
+        self.former: Table[FormerRow] = Table("former", FormerRow)
+        """By user."""
         self.subscriptions: Table[SubscriptionRow] = Table("subscriptions", SubscriptionRow)
         self.tombstones: Table[SubscriptionRow] = Table("tombstones", SubscriptionRow)
         """Subscriptions that have ended and can be renewed (SPEC X21)."""
@@ -74,6 +77,7 @@ class BrokerState:
             self.sessions,
             self.devices,
             self.publishers,
+            self.former,
             self.subscriptions,
             self.tombstones,
             self.events,
@@ -128,8 +132,10 @@ class BrokerState:
                 self._changed(subscription)
             case records.Unsubscribed():
                 self._unsubscribed(record)
-            case records.Forgotten(subscriptions=subscriptions):
+            case records.Forgotten(subscriptions=subscriptions, devices=devices):
                 self._forgotten(subscriptions)
+                for user, device in devices:
+                    self._forget_publishes(user, device)
             case records.Attached():
                 self._attached(record)
             case records.Bound() | records.StatusChanged():
@@ -306,12 +312,14 @@ class BrokerState:
         if record.device not in session.devices:
             session.devices.append(record.device)
             device.session, device.cursor = record.session, session.first - 1
+        self._not_former(record.user, record.device)
         device.epoch = record.epoch
         device.redelivered_through = record.redelivered_through
         self.devices.put(key, device)
         self.sessions.put(session.key, session)
 
     def _reached(self, record: records.Bound | records.StatusChanged) -> None:
+        """A device that is in no session is known for as long as it is connected."""
         key = device_key(record.user, record.device)
         device = self.devices.get(key) or DeviceRow(record.user, record.device, "")
         if isinstance(record, records.Bound):
@@ -319,15 +327,37 @@ class BrokerState:
         else:
             device.status = "CONNECTED" if record.status == "CONNECTED" else "DISCONNECTED"
             device.away_since_us = None if device.status == "CONNECTED" else record.at_us
+            if device.status == "DISCONNECTED" and not device.session:
+                self.devices.drop(key)
+                return
         self.devices.put(key, device)
 
     def _left(self, record: records.Left) -> None:
         self._leave_session(record.user, record.session, record.device)
         self.devices.drop(device_key(record.user, record.device))
+        keys = [publisher_key(record.user, record.device, outbox=outbox) for outbox in (False, True)]
         if record.reason == "asked":
-            for outbox in (False, True):
-                self.publishers.drop(publisher_key(record.user, record.device, outbox=outbox))
-        # Others may come back in the same life, and publish again what they never heard was accepted.
+            self._forget_publishes(record.user, record.device)
+        elif any(key in self.publishers for key in keys):
+            # It may come back in the same life, and publish again what it never heard was accepted.
+            former = self.former.get(record.user) or FormerRow()
+            former.devices.append(record.device)
+            self.former.put(record.user, former)
+
+    def _forget_publishes(self, user: str, device: str) -> None:
+        for outbox in (False, True):
+            self.publishers.drop(publisher_key(user, device, outbox=outbox))
+        self._not_former(user, device)
+
+    def _not_former(self, user: str, device: str) -> None:
+        former = self.former.get(user)
+        if former is None or device not in former.devices:
+            return
+        former.devices.remove(device)
+        if former.devices:
+            self.former.put(user, former)
+        else:
+            self.former.drop(user)
 
     def _leave_session(self, user: str, name: str, device: str) -> None:
         """End a membership: a device is in one session at a time, its cursor counts in the numbers of that one."""
@@ -340,6 +370,8 @@ class BrokerState:
     def _started(self, record: records.Started) -> None:
         """A server that starts has no link to anyone yet."""
         for key, device in list(self.devices.items()):
-            if device.status == "CONNECTED":
+            if not device.session:
+                self.devices.drop(key)
+            elif device.status == "CONNECTED":
                 device.status, device.away_since_us = "DISCONNECTED", record.at_us
                 self.devices.put(key, device)

@@ -2,32 +2,41 @@
 
 from __future__ import annotations
 
-import asyncio
-from collections.abc import Mapping
-from typing import Annotated, Any, Final
+from pathlib import Path
+from typing import Annotated, Final
 
 import msgspec
 import typer
 
 from wanderbus.api.agent import Agent
 from wanderbus.cli.connection import AsJson, Connection, connected
-from wanderbus.cli.input import numbered_lines
 from wanderbus.cli.output import log_to_stderr, run_async, say, say_json
-from wanderbus.errors import ConfigurationError, EventError, WanderbusError
-from wanderbus.event import Event, EventId, Notification, Value, check_event
+from wanderbus.cli.publishing import events_given, events_of_input, publish_directly, publish_through_outbox
+from wanderbus.errors import ConfigurationError
+from wanderbus.event import Notification, Value
 
-_PUBLISHES_MAX: Final = 256
-"""Lines of standard input under way at once."""
+_OUTBOX_SESSION: Final = "outbox"
+"""Where nothing is subscribed to: in another session its queue would be kept for a device that only publishes."""
 
 
 @connected
 def pub(
-    subject: Annotated[str, typer.Argument(help="Subject of the event.")],
+    subject: Annotated[
+        str | None, typer.Argument(help="Subject of the event; none publishes what is in the outbox.")
+    ] = None,
     attributes: Annotated[
         list[str] | None, typer.Argument(help="NAME=VALUE each; - reads JSON objects, one a line.", show_default=False)
     ] = None,
     *,
     connection: Connection,
+    outbox: Annotated[
+        Path | None,
+        typer.Option(
+            metavar="FILE",
+            help="Store events in this file until the broker has them. What is in it when the command is ended, the "
+            "next one publishes, each event once. The file is a device of its own, beside --state-dir.",
+        ),
+    ] = None,
     json: AsJson = False,
 ) -> None:
     """Publish one event, or one for each line of standard input; done when all are durable.
@@ -35,13 +44,24 @@ def pub(
     A value is read as JSON (42, 4.5, true, ["a", "b"]) where it is JSON, else as text.
 
     Example: wanderbus pub Departure Dest=IAH DepDelay=42.0 --user sip:alice@localhost --password secret
+
+    Example: wanderbus pub Departure - --outbox departures.db --user sip:alice@localhost < departures.jsonl
     """
     log_to_stderr(verbose=False)
-    agent = connection.agent()
-    if attributes == ["-"]:
-        run_async(_publish_lines(agent, subject, json))
+    if subject is None and outbox is None:
+        raise ConfigurationError("name the subject of the event, or an outbox to publish what it holds")
+    if subject is None:
+        events = events_given()
+    elif attributes == ["-"]:
+        events = events_of_input(subject)
     else:
-        run_async(_publish_one(agent, subject, dict(_attribute(text) for text in attributes or []), json))
+        events = events_given(dict(_attribute(text) for text in attributes or []))
+    if outbox is None:
+        publishing = publish_directly(connection.agent(), subject or "", events, json=json)
+    else:
+        agent = connection.agent(outbox_file=outbox, session=_OUTBOX_SESSION)
+        publishing = publish_through_outbox(agent, outbox, subject or "", events, json=json)
+    run_async(publishing)
 
 
 @connected
@@ -65,40 +85,6 @@ def sub(
     run_async(_print_notifications(agent, subject, expression, count, keep, json))
 
 
-async def _publish_one(agent: Agent, subject: str, attributes: Mapping[str, Value], json: bool) -> None:
-    async with agent:
-        _say_published(await agent.publish(subject, attributes), json)
-
-
-async def _publish_lines(agent: Agent, subject: str, json: bool) -> None:
-    """Publish while reading; ids are printed in the order of the lines."""
-    async with agent:
-        unsettled: asyncio.Queue[asyncio.Task[EventId] | None] = asyncio.Queue(_PUBLISHES_MAX)
-        publishing = asyncio.create_task(_publish_each(agent, subject, unsettled))
-        try:
-            while (task := await unsettled.get()) is not None:
-                _say_published(await task, json)
-            await publishing
-        finally:
-            publishing.cancel()
-
-
-async def _publish_each(agent: Agent, subject: str, unsettled: asyncio.Queue[asyncio.Task[EventId] | None]) -> None:
-    """Begin a publish for each line; one that is at fault ends it, when those before have been begun."""
-    try:
-        async for number, line in numbered_lines():
-            try:
-                attributes = msgspec.json.decode(line, type=dict[str, Any])
-                check_event(Event(subject, attributes))
-            except (msgspec.DecodeError, EventError) as error:
-                raise ConfigurationError(f"standard input, line {number}: {error}") from None
-            await unsettled.put(asyncio.create_task(agent.publish(subject, attributes)))
-    except WanderbusError:
-        await unsettled.put(None)
-        raise
-    await unsettled.put(None)
-
-
 async def _print_notifications(
     agent: Agent, subject: str, expression: str, count: int | None, keep: bool, json: bool
 ) -> None:
@@ -120,13 +106,6 @@ def _attribute(text: str) -> tuple[str, Value]:
         return name, msgspec.json.decode(value)
     except (msgspec.DecodeError, UnicodeEncodeError):
         return name, value
-
-
-def _say_published(identity: EventId, json: bool) -> None:
-    if json:
-        say_json({"id": str(identity)})
-    else:
-        say(f"published {identity}")
 
 
 def say_notification(notification: Notification, json: bool) -> None:

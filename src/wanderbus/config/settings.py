@@ -70,6 +70,10 @@ class AgentSettings(msgspec.Struct, frozen=True, kw_only=True):
 
     on_ended: Literal["ignore", "renew", "resubmit"] = _AGENT.on_ended
 
+    outbox_file: Path | None = None
+    """The outbox, and with it a device of its own, whose identity is kept beside it; in ``state_dir``, as the device
+    there, unless given (SPEC G-20)."""
+
     outbox_events_max: int = 10_000
     """Events that may wait in the outbox of this device (SPEC G-20)."""
 
@@ -193,6 +197,7 @@ class AgentArguments(TypedDict, total=False):
     keep: bool
     keep_queue: bool
     on_ended: Literal["ignore", "renew", "resubmit"]
+    outbox_file: Path | str | None
     outbox_events_max: int
     outbox_bytes_max: int
     publish_per_s: float | None
@@ -236,14 +241,14 @@ class ServerArguments(TypedDict, total=False):
 SECRETS: Final = frozenset({"password", "users"})
 """Keys whose values are never shown."""
 
-_OWN: Final = {"consume_at_once", "hold_acks", "keepalive_s"}
+_OWN: Final = {"consume_at_once", "ack_delay_s", "keepalive_s"}
 
 NO_KEYS: Final[Mapping[tuple[Any, str], set[str]]] = {
     (AgentSettings, "rudp"): _OWN,
     (AgentSettings, "tcp_channels"): _OWN,
-    (ServerSettings, "rudp"): {"consume_at_once"},
+    (ServerSettings, "rudp"): {"consume_at_once", "ack_delay_s"},
     (ServerSettings, "tcp_channels"): {"consume_at_once"},
     (ServerSettings, "broker"): {"server"},
 }
-"""Fields of a table that are the program's to say: how it consumes, what ``keepalive_s`` above says of both
-transports, and the server's name, which belongs to its log."""
+"""Fields of a table that are the program's to say: how it consumes and acknowledges, what ``keepalive_s`` above says
+of both transports, and the server's name, which belongs to its log."""

@@ -11,6 +11,8 @@ from collections import Counter
 from collections.abc import Iterable, Sequence
 from typing import Final
 
+import msgspec
+
 from wanderbus.broker.core import (
     Append,
     Appended,
@@ -84,6 +86,9 @@ RENEW_AFTER_S: Final = 0.3
 RENEW_PACE_S: Final = 0.01
 """Pause between two renewals."""
 
+ACK_DELAY_S: Final = 0.005
+"""How long an ACK waits for what the broker says, which is often when its disk has synced."""
+
 
 class BrokerRegistered(Output, frozen=True):
     """The broker can be called by its URI from now on."""
@@ -142,7 +147,7 @@ class AccessServer:
         self._authenticator = authenticator
         self._transports = Transports(
             random,
-            rudp_config=rudp or RudpConfig(),
+            rudp_config=msgspec.structs.replace(rudp or RudpConfig(), ack_delay_s=ACK_DELAY_S),
             tcp_config=tcp or TcpConfig(),
             reset_key=reset_key,
             fingerprint=fingerprint,
@@ -151,6 +156,9 @@ class AccessServer:
             properties, random, socket=SIP_SOCKET, contact=sip_address, authenticator=authenticator
         )
         self._lines = Lines()
+        self._clock: list[Input] = []
+        """The time as it was read for this batch, until the broker has heard it."""
+        self._appends: list[Output] = []
         self._outputs: list[Output] = []
 
     def start(self, wall_us: int, now: float) -> list[Output]:
@@ -185,14 +193,18 @@ class AccessServer:
                     self._step_user_agent([given], now)
                 case TimerFired(key=("renew", session)):
                     self._renew(str(session), now)
-                case Appended() | DiskFull() | DiskFreed() | ClockRead() | TimerFired(key=("broker", _)):
+                case ClockRead():
+                    self._clock = [given]
+                case Appended() | DiskFull() | DiskFreed() | TimerFired(key=("broker", _)):
                     self._step_broker([given], now)
         if for_data:
             self._step_data(for_data, now)
         return self._drain()
 
     def _drain(self) -> list[Output]:
-        outputs, self._outputs = self._outputs, []
+        """Return what is to be done, the log first: everything else can be done while it is synced."""
+        outputs = self._appends + self._outputs
+        self._appends, self._outputs, self._clock = [], [], []
         return outputs
 
     def _channel(self, session: str, user: str) -> DataChannel:
@@ -248,6 +260,7 @@ class AccessServer:
             line = Line(offer.id, offer.remote_uri, device, self._channel(offer.id, offer.remote_uri))
         former = line.channel.local
         try:
+            self._check_room(line)
             opened, outputs = line.channel.accept(line.channel.read(offer.media), now)
         except RemoteProtocolError as error:
             self._refused(line, error)
@@ -263,6 +276,14 @@ class AccessServer:
             self._lines.connected(line, former)
         self._take_data(outputs, now)
         self._step_user_agent([sip.Answer(offer.id, self._media(line), renews=True)], now)
+
+    def _check_room(self, line: Line) -> None:
+        """Raise :class:`RemoteProtocolError` for a line with one device too many of its user."""
+        if line.session in self._lines.by_session:
+            return
+        others = self._lines.others(line.user, line.device)
+        if refusal := self.broker.refusal(line.user, line.device, others):
+            raise RemoteProtocolError(refusal, None)
 
     def _refused(self, line: Line, error: RemoteProtocolError) -> None:
         self.refused[str(error)] += 1
@@ -293,10 +314,11 @@ class AccessServer:
         self._lines.connected(line)
         self._take_data(outputs, now)
         address = f"{remote.address[0]}:{remote.address[1]}"
-        inputs: list[Input] = [DeviceBound(line.user, line.device, address, session.snapshot())]
+        inputs: list[Input] = []
         if opened or line.fresh:
             line.fresh = False
             inputs.append(LinkOpened(self._lines.new_link(line), line.user, line.device))
+        inputs.append(DeviceBound(line.user, line.device, address, session.snapshot()))
         self._step_broker(inputs, now)
 
     def _removed(self, identity: str, reason: str, now: float) -> None:
@@ -352,7 +374,8 @@ class AccessServer:
         sending: list[Input] = []
         by_address: list[Output] = []
         dropped: list[tuple[Line, str]] = []
-        for output in scoped("broker", self.broker.step([unscoped(given) for given in inputs], now)):
+        clock, self._clock = self._clock, []
+        for output in scoped("broker", self.broker.step(clock + [unscoped(given) for given in inputs], now)):
             match output:
                 case SendOnLink(link=link) | LinkDropped(link=link) if link < 0:
                     by_address.append(output)
@@ -362,7 +385,9 @@ class AccessServer:
                 case LinkDropped(link=link, reason=reason):
                     if line := self._lines.by_link.get(link):
                         dropped.append((line, reason))
-                case Append() | UserStatusChanged() | SetTimer() | CancelTimer():
+                case Append():
+                    self._appends.append(output)
+                case UserStatusChanged() | SetTimer() | CancelTimer():
                     self._outputs.append(output)
         if sending:
             self._step_data(sending, now)

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from collections import Counter
+
 import msgspec
 
 from wanderbus.datachannel import DataChannel
@@ -27,6 +29,8 @@ class Lines:
         self.by_session: dict[str, Line] = {}
         self.by_device: dict[tuple[str, str], Line] = {}
         """By user and device."""
+        self._of_user: Counter[str] = Counter()
+        """How many there are by device."""
         self.by_connection: dict[int, Line] = {}
         """By our id of its data channel's connection, while there is one."""
         self.by_link: dict[int, Line] = {}
@@ -35,13 +39,21 @@ class Lines:
     def add(self, line: Line) -> None:
         """Take up a line, in place of an earlier one of the same device."""
         self.by_session[line.session] = line
+        self._of_user[line.user] += (line.user, line.device) not in self.by_device
         self.by_device[line.user, line.device] = line
+
+    def others(self, user: str, device: str) -> int:
+        """Return how many devices of ``user`` there are lines with, ``device`` apart."""
+        return self._of_user[user] - ((user, device) in self.by_device)
 
     def remove(self, line: Line) -> None:
         """Forget a line; no harm if it is not known."""
         self.by_session.pop(line.session, None)
         if self.by_device.get((line.user, line.device)) is line:
             del self.by_device[line.user, line.device]
+            self._of_user[line.user] -= 1
+            if not self._of_user[line.user]:
+                del self._of_user[line.user]
         self.by_connection.pop(line.channel.local, None)
         self.by_link.pop(line.link, None)
 

@@ -82,9 +82,9 @@ class RudpConfig(msgspec.Struct, frozen=True):
     consume_at_once: bool = True
     """Whether a message counts as consumed when it is reported; otherwise when ``Consumed`` says so."""
 
-    hold_acks: bool = False
-    """Whether the ACK of a single packet waits for a timer that is due at once, so that the owner's answer, if it has
-    one, shares its datagram; the ACK of a second packet never waits (RFC 9000 13.2.2)."""
+    ack_delay_s: float | None = None
+    """How long the ACK of a single packet waits for the owner's answer, to share its datagram, seconds; 0 until the
+    next turn, None does not wait. The ACK of a second packet never does (RFC 9000 13.2.2)."""
 
     keepalive_s: float | None = None
     """After how much silence of our own to send a PING, seconds, so that NAT bindings last; None for never. RFC 4787
@@ -119,3 +119,5 @@ class RudpConfig(msgspec.Struct, frozen=True):
             raise ValueError("backoff_factor must be at least 1")
         if self.keepalive_s is not None and not self.keepalive_s > 0:
             raise ValueError("keepalive_s must be above 0, or None")
+        if self.ack_delay_s is not None and not self.ack_delay_s >= 0:
+            raise ValueError("ack_delay_s must not be negative")

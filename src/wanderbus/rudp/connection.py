@@ -272,7 +272,7 @@ class Connection:
             return
         self._holds_ack = holds_ack
         if holds_ack:
-            self._see_to_timer(now, outputs)
+            self._see_to_timer(now + (self._config.ack_delay_s or 0.0), outputs)
             return
         sent = self._transmit(now, outputs)
         self._validate_paths(now, outputs)
@@ -292,7 +292,7 @@ class Connection:
 
         The last word of the peer gets no answer, and the owner may be gone before the timer fires.
         """
-        if not self._config.hold_acks or self._holds_ack or self._timer_fired or self._path_changed:
+        if self._config.ack_delay_s is None or self._holds_ack or self._timer_fired or self._path_changed:
             return False
         if self.receiver.finished:
             return False

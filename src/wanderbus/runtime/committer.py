@@ -8,8 +8,10 @@ here, in its order, and nothing of it is acknowledged.
 from __future__ import annotations
 
 import asyncio
+import contextlib
 import threading
 from collections.abc import Callable, Mapping, Sequence
+from queue import Empty, SimpleQueue
 from typing import Any, Final
 
 from wanderbus.errors import StorageError
@@ -19,6 +21,8 @@ from wanderbus.runtime.state_store import StateStore
 
 LogEntry = tuple[int, int, bytes]
 Changes = Mapping[str, Mapping[str, bytes | None]]
+_Handed = tuple[Sequence[LogEntry], tuple[Changes, int] | None]
+"""Entries, and rows with the offset below which they reflect every record."""
 
 RETRY_S_MIN: Final = 0.02
 RETRY_S_MAX: Final = 1.0
@@ -27,6 +31,9 @@ RETRY_S_MAX: Final = 1.0
 UNWRITTEN_BYTES_MAX: Final = 64 * 2**20
 """Records that may wait in memory for a full disk. Publishes are refused by then; what still comes is small (a
 device that took something, came or went), and so much of it that the disk has been full for very long."""
+
+RESERVE_LOOKS: Final = 8
+"""How often the reserve is looked at, at least, while as much as it is written."""
 
 
 class GroupCommit:
@@ -75,7 +82,8 @@ class Committer:
 
     ``on_durable(next_offset)``, ``on_full(reason)``, ``on_room()`` and ``on_failure(error)`` are called on the loop.
     The disk counts as full when it takes no more, and before that when less than ``reserve_bytes`` are free, so that
-    what cannot be refused still has room. After a failure nothing more is written, so nothing more is acknowledged.
+    what cannot be refused still has room; that is looked at whenever rows or many records were written. After a
+    failure nothing more is written, so nothing more is acknowledged.
     """
 
     def __init__(
@@ -96,10 +104,12 @@ class Committer:
         self._on_room = on_room
         self._reserve_bytes = reserve_bytes
         self._loop = asyncio.get_running_loop()
-        self._wakeup = threading.Condition()
-        self._entries: list[LogEntry] = []
-        self._saves: list[tuple[Changes, int]] = []
-        self._stopping = False
+        self._waiting: list[LogEntry] = []
+        """Of the loop's thread: entries that are handed over with the next that somebody waits for."""
+        self._handed: SimpleQueue[_Handed] = SimpleQueue()
+        self._stopping = threading.Event()
+        self._unlooked_bytes = 0
+        """Records that were handed over since the reserve was looked at."""
         self._full = False
         self._pause_s = 0.0
         """How long to wait before the next try, while the disk takes nothing."""
@@ -111,27 +121,29 @@ class Committer:
         """Return how often the log was synced."""
         return self._group.syncs
 
-    def append(self, entries: Sequence[LogEntry]) -> None:
-        """Write ``entries`` after all before them, and sync."""
-        with self._wakeup:
-            self._entries += entries
-            self._wakeup.notify()
+    def append(self, entries: Sequence[LogEntry], *, urgent: bool = True) -> None:
+        """Write ``entries`` after all before them, and sync; if not ``urgent``, with what is handed over next."""
+        self._waiting += entries
+        if urgent:
+            self._hand_over()
 
     def save(self, changes: Changes, offset: int) -> None:
-        """Save rows that reflect every record below ``offset``, all of which were handed over before."""
-        with self._wakeup:
-            self._saves.append((changes, offset))
-            self._wakeup.notify()
+        """Save rows that reflect every record below ``offset``, all of which were given before."""
+        self._hand_over((changes, offset))
 
     def stop(self) -> None:
-        """Finish what was handed over, or give it up if the disk is full, and end the thread.
+        """Finish what was given, or give it up if the disk is full, and end the thread.
 
-        Blocks for at most a few syncs.
+        Blocks for at most a few syncs. Nothing may be given any more.
         """
-        with self._wakeup:
-            self._stopping = True
-            self._wakeup.notify()
+        self._hand_over()
+        self._stopping.set()
+        self._hand_over()  # so that it looks
         self._thread.join()
+
+    def _hand_over(self, rows: tuple[Changes, int] | None = None) -> None:
+        entries, self._waiting = self._waiting, []
+        self._handed.put((entries, rows))
 
     def _work(self) -> None:
         try:
@@ -142,20 +154,23 @@ class Committer:
             self._call(self._on_failure, error)
 
     def _take_over(self) -> bool:
-        """Wait for something to do, and take it; return whether to go on."""
-        with self._wakeup:
-            if self._pause_s:
-                self._wakeup.wait_for(lambda: self._stopping, self._pause_s)
-            else:
-                wanted = RETRY_S_MAX if self._full else None
-                self._wakeup.wait_for(lambda: self._entries or self._saves or self._stopping, wanted)
-            entries, self._entries = self._entries, []
-            saves, self._saves = self._saves, []
-            stopping = self._stopping
-        self._group.append(entries)
-        for changes, offset in saves:
-            self._group.save(changes, offset)
-        return not stopping or bool(entries or saves)
+        """Wait for something to do, and take all there is; return whether to go on."""
+        stopping = self._stopping.is_set()  # before the last look: all was handed over by then
+        handed: list[_Handed] = []
+        if self._pause_s:
+            self._stopping.wait(self._pause_s)
+        elif not stopping:
+            with contextlib.suppress(Empty):
+                handed.append(self._handed.get(timeout=RETRY_S_MAX if self._full else None))
+        while not self._handed.empty():
+            handed.append(self._handed.get())
+        for entries, rows in handed:
+            self._group.append(entries)
+            self._unlooked_bytes += sum(len(payload) for _, _, payload in entries)
+            if rows is not None:
+                self._group.save(*rows)
+                self._unlooked_bytes += self._reserve_bytes
+        return not stopping or any(entries or rows for entries, rows in handed)
 
     def _try(self) -> None:
         try:
@@ -166,7 +181,9 @@ class Committer:
             self._wait_for_room(error)
         else:
             self._pause_s = 0.0
-            self._look_at_reserve()
+            # Not each time: the loop would wait for the interpreter meanwhile.
+            if self._full or self._unlooked_bytes * RESERVE_LOOKS >= self._reserve_bytes:
+                self._look_at_reserve()
 
     def _wait_for_room(self, error: OSError) -> None:
         self._pause_s = min(2 * self._pause_s or RETRY_S_MIN, RETRY_S_MAX)
@@ -179,6 +196,7 @@ class Committer:
 
     def _look_at_reserve(self) -> None:
         """Be full below the reserve, and no more when a quarter above it: at the edge nothing is gained by turns."""
+        self._unlooked_bytes = 0
         free = free_bytes(self._directory)
         if free is not None and free < self._reserve_bytes:
             self._set_full(f"{free} bytes are free, {self._reserve_bytes} are kept in reserve ({self._directory})")

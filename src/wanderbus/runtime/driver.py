@@ -1,8 +1,8 @@
 """The driver: lets a machine run on asyncio with real UDP sockets, TCP and TLS connections, and one heap of timers.
 
 All that arrived since the last turn of the loop is one batch: a burst of datagrams costs one ``step``, and so does
-what an application asks for in one turn. Datagrams do not wait for another turn, since at a low rate that is what
-their latency is made of.
+what an application asks for in one turn. Datagrams do not wait for another turn, nor for a look whether there are
+more while they come one by one, since at a low rate that is what their latency is made of.
 """
 
 from __future__ import annotations
@@ -71,6 +71,8 @@ class Driver:
         self._on_fault = on_fault
         self._loop = asyncio.get_running_loop()
         self._sockets: dict[str, socket.socket] = {}
+        self._bursts = False
+        """Whether more than one datagram was there when it was last looked."""
         self._streams: dict[str, Streams] = {}
         self._stream_numbers = itertools.count(1)
         self._inbox: list[Input] = []
@@ -145,6 +147,11 @@ class Driver:
         if self._turn is None and not self._closed:
             self._turn = self._loop.call_soon(self._run)
 
+    def take(self, *inputs: Input) -> None:
+        """Let the machine take ``inputs`` at once, with what else has arrived: for what comes from another thread."""
+        self._inbox += inputs
+        self._run()
+
     def perform(self, outputs: Sequence[Output]) -> None:
         """Do what the machine asks."""
         performers, report, tap = self._performers, self._on_report, self._tap
@@ -171,7 +178,17 @@ class Driver:
             old.close()
 
     def _readable(self, name: str, source: socket.socket) -> None:
-        for _ in range(_DATAGRAMS_A_TURN):
+        """Take what has arrived: one by one before looking for more, while that is how they come."""
+        alone = not self._bursts
+        if alone and self._receive(name, source, 1):
+            self._run()
+        self._bursts = self._receive(name, source, _DATAGRAMS_A_TURN) > (0 if alone else 1)
+        self._run()
+
+    def _receive(self, name: str, source: socket.socket, most: int) -> int:
+        """Put what has arrived into the inbox, ``most`` at most; return how many that are."""
+        count = 0
+        for _ in range(most):
             try:
                 data, address = source.recvfrom(_DATAGRAM_BYTES)
             except BlockingIOError:
@@ -180,7 +197,8 @@ class Driver:
                 # An ICMP error of an earlier datagram: its loss is for the machine's timers to notice.
                 continue
             self._inbox.append(DatagramReceived(name, address[:2], data))
-        self._run()
+            count += 1
+        return count
 
     def _run(self) -> None:
         if self._turn is not None:

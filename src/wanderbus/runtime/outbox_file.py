@@ -123,8 +123,7 @@ class OutboxFile:
         (count,) = self._connection.execute("SELECT count(*) FROM events").fetchone()
         if count:
             raise StorageError(
-                f"the outbox {self.path} holds {count} events of {owner}; connect as that first, or give "
-                f"another state_dir"
+                f"the outbox {self.path} holds {count} events of {owner}; connect as that first, or have another outbox"
             )
         with self._connection:
             self._connection.execute("BEGIN IMMEDIATE")

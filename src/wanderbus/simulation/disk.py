@@ -19,27 +19,35 @@ class Disk:
         self._world = world
         self._synced = 0
         self._syncing = False
+        self._urgent = False
+        """Whether somebody waits for what is not being synced yet."""
         self._power = 0
         self.on_append: Callable[[], None] = lambda: None
         """Called when something was written and not synced yet: the worst moment for a crash."""
         self._pending: list[tuple[Mapping[str, Mapping[str, bytes | None]], int]] = []
+        self._synced_to: Callable[[int], None] = lambda durable: None
 
-    def append(self, entries: Sequence[LogEntry], synced: Callable[[int], None]) -> None:
-        """Write ``entries``; call ``synced`` with the durable next offset after each sync that group commit makes."""
+    def append(self, entries: Sequence[LogEntry], synced: Callable[[int], None], *, urgent: bool = True) -> None:
+        """Write ``entries``; call ``synced`` with the durable next offset after each sync that group commit makes.
+
+        What is not ``urgent`` waits for what is, or for rows to save.
+        """
         self.log.extend(entries)
+        self._urgent |= urgent
+        self._synced_to = synced
         self.on_append()
-        if not self._syncing:
-            self._sync(synced)
+        self._sync_if_wanted()
 
     def save(self, changes: Mapping[str, Mapping[str, bytes | None]], offset: int) -> None:
         """Commit rows that reflect every record below ``offset``, not before those are durable."""
         self._pending.append((changes, offset))
         self._commit_rows()
+        self._sync_if_wanted()
 
     def crash(self) -> None:
         """Lose power: of what was not synced, some first part survives."""
         self._power += 1
-        self._syncing = False
+        self._syncing = self._urgent = False
         self._pending.clear()
         kept = self._world.random.randint(self._synced, len(self.log))
         self._world.note("disk", f"crash keeps {kept} of {len(self.log)} records, {self._synced} synced")
@@ -51,8 +59,10 @@ class Disk:
         self.rows.clear()
         self.rows_offset = 0
 
-    def _sync(self, synced: Callable[[int], None]) -> None:
-        self._syncing = True
+    def _sync_if_wanted(self) -> None:
+        if self._syncing or not (self._urgent or self._pending):
+            return
+        self._syncing, self._urgent = True, False
         target, power = len(self.log), self._power
 
         def finished() -> None:
@@ -61,9 +71,8 @@ class Disk:
             self._syncing = False
             self._synced = target
             self._commit_rows()
-            synced(target)
-            if len(self.log) > target and not self._syncing:
-                self._sync(synced)
+            self._synced_to(target)
+            self._sync_if_wanted()
 
         self._world.after(self._world.random.uniform(0.0002, 0.01), finished)
 

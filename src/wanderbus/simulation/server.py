@@ -147,7 +147,7 @@ class SimulatedServer:
                 if node is self._access and node is not None:
                     node.feed(inputs)
 
-            self.disk.append(output.entries, appended)
+            self.disk.append(output.entries, appended, urgent=output.urgent)
 
     def _save_later(self, node: AccessNode) -> None:
         def save() -> None:

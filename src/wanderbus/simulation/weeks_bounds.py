@@ -28,20 +28,10 @@ def check_bounds(config: BrokerConfig, streams: Streams, known: Mapping[str, Kno
         yield "more than queued_bytes_max wait"
 
 
-def may_refuse(
-    config: BrokerConfig,
-    streams: Streams,
-    known: Mapping[str, Known],
-    wanted: Mapping[tuple[str, str], Sequence[str]],
-    size: int,
-) -> Iterator[str]:
-    """Yield the bounds that an event of ``size`` bytes would exceed in the queues of those who want it."""
-    for (user, session), identities in wanted.items():
-        stream = streams[user, session]
-        yield from _exceeded(config.queue, list(stream.queue()), size)
-        for identity in identities:
-            own = _exceeded(known[identity].subscription.queue, stream.waiting_for(identity), size)
-            yield from (_OWN + reason for reason in own)
+def may_refuse(config: BrokerConfig, streams: Streams, wanted: Collection[tuple[str, str]], size: int) -> Iterator[str]:
+    """Yield the operator's bounds that an event of ``size`` bytes would exceed in the queues of those who want it."""
+    for user, session in wanted:
+        yield from _exceeded(config.queue, list(streams[user, session].queue()), size)
     users = [user for user, _ in wanted]
     if any(_bytes_of(streams, user) + size * users.count(user) > config.user_queued_bytes_max for user in users):
         yield "user_queued_bytes_max"
@@ -80,9 +70,25 @@ def check_drop(
 ) -> Iterator[str]:
     """Yield what is wrong with a drop of these entries, before it is done; somebody asked for reasons ``asked_for``."""
     stream = streams[record.user, record.session]
-    own = known[record.subscriptions[0]].subscription.queue if record.reason.startswith(_OWN) else None
-    waiting = list(stream.queue()) if own is None else stream.waiting_for(record.subscriptions[0])
-    policy = config.queue if own is None else own
+    if not record.reason.startswith(_OWN):
+        yield from _check_drop(config, streams, record, dropped, config.queue, list(stream.queue()), asked_for)
+    for identity in record.subscriptions if record.reason.startswith(_OWN) else ():
+        own, waiting = known[identity].subscription.queue, stream.waiting_for(identity)
+        of_own = [entry for entry in dropped if identity in entry.waiting]
+        yield from _check_drop(config, streams, record, of_own, own, waiting, asked_for)
+
+
+def _check_drop(
+    config: BrokerConfig,
+    streams: Streams,
+    record: Dropped,
+    dropped: Sequence[Entry],
+    policy: QueuePolicy,
+    waiting: Sequence[Entry],
+    asked_for: Collection[str],
+) -> Iterator[str]:
+    """Yield what is wrong with it by one ``policy``, the system's or a subscription's, for what is ``waiting``."""
+    stream = streams[record.user, record.session]
     if not dropped:
         yield f"nothing was dropped by {record}"
         return
@@ -96,7 +102,7 @@ def check_drop(
     elif not _is_met(reason, config, policy, streams, stream, waiting):
         yield f"{record.first} was dropped because of {record.reason}, which is not met"
     else:
-        newest = ((own and own.when_full) or config.queue.when_full) == "drop_newest"
+        newest = (policy.when_full or config.queue.when_full) == "drop_newest"
         right = waiting[-1 if newest else 0].number
         if [record.first, record.last] != [right, right]:
             yield f"{record.first} to {record.last} was dropped, it should have been {right}"

@@ -143,10 +143,10 @@ class WeeksServer:
         match output:
             case SendOnLink(link=link, payload=payload):
                 self._send(link, payload)
-            case Append(entries=entries):
+            case Append(entries=entries, urgent=urgent):
                 self.walls_us.update((offset, wall_us) for offset, _, _ in entries)
                 broker = self.broker
-                self.disk.append(entries, lambda durable: self._appended(broker, durable))
+                self.disk.append(entries, lambda durable: self._appended(broker, durable), urgent=urgent)
             case SetTimer(key=key, at=at):
                 self._set_timer(key, at)
             case CancelTimer(key=key):

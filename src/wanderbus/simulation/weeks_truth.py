@@ -112,7 +112,7 @@ class Truth:
             if offered.first <= offset <= offered.last and self._is_refused(offered.event.subject):
                 wanted, _ = self._wanted(offered.event, offered.at_us, offered.wall_us)
                 size = len(encode_event(offered.event))
-                if limit in may_refuse(self.config, self.streams, self.known, wanted, size):
+                if limit in may_refuse(self.config, self.streams, wanted, size):
                     self._rightly_refused.add(name_of(offered.event))
 
     def _is_refused(self, subject: str) -> bool:
@@ -218,7 +218,8 @@ class Truth:
             self.known[identity].last_us = record.at_us
 
     def _take_drop(self, offset: int, record: records.Dropped) -> None:
-        if self._published and self._is_refused(self._published.event.subject) and record.reason.endswith("_max"):
+        by_operator = record.reason.endswith("_max") and not record.reason.startswith("subscription.")
+        if self._published and by_operator and self._is_refused(self._published.event.subject):
             self._wrong(offset, f"{record.reason} dropped something for an event that had to be refused")
         stream = self.stream(record.user, record.session)
         entries = [stream.entries[number] for number in range(max(record.first, stream.first), record.last + 1)]

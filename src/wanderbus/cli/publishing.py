@@ -1,0 +1,135 @@
+"""How ``wanderbus pub`` publishes: directly, or through an outbox in a file. Results are told in the order of input."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import AsyncIterator, Awaitable, Callable, Mapping
+from pathlib import Path
+from typing import Any, Final, TypeAlias
+
+import msgspec
+
+from wanderbus.api.agent import Agent
+from wanderbus.cli.input import numbered_lines
+from wanderbus.cli.output import complain, say, say_json
+from wanderbus.errors import ConfigurationError, EventError, Refused, WanderbusError
+from wanderbus.event import Event, EventId, Value, check_event
+
+UNDER_WAY_MAX: Final = 256
+"""Events under way at once, or in the outbox, at which no more are read."""
+
+_LOOK_S: Final = 0.02
+"""Pause between two looks at how much is in the outbox."""
+
+Attributes: TypeAlias = Mapping[str, Value]
+_Begin: TypeAlias = Callable[[Attributes], Awaitable["asyncio.Task[Any]"]]
+
+
+async def events_given(*events: Attributes) -> AsyncIterator[Attributes]:
+    """Yield the events of the command line."""
+    for attributes in events:
+        yield attributes
+
+
+async def events_of_input(subject: str) -> AsyncIterator[Attributes]:
+    """Yield each line of standard input; :class:`ConfigurationError` names the first one that is no event."""
+    async for number, line in numbered_lines():
+        try:
+            attributes = msgspec.json.decode(line, type=dict[str, Any])
+            check_event(Event(subject, attributes))
+        except (msgspec.DecodeError, EventError) as error:
+            raise ConfigurationError(f"standard input, line {number}: {error}") from None
+        yield attributes
+
+
+async def publish_directly(agent: Agent, subject: str, events: AsyncIterator[Attributes], *, json: bool) -> None:
+    """Publish while reading, and tell the id of each event when the broker has it."""
+
+    async def begin(attributes: Attributes) -> asyncio.Task[EventId]:
+        return asyncio.create_task(agent.publish(subject, attributes))
+
+    def say_published(identity: EventId) -> None:
+        if json:
+            say_json({"id": str(identity)})
+        else:
+            say(f"published {identity}")
+
+    async with agent:
+        await _in_order(events, begin, say_published)
+
+
+async def publish_through_outbox(
+    agent: Agent, file: Path, subject: str, events: AsyncIterator[Attributes], *, json: bool
+) -> None:
+    """Store while reading, tell of each event when it is safe in ``file``, and end when the broker has them all.
+
+    :raises Refused: the broker will not have some of them; the others are published
+    """
+    refusals = agent.outbox_refusals()
+    left_behind = stored = 0
+
+    async def begin(attributes: Attributes) -> asyncio.Task[None]:
+        while agent.outbox.events >= UNDER_WAY_MAX:
+            await asyncio.sleep(_LOOK_S)
+        storing = asyncio.create_task(agent.publish(subject, attributes, outbox=True))
+        await asyncio.sleep(0)  # Once it has begun, it counts in the size of the outbox.
+        return storing
+
+    def say_stored(_: None) -> None:
+        nonlocal stored
+        stored += 1
+        if json:
+            say_json({"stored": stored})
+        else:
+            say(f"stored {stored}")
+
+    try:
+        async with agent:
+            left_behind = agent.outbox.events
+            try:
+                await _in_order(events, begin, say_stored)
+            except WanderbusError:
+                await _emptied(agent)
+                raise
+            await _emptied(agent)
+    finally:
+        if waiting := agent.outbox.events:
+            complain(f"{waiting} events wait in {file}; the next 'wanderbus pub --outbox {file}' publishes them")
+    refused = [refusal.reason async for refusal in refusals]
+    published = left_behind + stored - len(refused)
+    if json:
+        say_json({"published": published, "left_behind": left_behind, "refused": len(refused)})
+    else:
+        say(f"published {published}, of which {left_behind} had been left behind")
+    if refused:
+        raise Refused(f"the broker refused {len(refused)} events, the first one because {refused[0]}")
+
+
+async def _emptied(agent: Agent) -> None:
+    while agent.outbox.events:
+        await asyncio.sleep(_LOOK_S)
+
+
+async def _in_order(events: AsyncIterator[Attributes], begin: _Begin, done: Callable[[Any], None]) -> None:
+    """Begin each event while reading, and tell ``done`` the result of each in their order."""
+    under_way: asyncio.Queue[asyncio.Task[Any] | None] = asyncio.Queue(UNDER_WAY_MAX)
+    beginning = asyncio.create_task(_begin_each(events, begin, under_way))
+    try:
+        while (task := await under_way.get()) is not None:
+            done(await task)
+        await beginning
+    finally:
+        beginning.cancel()
+
+
+async def _begin_each(
+    events: AsyncIterator[Attributes], begin: _Begin, under_way: asyncio.Queue[asyncio.Task[Any] | None]
+) -> None:
+    """Begin each event; one that is at fault ends it, when those before have been begun."""
+    try:
+        async for attributes in events:
+            await under_way.put(await begin(attributes))
+    except WanderbusError:
+        await under_way.put(None)
+        raise
+    await under_way.put(None)

@@ -1,0 +1,74 @@
+"""A user who opens sessions under ever new device names is told the bound, and others are not touched (SPEC E-02)."""
+
+from __future__ import annotations
+
+import pytest
+
+from tests.agent.town import Phone, Town, connected
+from wanderbus.agent.messages import Ask, ConnectRefused
+from wanderbus.broker import protocol
+from wanderbus.broker.config import BrokerConfig
+from wanderbus.domain.lines import Line, Lines
+
+REASON = "user_devices_max is 2, and it is reached"
+
+
+@pytest.fixture
+def town() -> Town:
+    return Town(broker=BrokerConfig(user_devices_max=2))
+
+
+def refused(town: Town, number: int) -> list[tuple[int | None, str]]:
+    return [(each.status, each.reason) for each in Phone(town, number=number).connect().all_of(ConnectRefused)]
+
+
+def lines_of(town: Town, user: str) -> int:
+    return sum(line.user == user for line in town.access._lines.by_session.values())
+
+
+def test_a_device_too_many_is_refused_its_session_with_the_bound(town: Town) -> None:
+    phone = connected(town, number=1)
+    connected(town, number=2)
+    assert refused(town, 3) == [(488, REASON)]
+    assert (lines_of(town, phone.uri), len(town.access._user_agent.sessions)) == (2, 2)
+    assert len(town.access.broker.state.devices) == 2
+    connected(town, "bob", number=4)
+
+
+def test_who_is_known_comes_back_though_there_are_as_many_as_may_be(town: Town) -> None:
+    phone, laptop = connected(town, number=1), connected(town, number=2)
+    phone.node.kill()
+    again = Phone(town, number=1, epoch=9).connect()
+    assert again.statuses == ["CONNECTED"]
+    town.server.crash(lose_rows=False)
+    town.server.start()
+    town.run(5.0)
+    assert (again.statuses[-1], laptop.statuses[-1]) == ("CONNECTED", "CONNECTED")
+
+
+def test_a_session_that_nobody_ended_counts_though_its_device_has_left(town: Town) -> None:
+    """Else a user could have as many as the broker has room for."""
+    for number in (1, 2):
+        phone = connected(town, number=number)
+        phone.node.feed([Ask(protocol.Leave(1_000))])
+        town.run(0.1)
+        phone.node.kill()
+    assert (len(town.access.broker.state.devices), lines_of(town, phone.uri)) == (0, 2)
+    assert refused(town, 3) == [(488, REASON)]
+
+
+def test_lines_are_counted_by_user() -> None:
+    lines = Lines()
+    for session, user, device in (("1", "a", "x"), ("2", "a", "y"), ("3", "b", "x"), ("4", "a", "y")):
+        lines.add(Line(session, user, device, _NoChannel()))  # type: ignore[arg-type]
+    counts = [lines.others(*of) for of in (("a", "z"), ("a", "x"), ("b", "x"), ("c", "x"))]
+    assert counts == [2, 1, 0, 0]
+    lines.remove(lines.by_session["2"])
+    assert lines.others("a", "z") == 2, "another line is that device's"
+    for session in ("1", "4"):
+        lines.remove(lines.by_session[session])
+    assert (lines.others("a", "z"), dict(lines._of_user)) == (0, {"b": 1})
+
+
+class _NoChannel:
+    local = 0
