@@ -23,7 +23,7 @@ from wanderbus.broker.core import (
 )
 from wanderbus.event import Event
 from wanderbus.machine import ClockRead, Input, Output
-from wanderbus.runtime.committer import GroupCommit, LogEntry
+from wanderbus.runtime.committer import GroupCommit, LogEntry, Rows
 from wanderbus.runtime.disk import is_full
 from wanderbus.runtime.server_files import ServerFiles
 from wanderbus.subscription import QueuePolicy
@@ -88,7 +88,7 @@ class Life:
         queue = QueuePolicy(notifications_max=8, bytes_max=2**20, when_full="drop_oldest")
         config = BrokerConfig(server=self.server, queue=queue, publishes_remembered=PUBLISHES_REMEMBERED)
         self._broker = Broker(state, config)
-        self._group = GroupCommit(self._files.log, self._files.store, self._durable)
+        self._group = GroupCommit(self._files.log, self._durable)
         self._told: list[int] = []
         for device in world.devices:
             device.link = 0
@@ -173,11 +173,17 @@ class Life:
             self._give(Appended(durable))
 
     def _try_to_commit(self) -> None:
+        rows: Rows | None = None
         try:
             self._group.commit()
+            # The thread that saves may be at it for long, while other records follow.
+            if self._random.random() < 0.8 and (rows := self._group.take_rows()):
+                self._files.store.save(*rows)
         except OSError as error:
             if not is_full(error):
                 raise
+            if rows is not None:
+                self._group.give_back(rows)
 
     def _fill(self) -> None:
         self._disk.fill(self._random.randint(0, 5), self._random.randint(1, 3))

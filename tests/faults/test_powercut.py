@@ -64,12 +64,11 @@ def mark_before_sync(monkeypatch: pytest.MonkeyPatch) -> None:
 def state_before_log(monkeypatch: pytest.MonkeyPatch) -> None:
     whole = GroupCommit.commit
 
-    def early(self: GroupCommit) -> None:
-        if self._rows_offset is not None:
-            self._store.save(self._rows, self._rows_offset)
-        whole(self)
+    def late(self: GroupCommit) -> None:
+        if self._rows_offset is None:
+            whole(self)
 
-    monkeypatch.setattr(GroupCommit, "commit", early)
+    monkeypatch.setattr(GroupCommit, "commit", late)
 
 
 def torn_tail_kept(monkeypatch: pytest.MonkeyPatch) -> None:

@@ -30,8 +30,14 @@ class Desk:
         self.store = StateStore.open(directory / "state.db")
         self.durable: list[int] = []
         self.failures: list[Exception] = []
+        self.told: list[str] = []
         self.committer = Committer(
-            self.log, self.store, on_durable=self.durable.append, on_failure=self.failures.append
+            self.log,
+            self.store,
+            on_durable=self.durable.append,
+            on_failure=self.failures.append,
+            on_full=lambda reason: self.told.append("full"),
+            on_room=lambda: self.told.append("room"),
         )
 
     async def until(self, condition: Callable[[], object]) -> None:
@@ -195,6 +201,72 @@ def test_what_is_not_urgent_waits_for_what_follows_and_is_written_before_it(tmp_
         if then == "save":
             await desk.until(lambda: desk.store.offset == 4)
         desk.close()
+
+    asyncio.run(story())
+
+
+class Gate:
+    """Saves that wait until they may go on."""
+
+    def __init__(self, desk: Desk, monkeypatch: pytest.MonkeyPatch) -> None:
+        self.saved: list[tuple[dict[str, dict[str, bytes | None]], int]] = []
+        self.saving, self.go_on = threading.Event(), threading.Event()
+        self.errors: list[Exception] = []
+        save = desk.store.save
+
+        def gated(changes: dict[str, dict[str, bytes | None]], offset: int) -> None:
+            self.saving.set()
+            assert self.go_on.wait(PATIENCE_S)
+            if self.errors:
+                raise self.errors.pop()
+            self.saved.append((changes, offset))
+            save(changes, offset)
+
+        monkeypatch.setattr(desk.store, "save", gated)
+
+
+def test_no_record_waits_for_rows_and_rows_that_come_meanwhile_are_saved_together(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    async def story() -> None:
+        desk = Desk(tmp_path)
+        gate = Gate(desk, monkeypatch)
+        desk.committer.append(entries(0, 1))
+        desk.committer.save({"sessions": {"a": b"1"}}, 1)
+        assert await asyncio.to_thread(gate.saving.wait, PATIENCE_S)
+        for offset in (1, 2, 3):
+            desk.committer.append(entries(offset, 1))
+            desk.committer.save({"sessions": {"a": b"%d" % offset, f"b{offset}": b"1"}}, offset + 1)
+        await desk.until(lambda: desk.durable[-1:] == [4])
+        assert gate.saved == []
+        threading.Timer(0.05, gate.go_on.set).start()
+        desk.close()
+        together = {"a": b"3", "b1": b"1", "b2": b"1", "b3": b"1"}
+        assert gate.saved == [({"sessions": {"a": b"1"}}, 1), ({"sessions": together}, 4)]
+
+    asyncio.run(story())
+
+
+def test_rows_without_room_are_saved_with_those_that_came_since(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    async def story() -> None:
+        desk = Desk(tmp_path)
+        gate = Gate(desk, monkeypatch)
+        gate.errors += [OSError(errno.ENOSPC, "No space left on device") for _ in range(2)]
+        desk.committer.append(entries(0, 1))
+        desk.committer.save({"sessions": {"a": b"1", "b": b"1"}}, 1)
+        assert await asyncio.to_thread(gate.saving.wait, PATIENCE_S)
+        desk.committer.append(entries(1, 1))
+        desk.committer.save({"sessions": {"a": b"2"}}, 2)
+        await desk.until(lambda: desk.durable[-1:] == [2])
+        gate.go_on.set()
+        await desk.until(lambda: desk.store.offset == 2)
+        assert gate.saved == [({"sessions": {"a": b"2", "b": b"1"}}, 2)]
+        await desk.until(lambda: desk.told[1:])
+        assert desk.told == ["full", "room"]
+        desk.close()
+        assert desk.failures == []
 
     asyncio.run(story())
 
