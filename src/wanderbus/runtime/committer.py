@@ -161,7 +161,9 @@ class Committer:
         self._saver = _Saver(store, self._handed.put)
         self._saving = False
         self._refused: OSError | None = None
-        """Why there was no room for rows."""
+        """Why there was no room for rows, until that is known."""
+        self._roomless = False
+        """Whether there was no room for rows, until there is."""
         self._stopping = threading.Event()
         self._unlooked_bytes = 0
         """Records that were handed over since the reserve was looked at."""
@@ -238,6 +240,7 @@ class Committer:
             self._refused = handed.error
         elif handed.error is not None:
             raise handed.error
+        self._roomless = self._refused is not None
         self._unlooked_bytes += self._reserve_bytes
         return True
 
@@ -250,8 +253,8 @@ class Committer:
                 raise
             self._wait_for_room(error)
         else:
-            if self._saving:
-                return  # what becomes of it says whether there is room
+            if self._roomless:
+                return  # what becomes of the rows says whether there is room
             self._pause_s = 0.0
             # Not each time: the loop would wait for the interpreter meanwhile.
             if self._full or self._unlooked_bytes * RESERVE_LOOKS >= self._reserve_bytes:
