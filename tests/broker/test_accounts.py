@@ -212,6 +212,20 @@ def test_x21_what_is_forgotten_leaves_nothing_but_its_notifications() -> None:
     assert rows_of(desk.recovered(from_log_alone=True)) == rows_of(desk.broker.state)
 
 
+def test_what_an_age_bounds_keeps_its_subscription_no_longer_however_often_the_server_starts() -> None:
+    desk = Desk(BrokerConfig(tombstone_s=100.0, sweep_s=10.0))
+    link = desk.attach()
+    subscription = desk.subscribed(link, queue=QueuePolicy(age_max_s=1_000.0))
+    publish(desk, 1)
+    desk.ask(link, Unsubscribe(1, subscription.id))
+    desk.later(900.0)
+    assert subscription.id in desk.broker.state.tombstones
+    desk.restart()
+    desk.later(120.0)
+    assert len(desk.broker.state.tombstones) == 0
+    assert account(desk).dropped == {"subscription.queue.age_max_s": 1}
+
+
 # Publishers -----------------------------------------------------------------------------------------------------------
 
 

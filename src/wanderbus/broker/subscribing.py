@@ -260,7 +260,8 @@ class Subscriptions:
         age_max_s = row.subscription.queue.age_max_s
         if not row.waiting or age_max_s is None:
             return False
-        self._ended.put(row.subscription.id, row.subscription.owner, self._state.wall_us + round(age_max_s * 1e6))
+        # What waits is no younger than its end.
+        self._ended.put(row.subscription.id, row.subscription.owner, row.ended_us + round(age_max_s * 1e6))
         return True
 
     def _forgotten_us(self, row: SubscriptionRow) -> int:

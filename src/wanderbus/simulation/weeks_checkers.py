@@ -103,7 +103,9 @@ def _check_growth(server: WeeksServer, truth: Truth) -> Iterator[str]:
         for identity, tombstone in state.tombstones.items():
             kept_s = config.tombstone_s
             if age_max_s := tombstone.subscription.queue.age_max_s:
-                kept_s += age_max_s + config.sweep_s  # for what it has left queued; the next sweep looks again
+                kept_s = max(
+                    kept_s, age_max_s + config.sweep_s
+                )  # for what it has left queued; then another sweep looks
             if state.wall_us > tombstone.ended_us + kept_s * 1e6 + late_us:
                 yield f"{identity} ended at {tombstone.ended_us} and is not forgotten"
         for identity, row in state.subscriptions.items():
