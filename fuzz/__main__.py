@@ -16,10 +16,15 @@ from collections.abc import Sequence
 from pathlib import Path
 from typing import Any, Final
 
-from fuzz import harness, rudp, sip
+from fuzz import filters, harness, meaning, rudp, sip
 from fuzz.harness import Failure, Tally, Target
 
-NAMES: Final[dict[str, Sequence[Target]]] = {"rudp": rudp.TARGETS, "sip": sip.TARGETS}
+NAMES: Final[dict[str, Sequence[Target]]] = {
+    "meaning": meaning.TARGETS,
+    "filters": filters.TARGETS,
+    "rudp": rudp.TARGETS,
+    "sip": sip.TARGETS,
+}
 
 
 def main(arguments: list[str] | None = None) -> int:

@@ -53,20 +53,22 @@ class SIPParseError(RemoteProtocolError):
 class FilterError(WanderbusError):
     """An expression of interest that cannot be read.
 
-    ``position`` is the zero-based character offset of the fault in ``text``.
+    ``position`` is the zero-based character offset of the fault in ``text``; None if it is not in the text.
     """
 
-    def __init__(self, reason: str, text: str, position: int) -> None:
+    def __init__(self, reason: str, text: str, position: int | None) -> None:
         super().__init__(reason)
         self.reason = reason
         self.text = text
         self.position = position
 
     def __str__(self) -> str:
-        return f"{self.reason} at character {self.position + 1}"
+        return self.reason if self.position is None else f"{self.reason} at character {self.position + 1}"
 
     def pointed(self) -> str:
-        """Return three lines: the reason, the line of the expression, a caret under the fault."""
+        """Return three lines: the reason, the line of the expression, a caret under the fault; else the reason."""
+        if self.position is None:
+            return str(self)
         start = self.text.rfind("\n", 0, self.position) + 1
         end = self.text.find("\n", self.position)
         line = self.text[start : end if end >= 0 else len(self.text)]

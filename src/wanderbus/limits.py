@@ -37,6 +37,42 @@ EXPRESSION_CHARACTERS_MAX: Final = 16_384
 EXPRESSION_DEPTH_MAX: Final = 64
 """Nesting of one expression of interest."""
 
+CESQL_SOUGHT_CHARACTERS_MAX: Final = 1_024
+"""Characters between two ``%`` in all patterns of one expression in CESQL: each may be compared with each of a value."""
+
+CESQL_TEXT_CHARACTERS_MAX: Final = 2 * MESSAGE_BYTES_MAX
+"""Characters of a text that an expression in CESQL puts together of others."""
+
+XML_FILTER_BYTES_MAX: Final = 8 * EXPRESSION_CHARACTERS_MAX
+"""One filter in XML, which has room for every expression of interest."""
+
+XML_FILTER_DEPTH_MAX: Final = 2 * EXPRESSION_DEPTH_MAX + 8
+"""Nesting of elements of one filter in XML: an `or` of `and` is two deep without a parenthesis."""
+
+XML_FILTER_ELEMENTS_MAX: Final = 8_192
+"""Elements of one filter in XML."""
+
+XML_NOTIFICATION_BYTES_MAX: Final = 32 * EVENT_BYTES_MAX
+"""One notification in XML, which has room for every event, a list of small numbers too."""
+
+XML_NOTIFICATION_ELEMENTS_MAX: Final = 2 * EVENT_BYTES_MAX
+"""Elements of one notification in XML."""
+
+XML_STREAM_BYTES_MAX: Final = 2**30
+"""A compressed stream of filters, once decompressed."""
+
+NORMAL_FORM_CONJUNCTIONS_MAX: Final = 256
+"""Conjunctions of one filter's normal form; what would give more is evaluated and not looked into."""
+
+CONJUNCTION_FILTERS_MAX: Final = 256
+"""Attribute filters of one conjunction; those past it are evaluated and not looked into."""
+
+CLAUSE_TERMS_MAX: Final = 128
+"""Terms and patterns of one clause; a clause that would have more is evaluated and not looked into."""
+
+CLOUDEVENT_BYTES_MAX: Final = 8 * EVENT_BYTES_MAX
+"""One event as the JSON of CloudEvents, which has room for every event."""
+
 SIP_MESSAGE_BYTES_MAX: Final = 65_535
 """One SIP message over UDP (RFC 3261 18.1.1: the largest datagram)."""
 

@@ -97,7 +97,8 @@ class Subscription(msgspec.Struct, frozen=True):
 
     ``id`` is the origin server's name and the log offset of its submission. ``expires_us`` is absolute
     (SPEC X17), None for never. ``device`` binds it to one device (SPEC E-05). ``queue`` tightens the
-    session's queue for this subscription alone (SPEC G-18).
+    session's queue for this subscription alone (SPEC G-18). ``language`` is what ``expression`` is in, one of
+    :data:`wanderbus.filters.LANGUAGES`.
     """
 
     id: str
@@ -109,6 +110,7 @@ class Subscription(msgspec.Struct, frozen=True):
     restrictions: tuple[Restriction, ...] = ()
     device: str | None = None
     queue: QueuePolicy = QueuePolicy()
+    language: str = "eci"
 
 
 def instant_us(instant: datetime) -> int:

@@ -25,13 +25,13 @@ from wanderbus.machine import Output
 from wanderbus.subscription import Frequency, QueuePolicy, Subscription
 
 POLICY = QueuePolicy(notifications_max=5)
-ASKED = Subscribe(1, "Trade", "N > 1", 60.0, (Frequency(1.0),), True, POLICY)
+ASKED = Subscribe(1, "Trade", "N > 1", 60.0, (Frequency(1.0),), True, POLICY, language="cesql")
 FORGOTTEN = RequestRefused(-1, "the session has no such subscription")
 
 
 def subscription(identity: str = "wb-1") -> Subscription:
     return Subscription(
-        identity, "sip:alice@example.org", "default", "Trade", "N > 1", 77, (Frequency(1.0),), "phone", POLICY
+        identity, "sip:alice@example.org", "default", "Trade", "N > 1", 77, (Frequency(1.0),), "phone", POLICY, "cesql"
     )
 
 

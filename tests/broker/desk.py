@@ -226,14 +226,20 @@ class Desk:
         restrictions: tuple[Restriction, ...] = (),
         this_device_only: bool = False,
         queue: QueuePolicy | None = None,
+        language: str = "eci",
     ) -> Done | RequestRefused:
         self._requests += 1
-        return self.ask(
-            link,
-            Subscribe(
-                self._requests, subject, expression, lifetime_s, restrictions, this_device_only, queue or QueuePolicy()
-            ),
+        request = Subscribe(
+            self._requests,
+            subject,
+            expression,
+            lifetime_s,
+            restrictions,
+            this_device_only,
+            queue or QueuePolicy(),
+            language=language,
         )
+        return self.ask(link, request)
 
     def subscribed(self, link: int, expression: str = "", **options: Any) -> Subscription:
         """Subscribe, which must be granted; give the subscription."""

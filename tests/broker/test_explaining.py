@@ -64,6 +64,22 @@ def test_what_the_filter_said(desk: Desk, bob: int) -> None:
     )
 
 
+def test_what_the_filter_said_in_another_language(desk: Desk, bob: int) -> None:
+    subscription = desk.subscribed(desk.attach(), "N % 2 = 0", language="cesql")
+    assert outcome(desk, published(desk, bob, 2), subscription)[0] == "queued"
+    assert outcome(desk, published(desk, bob, 3), subscription) == (
+        "filtered",
+        'cesql "N % 2 = 0" is false: as cesql evaluates it: N is 3',
+    )
+
+
+def test_which_item_of_a_list_the_filter_said(desk: Desk, bob: int) -> None:
+    subscription = desk.subscribed(desk.attach(), "all Scores (> 5 and < 10)")
+    found = explained(desk, published(desk, bob, 1, Scores=[7, 12, 1]), subscription.id)
+    assert (found.outcome, found.reason) == ("filtered", "all Scores < 10 is false: item 2 of Scores is 12")
+    assert [(each.attribute, each.value, each.item) for each in found.predicates] == [("Scores", 12, 1)]
+
+
 def test_what_a_restriction_said(desk: Desk, bob: int) -> None:
     alice = desk.attach()
     subscription = desk.subscribed(alice, restrictions=(Frequency(15.0),))

@@ -20,13 +20,13 @@ EVENT = Event("Trade", {"Stock": "PETR4", "Price": 24, "Change": -0.5, "Open": T
 POLICY = QueuePolicy(5, 1_000, 60.0, "drop_newest")
 RESTRICTIONS = (Frequency(15.0, "away"), Interval(1, 2), Daily("22:00", "06:00"))
 
-SUBSCRIPTION = Subscription("wb-1", "sip:a@b", "default", "Trade", "", 5, RESTRICTIONS, "phone", POLICY)
+SUBSCRIPTION = Subscription("wb-1", "sip:a@b", "default", "Trade", "", 5, RESTRICTIONS, "phone", POLICY, "cesql")
 
 FROM_AGENT: list[FromAgent] = [
     protocol.Attach(2**56, "default", Position(1, 9), False),
     protocol.Attach(1, "default", None, True),
     protocol.Publish(1, EVENT),
-    protocol.Subscribe(1, "Trade", "Price < 25", 60.0, RESTRICTIONS, True, POLICY),
+    protocol.Subscribe(1, "Trade", "Price < 25", 60.0, RESTRICTIONS, True, POLICY, None, "cesql"),
     protocol.Unsubscribe(2, "wb-1"),
     protocol.Renew(3, "wb-1", None),
     protocol.Restrict(4, "wb-1", RESTRICTIONS),

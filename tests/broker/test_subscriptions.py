@@ -7,9 +7,10 @@ from typing import Any
 import pytest
 
 from tests.broker.desk import ALICE, BOB, START_US, Desk
-from wanderbus import records
+from wanderbus import filters, records
 from wanderbus.broker.config import BrokerConfig
 from wanderbus.broker.protocol import Done, Query, Renew, RequestRefused, Restrict, Unsubscribe
+from wanderbus.filters import xml
 from wanderbus.limits import MESSAGE_BYTES_MAX
 from wanderbus.subscription import Custom, Daily, Frequency, Interval, QueuePolicy, Restriction, Subscription
 
@@ -54,6 +55,49 @@ def test_a04_h01_every_field_survives_submit_and_query(desk: Desk, restart: bool
         desk.save()
         desk.restart(with_rows=True)
     assert query(desk, desk.attach()) == [submitted]
+
+
+@pytest.mark.parametrize("restart", [False, True])
+@pytest.mark.parametrize(
+    ("language", "expression"),
+    [
+        ("eci", "Stock prefix PETR and Price < 25"),
+        ("cesql", "Stock LIKE 'PETR%' AND LENGTH(Stock) = 5 AND Price < 25"),
+        ("xml", xml.write(filters.parse("Stock prefix PETR and Price < 25").root)),
+    ],
+)
+def test_u04_a_subscription_in_any_language(desk: Desk, language: str, expression: str, restart: bool) -> None:
+    link = desk.attach()
+    submitted = desk.subscribed(link, expression, language=language)
+    assert (submitted.expression, submitted.language) == (expression, language)
+    if restart:
+        desk.restart()
+        link = desk.attach()
+    assert query(desk, link) == [submitted]
+    publisher = desk.attach(BOB)
+    desk.publish(publisher, 1, Stock="PETR4", Price=25)
+    desk.publish(publisher, 2, Stock="PETR4", Price=24)
+    assert desk.stream(link) == [2]
+
+
+def test_an_expression_that_another_language_reads_is_refused(desk: Desk) -> None:
+    answer = desk.subscribe(desk.attach(), "Price < 25 XOR TRUE", language="eci")
+    assert isinstance(answer, RequestRefused)
+    assert answer.position == 11
+
+
+def test_a_language_that_there_is_not_is_refused(desk: Desk) -> None:
+    link = desk.attach()
+    answer = desk.subscribe(link, "Price < 25", language="sql")
+    assert isinstance(answer, RequestRefused)
+    assert (answer.reason, answer.position) == ("there is no filter language 'sql'; use one of eci, cesql, xml", None)
+    assert query(desk, link) == []
+
+
+def test_the_same_text_in_another_language_is_another_subscription(desk: Desk) -> None:
+    link = desk.attach()
+    first = desk.subscribed(link, "Price < 25")
+    assert desk.subscribed(link, "Price < 25", language="cesql").id != first.id
 
 
 def test_a05_keys_hold_users_and_no_addresses(desk: Desk) -> None:

@@ -42,6 +42,23 @@ def test_events_go_from_one_shell_to_another(shell: Shell) -> None:
     assert [each["position"]["number"] for each in received] == [1, 2]
 
 
+def test_u04_a_shell_asks_in_cesql(shell: Shell) -> None:
+    shell.up()
+    words = ["sub", "Departure", "Dest LIKE 'I%' AND n % 2 = 0", "--language", "cesql", "--count", "1"]
+    reader = shell.start(*words, *shell.as_user())
+    shell.subscribed()
+    lines = "".join(f'{{"Dest": "IAH", "n": {value}}}\n' for value in (1, 2, 3))
+    assert shell.run("pub", "Departure", "-", *shell.as_user("bob", "hunter2"), input=lines)[0] == 0
+    assert ended(reader) == (0, "1 Departure Dest=IAH n=2\n", "")
+
+
+def test_a_language_that_there_is_not_is_refused_without_a_server(shell: Shell) -> None:
+    words = ("sub", "Departure", "n = 1", "--language", "sql", "--user", "sip:alice@localhost")
+    status, out, err = shell.run(*words, "--password", "wonderland", "--server", "127.0.0.1:1")
+    assert (status, out) == (2, "")
+    assert "there is no filter language 'sql'; use one of eci, cesql, xml" in err
+
+
 def test_a_kept_subscription_prints_later_what_it_missed(shell: Shell) -> None:
     shell.up()
     first = shell.start("sub", "Departure", "--keep", "--count", "1", *shell.as_user())

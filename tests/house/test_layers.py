@@ -10,10 +10,12 @@ import wanderbus
 
 PACKAGE = Path("src/wanderbus")
 VOCABULARY = {
+    "cloudevents",
     "codec",
     "errors",
     "event",
     "limits",
+    "literals",
     "machine",
     "pacing",
     "records",
@@ -55,7 +57,7 @@ ALLOWED: dict[str, set[str]] = {
     "runtime": MACHINES | {"config"},
     "api": MACHINES | {"config", "runtime"},
     "web": MACHINES | {"config", "runtime", "api"},
-    "evaluation": {"broker", "rudp", "simulation", "api"},
+    "evaluation": {"filters", "matching", "broker", "rudp", "simulation", "api"},
     "cli": MACHINES | {"config", "runtime", "api", "web", "pipeline", "simulation", "evaluation"},
     "__init__": {"api"},
     "__main__": {"cli"},
@@ -65,6 +67,7 @@ ALLOWED: dict[str, set[str]] = {
 PUBLIC = (
     "wanderbus.api.rudp",
     "wanderbus.api.sip_mobility",
+    "wanderbus.cloudevents",
     "wanderbus.config",
     "wanderbus.errors",
     "wanderbus.filters",

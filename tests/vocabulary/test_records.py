@@ -23,6 +23,7 @@ SUBSCRIPTION = Subscription(
     (Frequency(15.0, "away"), Interval(1, 2), Daily("22:00", "06:00", "America/Sao_Paulo")),
     "phone",
     QueuePolicy(notifications_max=5),
+    "cesql",
 )
 
 EXAMPLES: list[tuple[AnyRecord, str]] = [

@@ -162,6 +162,7 @@ class Lifetimes:
             lost.device is not None,
             lost.queue,
             wanted.expires_us,
+            lost.language,
         )
         return Decision([again])
 

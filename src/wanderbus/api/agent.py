@@ -198,6 +198,7 @@ class Agent:
         this_device_only: bool = False,
         queue: QueuePolicy | None = None,
         gaps: bool = False,
+        language: str = "eci",
     ) -> Notifications:
         """Return the notifications of a subscription, to be opened with ``async with``.
 
@@ -209,9 +210,10 @@ class Agent:
         :param this_device_only: notify this device alone (SPEC E-05)
         :param queue: bounds of what waits for it while nobody can be reached, inside those of the broker (SPEC G-18)
         :param gaps: yield a :class:`~wanderbus.Gap` where notifications were dropped
+        :param language: what ``expression`` is in: ``eci``, ``cesql`` (CloudEvents SQL) or ``xml`` (SPEC U-04, O-01)
         :raises FilterError: the expression cannot be read; ``error.pointed()`` shows where
         """
-        parse(expression)
+        parse(expression, language)
         request = protocol.Subscribe(
             self._requests.number(),
             subject,
@@ -221,6 +223,7 @@ class Agent:
             this_device_only,
             queue or QueuePolicy(),
             _instant_us(until),
+            language,
         )
         return Notifications(self, self._readers, request, keep=keep, gaps=gaps)
 

@@ -49,7 +49,7 @@ class Unclaimed:
 
     def bequeath(self, heir: Subscription) -> None:
         """Let ``heir`` have what ended subscriptions left behind of what it asks for."""
-        wanted = parse(heir.expression)
+        wanted = parse(heir.expression, heir.language)
 
         def is_wanted(notification: Notification) -> bool:
             return notification.event.subject == heir.subject and wanted.matches(notification.event)

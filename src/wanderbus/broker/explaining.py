@@ -15,7 +15,7 @@ from wanderbus import filters, records
 from wanderbus.broker.wording import forbidding, instant
 from wanderbus.errors import StorageError
 from wanderbus.event import EventId
-from wanderbus.filters.explaining import Predicate, deciding
+from wanderbus.filters.explaining import Deciding, deciding
 from wanderbus.records import AnyRecord
 from wanderbus.subscription import Restriction, Subscription
 
@@ -63,7 +63,7 @@ class Explained(msgspec.Struct, frozen=True):
     session: str
     number: int | None = None
     """Of the notification, in the session's stream."""
-    predicates: tuple[Predicate, ...] = ()
+    predicates: tuple[Deciding, ...] = ()
     restriction: Restriction | None = None
     devices: tuple[Reached, ...] = ()
 
@@ -200,7 +200,7 @@ class Pair:
             return self._outcome("wrong_subject", why)
         if self._number is not None:
             return None
-        expression = filters.parse(subscription.expression)
+        expression = filters.parse(subscription.expression, subscription.language)
         if not expression.matches(event):
             predicates = deciding(expression.root, event)
             return self._outcome("filtered", "; ".join(map(_in_words, predicates)), predicates=predicates)
@@ -247,7 +247,7 @@ class Pair:
         reason: str,
         *,
         at_us: int | None = None,
-        predicates: tuple[Predicate, ...] = (),
+        predicates: tuple[Deciding, ...] = (),
         restriction: Restriction | None = None,
         devices: tuple[Reached, ...] = (),
     ) -> Explained:
@@ -269,9 +269,9 @@ class Pair:
         )
 
 
-def _in_words(predicate: Predicate) -> str:
+def _in_words(predicate: Deciding) -> str:
     truth = "unknown" if predicate.truth is None else str(predicate.truth).lower()
-    return f"{predicate.comparison} is {truth}: {predicate.why}"
+    return f"{predicate.question} is {truth}: {predicate.why}"
 
 
 def _taken_in_words(reached: Reached) -> str:

@@ -68,6 +68,7 @@ class Listings:
             "session": subscription.session,
             "subject": subscription.subject,
             "expression": subscription.expression,
+            "language": subscription.language,
             "expires_us": subscription.expires_us,
             "restrictions": subscription.restrictions,
             "device": subscription.device,

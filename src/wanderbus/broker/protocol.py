@@ -61,6 +61,7 @@ class Subscribe(AgentMessage, frozen=True, tag=3):
     this_device_only: bool
     queue: QueuePolicy = QueuePolicy()
     expires_us: int | None = None
+    language: str = "eci"
 
 
 class Unsubscribe(AgentMessage, frozen=True, tag=4):

@@ -146,7 +146,7 @@ class Subscriptions:
     def _subscribe(self, link: Link, session: str, request: protocol.Subscribe) -> Subscription:
         admission.check_subject(request.subject)
         admission.check_queue(request.queue)
-        filters.parse(request.expression)
+        filters.parse(request.expression, request.language)
         wanted = Subscription(
             id="",
             owner=link.user,
@@ -157,6 +157,7 @@ class Subscriptions:
             restrictions=admitted(request.restrictions, zone=self._config.zone, kinds=self.kinds),
             device=link.device if request.this_device_only else None,
             queue=request.queue,
+            language=request.language,
         )
         for subscription in self._of_session(link.user, session):
             if _same(subscription, wanted):
@@ -240,7 +241,8 @@ class Subscriptions:
             )
 
     def _take_up(self, subscription: Subscription) -> None:
-        self._index.add(subscription.id, subscription.subject, filters.parse(subscription.expression))
+        interest = filters.parse(subscription.expression, subscription.language)
+        self._index.add(subscription.id, subscription.subject, interest)
         self._live.put(subscription.id, subscription.owner, subscription.expires_us)
 
     def _bury(self, row: SubscriptionRow) -> None:

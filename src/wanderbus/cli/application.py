@@ -9,6 +9,7 @@ from wanderbus.cli import (
     evaluating,
     events,
     explaining,
+    filtering,
     intervening,
     listing,
     log,
@@ -40,6 +41,7 @@ app.command("explain")(explaining.explain)
 app.command("sim")(simulating.sim)
 app.add_typer(configuring.app, name="config")
 app.add_typer(evaluating.app, name="eval")
+app.add_typer(filtering.app, name="filter")
 app.add_typer(log.app, name="log")
 app.add_typer(sip.app, name="sip")
 

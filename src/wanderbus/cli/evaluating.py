@@ -1,4 +1,4 @@
-"""``wanderbus eval``: the paper's measurements repeated, beside what was published (SPEC R-02, S-08)."""
+"""``wanderbus eval``: the paper's measurements repeated, beside what was published (SPEC R-02, R-04 to R-06, S-08)."""
 
 from __future__ import annotations
 
@@ -13,11 +13,13 @@ from rich.console import Console
 from rich.progress import track
 
 from wanderbus.cli.evaluation_table import mobility_table
+from wanderbus.cli.merging import merging
 from wanderbus.cli.output import check_writable, machine, run_async, say, write_json
 from wanderbus.errors import ConfigurationError
+from wanderbus.evaluation.goals import Goal
 from wanderbus.evaluation.grid import EVENTS, GRID, OUTAGE_S, RATE_PER_S, SOURCE, Cell, Experiment, Outage
 from wanderbus.evaluation.hosts import LoopbackHosts, NamespaceHosts
-from wanderbus.evaluation.outcome import CellSummary, Goal, Outcome, goals, summarize
+from wanderbus.evaluation.outcome import CellSummary, Outcome, goals, summarize
 from wanderbus.evaluation.plots import loss_plot
 from wanderbus.evaluation.real import RealRun, run_side_by_side
 from wanderbus.evaluation.simulated import run_all
@@ -28,9 +30,7 @@ RUNS: Final = 30
 app = typer.Typer(help="The paper's measurements repeated, beside what was published.", no_args_is_help=True)
 
 
-@app.callback()
-def _group() -> None:
-    """Make a group of the one command there is."""
+app.command()(merging)
 
 
 @app.command()
@@ -147,7 +147,7 @@ def _report(experiments: Sequence[Experiment], summaries: dict[str, list[CellSum
             if goal.name not in met or not goal.met:
                 met[goal.name] = goal
     for goal in met.values():
-        say(f"{goal.name}: {goal.value:g} {goal.unit}, goal {goal.goal:g}: {'met' if goal.met else 'NOT MET'}")
+        say(str(goal))
     return list(met.values())
 
 

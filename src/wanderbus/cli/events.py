@@ -2,18 +2,24 @@
 
 from __future__ import annotations
 
+import functools
+from collections.abc import AsyncIterator, Callable
 from pathlib import Path
-from typing import Annotated, Final
+from typing import Annotated, Any, Final
 
 import msgspec
 import typer
 
 from wanderbus.api.agent import Agent
+from wanderbus.api.notifications import Notifications
 from wanderbus.cli.connection import AsJson, Connection, connected
 from wanderbus.cli.output import log_to_stderr, run_async, say, say_json
 from wanderbus.cli.publishing import events_given, events_of_input, publish_directly, publish_through_outbox
-from wanderbus.errors import ConfigurationError
-from wanderbus.event import Notification, Value
+from wanderbus.cloudevents import read as read_cloudevent
+from wanderbus.cloudevents import write as write_cloudevent
+from wanderbus.errors import ConfigurationError, EventError
+from wanderbus.event import Event, Notification, Value, check_event
+from wanderbus.filters import LANGUAGES
 
 _OUTBOX_SESSION: Final = "outbox"
 """Where nothing is subscribed to: in another session its queue would be kept for a device that only publishes."""
@@ -37,6 +43,9 @@ def pub(
             "next one publishes, each event once. The file is a device of its own, beside --state-dir.",
         ),
     ] = None,
+    cloudevents: Annotated[
+        bool, typer.Option("--cloudevents", help="In place of attributes, CloudEvents of which SUBJECT is the type.")
+    ] = False,
     json: AsJson = False,
 ) -> None:
     """Publish one event, or one for each line of standard input; done when all are durable.
@@ -48,19 +57,14 @@ def pub(
     Example: wanderbus pub Departure - --outbox departures.db --user sip:alice@localhost < departures.jsonl
     """
     log_to_stderr(verbose=False)
-    if subject is None and outbox is None:
-        raise ConfigurationError("name the subject of the event, or an outbox to publish what it holds")
-    if subject is None:
-        events = events_given()
-    elif attributes == ["-"]:
-        events = events_of_input(subject)
-    else:
-        events = events_given(dict(_attribute(text) for text in attributes or []))
-    if outbox is None:
-        publishing = publish_directly(connection.agent(), subject or "", events, json=json)
-    else:
+    events = events_given() if subject is None else _events(subject, attributes or [], cloudevents)
+    if outbox is not None:
         agent = connection.agent(outbox_file=outbox, session=_OUTBOX_SESSION)
-        publishing = publish_through_outbox(agent, outbox, subject or "", events, json=json)
+        publishing = publish_through_outbox(agent, outbox, events, json=json)
+    elif subject is not None:
+        publishing = publish_directly(connection.agent(), events, json=json)
+    else:
+        raise ConfigurationError("name the subject of the event, or an outbox to publish what it holds")
     run_async(publishing)
 
 
@@ -72,6 +76,8 @@ def sub(
     connection: Connection,
     count: Annotated[int | None, typer.Option(min=1, help="End after so many notifications.")] = None,
     keep: Annotated[bool, typer.Option("--keep", help="Let the subscription outlive this command.")] = False,
+    language: Annotated[str, typer.Option(help=f"Of the expression: {', '.join(LANGUAGES)}.")] = "eci",
+    cloudevents: Annotated[bool, typer.Option("--cloudevents", help="Print CloudEvents, one a line.")] = False,
     json: AsJson = False,
 ) -> None:
     """Subscribe and print notifications as they come; each is acknowledged when it has been printed.
@@ -82,20 +88,47 @@ def sub(
     """
     log_to_stderr(verbose=False)
     agent = connection.agent()
-    run_async(_print_notifications(agent, subject, expression, count, keep, json))
+    reading = agent.subscribe(subject, expression, keep=keep, language=language)
+    say_one = say_cloudevent if cloudevents else functools.partial(say_notification, json=json)
+    run_async(_print_notifications(agent, reading, count, say_one))
 
 
 async def _print_notifications(
-    agent: Agent, subject: str, expression: str, count: int | None, keep: bool, json: bool
+    agent: Agent, reading: Notifications, count: int | None, say_one: Callable[[Notification], None]
 ) -> None:
-    async with agent, agent.subscribe(subject, expression, keep=keep) as notifications:
+    async with agent, reading as notifications:
         printed = 0
         async for notification in notifications:
-            say_notification(notification, json)
+            say_one(notification)
             notifications.ack()
             printed += 1
             if printed == count:
                 return
+
+
+def _events(subject: str, given: list[str], cloudevents: bool) -> AsyncIterator[Event]:
+    read = functools.partial(_cloudevent if cloudevents else _event, subject)
+    if given == ["-"]:
+        return events_of_input(read)
+    if not cloudevents:
+        return events_given(Event(subject, dict(_attribute(text) for text in given)))
+    if len(given) != 1:
+        raise ConfigurationError("give one CloudEvent, or - to read them, one a line")
+    return events_given(read(given[0]))
+
+
+def _event(subject: str, line: bytes | str) -> Event:
+    try:
+        return check_event(Event(subject, msgspec.json.decode(line, type=dict[str, Any])))
+    except msgspec.DecodeError as error:
+        raise EventError(str(error)) from None
+
+
+def _cloudevent(subject: str, line: bytes | str) -> Event:
+    event = read_cloudevent(line)
+    if event.subject != subject:
+        raise EventError(f"the type of this CloudEvent is {event.subject!r}, not {subject!r}")
+    return event
 
 
 def _attribute(text: str) -> tuple[str, Value]:
@@ -126,3 +159,9 @@ def say_notification(notification: Notification, json: bool) -> None:
     else:
         values = " ".join(f"{name}={value}" for name, value in event.attributes.items())
         say(f"{notification.position.number} {event.subject} {values}")
+
+
+def say_cloudevent(notification: Notification) -> None:
+    """Print the event of a notification as a CloudEvent, which has the id of the event unless it brings its own."""
+    identity = notification.id
+    say(write_cloudevent(notification.event, id=str(identity), source=f"wanderbus:{identity.origin}"))

@@ -230,6 +230,7 @@ SUBSCRIPTIONS: Final[Columns] = {
     "session": _field("session"),
     "subject": _field("subject"),
     "expression": _field("expression"),
+    "language": _field("language"),
     "expires": lambda row: _instant(row["expires_us"]),
     "restrictions": _restrictions,
     "device": _field("device"),

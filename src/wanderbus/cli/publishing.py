@@ -3,17 +3,15 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import AsyncIterator, Awaitable, Callable, Mapping
+from collections.abc import AsyncIterator, Awaitable, Callable
 from pathlib import Path
 from typing import Any, Final, TypeAlias
-
-import msgspec
 
 from wanderbus.api.agent import Agent
 from wanderbus.cli.input import numbered_lines
 from wanderbus.cli.output import complain, say, say_json
 from wanderbus.errors import ConfigurationError, EventError, Refused, WanderbusError
-from wanderbus.event import Event, EventId, Value, check_event
+from wanderbus.event import Event, EventId
 
 UNDER_WAY_MAX: Final = 256
 """Events under way at once, or in the outbox, at which no more are read."""
@@ -21,32 +19,30 @@ UNDER_WAY_MAX: Final = 256
 _LOOK_S: Final = 0.02
 """Pause between two looks at how much is in the outbox."""
 
-Attributes: TypeAlias = Mapping[str, Value]
-_Begin: TypeAlias = Callable[[Attributes], Awaitable["asyncio.Task[Any]"]]
+_Begin: TypeAlias = Callable[[Event], Awaitable["asyncio.Task[Any]"]]
 
 
-async def events_given(*events: Attributes) -> AsyncIterator[Attributes]:
+async def events_given(*events: Event) -> AsyncIterator[Event]:
     """Yield the events of the command line."""
-    for attributes in events:
-        yield attributes
+    for event in events:
+        yield event
 
 
-async def events_of_input(subject: str) -> AsyncIterator[Attributes]:
-    """Yield each line of standard input; :class:`ConfigurationError` names the first one that is no event."""
+async def events_of_input(read: Callable[[bytes], Event]) -> AsyncIterator[Event]:
+    """Yield each line of standard input, as ``read`` reads it; :class:`ConfigurationError` names the first bad one."""
     async for number, line in numbered_lines():
         try:
-            attributes = msgspec.json.decode(line, type=dict[str, Any])
-            check_event(Event(subject, attributes))
-        except (msgspec.DecodeError, EventError) as error:
+            event = read(line)
+        except EventError as error:
             raise ConfigurationError(f"standard input, line {number}: {error}") from None
-        yield attributes
+        yield event
 
 
-async def publish_directly(agent: Agent, subject: str, events: AsyncIterator[Attributes], *, json: bool) -> None:
+async def publish_directly(agent: Agent, events: AsyncIterator[Event], *, json: bool) -> None:
     """Publish while reading, and tell the id of each event when the broker has it."""
 
-    async def begin(attributes: Attributes) -> asyncio.Task[EventId]:
-        return asyncio.create_task(agent.publish(subject, attributes))
+    async def begin(event: Event) -> asyncio.Task[EventId]:
+        return asyncio.create_task(agent.publish(event.subject, event.attributes, published_us=event.published_us))
 
     def say_published(identity: EventId) -> None:
         if json:
@@ -58,9 +54,7 @@ async def publish_directly(agent: Agent, subject: str, events: AsyncIterator[Att
         await _in_order(events, begin, say_published)
 
 
-async def publish_through_outbox(
-    agent: Agent, file: Path, subject: str, events: AsyncIterator[Attributes], *, json: bool
-) -> None:
+async def publish_through_outbox(agent: Agent, file: Path, events: AsyncIterator[Event], *, json: bool) -> None:
     """Store while reading, tell of each event when it is safe in ``file``, and end when the broker has them all.
 
     :raises Refused: the broker will not have some of them; the others are published
@@ -68,10 +62,11 @@ async def publish_through_outbox(
     refusals = agent.outbox_refusals()
     left_behind = stored = 0
 
-    async def begin(attributes: Attributes) -> asyncio.Task[None]:
+    async def begin(event: Event) -> asyncio.Task[None]:
         while agent.outbox.events >= UNDER_WAY_MAX:
             await asyncio.sleep(_LOOK_S)
-        storing = asyncio.create_task(agent.publish(subject, attributes, outbox=True))
+        publishing = agent.publish(event.subject, event.attributes, published_us=event.published_us, outbox=True)
+        storing = asyncio.create_task(publishing)
         await asyncio.sleep(0)  # Once it has begun, it counts in the size of the outbox.
         return storing
 
@@ -110,7 +105,7 @@ async def _emptied(agent: Agent) -> None:
         await asyncio.sleep(_LOOK_S)
 
 
-async def _in_order(events: AsyncIterator[Attributes], begin: _Begin, done: Callable[[Any], None]) -> None:
+async def _in_order(events: AsyncIterator[Event], begin: _Begin, done: Callable[[Any], None]) -> None:
     """Begin each event while reading, and tell ``done`` the result of each in their order."""
     under_way: asyncio.Queue[asyncio.Task[Any] | None] = asyncio.Queue(UNDER_WAY_MAX)
     beginning = asyncio.create_task(_begin_each(events, begin, under_way))
@@ -123,12 +118,12 @@ async def _in_order(events: AsyncIterator[Attributes], begin: _Begin, done: Call
 
 
 async def _begin_each(
-    events: AsyncIterator[Attributes], begin: _Begin, under_way: asyncio.Queue[asyncio.Task[Any] | None]
+    events: AsyncIterator[Event], begin: _Begin, under_way: asyncio.Queue[asyncio.Task[Any] | None]
 ) -> None:
     """Begin each event; one that is at fault ends it, when those before have been begun."""
     try:
-        async for attributes in events:
-            await under_way.put(await begin(attributes))
+        async for event in events:
+            await under_way.put(await begin(event))
     except WanderbusError:
         await under_way.put(None)
         raise

@@ -10,6 +10,7 @@ from typing import Final, Self
 
 import msgspec
 
+from wanderbus.evaluation.goals import Goal
 from wanderbus.evaluation.grid import APART, PUBLISHED, TOLERANCE_POINTS, Cell, Experiment, Outage, model_loss_percent
 from wanderbus.evaluation.plan import Plan
 from wanderbus.evaluation.roaming import Measured
@@ -160,35 +161,21 @@ def _summary(cell: Cell, experiment: Experiment, outcomes: Sequence[Outcome]) ->
     )
 
 
-class Goal(msgspec.Struct, frozen=True):
-    """What the runs are held to, as the reports of all measurements have it."""
-
-    name: str
-    value: float
-    unit: str
-    goal: float
-    met: bool
-
-
 def goals(summaries: Sequence[CellSummary]) -> list[Goal]:
     """Return what ``summaries``, of one or more experiments, are held to; nothing of what was not run."""
     found = []
     compared = [s for s in summaries if s.difference_points is not None and s.cell != APART]
     if compared:
         near = sum(abs(s.difference_points or 0.0) <= TOLERANCE_POINTS for s in compared)
-        found.append(Goal("cells_within_5_points", near, "cells", len(compared), near == len(compared)))
+        found.append(Goal.exactly("cells_within_5_points", near, "cells", len(compared)))
         imposed = [s for s in summaries if s.published_percent is not None]
-        found.append(_none("trends_broken", "pairs of cells", _trends_broken(imposed)))
+        found.append(Goal.exactly("trends_broken", _trends_broken(imposed), "pairs of cells", 0))
         lossless = [s.most_percent for s in imposed if s.cell in LOSSLESS]
-        found += [_none("loss_with_buffer_200_max_percent", "%", max(lossless))] if lossless else []
+        found += [Goal.exactly("loss_with_buffer_200_max_percent", max(lossless), "%", 0)] if lossless else []
     ours = [s.most_percent for s in summaries if s.outage is Outage.OURS]
     if ours:
-        found.append(_none("loss_with_ours_max_percent", "%", max(ours)))
-    return [*found, _none("unaccounted_events", "events", sum(s.unaccounted for s in summaries))]
-
-
-def _none(name: str, unit: str, value: float) -> Goal:
-    return Goal(name, round(value, 4), unit, 0, value == 0)
+        found.append(Goal.exactly("loss_with_ours_max_percent", max(ours), "%", 0))
+    return [*found, Goal.exactly("unaccounted_events", sum(s.unaccounted for s in summaries), "events", 0)]
 
 
 def _trends_broken(summaries: Sequence[CellSummary]) -> int:

@@ -1,11 +1,11 @@
-"""The table as a picture: a self-contained SVG, few shapes, no library and nothing to fetch."""
+"""The table of losses as a picture."""
 
 from __future__ import annotations
 
 from collections.abc import Sequence
-from html import escape
 from typing import Final
 
+from wanderbus.evaluation import svg
 from wanderbus.evaluation.outcome import CellSummary
 
 _WIDTH: Final = 760
@@ -25,45 +25,36 @@ def loss_plot(title: str, summaries: Sequence[CellSummary]) -> str:
         return _FLOOR - percent / top * (_FLOOR - 60)
 
     slot = (_WIDTH - _LEFT - 10) / max(len(summaries), 1)
-    parts = [_text(_LEFT, 22, title, size=15), *_legend()]
+    parts = [svg.text(_LEFT, 22, title, size=15), *_legend()]
     for step in range(5):
         level = top * step / 4
-        parts += [_rect(_LEFT, y(level), _WIDTH - _LEFT - 10, 0.6, "#d0d7de"), _text(8, y(level) + 4, f"{level:.1f} %")]
+        parts += [
+            svg.rect(_LEFT, y(level), _WIDTH - _LEFT - 10, 0.6, "#d0d7de"),
+            svg.text(8, y(level) + 4, f"{level:.1f} %"),
+        ]
     for place, summary in enumerate(summaries):
         middle = _LEFT + slot * (place + 0.5)
         if summary.published_percent is not None:
             parts.append(_bar(middle - _BAR - 1, y(summary.published_percent), _PUBLISHED, "published"))
         parts.append(_bar(middle + 1, y(summary.mean_percent), _MEASURED, f"{summary.mean_percent:.2f} %"))
         whisker = y(summary.most_percent)
-        parts.append(_rect(middle + _BAR / 2, whisker, 1.5, y(summary.least_percent) - whisker, "#0a3069"))
-        parts.append(_rect(middle - _BAR - 3, y(summary.model_percent) - 1, 2 * _BAR + 6, 2, _MODEL))
+        parts.append(svg.rect(middle + _BAR / 2, whisker, 1.5, y(summary.least_percent) - whisker, "#0a3069"))
+        parts.append(svg.rect(middle - _BAR - 3, y(summary.model_percent) - 1, 2 * _BAR + 6, 2, _MODEL))
         parts += [
-            _text(middle - 22, _FLOOR + 18, str(summary.cell.buffer)),
-            _text(middle - 22, _FLOOR + 34, f"{summary.cell.period_s} s"),
+            svg.text(middle - 22, _FLOOR + 18, str(summary.cell.buffer)),
+            svg.text(middle - 22, _FLOOR + 34, f"{summary.cell.period_s} s"),
         ]
-    parts.append(_text(_LEFT, _HEIGHT - 8, "events that the broker keeps, and seconds between changes of address"))
-    return (
-        f"<svg xmlns='http://www.w3.org/2000/svg' viewBox='0 0 {_WIDTH} {_HEIGHT}' role='img'>"
-        f"<rect width='{_WIDTH}' height='{_HEIGHT}' fill='white'/>{''.join(parts)}</svg>\n"
-    )
+    parts.append(svg.text(_LEFT, _HEIGHT - 8, "events that the broker keeps, and seconds between changes of address"))
+    return svg.document(_WIDTH, _HEIGHT, parts)
 
 
 def _legend() -> list[str]:
     parts = []
     for place, (colour, words) in enumerate(((_PUBLISHED, "published"), (_MEASURED, "measured"), (_MODEL, "model"))):
         x = _LEFT + place * 100
-        parts += [_rect(x, 34, 12, 12, colour), _text(x + 18, 45, words)]
+        parts += [svg.rect(x, 34, 12, 12, colour), svg.text(x + 18, 45, words)]
     return parts
 
 
 def _bar(x: float, top: float, colour: str, title: str) -> str:
-    return _rect(x, top, _BAR - 2, _FLOOR - top, colour, title)
-
-
-def _rect(x: float, y: float, width: float, height: float, colour: str, title: str = "") -> str:
-    label = f"<title>{escape(title)}</title>" if title else ""
-    return f"<rect x='{x:.1f}' y='{y:.1f}' width='{width:.1f}' height='{height:.1f}' fill='{colour}'>{label}</rect>"
-
-
-def _text(x: float, y: float, text: str, *, size: int = 12) -> str:
-    return f"<text x='{x:.1f}' y='{y:.1f}' font-size='{size}' font-family='sans-serif'>{escape(text)}</text>"
+    return svg.rect(x, top, _BAR - 2, _FLOOR - top, colour, title)

@@ -6,21 +6,26 @@ beside its expression, and :class:`wanderbus.matching.Index` keeps the two toget
 
 from __future__ import annotations
 
+from typing import Final
+
 import msgspec
 
 from wanderbus.errors import FilterError
 from wanderbus.event import Event
-from wanderbus.filters import language as eci
+from wanderbus.filters import eci
 from wanderbus.filters.ast import Node
 from wanderbus.filters.evaluate import evaluate
 
-__all__ = ["Filter", "Node", "parse"]
+__all__ = ["LANGUAGES", "Filter", "Node", "parse"]
+
+LANGUAGES: Final = ("eci", "cesql", "xml")
+"""The subscription language of ECI, CloudEvents SQL, and XML."""
 
 
 class Filter(msgspec.Struct, frozen=True):
     """An expression of interest: its ``text`` as given, the ``language`` it is in, and its tree.
 
-    ``str(filter)`` is the canonical text, which parses to the same tree.
+    ``str(filter)`` is the canonical text, which is in the language ``eci`` and parses to the same tree.
     """
 
     text: str
@@ -40,11 +45,24 @@ class Filter(msgspec.Struct, frozen=True):
 
 
 def parse(text: str, language: str = "eci") -> Filter:
-    """Return the filter that ``text`` says; a blank text is the filter of every event.
+    """Return the filter that ``text`` says in one of :data:`LANGUAGES`; in ``eci`` a blank text is every event's.
 
-    Raises :class:`FilterError`, whose ``position`` and ``pointed()`` show the fault. The only language is ``eci``
-    (see :mod:`wanderbus.filters.language`).
+    Raises :class:`FilterError`, whose ``position`` and ``pointed()`` show the fault; a language that there is not
+    is no fault of the text, and has no position.
     """
-    if language != "eci":
-        raise FilterError(f"unknown filter language {language!r}; use 'eci'", text, 0)
-    return Filter(text, language, eci.read(text))
+    root: Node
+    match language:
+        case "eci":
+            root = eci.read(text)
+        case "cesql":
+            from wanderbus.filters import cesql  # here, so that only who uses it pays for loading it
+
+            root = cesql.read(text)
+        case "xml":
+            from wanderbus.filters import xml
+
+            root = xml.read(text)
+        case _:
+            languages = ", ".join(LANGUAGES)
+            raise FilterError(f"there is no filter language {language!r}; use one of {languages}", text, None)
+    return Filter(text, language, root)

@@ -1,59 +1,112 @@
-"""The one syntax tree to which every filter language parses (SPEC A-06, A-14; DESIGN 2.5, 7).
+"""The one syntax tree to which every filter language parses (SPEC A-06, A-13 to A-16; DESIGN 2.5, 7).
 
-Nodes are plain immutable data. What they mean is in :mod:`wanderbus.filters.evaluate`, how they are read and
-written in :mod:`wanderbus.filters.language`.
+Nodes are plain immutable data. A filter is a Boolean combination of questions about attributes: whether one
+:class:`Exists`, and whether a :class:`Quantified` clause holds for its value. A clause is in turn a Boolean
+combination of :class:`Predicate`, all of them about **one** value. What a language says beyond that stays a
+:class:`Residual`. What nodes mean is in :mod:`wanderbus.filters.evaluate`.
 """
 
 from __future__ import annotations
 
-from typing import Final, Literal
+from collections.abc import Mapping
+from datetime import datetime
+from typing import Any, Final, Generic, Literal, Protocol, TypeVar
 
 import msgspec
 
-Operator = Literal["==", "!=", "<", "<=", ">", ">="]
-"""The comparisons of SPEC A-06."""
+Operator = Literal["==", "!=", "<", "<=", ">", ">=", "prefix", "suffix", "contains", "in"]
+"""The atomic predicates of SPEC A-06 and A-15."""
 
-Operand = str | int | float | bool
-"""What an attribute may be compared with."""
+Operand = str | int | float | bool | datetime
+"""What a value may be compared with: a literal of the five types of SPEC A-13."""
+
+Quantifier = Literal["any", "all"]
+"""Over the items of a list (SPEC A-16); a value that is no list is its own only item."""
+
+T = TypeVar("T")
 
 
-class Comparison(msgspec.Struct, frozen=True, eq=False):
-    """``attribute operator value``; over a list attribute, some item of which this holds (SPEC A-16)."""
+class Predicate(msgspec.Struct, frozen=True, eq=False):
+    """What is asked of one value: ``value operator operand``; the operand of ``in`` is a tuple of operands."""
 
-    attribute: str
     operator: Operator
-    value: Operand
+    operand: Operand | tuple[Operand, ...]
 
     def __eq__(self, other: object) -> bool:
-        # Python holds True equal to 1; to a filter a Boolean is not a number (SPEC A-13).
-        return isinstance(other, Comparison) and self._identity() == other._identity()
+        # Python holds True equal to 1, and 1 to 1.0; a tree is what was written (SPEC A-13).
+        return isinstance(other, Predicate) and self._identity() == other._identity()
 
     def __hash__(self) -> int:
         return hash(self._identity())
 
-    def _identity(self) -> tuple[str, str, Operand, bool]:
-        return self.attribute, self.operator, self.value, isinstance(self.value, bool)
+    def _identity(self) -> tuple[object, ...]:
+        operands = self.operand if isinstance(self.operand, tuple) else (self.operand,)
+        return self.operator, operands, tuple(type(operand) for operand in operands)
 
 
-class Not(msgspec.Struct, frozen=True):
+class Not(msgspec.Struct, Generic[T], frozen=True):
     """True where ``operand`` is false, and unknown where it is unknown."""
 
-    operand: Node
+    operand: T
 
 
-class And(msgspec.Struct, frozen=True):
+class And(msgspec.Struct, Generic[T], frozen=True):
     """True where every operand is; without operands always true."""
 
-    operands: tuple[Node, ...]
+    operands: tuple[T, ...]
 
 
-class Or(msgspec.Struct, frozen=True):
-    """True where some operand is."""
+class Or(msgspec.Struct, Generic[T], frozen=True):
+    """True where some operand is; without operands always false."""
 
-    operands: tuple[Node, ...]
+    operands: tuple[T, ...]
 
 
-Node = Comparison | Not | And | Or
+Clause = Predicate | Not["Clause"] | And["Clause"] | Or["Clause"]
+"""A condition on one value."""
 
-EVERYTHING: Final = And(())
+
+class Quantified(msgspec.Struct, frozen=True):
+    """``clause`` holds for any, or for all, of the items of ``attribute``."""
+
+    quantifier: Quantifier
+    attribute: str
+    clause: Clause
+
+
+class Exists(msgspec.Struct, frozen=True):
+    """The event has ``attribute``, whatever its value; never unknown."""
+
+    attribute: str
+
+
+class Expression(Protocol):
+    """What another language says in its own tree; immutable, hashable, and equal where it says the same."""
+
+    def holds(self, attributes: Mapping[str, Any]) -> bool | None:
+        """Return whether an event with ``attributes`` matches: True, False, or None for unknown."""
+
+    def __str__(self) -> str:
+        """Return the canonical text, which parses to the same expression."""
+
+
+class Residual(msgspec.Struct, frozen=True):
+    """An ``expression`` of ``language`` that does not fit this tree: evaluated exactly, opaque to covering.
+
+    Wherever it is true, ``needed`` is true too: what an index may look for first.
+    """
+
+    language: str
+    expression: Any
+    """An :class:`Expression`."""
+    needed: Node = And(())
+
+
+Node = Quantified | Exists | Residual | Not["Node"] | And["Node"] | Or["Node"]
+"""A condition on an event."""
+
+EVERYTHING: Final[Node] = And(())
 """The filter of a blank expression: every event of the subject."""
+
+NOTHING: Final[Node] = Or(())
+"""The filter that no event matches."""

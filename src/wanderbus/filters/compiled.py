@@ -1,63 +1,127 @@
 """A filter as one nested function, some times faster than walking its tree for every event.
 
-Means exactly what :func:`wanderbus.filters.evaluate.evaluate` says; tests hold it to that on generated cases.
+Means exactly what :func:`wanderbus.filters.evaluate.holds` says; tests hold it to that on generated cases.
 """
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
-from typing import Any
+from collections.abc import Callable, Mapping, Sequence
+from datetime import datetime
+from typing import Any, Final
 
-from wanderbus.filters.ast import And, Comparison, Node, Not, Operator, Or
-from wanderbus.filters.evaluate import COMPARE, conjunction, disjunction, negation
+from wanderbus.filters.ast import And, Exists, Node, Not, Operand, Or, Predicate, Quantified, Residual
+from wanderbus.filters.evaluate import COMPARE, OF_KIND, conjunction, disjunction, kind_of, negation
 
 Test = Callable[[Mapping[str, Any]], bool | None]
 """From the attributes of an event to True, False or None for unknown."""
 
+_Truth = Callable[[Any], bool | None]
+"""From attributes, or from one value, to True, False or None for unknown."""
+
+_TYPES: Final[Mapping[str, type]] = {"boolean": bool, "number": int, "string": str, "date": datetime}
+"""The values of a type itself are all of one kind; those of other types are asked for it."""
+
 
 def compile_node(node: Node) -> Test:
     """Return the function that evaluates ``node`` over an event's attributes."""
+    return _boolean(node, _question)
+
+
+def _boolean(node: Any, leaf: Callable[[Any], _Truth]) -> _Truth:
+    """Return the function of a node or of a clause: both are combined alike, and differ in their leaves."""
     match node:
-        case Comparison(attribute=attribute, operator=sign, value=value):
-            return _compile_comparison(attribute, sign, value)
         case Not(operand=operand):
-            test = compile_node(operand)
-            return lambda attributes: negation(test(attributes))
+            test = _boolean(operand, leaf)
+            return lambda subject: negation(test(subject))
         case And(operands=(single,)) | Or(operands=(single,)):
-            return compile_node(single)
+            return _boolean(single, leaf)
         case And(operands=operands):
-            tests = tuple(compile_node(operand) for operand in operands)
-            return lambda attributes: conjunction(test(attributes) for test in tests)
+            return _all_of(tuple(_boolean(operand, leaf) for operand in operands))
         case Or(operands=operands):
-            tests = tuple(compile_node(operand) for operand in operands)
-            return lambda attributes: disjunction(test(attributes) for test in tests)
+            return _some_of(tuple(_boolean(operand, leaf) for operand in operands))
+        case _:
+            return leaf(node)
 
 
-def _compile_comparison(attribute: str, sign: Operator, operand: Any) -> Test:
-    one = _compile_scalar(sign, operand)
+def _all_of(tests: Sequence[_Truth]) -> _Truth:
+    def all_of(subject: Any) -> bool | None:
+        result: bool | None = True
+        for test in tests:
+            truth = test(subject)
+            if truth is False:
+                return False
+            if truth is None:
+                result = None
+        return result
 
-    def test(attributes: Mapping[str, Any]) -> bool | None:
-        value = attributes.get(attribute)
-        if isinstance(value, list):
-            return disjunction(one(item) for item in value)
-        return one(value)
-
-    return test
+    return all_of
 
 
-def _compile_scalar(sign: Operator, operand: Any) -> Callable[[Any], bool | None]:
-    compare = COMPARE[sign]
-    if isinstance(operand, bool):
-        if sign not in ("==", "!="):
-            return lambda value: None
-        return lambda value: compare(value, operand) if isinstance(value, bool) else None
-    if isinstance(operand, str):
-        return lambda value: compare(value, operand) if isinstance(value, str) else None
+def _some_of(tests: Sequence[_Truth]) -> _Truth:
+    def some_of(subject: Any) -> bool | None:
+        result: bool | None = False
+        for test in tests:
+            truth = test(subject)
+            if truth is True:
+                return True
+            if truth is None:
+                result = None
+        return result
+
+    return some_of
+
+
+def _question(node: Quantified | Exists | Residual) -> Test:
+    match node:
+        case Exists(attribute=attribute):
+            return lambda attributes: attribute in attributes
+        case Residual(expression=expression):
+            holds: Test = expression.holds
+            return holds
+        case Quantified(quantifier=quantifier, attribute=attribute, clause=clause):
+            combine = disjunction if quantifier == "any" else conjunction
+            item = _boolean(clause, _predicate)
+
+            def quantified(attributes: Mapping[str, Any]) -> bool | None:
+                if attribute not in attributes:
+                    return None
+                value = attributes[attribute]
+                return combine(map(item, value)) if isinstance(value, list) else item(value)
+
+            return quantified
+
+
+def _predicate(predicate: Predicate) -> _Truth:
+    sign, operand = predicate.operator, predicate.operand
+    if isinstance(operand, tuple):
+        return _member(operand)
+    kind = kind_of(operand)
+    if kind is None or sign not in OF_KIND[kind]:
+        return lambda value: None
+    compare, expected = COMPARE[sign], _TYPES[kind]
+
+    def compared(value: Any) -> bool | None:
+        return compare(value, operand) if type(value) is expected or kind_of(value) == kind else None
 
     def number(value: Any) -> bool | None:
-        # bool is a kind of int to Python alone; a float unequal to itself is NaN, which compares with nothing.
-        if value is True or value is False or not isinstance(value, int | float) or value != value:
-            return None
-        return compare(value, operand)
+        if type(value) is float:  # the only type with a value, NaN, that is unlike itself
+            return compare(value, operand) if value == value else None
+        return compared(value)
 
-    return number
+    return number if kind == "number" else compared
+
+
+def _member(operands: Sequence[Operand]) -> _Truth:
+    """Return the function that says whether a value is one of ``operands``; unknown if some compares with it not."""
+    if not operands:
+        return lambda value: False
+    kinds = {kind_of(operand) for operand in operands}
+    values = {kind: frozenset(each for each in operands if kind_of(each) == kind) for kind in kinds - {None}}
+
+    def member(value: Any) -> bool | None:
+        kind = kind_of(value)
+        if kind in values and value in values[kind]:
+            return True
+        return None if kind is None or kinds - {kind} else False
+
+    return member

@@ -1,65 +1,140 @@
-"""Why an expression is what it is for an event: the comparisons that decided (SPEC U-01).
+"""Why an expression is what it is for an event: the questions that decided, and the values that did (SPEC U-01).
 
 They are as few as it takes. An ``and`` that is false is decided by its first operand that is false, an ``or`` that is
 true by its first that is true, whatever the others are; an ``and`` that is true and an ``or`` that is false by all of
-them. What is unknown is so because of every operand that is unknown.
+them. So it is with the tests within a clause, and with the items of a list: ``any`` that is true is decided by the
+first item for which the clause is, ``all`` that is false by the first for which it is not, else by all items together.
+What is unknown is so because of every operand that is unknown, and of the first such item of a list.
 """
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Iterator
+from datetime import datetime
 from typing import Any, Final
 
 import msgspec
 
 from wanderbus.event import Event
-from wanderbus.filters.ast import And, Comparison, Node, Not, Or
-from wanderbus.filters.evaluate import evaluate
-from wanderbus.filters.language import write
+from wanderbus.filters.ast import And, Clause, Exists, Node, Not, Or, Predicate, Quantified, Residual
+from wanderbus.filters.eci import write
+from wanderbus.filters.evaluate import holds, item_holds
 
 VALUE_CHARACTERS_MAX: Final = 80
 """Of an attribute's value in words; a longer one is cut."""
 
 
-class Predicate(msgspec.Struct, frozen=True):
-    """A comparison, what it was (None for unknown), and ``why`` in words."""
+class Deciding(msgspec.Struct, frozen=True):
+    """A question that decided: its text, what it was (None for unknown), and ``why`` in words."""
 
-    comparison: str
+    question: str
     truth: bool | None
     why: str
+    attribute: str | None = None
+    """What it asks about; None where it asks about the whole event."""
+
+    value: Any = None
+    """What the event has there, or the item of it that decided; None where the attribute is missing."""
+
+    item: int | None = None
+    """Of a list, counted from 0, where one item decided."""
 
 
-def deciding(node: Node, event: Event) -> tuple[Predicate, ...]:
-    """Return the comparisons that made ``node`` true, false or unknown for ``event``, in the order of the text."""
-    truth = evaluate(node, event)
+def deciding(node: Node, event: Event) -> tuple[Deciding, ...]:
+    """Return the questions that made ``node`` true, false or unknown for ``event``, in the order of the text."""
+    attributes = event.attributes
+    return tuple(
+        found
+        for leaf, truth in _deciders(node, lambda each: holds(each, attributes))
+        for found in _explained(leaf, truth, event)
+    )
+
+
+def _deciders(node: Any, truth_of: Callable[[Any], bool | None]) -> Iterator[tuple[Any, bool | None]]:
+    """Give what decided ``node``, a filter or a clause, with what it was: what is no combination of others."""
     match node:
-        case Comparison():
-            return (Predicate(write(node), truth, _why(node, event)),)
         case Not(operand=operand):
-            return deciding(operand, event)
-        case And(operands=operands):
-            return _of_operands(operands, event, truth, one_is_enough=truth is False)
-        case Or(operands=operands):
-            return _of_operands(operands, event, truth, one_is_enough=truth is True)
+            yield from _deciders(operand, truth_of)
+        case And(operands=operands) | Or(operands=operands) if operands:
+            truth = truth_of(node)
+            enough = isinstance(node, Or)
+            same = (operand for operand in operands if truth_of(operand) is truth)
+            for operand in same:
+                yield from _deciders(operand, truth_of)
+                if truth is enough:
+                    return
+        case _:
+            yield node, truth_of(node)
 
 
-def _of_operands(
-    operands: Sequence[Node], event: Event, truth: bool | None, *, one_is_enough: bool
-) -> tuple[Predicate, ...]:
-    deciders = [operand for operand in operands if evaluate(operand, event) is truth]
-    return tuple(found for each in deciders[: 1 if one_is_enough else None] for found in deciding(each, event))
+def _explained(leaf: Node, truth: bool | None, event: Event) -> Iterator[Deciding]:
+    match leaf:
+        case Quantified(attribute=name) if name in event.attributes:
+            yield from _of_value(leaf, event.attributes[name], truth)
+        case Quantified(attribute=name) | Exists(attribute=name):
+            yield Deciding(write(leaf), truth, _what_is(name, event), name, event.get(name))
+        case Residual(language=language, needed=needed):
+            facts = ", ".join(_what_is(name, event) for name in dict.fromkeys(_attributes(needed)))
+            yield Deciding(write(leaf), truth, f"as {language} evaluates it{facts and f': {facts}'}")
+        case _:
+            yield Deciding(write(leaf), truth, "it asks nothing of the event")
 
 
-def _why(comparison: Comparison, event: Event) -> str:
-    name = comparison.attribute
-    if name not in event.attributes:
-        return f"the event has no {name}"
-    value = event.attributes[name]
-    if evaluate(comparison, event) is None:
-        return f"{name} is {_shown(value)}, which does not compare so with {_shown(comparison.value)}"
-    return f"{name} is {_shown(value)}"
+def _attributes(node: Node) -> Iterator[str]:
+    match node:
+        case Quantified(attribute=name) | Exists(attribute=name):
+            yield name
+        case Residual(needed=operand) | Not(operand=operand):
+            yield from _attributes(operand)
+        case And(operands=operands) | Or(operands=operands):
+            for operand in operands:
+                yield from _attributes(operand)
+
+
+def _what_is(name: str, event: Event) -> str:
+    return f"{name} is {_shown(event[name])}" if name in event.attributes else f"the event has no {name}"
+
+
+def _of_value(node: Quantified, value: Any, truth: bool | None) -> Iterator[Deciding]:
+    if not isinstance(value, list):
+        yield from _of_item(node, value, None)
+        return
+    one_decides = truth is None or truth is (node.quantifier == "any")
+    for place, item in enumerate(value) if one_decides else ():
+        if item_holds(node.clause, item) is truth:
+            yield from _of_item(node, item, place)
+            return
+    yield Deciding(write(node), truth, f"{node.attribute} is {_shown(value)}", node.attribute, value)
+
+
+def _of_item(node: Quantified, item: Any, place: int | None) -> Iterator[Deciding]:
+    """Give what of the clause decided for one value, item ``place`` of a list."""
+    name = node.attribute
+    where = name if place is None else f"item {place + 1} of {name}"
+    for leaf, truth in _deciders(node.clause, lambda clause: item_holds(clause, item)):
+        why = f"{where} is {_shown(item)}"
+        if truth is None:
+            why += f", which does not compare so with {_operand_in_words(leaf)}"
+        question = write(Quantified(node.quantifier, name, leaf))
+        yield Deciding(question, truth, why, name, item, place)
+
+
+def _operand_in_words(leaf: Clause) -> str:
+    assert isinstance(leaf, Predicate)
+    operand = leaf.operand
+    return " or ".join(map(_shown, operand)) if isinstance(operand, tuple) else _shown(operand)
 
 
 def _shown(value: Any) -> str:
-    text = str(value).lower() if isinstance(value, bool) else f'"{value}"' if isinstance(value, str) else str(value)
+    match value:
+        case bool():
+            text = str(value).lower()
+        case str():
+            text = f'"{value}"'
+        case datetime():
+            text = value.isoformat()
+        case list():
+            text = f"[{', '.join(map(_shown, value))}]"
+        case _:
+            text = str(value)
     return text if len(text) <= VALUE_CHARACTERS_MAX else text[: VALUE_CHARACTERS_MAX - 3] + "..."

@@ -83,7 +83,7 @@ def _expected(log: Sequence[records.AnyRecord], traveller: Traveller) -> Iterato
     for record in log:
         match record:
             case records.Subscribed(subscription=subscription) if subscription.owner == traveller.uri:
-                wanted.append(filters.parse(subscription.expression))
+                wanted.append(filters.parse(subscription.expression, subscription.language))
             case records.Published(event=event):
                 if any(each.evaluate(event) is True for each in wanted):
                     yield event["Uid"]

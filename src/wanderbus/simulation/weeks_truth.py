@@ -194,7 +194,7 @@ class Truth:
             wanted = known.subscription
             if not known.live or wanted.subject != event.subject:
                 continue
-            if filters.parse(wanted.expression).evaluate(event) is not True:
+            if filters.parse(wanted.expression, wanted.language).evaluate(event) is not True:
                 continue
             if wanted.expires_us is not None and wanted.expires_us <= at_us:
                 continue

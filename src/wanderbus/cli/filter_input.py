@@ -1,0 +1,99 @@
+"""The filters and events that ``wanderbus filter`` is given: as arguments, in a file, on standard input."""
+
+from __future__ import annotations
+
+import sys
+from collections.abc import Iterator
+from enum import Enum
+from pathlib import Path
+from typing import Annotated, Any, Final
+
+import msgspec
+import typer
+
+from wanderbus import cloudevents
+from wanderbus.errors import ConfigurationError, EventError, FilterError
+from wanderbus.event import Event, check_event
+from wanderbus.filters import LANGUAGES, Filter, parse
+
+Language = Enum("Language", {name: name for name in LANGUAGES})  # type: ignore[misc]
+"""What a filter may be written in."""
+
+InLanguage = Annotated[Language, typer.Option("--language", help="What the filters are written in.")]
+"""The option of every command of the group."""
+
+STANDARD_INPUT: Final = Path("-")
+
+_SUBJECT: Final = "example"
+"""Of an event that is given without one: no filter asks for it."""
+
+
+def one_filter(text: str | None, file: Path | None, language: Language) -> Filter:
+    """Return the filter of the argument, or of the whole file without the last end of line."""
+    if (text is None) == (file is None):
+        raise ConfigurationError("give the filter as an argument or with --file, one of the two")
+    return parse(_given(text, file), language.value)
+
+
+def filter_and_event(
+    given: list[str] | None, file: Path | None, event_file: Path | None, language: Language
+) -> tuple[Filter, Event]:
+    """Return the filter and the event, each of its file or of the next argument."""
+    arguments = list(given or [])
+    if len(arguments) != (file is None) + (event_file is None):
+        raise ConfigurationError("give a filter and an event: arguments in this order, or --file and --event-file")
+    filter = one_filter(arguments.pop(0) if file is None else None, file, language)
+    return filter, _event(_given(arguments.pop() if event_file is None else None, event_file))
+
+
+def several_filters(texts: list[str] | None, file: Path | None, language: Language) -> list[Filter]:
+    """Return the filters of the arguments, or of the file, one a line; blank lines are skipped."""
+    if bool(texts) == (file is not None):
+        raise ConfigurationError("give filters as arguments or with --file, one of the two")
+    if file is not None:
+        return list(_filters_in(file, language))
+    return [parse(text, language.value) for text in texts or []]
+
+
+def _event(text: str) -> Event:
+    try:
+        members = msgspec.json.decode(text, type=dict[str, Any])
+    except (msgspec.DecodeError, UnicodeError, RecursionError) as error:
+        raise EventError(f"the event is no JSON object: {error}") from None
+    if "specversion" in members:
+        return cloudevents.read(text)
+    attributes, subject = members, _SUBJECT
+    if isinstance(members.get("attributes"), dict):
+        attributes, subject = members["attributes"], members.get("subject", _SUBJECT)
+        if not isinstance(subject, str):
+            raise EventError("the subject of an event is a string")
+    return check_event(Event(subject, cloudevents.from_json(attributes)))
+
+
+def _filters_in(file: Path, language: Language) -> Iterator[Filter]:
+    for number, line in enumerate(_text_of(file).split("\n"), start=1):
+        if line.strip():
+            try:
+                yield parse(line, language.value)
+            except FilterError as error:
+                raise ConfigurationError(f"{_named(file)}, line {number}: {error.pointed()}") from None
+
+
+def _given(text: str | None, file: Path | None) -> str:
+    if text is not None:
+        return text
+    assert file is not None
+    return _text_of(file).removesuffix("\n")
+
+
+def _text_of(file: Path) -> str:
+    try:
+        data = sys.stdin.buffer.read() if file == STANDARD_INPUT else file.read_bytes()
+        return data.decode()
+    except (OSError, UnicodeDecodeError) as error:
+        reason = error.strerror if isinstance(error, OSError) else "it is not UTF-8 text"
+        raise ConfigurationError(f"{_named(file)} cannot be read: {reason}") from None
+
+
+def _named(file: Path) -> str:
+    return "standard input" if file == STANDARD_INPUT else str(file)

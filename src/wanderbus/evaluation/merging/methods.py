@@ -1,0 +1,63 @@
+"""The ways to keep a set of filters that are compared."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from enum import StrEnum
+from typing import Final
+
+import msgspec
+
+from wanderbus.filters import Filter
+from wanderbus.filters.merging import MergedSet, Mode, merge
+
+PRECISION_MIN: Final = 0.9
+"""What adaptive merging keeps to unless another bound is given."""
+
+
+class Method(StrEnum):
+    """How a set of filters is made smaller."""
+
+    UNMERGED = "unmerged"
+    PERFECT = "perfect"
+    IMPERFECT = "imperfect"
+    ADAPTIVE = "adaptive"
+    """Ours: between the two, as far as a bound of precision allows (SPEC S-04). The precision is estimated from the
+    filters alone, without a sample of events."""
+
+
+_MODES: Final[dict[Method, Mode]] = {
+    Method.PERFECT: "perfect",
+    Method.IMPERFECT: "imperfect",
+    Method.ADAPTIVE: "adaptive",
+}
+
+
+class Told(msgspec.Struct, frozen=True):
+    """What neighbours were told while subscriptions came one by one."""
+
+    updates: int
+    """Subscriptions that changed the set at all."""
+    filters: int
+    """Filters that were added to the set, and taken from it."""
+
+
+def merged(method: Method, filters: Sequence[Filter], precision_min: float = PRECISION_MIN) -> list[Filter]:
+    """Return the filters that stand for ``filters``; ``precision_min``, from 0 to 1, binds adaptive merging alone."""
+    if method is Method.UNMERGED:
+        return list(filters)
+    return merge(filters, _MODES[method], precision_min=precision_min)
+
+
+def told(method: Method, filters: Sequence[Filter], precision_min: float = PRECISION_MIN) -> list[Told]:
+    """Return what neighbours have been told after each of ``filters``, in the order in which they come."""
+    if method is Method.UNMERGED:
+        return [Told(number, number) for number in range(1, len(filters) + 1)]
+    kept = MergedSet(_MODES[method], precision_min=precision_min)
+    so_far, history = Told(0, 0), []
+    for number, each in enumerate(filters):
+        change = kept.add(number, each)
+        count = len(change.added) + len(change.removed)
+        so_far = Told(so_far.updates + bool(change), so_far.filters + count)
+        history.append(so_far)
+    return history

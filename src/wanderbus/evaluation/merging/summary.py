@@ -1,0 +1,158 @@
+"""What the replications say together, beside what was published, and what they are held to."""
+
+from __future__ import annotations
+
+import operator
+import statistics
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from typing import Final
+
+import msgspec
+
+from wanderbus.evaluation.goals import Goal
+from wanderbus.evaluation.merging.growth import Growth
+from wanderbus.evaluation.merging.measuring import Counted, Outcome, Weight
+from wanderbus.evaluation.merging.methods import Method
+from wanderbus.evaluation.merging.mixes import REFERENCE, Mix, Structures
+from wanderbus.evaluation.merging.workload import SUBSCRIPTIONS
+
+SOURCE: Final = "Event Dissemination Service for Pervasive Computing, section 3"
+
+PUBLISHED: Final[Mapping[int, tuple[float, float]]] = {2: (99.5, 100.0), 3: (92.0, 99.0), 4: (60.0, 82.0)}
+"""Precision in percent by tuples, for 200 subscriptions; "100%" is what rounds to it."""
+
+SHOWN: Final = {2: "100", 3: "92-99", 4: "60-82"}
+"""The same as it was published."""
+
+RANDOM_REDUCTION_PERCENT_MAX: Final = 5.0
+"""What counts as next to nothing."""
+
+SLOPE_MAX: Final = 2.0
+"""Of the time of merging: a polynomial, and a low one."""
+
+
+class Spread(msgspec.Struct, frozen=True):
+    """Over the replications."""
+
+    least: float
+    mean: float
+    most: float
+
+
+class Cell(msgspec.Struct, frozen=True, order=True):
+    """What was replicated."""
+
+    mix: str
+    tuples: int
+    subscriptions: int
+    method: Method
+
+
+class Summary(msgspec.Struct, frozen=True):
+    """The replications of one cell; what is not a spread is a mean."""
+
+    cell: Cell
+    runs: int
+    structures: float
+    filters: float
+    predicates: float
+    reduction_percent: float
+    """How many filters fewer there are than subscriptions."""
+    precision_percent: Spread | None
+    """None if no event got through in any replication."""
+    schema_quartiles_percent: tuple[float, float] | None
+    """Between these lies the precision of the middle half of all schemas of all replications."""
+    recall_percent: float | None
+    """Of all replications together; None if no event was wanted."""
+    events: int
+    """Let through, in all replications together: what the precision is counted from."""
+    updates: float
+    told: float
+    """Subscriptions that neighbours had to be told something for, and filters that they were told of."""
+    xml_each: Weight
+    xml_stream: Weight
+    merge_ms: float
+    match_us: float
+
+    @property
+    def published(self) -> tuple[float, float] | None:
+        """Return the published precision, None where nothing is."""
+        cell = self.cell
+        is_the_papers = Mix.named(cell.mix).structures is not Structures.OWN and cell.subscriptions == SUBSCRIPTIONS
+        return PUBLISHED.get(cell.tuples) if cell.method is Method.IMPERFECT and is_the_papers else None
+
+
+def summarize(outcomes: Iterable[Outcome]) -> list[Summary]:
+    """Return the cells that were run, in the order in which they came."""
+    by_cell: dict[Cell, list[Outcome]] = {}
+    for each in outcomes:
+        by_cell.setdefault(Cell(each.mix, each.tuples, each.subscriptions, each.method), []).append(each)
+    return [_summary(cell, own) for cell, own in by_cell.items()]
+
+
+def _summary(cell: Cell, outcomes: Sequence[Outcome]) -> Summary:
+    def mean(value: Callable[[Outcome], float]) -> float:
+        return statistics.fmean(map(value, outcomes))
+
+    whole = sum((each.counted for each in outcomes), Counted())
+    of_runs = _present(each.counted.precision_percent for each in outcomes)
+    of_schemas = _present(schema.precision_percent for each in outcomes for schema in each.by_schema)
+    quartiles = statistics.quantiles(of_schemas, method="inclusive") if len(of_schemas) > 1 else None
+    filters = mean(lambda each: each.filters)
+    return Summary(
+        cell,
+        runs=len(outcomes),
+        structures=mean(lambda each: each.structures),
+        filters=filters,
+        predicates=mean(lambda each: each.predicates),
+        reduction_percent=100 * (1 - filters / cell.subscriptions),
+        precision_percent=Spread(min(of_runs), statistics.fmean(of_runs), max(of_runs)) if of_runs else None,
+        schema_quartiles_percent=(quartiles[0], quartiles[2]) if quartiles else None,
+        recall_percent=whole.recall_percent,
+        events=whole.wanted + whole.unwanted,
+        updates=mean(lambda each: each.told.updates),
+        told=mean(lambda each: each.told.filters),
+        xml_each=_mean_weight([each.xml_each for each in outcomes]),
+        xml_stream=_mean_weight([each.xml_stream for each in outcomes]),
+        merge_ms=mean(lambda each: each.merge_ms),
+        match_us=mean(lambda each: each.match_us),
+    )
+
+
+def _mean_weight(weights: Sequence[Weight]) -> Weight:
+    plain_bytes, gzip_bytes = (map(operator.attrgetter(name), weights) for name in ("plain_bytes", "gzip_bytes"))
+    return Weight(statistics.fmean(plain_bytes), statistics.fmean(gzip_bytes))
+
+
+def _present(values: Iterable[float | None]) -> list[float]:
+    return [value for value in values if value is not None]
+
+
+def goals(summaries: Sequence[Summary], growths: Iterable[Growth], precision_min: float) -> list[Goal]:
+    """Return what the runs are held to; nothing of what was not run."""
+    found = [
+        Goal.within(f"precision_{each.cell.tuples}", each.precision_percent.mean, "%", each.published)
+        for each in summaries
+        if each.cell.mix == REFERENCE.name and each.published and each.precision_percent
+    ]
+    recalls = _present(each.recall_percent for each in summaries)
+    found += [Goal.exactly("recall", min(recalls), "%", 100)] if recalls else []
+    perfect = [each.precision_percent.least for each in _of(summaries, Method.PERFECT) if each.precision_percent]
+    found += [Goal.exactly("perfect_precision", min(perfect), "%", 100)] if perfect else []
+    adaptive = [each.precision_percent.mean for each in _of(summaries, Method.ADAPTIVE) if each.precision_percent]
+    if adaptive:
+        found.append(Goal.within("adaptive_precision", min(adaptive), "%", (100 * precision_min, 100.0)))
+    fused = sum(each.filters > each.structures for each in _of(summaries, Method.IMPERFECT))
+    found.append(Goal.exactly("structures_not_fused", fused, "cells", 0))
+    larger = sum(each.xml_stream.percent >= each.xml_each.percent for each in summaries)
+    found.append(Goal.exactly("gzip_streams_no_better", larger, "cells", 0))
+    random = [each.reduction_percent for each in summaries if Mix.named(each.cell.mix).structures is Structures.OWN]
+    if random:
+        nearly_none = (0.0, RANDOM_REDUCTION_PERCENT_MAX)
+        found.append(Goal.within("random_structure_reduction", max(random), "%", nearly_none))
+    found += [Goal.within(f"slope_{each.method}", each.slope, "", (0.0, SLOPE_MAX)) for each in growths]
+    return found
+
+
+def _of(summaries: Iterable[Summary], method: Method) -> list[Summary]:
+    return [each for each in summaries if each.cell.method is method]

@@ -1,0 +1,32 @@
+"""Pictures without a library: self-contained SVG of few shapes, with nothing to fetch."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Sequence
+from html import escape
+
+
+def document(width: int, height: int, parts: Iterable[str]) -> str:
+    """Return the file that shows ``parts`` on white."""
+    return (
+        f"<svg xmlns='http://www.w3.org/2000/svg' viewBox='0 0 {width} {height}' role='img'>"
+        f"<rect width='{width}' height='{height}' fill='white'/>{''.join(parts)}</svg>\n"
+    )
+
+
+def rect(x: float, y: float, width: float, height: float, colour: str, title: str = "") -> str:
+    """Return a filled rectangle; ``title`` shows where it is pointed at."""
+    label = f"<title>{escape(title)}</title>" if title else ""
+    return f"<rect x='{x:.1f}' y='{y:.1f}' width='{width:.1f}' height='{height:.1f}' fill='{colour}'>{label}</rect>"
+
+
+def text(x: float, y: float, words: str, *, size: int = 12) -> str:
+    """Return one line of text that begins at ``x`` and stands on ``y``."""
+    return f"<text x='{x:.1f}' y='{y:.1f}' font-size='{size}' font-family='sans-serif'>{escape(words)}</text>"
+
+
+def line(points: Sequence[tuple[float, float]], colour: str, *, dashed: bool = False) -> str:
+    """Return a line through ``points``."""
+    through = " ".join(f"{x:.1f},{y:.1f}" for x, y in points)
+    dashes = " stroke-dasharray='4 3'" if dashed else ""
+    return f"<polyline points='{through}' fill='none' stroke='{colour}' stroke-width='1.6'{dashes}/>"

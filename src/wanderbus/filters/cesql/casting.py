@@ -1,0 +1,92 @@
+"""Values of CESQL: what attributes are to an expression, and how one type becomes another (CESQL 3.1, 3.7)."""
+
+from __future__ import annotations
+
+import json
+import re
+from collections.abc import Mapping
+from datetime import datetime
+from typing import Any, Final, Literal
+
+from wanderbus.filters.cesql.tree import Expression, Value
+
+ErrorKind = Literal["parse", "math", "cast", "missingAttribute", "missingFunction", "functionEvaluation", "generic"]
+"""The errors of CESQL 3.3, by their names in the conformance suite."""
+
+INTEGER_MIN: Final = -(2**31)
+INTEGER_MAX: Final = 2**31 - 1
+
+REQUIRED: Final = frozenset({"id", "source", "specversion", "type"})
+"""Context attributes that every CloudEvent has."""
+
+CONTEXT: Final = REQUIRED | {"datacontenttype", "dataschema", "subject", "time"}
+"""The context attributes of CloudEvents 1.0, which are in lower case however an expression writes them."""
+
+ZERO: Final[Mapping[type[Value], Value]] = {str: "", int: 0, bool: False}
+"""The zero value of each type."""
+
+_INTEGER: Final = re.compile(r"([+-]?)0*([0-9]{1,10})")
+_BOOLEANS: Final = {"true": True, "false": False}
+
+
+class Failure(Exception):
+    """``node`` cannot be evaluated; it gives ``value`` all the same, and the evaluation ends."""
+
+    def __init__(self, kind: ErrorKind, node: Expression, value: Value) -> None:
+        super().__init__(kind)
+        self.kind = kind
+        self.node = node
+        self.value = value
+
+
+def names(identifier: str) -> tuple[str, ...]:
+    """Return the attributes that ``identifier`` means: the first of them that an event has."""
+    lower = identifier.lower()
+    return (identifier, lower) if lower in CONTEXT and lower != identifier else (identifier,)
+
+
+def present(value: Any) -> Value | list[Value]:
+    """Return an attribute's value as CESQL sees it; of a list, each item so."""
+    if isinstance(value, list):
+        return [_scalar(item) for item in value]
+    return _scalar(value)
+
+
+def cast(value: Value | list[Value], wanted: type[Value]) -> Value | None:
+    """Return ``value`` as the ``wanted`` type, or None if it cannot be one."""
+    if isinstance(value, list):
+        value = json.dumps(value, ensure_ascii=False, separators=(",", ":"))
+    if type(value) is wanted:
+        return value
+    if wanted is str:
+        return _BOOLEAN_TEXTS[value] if isinstance(value, bool) else str(value)
+    if not isinstance(value, str):
+        return wanted(value)
+    if wanted is bool:
+        return _BOOLEANS.get(value.lower())
+    return _integer(value)
+
+
+_BOOLEAN_TEXTS: Final[Mapping[Any, str]] = {True: "true", False: "false"}
+
+
+def _integer(text: str) -> int | None:
+    if not (parsed := _INTEGER.fullmatch(text)):
+        return None
+    value = int(parsed[1] + parsed[2])
+    return value if INTEGER_MIN <= value <= INTEGER_MAX else None
+
+
+def _scalar(value: Any) -> Value:
+    match value:
+        case str() | bool():
+            return value
+        case int() if INTEGER_MIN <= value <= INTEGER_MAX:
+            return value
+        case float():
+            return repr(value)
+        case datetime():
+            text = value.isoformat()
+            return text.removesuffix("+00:00") + "Z" if text.endswith("+00:00") else text
+        case _:
+            return str(value)

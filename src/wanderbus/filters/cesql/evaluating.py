@@ -1,0 +1,198 @@
+"""What an expression in CESQL gives for an event (CESQL 1.0.0, 3).
+
+The first error ends the evaluation ("fail fast", 4.1, which 1.2 advises for filters). What failed gives the value that
+its definition names (``1 / 0`` gives 0, ``LEFT('ab', -1)`` gives ``'ab'``), else the zero value of what it returns;
+and so does everything around it.
+"""
+
+from __future__ import annotations
+
+import operator
+from collections.abc import Callable, Iterable, Mapping
+from functools import partial
+from typing import Any, Final
+
+from wanderbus.filters.cesql import casting, patterns
+from wanderbus.filters.cesql.casting import INTEGER_MAX, INTEGER_MIN, ZERO, ErrorKind, Failure
+from wanderbus.filters.cesql.functions import Fault, find
+from wanderbus.filters.cesql.tree import (
+    Attribute,
+    Call,
+    Chain,
+    Constant,
+    Exists,
+    Expression,
+    In,
+    Like,
+    Unary,
+    Value,
+)
+
+Attributes = Mapping[str, Any]
+
+_ORDER: Final = {"<": operator.lt, "<=": operator.le, ">": operator.gt, ">=": operator.ge}
+_SUM: Final = {"+": operator.add, "-": operator.sub, "*": operator.mul}
+
+
+def result(root: Expression, attributes: Attributes) -> tuple[Value, ErrorKind | None]:
+    """Return what ``root`` gives for an event with ``attributes``, and the kind of the error there was."""
+    try:
+        value = _value(root, attributes)
+    except Failure as failure:
+        return failure.value if failure.node is root else ZERO[type_of(root)], failure.kind
+    return (_cast(value, str, root) if isinstance(value, list) else value), None
+
+
+def type_of(node: Expression) -> type[Value]:
+    """Return the type of what ``node`` gives; Boolean where only an event tells (CESQL 3.2)."""
+    match node:
+        case Constant(value=value):
+            return type(value)
+        case Chain(steps=((sign, _), *_)) if sign in "+-*/%":
+            return int
+        case Unary(operator="-"):
+            return int
+        case Call(name=name, arguments=arguments) if function := find(name, len(arguments)):
+            return function.gives
+        case _:
+            return bool
+
+
+def _value(node: Expression, attributes: Attributes) -> Value | list[Value]:
+    """Return what ``node`` gives; a list for an attribute that is one. Raises :class:`Failure`."""
+    match node:
+        case Constant(value=value):
+            return value
+        case Attribute(name=name):
+            return _attribute(node, name, attributes)
+        case Chain():
+            return _chain(node, attributes)
+        case Like(operand=operand, pattern=pattern, negated=negated):
+            match = patterns.compiled(pattern).fullmatch
+            left = _value(operand, attributes)
+            return negated is not _any_item(left, lambda item: bool(match(_cast(item, str, node))))
+        case In(negated=negated):
+            return negated is not _in(node, attributes)
+        case Exists(name=name):
+            return name.lower() in casting.REQUIRED or _find(name, attributes) is not None
+        case Unary():
+            return _unary(node, attributes)
+        case Call():
+            return _call(node, attributes)
+
+
+def _find(name: str, attributes: Attributes) -> Any:
+    return next((attributes[each] for each in casting.names(name) if attributes.get(each) is not None), None)
+
+
+def _attribute(node: Attribute, name: str, attributes: Attributes) -> Value | list[Value]:
+    value = _find(name, attributes)
+    if value is None:
+        raise Failure("missingAttribute", node, False)
+    return casting.present(value)
+
+
+def _cast(value: Value | list[Value], wanted: type[Value], node: Expression) -> Any:
+    """Return ``value`` as the ``wanted`` type; ``node`` fails where it cannot be one."""
+    found = casting.cast(value, wanted)
+    if found is None:
+        raise Failure("cast", node, ZERO[type_of(node)])
+    return found
+
+
+def _unary(node: Unary, attributes: Attributes) -> Value:
+    value = _value(node.operand, attributes)
+    if node.operator == "NOT":
+        # The suite has NOT of an integer fail, and what fails to be a Boolean count as false.
+        truth = None if type(value) is int else casting.cast(value, bool)
+        if truth is None:
+            raise Failure("cast", node, True)
+        return not truth
+    return _within_32_bits(-_cast(value, int, node), node)
+
+
+def _chain(node: Chain, attributes: Attributes) -> Value:
+    left = _value(node.first, attributes)
+    for sign, operand in node.steps:
+        right = partial(_value, operand, attributes)
+        if sign in ("AND", "OR", "XOR"):
+            left = _logic(node, sign, _cast(left, bool, node), right)
+        elif sign in ("=", "!=", "<", "<=", ">", ">="):
+            left = _comparison(node, sign, left, right())
+        else:
+            y = right()
+            left = _arithmetic(node, sign, _cast(left, int, node), _cast(y, int, node))
+    return left  # type: ignore[return-value]  # a chain has a step, which gives no list
+
+
+def _logic(node: Chain, sign: str, x: bool, right: Callable[[], Value | list[Value]]) -> bool:
+    if sign != "XOR" and x is (sign == "OR"):
+        return x
+    y: bool = _cast(right(), bool, node)
+    return x is not y if sign == "XOR" else y
+
+
+def _comparison(node: Chain, sign: str, x: Value | list[Value], y: Value | list[Value]) -> bool:
+    if sign in _ORDER:
+        bound = _cast(y, int, node)
+        return _any_item(x, lambda item: _ORDER[sign](_cast(item, int, node), bound))
+    y = _cast(y, str, node) if isinstance(y, list) else y
+    equal = _any_item(x, lambda item: bool(_cast(item, type(y), node) == y))
+    return equal is (sign == "=")
+
+
+def _arithmetic(node: Chain, sign: str, x: int, y: int) -> int:
+    if sign in _SUM:
+        return _within_32_bits(_SUM[sign](x, y), node)
+    if y == 0:
+        raise Failure("math", node, 0)
+    quotient = abs(x) // abs(y)
+    quotient = quotient if (x < 0) is (y < 0) else -quotient
+    return _within_32_bits(quotient if sign == "/" else x - y * quotient, node)
+
+
+def _within_32_bits(number: int, node: Expression) -> int:
+    if not INTEGER_MIN <= number <= INTEGER_MAX:
+        raise Failure("math", node, 0)
+    return number
+
+
+def _in(node: In, attributes: Attributes) -> bool:
+    left = _value(node.operand, attributes)
+    items = [_value(item, attributes) for item in node.items]
+
+    def listed(value: Value) -> bool:
+        return _some(items, lambda item: bool(_cast(item, type(value), node) == value))
+
+    return _any_item(left, listed)
+
+
+def _any_item(value: Value | list[Value], test: Callable[[Value], bool]) -> bool:
+    """Return whether ``test`` holds for ``value``; for a list, whether it does for some item."""
+    return _some(value, test) if isinstance(value, list) else test(value)
+
+
+def _some(values: Iterable[Any], test: Callable[[Any], bool]) -> bool:
+    """Return whether ``test`` holds for some of ``values``; where it does for none, the first failure counts."""
+    first: Failure | None = None
+    for value in values:
+        try:
+            if test(value):
+                return True
+        except Failure as failure:
+            first = first or failure
+    if first:
+        raise first
+    return False
+
+
+def _call(node: Call, attributes: Attributes) -> Value:
+    function = find(node.name, len(node.arguments))
+    if function is None:
+        raise Failure("missingFunction", node, False)
+    values = [_value(argument, attributes) for argument in node.arguments]
+    wanted = function.takes + (function.rest or str,) * (len(values) - len(function.takes))
+    try:
+        return function.call(*(_cast(value, kind, node) for value, kind in zip(values, wanted, strict=True)))
+    except Fault as fault:
+        raise Failure(fault.kind, node, fault.value) from None

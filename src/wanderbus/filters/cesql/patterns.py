@@ -1,0 +1,45 @@
+"""The patterns of LIKE (CESQL 1.0.0, 3.4.3).
+
+``%`` is any number of characters and ``_`` is one, unless a backslash stands before it; everything else is itself.
+"""
+
+from __future__ import annotations
+
+import re
+from functools import lru_cache
+from typing import Final
+
+_MARK: Final = re.compile(r"\\([%_])|(%)|(_)|(.)", re.DOTALL)
+
+Piece = tuple[str | None, ...]
+"""Characters in a row; None is any one."""
+
+
+def pieces(pattern: str) -> tuple[Piece, ...]:
+    """Return what stands before, between and after the ``%`` of ``pattern``."""
+    found: list[list[str | None]] = [[]]
+    for escaped, several, one, character in _MARK.findall(pattern):
+        if several:
+            found.append([])
+        else:
+            found[-1].append(None if one else escaped or character)
+    return tuple(map(tuple, found))
+
+
+def sought(pattern: str) -> int:
+    """Return how many characters of ``pattern`` stand between two ``%``, and so may stand anywhere in a value."""
+    return sum(map(len, pieces(pattern)[1:-1]))
+
+
+@lru_cache(maxsize=1024)
+def compiled(pattern: str) -> re.Pattern[str]:
+    """Return the expression that a value matches as a whole where it is LIKE ``pattern``.
+
+    Each piece between two ``%`` is taken where it is first found, and for good; so no match takes longer than the
+    product of both lengths.
+    """
+    first, *others = ("".join("." if each is None else re.escape(each) for each in piece) for piece in pieces(pattern))
+    if others:
+        middle = "".join(f"(?>.*?{piece})" for piece in others[:-1] if piece)
+        first += f"{middle}.*{others[-1]}"
+    return re.compile(first, re.DOTALL)

@@ -1,0 +1,320 @@
+"""From CESQL to the common syntax tree: exactly where that is possible, else as what is needed for a match.
+
+Of every Boolean expression three conditions on an event are made at once: that it is **true**, that it is **false**,
+and that it is **sound**, that is either of them, without an error. Each is exact or holds more often than it should;
+none holds less often. So ``NOT`` only swaps the first two, and no unknown ever stands below a `Not`.
+
+What keeps conditions from being exact are casts: ``a = '5'`` is also true of the integer 5, ``a < 5`` of the text
+``'4'``. A text like ``'PETR4'`` is no cast of anything else, so ``a = 'PETR4'`` is exact. Conditions are meant for
+events that :func:`wanderbus.event.check_event` admits.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping, Sequence
+from datetime import UTC, datetime
+from itertools import pairwise, takewhile
+from typing import Final, NamedTuple
+
+from wanderbus.filters.ast import (
+    EVERYTHING,
+    NOTHING,
+    And,
+    Clause,
+    Node,
+    Not,
+    Operator,
+    Or,
+    Predicate,
+    Quantified,
+    Quantifier,
+)
+from wanderbus.filters.ast import Exists as Present
+from wanderbus.filters.cesql import casting, patterns
+from wanderbus.filters.cesql.evaluating import type_of
+from wanderbus.filters.cesql.tree import Attribute, Chain, Constant, Exists, Expression, In, Like, Unary, Value, parts
+
+WEIGHT_MAX: Final = 256
+"""Questions about attributes in one condition; a larger one gives up its exactness."""
+
+GUARD_WEIGHT_MAX: Final = 32
+"""Questions that keep one operand of an AND or OR from counting where an operand before it fails."""
+
+DEPTH_MAX: Final = 8
+"""Nesting of one condition; a deeper one gives up its exactness."""
+
+_EPOCH: Final = datetime(1970, 1, 1, tzinfo=UTC)
+_BOOLEANS: Final = Predicate("in", (False, True))
+_ANY_TEXT: Final = Predicate(">=", "")
+_NO_TEXT: Final = (
+    Predicate("<", 0), Predicate(">=", 0), _BOOLEANS, Predicate("<", _EPOCH), Predicate(">=", _EPOCH),
+)  # fmt: skip
+"""Some of which every value meets that is no text."""
+
+_CAST_TO_INTEGER: Final = (_ANY_TEXT, _BOOLEANS)
+"""Some of which every value meets that is no number, and may be cast to an integer."""
+
+_NUMERIC: Final = "+-0123456789"
+_WORDS: Final = ("true", "false", "inf", "nan")
+"""What numbers, dates and booleans are cast to starts with a numeric character, or is one of these."""
+
+_CAST_CHARACTERS: Final = frozenset(_NUMERIC + ".:eTZ" + "".join(_WORDS))
+
+_OF_INTEGERS: Final[Mapping[str, tuple[Operator, Operator]]] = {
+    "=": ("==", "!="), "<": ("<", ">="), "<=": ("<=", ">"), ">": (">", "<="), ">=": (">=", "<"),
+}  # fmt: skip
+"""What is asked of an integer where a comparison is true, and where it is false."""
+
+
+class Condition(NamedTuple):
+    """``node`` holds where it should, and nowhere else if it is ``exact``."""
+
+    node: Node
+    exact: bool = True
+    weight: int = 1
+
+
+class Meaning(NamedTuple):
+    """When an expression is true, when it is false, and when it is either."""
+
+    true: Condition
+    false: Condition
+    sound: Condition
+
+
+_ALWAYS: Final = Condition(EVERYTHING, weight=0)
+_NEVER: Final = Condition(NOTHING, weight=0)
+_UNKNOWN: Final = Condition(EVERYTHING, exact=False, weight=0)
+
+
+def translate(root: Expression) -> Condition:
+    """Return when an event matches ``root``: it is true, a Boolean, and no error was met."""
+    if isinstance(root, Attribute) and _single(root.name):
+        return _question("any", root.name, Predicate("==", True), exact=False)
+    return _meaning(root).true if type_of(root) is bool else _NEVER
+
+
+def _meaning(node: Expression) -> Meaning:
+    match node:
+        case Constant(value=bool() as value):
+            return Meaning(_ALWAYS if value else _NEVER, _NEVER if value else _ALWAYS, _ALWAYS)
+        case Exists(name=name):
+            if name.lower() in casting.REQUIRED:
+                return Meaning(_ALWAYS, _NEVER, _ALWAYS)
+            present = _present(name)
+            return Meaning(present, Condition(Not(present.node)), _ALWAYS)
+        case Unary(operator="NOT", operand=operand) if type_of(operand) is bool:
+            true, false, sound = _meaning(operand)
+            return Meaning(false, true, sound)
+        case Like(operand=Attribute(name=name), pattern=pattern, negated=negated) if _single(name):
+            return _negated(_like(name, pattern), negated)
+        case In(operand=Attribute(name=name), items=items, negated=negated) if _single(name):
+            values = tuple(item.value for item in items if isinstance(item, Constant))
+            return _negated(_in(name, values), negated) if len(values) == len(items) else _perhaps(node)
+        case Chain(
+            first=Attribute(name=name), steps=((("=" | "!=" | "<" | "<=" | ">" | ">=") as sign, Constant(value=value)),)
+        ) if _single(name):
+            return _compared(name, sign, value)
+        case Chain(steps=steps) if all(sign in ("AND", "OR") for sign, _ in steps):
+            return _logic(node)
+        case _:
+            return _perhaps(node)
+
+
+def _negated(meaning: Meaning, negated: bool) -> Meaning:
+    return Meaning(meaning.false, meaning.true, meaning.sound) if negated else meaning
+
+
+def _logic(node: Chain) -> Meaning:
+    """Return the meaning of ANDs and ORs: each run of one of them is taken as a whole, from the left."""
+    if sum(one != other for (one, _), (other, _) in pairwise(node.steps)) > DEPTH_MAX:
+        return _perhaps(node)
+    run, kind = [_meaning(node.first)], node.steps[0][0]
+    for sign, operand in node.steps:
+        if sign != kind:
+            run, kind = [_run(kind, run)], sign
+        run.append(_meaning(operand))
+    return _run(kind, run)
+
+
+def _run(kind: str, run: list[Meaning]) -> Meaning:
+    """Return the meaning of ``run`` with AND between; that of OR is the same with true and false swapped.
+
+    An AND is false where some operand is, and those before it are sound: if one of them is false, so be it.
+    """
+    if kind == "OR":
+        return _negated(_run("AND", [_negated(each, True) for each in run]), True)
+    guard, ways = _ALWAYS, []
+    for each in run:
+        ways.append(_all((guard, each.false)))
+        guard = _all((guard, each.sound))
+        guard = guard if guard.weight <= GUARD_WEIGHT_MAX else _UNKNOWN
+    true, false = _all(each.true for each in run), _any(ways)
+    if false is _UNKNOWN:
+        false = _any(each.false for each in run)._replace(exact=False)
+    same = all(each.sound.node == run[0].sound.node for each in run)
+    return Meaning(true, false, guard if same else _any((true, false)))
+
+
+def _all(conditions: Iterable[Condition]) -> Condition:
+    """Return the conjunction, without what another part of it implies."""
+    given = list(conditions)
+    nodes = list(dict.fromkeys(part for each in given for part in _opened(And, each.node)))
+    if NOTHING in nodes:
+        return _NEVER
+    sure = {name for node in nodes if not isinstance(node, Present) for name in _needs(node)}
+    kept = tuple(node for node in nodes if not (isinstance(node, Present) and node.attribute in sure))
+    whole = _weighed(kept[0] if len(kept) == 1 else And(kept), kept, given)
+    return min(given, key=lambda each: each.weight or WEIGHT_MAX)._replace(exact=False) if whole is _UNKNOWN else whole
+
+
+def _any(conditions: Iterable[Condition]) -> Condition:
+    """Return the disjunction, without what implies another part of it."""
+    given = list(conditions)
+    nodes = list(dict.fromkeys(part for each in given for part in _opened(Or, each.node)))
+    if EVERYTHING in nodes:
+        return _ALWAYS if _ALWAYS in given else _UNKNOWN
+    wide = {node.attribute for node in nodes if isinstance(node, Present)}
+    kept = tuple(node for node in nodes if isinstance(node, Present) or wide.isdisjoint(_needs(node)))
+    return _weighed(kept[0] if len(kept) == 1 else Or(kept), kept, given)
+
+
+def _opened(kind: type[And[Node]] | type[Or[Node]], node: Node) -> tuple[Node, ...]:
+    return node.operands if isinstance(node, kind) else (node,)
+
+
+def _weighed(node: Node, operands: tuple[Node, ...], given: list[Condition]) -> Condition:
+    """Return ``node``, made of ``operands``, as a condition; :data:`_UNKNOWN` if it is too large."""
+    weight, depth = sum(map(_weight, operands)), 1 + max(map(_depth, operands), default=0)
+    if weight > WEIGHT_MAX or depth > DEPTH_MAX:
+        return _UNKNOWN
+    return Condition(node, all(each.exact for each in given), weight)
+
+
+def _weight(node: Node) -> int:
+    return sum(map(_weight, node.operands)) if isinstance(node, And | Or) else 1
+
+
+def _depth(node: Node) -> int:
+    return 1 + max(map(_depth, node.operands), default=0) if isinstance(node, And | Or) else 1
+
+
+def _needs(node: Node) -> frozenset[str]:
+    """Return attributes that every event has for which ``node`` holds."""
+    match node:
+        case Present(attribute=attribute) | Quantified(attribute=attribute):
+            return frozenset({attribute})
+        case And(operands=operands):
+            return frozenset().union(*map(_needs, operands))
+        case Or(operands=(first, *others)):
+            return _needs(first).intersection(*map(_needs, others))
+        case _:
+            return frozenset()
+
+
+def _single(name: str) -> bool:
+    return len(casting.names(name)) == 1
+
+
+def _present(name: str) -> Condition:
+    return _any(Condition(Present(each)) for each in casting.names(name))
+
+
+def _perhaps(node: Expression) -> Meaning:
+    """Return all that is said of an expression that does not fit: whatever it gives, it reads its attributes."""
+    read = _all(_present(name) for name in dict.fromkeys(_addressed(node)))._replace(exact=False)
+    return Meaning(read, read, read)
+
+
+def _addressed(node: Expression) -> Iterable[str]:
+    """Yield the names of attributes without which ``node`` is sure to fail."""
+    match node:
+        case Attribute(name=name):
+            yield name
+        case Chain(first=first, steps=steps):
+            for part in (first, *(operand for sign, operand in steps if sign not in ("AND", "OR"))):
+                yield from _addressed(part)
+        case _:
+            for part in parts(node):
+                yield from _addressed(part)
+
+
+def _compared(name: str, sign: str, value: Value) -> Meaning:
+    """Return the meaning of an attribute compared with a constant."""
+    if sign == "!=":
+        return _negated(_compared(name, "=", value), True)
+    if sign == "=" and isinstance(value, str):
+        return _text(name, Predicate("==", value), _distinct(value))
+    bound = None if sign == "=" and isinstance(value, bool) else casting.cast(value, int)
+    if bound is None:
+        return _perhaps(Attribute(name))
+    true, false = _OF_INTEGERS[sign]
+    return Meaning(
+        _question("any", name, Predicate(true, bound), *_CAST_TO_INTEGER, exact=False),
+        _question("all", name, Predicate(false, bound), *_CAST_TO_INTEGER, exact=False),
+        Condition(Present(name), exact=False),
+    )
+
+
+def _in(name: str, values: Sequence[Value]) -> Meaning:
+    """Return the meaning of an attribute among constants: texts are compared as such, all else is cast."""
+    texts = tuple(str(casting.cast(value, str)) for value in values)
+    exact = all(isinstance(value, str) and _distinct(value) for value in values)
+    true = _question("any", name, Predicate("in", texts), *(() if exact else _NO_TEXT), exact=exact)
+    read = Condition(Present(name), exact=False)
+    return Meaning(true, read, read)
+
+
+def _like(name: str, pattern: str) -> Meaning:
+    """Return the meaning of an attribute LIKE ``pattern``."""
+    first, *others = patterns.pieces(pattern)
+    asked: list[tuple[Operator, str, bool]] = []
+    if others:
+        last = _known(others[-1][::-1])[::-1]
+        asked += ("prefix", _known(first), _distinct_start(_known(first))), ("suffix", last, _foreign(last))
+        asked += (("contains", _known(each), _foreign(_known(each))) for each in others[:-1])
+    elif None not in first:
+        asked.append(("==", _known(first), _distinct(_known(first))))
+    else:
+        asked.append(("prefix", _known(first), _distinct_start(_known(first))))
+    asked = [each for each in asked if each[1] or each[0] == "=="]
+    clauses = [Predicate(sign, text) for sign, text, _ in asked]
+    whole = len(asked) == 1 and None not in (mark for piece in (first, *others) for mark in piece)
+    clause = clauses[0] if len(clauses) == 1 else And[Clause](tuple(clauses)) if clauses else _ANY_TEXT
+    return _text(name, clause, any(distinct for _, _, distinct in asked), whole=whole)
+
+
+def _text(name: str, clause: Clause, distinct: bool, *, whole: bool = True) -> Meaning:
+    """Return the meaning of a question to an attribute cast to a text, which cannot fail.
+
+    ``distinct`` says that ``clause`` holds for no cast of a value that is no text, ``whole`` that it is all.
+    """
+    read = Condition(Present(name))
+    if not (distinct and whole):
+        others = () if distinct else _NO_TEXT
+        return Meaning(_question("any", name, clause, *others, exact=False), read._replace(exact=False), read)
+    return Meaning(_question("any", name, clause), _question("all", name, Not[Clause](clause), *_NO_TEXT), read)
+
+
+def _question(quantifier: Quantifier, name: str, *clauses: Clause, exact: bool = True) -> Condition:
+    return Condition(Quantified(quantifier, name, clauses[0] if len(clauses) == 1 else Or[Clause](clauses)), exact)
+
+
+def _known(piece: patterns.Piece) -> str:
+    """Return the characters of ``piece`` up to where it leaves one open."""
+    return "".join(takewhile(lambda mark: mark is not None, piece))  # type: ignore[arg-type]
+
+
+def _distinct(text: str) -> bool:
+    """Return whether no value but ``text`` can be cast to it, nor it to another type."""
+    return not text or (text[0] not in _NUMERIC and text.lower() not in _WORDS)
+
+
+def _distinct_start(text: str) -> bool:
+    """Return whether nothing but a text, cast to one, can start with ``text``."""
+    return bool(text) and text[0] not in _NUMERIC and not any(word.startswith(text) for word in _WORDS)
+
+
+def _foreign(text: str) -> bool:
+    """Return whether nothing but a text, cast to one, can contain ``text``."""
+    return not _CAST_CHARACTERS.issuperset(text)

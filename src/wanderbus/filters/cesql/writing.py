@@ -1,0 +1,79 @@
+"""CESQL tree to text: keywords in upper case, no parenthesis that changes nothing."""
+
+from __future__ import annotations
+
+from typing import Final
+
+from wanderbus.filters.cesql.reading import unquoted
+from wanderbus.filters.cesql.tree import (
+    Attribute,
+    Call,
+    Chain,
+    Constant,
+    Exists,
+    Expression,
+    In,
+    Like,
+    Unary,
+    Value,
+    precedence,
+)
+
+_SUFFIXED: Final = 5
+_PREFIXED: Final = 6
+_CLOSED: Final = 7
+
+
+def write(node: Expression) -> str:
+    """Return the canonical text of ``node``, which reads to the same tree."""
+    match node:
+        case Constant(value=value):
+            return _literal(value)
+        case Attribute(name=name):
+            return name
+        case Exists(name=name):
+            return f"EXISTS {name}"
+        case Unary(operator="NOT", operand=operand):
+            return f"NOT {_within(operand, _PREFIXED)}"
+        case Unary(operand=operand):
+            text = _within(operand, _PREFIXED)
+            return f"- {text}" if text[0].isdigit() else f"-{text}"
+        case Like(operand=operand, pattern=pattern, negated=negated):
+            return f"{_within(operand, _SUFFIXED)} {'NOT ' * negated}LIKE {_literal(pattern)}"
+        case In(operand=operand, items=items, negated=negated):
+            return f"{_within(operand, _SUFFIXED)} {'NOT ' * negated}IN ({', '.join(map(write, items))})"
+        case Call(name=name, arguments=arguments):
+            return f"{name}({', '.join(map(write, arguments))})"
+        case Chain(first=first, steps=steps):
+            level = precedence(node)
+            rest = (f" {operator} {_within(operand, level + 1)}" for operator, operand in steps)
+            return _within(first, level) + "".join(rest)
+
+
+def _within(node: Expression, loosest: int) -> str:
+    """Return the text of ``node``, in parentheses if it binds less tight than ``loosest``."""
+    text = write(node)
+    return text if _tightness(node) >= loosest else f"({text})"
+
+
+def _tightness(node: Expression) -> int:
+    match node:
+        case Chain():
+            return precedence(node)
+        case Like() | In():
+            return _SUFFIXED
+        case Unary():
+            return _PREFIXED
+        case _:
+            return _CLOSED
+
+
+def _literal(value: Value) -> str:
+    match value:
+        case bool():
+            return "TRUE" if value else "FALSE"
+        case int():
+            return str(value)
+    in_single = "'" + value.replace("'", "\\'") + "'"
+    # A backslash before a quote can be said in the other quotes alone.
+    return in_single if unquoted(in_single) == value else '"' + value.replace('"', '\\"') + '"'

@@ -1,0 +1,212 @@
+"""Sets of values of any kind: clauses as disjunctions of terms, and what is computed with them (SPEC A-14, B-02).
+
+A clause is brought here as the set of values for which it is *true*. With three truth values that takes two sets, since
+what is not true need not be false: `not` is pushed inwards to the predicates, each of which is false for the values of
+its own kind alone.
+
+Terms without patterns are exact, at most one of a kind, and no larger than the clause. Patterns multiply; what passes
+:data:`wanderbus.limits.CLAUSE_TERMS_MAX` raises :class:`TooLarge`.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from functools import reduce
+from typing import Any, Final, get_args
+
+from wanderbus import limits
+from wanderbus.filters import patterns, regions
+from wanderbus.filters.ast import And, Clause, Not, Operand, Or, Predicate
+from wanderbus.filters.evaluate import OF_KIND, kind_of
+from wanderbus.filters.normal_form import Interval, Kind, Pattern, Term
+from wanderbus.filters.regions import Region
+
+Terms = tuple[Term, ...]
+
+KINDS: Final[tuple[Kind, ...]] = get_args(Kind)
+EVERY_VALUE: Final[Terms] = tuple(Term(kind, regions.WHOLE) for kind in KINDS)
+NO_VALUE: Final[Terms] = ()
+
+
+class TooLarge(Exception):
+    """What was asked for would pass a bound of :mod:`wanderbus.limits`; it is kept as it is instead."""
+
+
+def terms_of(clause: Clause, wanted: bool = True) -> Terms:
+    """Return the values for which ``clause`` is true, or with ``wanted`` False those for which it is false.
+
+    Raises :class:`TooLarge`.
+    """
+    match clause:
+        case Predicate(operator="in"):
+            return _of_set(clause.operand, wanted)  # type: ignore[arg-type]
+        case Predicate():
+            return _of_comparison(clause.operator, clause.operand, wanted)
+        case Not(operand=operand):
+            return terms_of(operand, not wanted)
+        case And(operands=operands) | Or(operands=operands):
+            parts = [terms_of(operand, wanted) for operand in operands]
+            return intersection(parts) if isinstance(clause, And) == wanted else union(parts)
+
+
+def union(clauses: Iterable[Terms]) -> Terms:
+    """Return the values for which some of ``clauses`` holds; raise :class:`TooLarge` past the bound."""
+    several = [clause for clause in clauses if clause]
+    if len(several) < 2:
+        return several[0] if several else NO_VALUE
+    alike: dict[tuple[Kind, tuple[Pattern, ...]], list[Region]] = {}
+    for clause in several:
+        for term in clause:
+            alike.setdefault((term.kind, term.patterns), []).append(term.region)
+    found = tuple(Term(kind, regions.union(*alike[kind, wanted]), wanted) for kind, wanted in sorted(alike))
+    return _without_covered(_bounded(found)) if any(term.patterns for term in found) else found
+
+
+def intersection(clauses: Iterable[Terms]) -> Terms:
+    """Return the values for which all of ``clauses`` hold; raise :class:`TooLarge` past the bound."""
+    left = list(clauses)
+    if not left:
+        return EVERY_VALUE
+    while len(left) > 1:
+        # In pairs: one by one, the first would be gone over again for each of the others.
+        left = [_both(*left[at : at + 2]) if at + 1 < len(left) else left[at] for at in range(0, len(left), 2)]
+    return left[0]
+
+
+def complement(clause: Terms) -> Terms:
+    """Return every value, of any kind, for which ``clause`` does not hold; raise :class:`TooLarge` past the bound."""
+    return intersection(_outside(term) for term in clause)
+
+
+def holds(clause: Terms, value: Any) -> bool:
+    """Return whether ``clause`` holds for ``value``."""
+    kind = kind_of(value)
+    return any(
+        term.kind == kind and regions.has(term.region, value) and patterns.fits(value, term.patterns) for term in clause
+    )
+
+
+def covers(one: Terms, other: Terms) -> bool:
+    """Return whether ``one`` is seen to hold wherever ``other`` does. Never in error; exact without patterns."""
+    return one == other or all(_is_covered(term, one) for term in other)
+
+
+def _of_set(operands: tuple[Operand, ...], wanted: bool) -> Terms:
+    """Return the terms of ``in``: Kleene's `or` of equalities, which is false only if every one of them is."""
+    among: dict[Any, list[Region]] = {}
+    for operand in operands:
+        among.setdefault(kind_of(operand), []).append(regions.point(regions.canonical(operand)))
+    if wanted:
+        return tuple(Term(kind, regions.union(*among[kind])) for kind in KINDS if kind in among)
+    if not among:
+        return EVERY_VALUE
+    (kind, excluded), *others = among.items()
+    return NO_VALUE if others or kind is None else _term(kind, regions.complement(regions.union(*excluded)))
+
+
+def _of_comparison(operator: str, operand: Any, wanted: bool) -> Terms:
+    kind: Any = kind_of(operand)
+    if kind is None or operator not in OF_KIND[kind]:
+        return NO_VALUE
+    if operator in ("suffix", "contains"):
+        if not operand:
+            return (Term(kind, regions.WHOLE),) if wanted else NO_VALUE
+        return (Term(kind, regions.WHOLE, (Pattern(operator, operand, wanted),)),)  # type: ignore[arg-type]
+    region = _region_of(operator, regions.canonical(operand))
+    return _term(kind, region if wanted else regions.complement(region))
+
+
+def _region_of(operator: str, operand: Any) -> Region:
+    match operator:
+        case "==":
+            return regions.point(operand)
+        case "!=":
+            return regions.complement(regions.point(operand))
+        case "<":
+            return regions.interval(None, operand, False, True)
+        case "<=":
+            return regions.interval(None, operand)
+        case ">":
+            return regions.interval(operand, None, True)
+        case ">=":
+            return regions.interval(operand, None)
+        case _:
+            return regions.prefixed(operand)
+
+
+def _term(kind: Kind, region: Region) -> Terms:
+    return (Term(kind, region),) if region else NO_VALUE
+
+
+def _bounded(clause: Terms) -> Terms:
+    if len(clause) + sum(len(term.patterns) for term in clause) > limits.CLAUSE_TERMS_MAX:
+        raise TooLarge
+    return clause
+
+
+def _both(one: Terms, other: Terms) -> Terms:
+    if len(one) * len(other) > limits.CLAUSE_TERMS_MAX:
+        raise TooLarge
+    found: list[Terms] = []
+    for mine in one:
+        for yours in other:
+            if mine.kind == yours.kind:
+                region = regions.intersection(mine.region, yours.region)
+                found.append(_fitting(mine.kind, region, mine.patterns + yours.patterns))
+    return _bounded(union(found))
+
+
+def _fitting(kind: Kind, region: Region, wanted: tuple[Pattern, ...]) -> Terms:
+    """Return what of ``region`` fits the patterns: points are tried, and contradictions and the obvious left out."""
+    if not wanted or not region:
+        return _term(kind, region)
+    wanted = patterns.reduced(wanted)
+    single = tuple(each for each in region if regions.is_point(each) and patterns.fits(each.low, wanted))  # type: ignore[arg-type]
+    wide: list[Interval] = []
+    needed: set[Pattern] = set()
+    for each in region:
+        prefix = "" if regions.is_point(each) else regions.shared_prefix(each)
+        if not regions.is_point(each) and not patterns.are_contradictory(prefix, wanted):
+            wide.append(each)
+            needed.update(pattern for pattern in wanted if not patterns.follows(pattern, prefix, ()))
+    if wide and not needed:
+        return _term(kind, regions.union(single, tuple(wide)))
+    rest = (Term(kind, tuple(wide), tuple(sorted(needed))),) if wide else NO_VALUE
+    return _term(kind, single) + rest
+
+
+def _outside(term: Term) -> Terms:
+    others = tuple(Term(kind, regions.WHOLE) for kind in KINDS if kind != term.kind)
+    beyond = _term(term.kind, regions.complement(term.region))
+    misfits = tuple(Term(term.kind, regions.WHOLE, (patterns.negated(pattern),)) for pattern in term.patterns)
+    return union((others, beyond, misfits))
+
+
+def _without_covered(clause: Terms) -> Terms:
+    """Leave out each term with patterns that another one covers alone."""
+    kept = list(clause)
+    for term in clause:
+        if term.patterns and any(other is not term and _is_covered(term, (other,)) for other in kept):
+            kept.remove(term)
+    return tuple(kept)
+
+
+def _is_covered(term: Term, clause: Terms) -> bool:
+    """Return whether ``clause`` holds wherever ``term`` does."""
+    same = [other for other in clause if other.kind == term.kind]
+    if len(same) == 1 and not same[0].patterns:
+        return regions.is_subset(term.region, same[0].region)
+    left = reduce(regions.difference, (o.region for o in same if _is_fitted(o, "", term.patterns)), term.region)
+    return all(any(_is_covered_piece(each, term.patterns, other) for other in same) for each in left)
+
+
+def _is_covered_piece(each: Interval, known: tuple[Pattern, ...], other: Term) -> bool:
+    if not regions.is_subset((each,), other.region):
+        return False
+    if regions.is_point(each):
+        return patterns.fits(each.low, other.patterns)  # type: ignore[arg-type]
+    return _is_fitted(other, regions.shared_prefix(each), known)
+
+
+def _is_fitted(term: Term, prefix: str, known: tuple[Pattern, ...]) -> bool:
+    return all(patterns.follows(pattern, prefix, known) for pattern in term.patterns)

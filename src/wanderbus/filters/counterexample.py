@@ -1,0 +1,109 @@
+"""An event that one filter matches and another one does not: why it is not covered (SPEC B-02, B-09).
+
+Some conjunction of the one filter is narrowed until no conjunction of the other holds for it: as long as one holds for
+an event made of it, one of that one's attribute filters is to fail, so its contrary is taken in. The steps are bounded;
+without patterns, residuals and too many alternatives, what exists is found.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from typing import Final
+
+from wanderbus.errors import EventError
+from wanderbus.event import Event, check_event
+from wanderbus.filters import clauses
+from wanderbus.filters.ast import Node
+from wanderbus.filters.clauses import TooLarge
+from wanderbus.filters.conjunctions import both
+from wanderbus.filters.covering import Comparable, form_of, strengthened
+from wanderbus.filters.evaluate import evaluate
+from wanderbus.filters.normal_form import AttributeFilter, Conjunction, NormalForm
+from wanderbus.filters.normalising import to_node, tree_of
+from wanderbus.filters.sampling import attributes_of
+from wanderbus.filters.unfolding import conjunction_node
+
+STEPS_MAX: Final = 1_024
+"""Conjunctions that are tried for one counterexample."""
+
+VARIATIONS: Final = 8
+"""Events that are made of one conjunction."""
+
+
+def counterexample(one: Comparable, other: Comparable, subject: str = "example") -> Event | None:
+    """Return an event that ``other`` matches and ``one`` does not, or None if none was found.
+
+    What is returned has been evaluated and may be published; its subject is ``subject``.
+    """
+    mine = [(each, conjunction_node(each)) for each in form_of(one)]
+    search = _Search(_tree(one), _tree(other), mine, subject)
+    return search.run(form_of(other))
+
+
+def _tree(of: Comparable) -> Node:
+    return to_node(of) if isinstance(of, tuple) else tree_of(of)
+
+
+class _Search:
+    def __init__(self, avoided: Node, wanted: Node, mine: list[tuple[Conjunction, Node]], subject: str) -> None:
+        self._avoided = avoided
+        self._wanted = wanted
+        self._mine = mine
+        self._subject = subject
+        self._steps = 0
+
+    def run(self, form: NormalForm) -> Event | None:
+        for each in form:
+            for piece in strengthened(each):
+                if (found := self._within(piece)) is not None:
+                    return found
+        return None
+
+    def _within(self, conjunction: Conjunction) -> Event | None:
+        """Return an event for which ``conjunction`` holds, by narrowing it depth first."""
+        left = [conjunction]
+        while left and self._steps < STEPS_MAX:
+            self._steps += 1
+            narrowed = left.pop()
+            last: Event | None = None
+            for attributes in attributes_of(narrowed, VARIATIONS):
+                last = Event(self._subject, attributes)
+                if self._is_found(last):
+                    return last
+            if last is not None:
+                left += self._narrowed(narrowed, last)
+        return None
+
+    def _is_found(self, event: Event) -> bool:
+        try:
+            check_event(event)
+        except EventError:
+            return False
+        return evaluate(self._wanted, event) is True and evaluate(self._avoided, event) is not True
+
+    def _narrowed(self, conjunction: Conjunction, event: Event) -> Iterator[Conjunction]:
+        """Yield less of ``conjunction``: where the first one that holds for ``event`` does not; the best last."""
+        held = next((each for each, node in self._mine if evaluate(node, event) is True), None)
+        for asked in reversed(held.filters) if held is not None else ():
+            contrary = _contrary(asked)
+            narrowed = None if contrary is None else both(conjunction, Conjunction((contrary,)))
+            if narrowed is not None:
+                yield narrowed
+
+
+def _contrary(asked: AttributeFilter) -> AttributeFilter | None:
+    """Return what holds for an event with the attribute where ``asked`` does not; None if nothing is known to.
+
+    That the attribute be missing is never tried: an event is made with those alone that have to be there.
+    """
+    match asked.quantifier:
+        case "absent":
+            return AttributeFilter(asked.attribute, "exists")
+        case "exists":
+            return None
+        case quantifier:
+            try:
+                beyond = clauses.complement(asked.terms)
+            except TooLarge:
+                return None
+            return AttributeFilter(asked.attribute, "all" if quantifier == "any" else "any", beyond)

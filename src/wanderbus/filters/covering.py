@@ -1,0 +1,68 @@
+"""Whether one filter matches wherever another one does (DESIGN 7.3; SPEC B-02, B-03, B-09).
+
+Covering is always sound: what is said to be covered is. It is complete between conjunctions whose clauses compare,
+with order, equality, prefixes and sets; suffixes and contained texts, disjunctions across attributes and residuals may
+hide that one covers the other. The time grows with the product of the sizes of the two forms.
+
+Compare normal forms where the same filter is compared again and again: then its tree is not gone through each time.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+from wanderbus.filters import clauses, conjunctions
+from wanderbus.filters.ast import EVERYTHING, And, Clause, Node, Residual
+from wanderbus.filters.clauses import TooLarge
+from wanderbus.filters.normal_form import Conjunction, NormalForm
+from wanderbus.filters.normalising import Rooted, normal_form, tree_of
+from wanderbus.filters.unfolding import conjunction_node
+
+Comparable = Node | Rooted | NormalForm
+"""A filter, its tree or its normal form."""
+
+
+def covers(one: Comparable, other: Comparable) -> bool:
+    """Return whether ``one`` is seen to match every event that ``other`` matches."""
+    if one is other:
+        return True
+    mine, its = form_of(one), form_of(other)
+    return all(_is_covered(each, mine) for each in its) or (
+        not isinstance(one, tuple) and not isinstance(other, tuple) and tree_of(one) == tree_of(other)
+    )
+
+
+def clause_covers(one: Clause, other: Clause) -> bool:
+    """Return whether clause ``one``, or a predicate, is seen to be true of every value that ``other`` is true of."""
+    try:
+        return clauses.covers(clauses.terms_of(one), clauses.terms_of(other))
+    except TooLarge:
+        return one == other
+
+
+def form_of(of: Comparable) -> NormalForm:
+    """Return the normal form of a filter or a tree; a form is its own."""
+    return of if isinstance(of, tuple) else normal_form(of)
+
+
+def strengthened(conjunction: Conjunction) -> NormalForm:
+    """Return what holds for the same events, and says besides what its residuals need."""
+    needed = list(_needed(conjunction))
+    return normal_form(And((conjunction_node(conjunction), *needed))) if needed else (conjunction,)
+
+
+def _is_covered(conjunction: Conjunction, form: NormalForm) -> bool:
+    if any(conjunctions.covers(each, conjunction) for each in form):
+        return True
+    if not conjunction.residuals:
+        return False
+    stronger = strengthened(conjunction)
+    return stronger != (conjunction,) and all(
+        any(conjunctions.covers(each, piece) for each in form) for piece in stronger
+    )
+
+
+def _needed(conjunction: Conjunction) -> Iterator[Node]:
+    for node in conjunction.residuals:
+        if isinstance(node, Residual) and node.needed != EVERYTHING:
+            yield node.needed

@@ -1,0 +1,37 @@
+"""The subscription language of ECI, read and written (SPEC A-06, A-13 to A-16, X3).
+
+::
+
+    filter      = disjunction | blank                          blank: every event of the subject
+    disjunction = conjunction { "or" conjunction }
+    conjunction = negation { "and" negation }
+    negation    = "not" negation | "(" disjunction ")" | question
+                | ( "and" | "or" ) "(" [ disjunction { "," disjunction } ] ")"
+    question    = name test | ( "any" | "all" ) name condition | "exists" name | "everything" | "nothing"
+                | "cesql" string
+    condition   = test | "(" clause ")"                        clause: as disjunction, with test for question
+    test        = ( "==" | "!=" | "<" | "<=" | ">" | ">=" ) literal
+                | ( "prefix" | "suffix" | "contains" ) literal
+                | [ "not" ] "in" "(" [ literal { "," literal } ] ")"
+    literal     = integer | float | date | "true" | "false" | string | word
+    name        = word | `quoted`
+    string      = "quoted" | 'quoted'
+
+A word starts with a letter or ``_`` and goes on with letters, digits and ``_ - . : + / @ # $ %``; as a literal it is a
+string. In quotes, ``\\`` goes before a quote, ``\\``, ``n``, ``r``, ``t``, or ``u`` and four hexadecimal digits. A
+date is an instant of RFC 3339 with its offset, to the microsecond, or a day, which is its midnight in UTC. The float
+that is infinite is ``+inf`` or ``-inf``. Keywords are read in any case; ``and or not true false`` are reserved, the
+others are keywords only where no operator follows them, and names that would be one are put in backquotes.
+
+``name test`` asks for some item, as ``any name test`` does. Those of one ``and`` that ask about one name are **one**
+clause, satisfied by one item: ``Price > 5 and Price < 10``; with ``any`` each may have its own. An ``and`` in
+parentheses within an ``and`` is opened, and so is an ``or`` within an ``or``; ``and(...)`` and ``or(...)`` take their
+operands as they stand.
+"""
+
+from __future__ import annotations
+
+from wanderbus.filters.eci.reading import read
+from wanderbus.filters.eci.writing import write
+
+__all__ = ["read", "write"]

@@ -1,0 +1,174 @@
+"""From a tree to its normal form and back (DESIGN 7.2, SPEC A-14, B-09).
+
+The form holds exactly where the tree is *true*. `not` is pushed inwards to where it is exact: that no item fits a
+clause is that all items fail it, which is more than that they do not fit it, and both need the attribute.
+
+A normal form may be exponentially larger than its tree. What would pass a bound of :mod:`wanderbus.limits` stays in the
+form as the subtree that it was: exact when evaluated, opaque to covering. So everything here is polynomial, and nothing
+is refused.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Final, Protocol
+
+from wanderbus import limits
+from wanderbus.filters import clauses
+from wanderbus.filters.ast import And, Exists, Node, Not, Or, Quantified, Quantifier, Residual
+from wanderbus.filters.clauses import TooLarge
+from wanderbus.filters.conjunctions import attribute_filter, both, conjunction, uncovered
+from wanderbus.filters.normal_form import AttributeFilter, Conjunction, NormalForm
+from wanderbus.filters.unfolding import to_node
+
+__all__ = ["Rooted", "normal_form", "to_node", "tree_of"]
+
+_OTHER: Final[dict[Quantifier, Quantifier]] = {"any": "all", "all": "any"}
+_MADE_MAX: Final = 8 * limits.NORMAL_FORM_CONJUNCTIONS_MAX
+"""Conjunctions made on the way to one normal form."""
+
+
+class Rooted(Protocol):
+    """A filter of any language, which has a tree."""
+
+    @property
+    def root(self) -> Node:
+        """The tree."""
+
+
+def normal_form(of: Node | Rooted) -> NormalForm:
+    """Return the conjunctions some of which holds exactly where ``of``, a filter or its tree, is true.
+
+    Conjunctions that another one covers are left out, and in each what follows from the rest of it.
+    """
+    return tuple(map(_ordered, uncovered(_Expansion().form(tree_of(of), wanted=True))))
+
+
+def tree_of(of: Node | Rooted) -> Node:
+    """Return the tree of a filter; a tree is its own."""
+    match of:
+        case Quantified() | Exists() | Residual() | Not() | And() | Or():
+            return of
+        case _:
+            return of.root
+
+
+class _Expansion:
+    """The making of one normal form."""
+
+    def __init__(self) -> None:
+        self._made = 0
+        self._opaque: dict[Node, Node] = {}
+
+    def form(self, node: Node, wanted: bool) -> NormalForm:
+        """Return where ``node`` is true, or with ``wanted`` False where it is false."""
+        match node:
+            case Quantified():
+                return self._of_quantified(node, wanted)
+            case Exists(attribute=attribute):
+                return (Conjunction((AttributeFilter(attribute, "exists" if wanted else "absent"),)),)
+            case Residual():
+                return self._unexpanded(node, wanted)
+            case Not(operand=operand):
+                return self.form(operand, not wanted)
+            case And(operands=operands) if wanted:
+                return self._every(operands, wanted)
+            case Or(operands=operands) if not wanted:
+                return self._every(operands, wanted)
+            case And(operands=operands) | Or(operands=operands):
+                return self._some(operands, wanted)
+
+    def _of_quantified(self, node: Quantified, wanted: bool) -> NormalForm:
+        try:
+            terms = clauses.terms_of(node.clause, wanted)
+        except TooLarge:
+            return self._unexpanded(node, wanted)
+        quantifier = node.quantifier if wanted else _OTHER[node.quantifier]
+        if quantifier == "any" and not terms:
+            return ()
+        return (Conjunction((attribute_filter(node.attribute, quantifier, terms),)),)
+
+    def _unexpanded(self, node: Node, wanted: bool) -> NormalForm:
+        """Return ``node`` as a residual; equal ones are one and the same object."""
+        node = self._opaque.setdefault(node, node)
+        if not wanted:
+            node = self._opaque.setdefault(Not(node), Not(node))
+        return (Conjunction((), (node,)),)
+
+    def _every(self, operands: Sequence[Node], wanted: bool) -> NormalForm:
+        filters: list[AttributeFilter] = []
+        residuals: list[Node] = []
+        wide: list[tuple[NormalForm, Node]] = []
+        for operand in operands:
+            match self.form(operand, wanted):
+                case ():
+                    return ()
+                case (only,):
+                    filters += only.filters
+                    residuals += only.residuals
+                case several:
+                    wide.append((several, operand))
+        first = conjunction(filters, residuals)
+        found: NormalForm = () if first is None else (first,)
+        # The small ones first, so that as few as can be stay unexpanded.
+        left: list[Node] = []
+        for several, operand in sorted(wide, key=lambda part: len(part[0])):
+            made = len(found) * len(several)
+            if made > limits.NORMAL_FORM_CONJUNCTIONS_MAX or self._made + made > _MADE_MAX:
+                left += self._unexpanded(operand, wanted)[0].residuals
+            else:
+                self._made += made
+                found = uncovered(_product(found, several))
+        return _product(found, (Conjunction((), tuple(left)),)) if left else found
+
+    def _some(self, operands: Sequence[Node], wanted: bool) -> NormalForm:
+        forms = [(self.form(operand, wanted), operand) for operand in operands]
+        found = _united([each for form, _ in forms for each in form])
+        if len(found) <= limits.NORMAL_FORM_CONJUNCTIONS_MAX:
+            return found
+        room = limits.NORMAL_FORM_CONJUNCTIONS_MAX - 1
+        kept: list[Conjunction] = []
+        left: list[Node] = []
+        for form, operand in sorted(forms, key=lambda part: len(part[0])):
+            if len(kept) + len(form) <= room:
+                kept += form
+            else:
+                left.append(operand if wanted else Not(operand))
+        return _united([*kept, *self._unexpanded(Or(tuple(left)), wanted=True)])
+
+
+def _product(one: NormalForm, other: NormalForm) -> NormalForm:
+    pairs = (both(mine, its) for mine in one for its in other)
+    return tuple(each for each in pairs if each is not None)
+
+
+def _united(conjunctions: Sequence[Conjunction]) -> NormalForm:
+    """Return the conjunctions once each, those that ask for ``any`` item of one attribute, and nothing else, as one."""
+    if Conjunction() in conjunctions:
+        return (Conjunction(),)
+    lone: dict[str, list[Conjunction]] = {}
+    found: dict[object, Conjunction] = {}
+    for each in conjunctions:
+        if not each.residuals and len(each.filters) == 1 and each.filters[0].quantifier == "any":
+            lone.setdefault(each.filters[0].attribute, []).append(each)
+        found[_identity(each)] = each
+    for attribute, several in lone.items():
+        if len(several) > 1:
+            try:
+                terms = clauses.union(each.filters[0].terms for each in several)
+            except TooLarge:
+                continue
+            for each in several[1:]:
+                found.pop(_identity(each), None)
+            found[_identity(several[0])] = Conjunction((attribute_filter(attribute, "any", terms),))
+    return tuple(found.values())
+
+
+def _identity(conjunction: Conjunction) -> object:
+    return conjunction.filters, tuple(map(id, conjunction.residuals))
+
+
+def _ordered(conjunction: Conjunction) -> Conjunction:
+    if len(conjunction.residuals) < 2:
+        return conjunction
+    return Conjunction(conjunction.filters, tuple(sorted(conjunction.residuals, key=repr)))

@@ -1,0 +1,59 @@
+"""What follows from suffixes and contained texts (SPEC B-02).
+
+Every string that ends in ``abc`` ends in ``bc`` and contains ``b``; one that does not contain ``b`` does not contain
+``abc``. Sound, and complete for two patterns; of more together not all is seen.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+
+from wanderbus.filters.normal_form import Pattern
+
+
+def fits(text: str, patterns: Iterable[Pattern]) -> bool:
+    """Return whether ``text`` fits every pattern."""
+    return all(_occurs(pattern, text) == pattern.wanted for pattern in patterns)
+
+
+def follows(pattern: Pattern, prefix: str, known: Iterable[Pattern]) -> bool:
+    """Return whether every string that begins with ``prefix`` and fits ``known`` is seen to fit ``pattern``."""
+    if pattern.wanted and pattern.operator == "contains" and pattern.text in prefix:
+        return True
+    return any(_implies(other, pattern) for other in known)
+
+
+def are_contradictory(prefix: str, patterns: tuple[Pattern, ...]) -> bool:
+    """Return whether no string is seen to begin with ``prefix`` and fit all of ``patterns``."""
+    return any(follows(negated(pattern), prefix, patterns) for pattern in patterns)
+
+
+def reduced(patterns: Iterable[Pattern]) -> tuple[Pattern, ...]:
+    """Return ``patterns`` sorted, without those that follow from another one."""
+    left = sorted(set(patterns))
+    if len(left) < 2:
+        return tuple(left)
+    return tuple(one for one in left if not follows(one, "", (other for other in left if other != one)))
+
+
+def _occurs(pattern: Pattern, text: str) -> bool:
+    return text.endswith(pattern.text) if pattern.operator == "suffix" else pattern.text in text
+
+
+def negated(pattern: Pattern) -> Pattern:
+    """Return what the strings fit that do not fit ``pattern``."""
+    return Pattern(pattern.operator, pattern.text, not pattern.wanted)
+
+
+def _implies(known: Pattern, asked: Pattern) -> bool:
+    if known == asked:
+        return True
+    if known.wanted and asked.wanted:
+        return _occurs(asked, known.text) and (asked.operator == "contains" or known.operator == "suffix")
+    if asked.wanted:
+        return False
+    if known.wanted:
+        # A string that ends in one text ends in the other too only if one of them ends in the other.
+        both = known.operator == asked.operator == "suffix"
+        return both and not known.text.endswith(asked.text) and not asked.text.endswith(known.text)
+    return _occurs(known, asked.text) and (known.operator == "contains" or asked.operator == "suffix")

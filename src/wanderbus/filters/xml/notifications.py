@@ -1,0 +1,185 @@
+"""Notifications in XML: the event with its typed attributes, and what makes it one session's (SPEC A-13, J-04, O-01).
+
+::
+
+    <notification xmlns="urn:wanderbus:1" origin="wb1" offset="17" epoch="1" number="4">
+      <event subject="StockExchange" published_us="1795255200000000">
+        <String name="Stock">PETR4</String><Double name="Price">24.5</Double>
+        <list name="Scores"><Integer>5</Integer><String>high</String></list>
+      </event>
+      <subscription id="wb1-3"/>
+    </notification>
+"""
+
+from __future__ import annotations
+
+from itertools import takewhile
+from typing import Any, Final
+
+from wanderbus import limits
+from wanderbus.errors import EventError, FilterError
+from wanderbus.event import Event, EventId, Loss, Notification, Position, check_event
+from wanderbus.filters.xml.elements import NAMESPACE, SPACE, Bounds, Element, Reader, escaped, shown
+from wanderbus.filters.xml.literals import TYPES, read_literal, read_literals, write_literal
+from wanderbus.literals import from_text
+
+BOUNDS: Final = Bounds(limits.XML_NOTIFICATION_BYTES_MAX, 4, limits.XML_NOTIFICATION_ELEMENTS_MAX)
+"""Of one notification."""
+
+_PLACE: Final = frozenset({"origin", "offset", "epoch", "number"})
+_NAME: Final = frozenset({"name"})
+
+
+def write_notification(notification: Notification) -> str:
+    """Return ``notification`` as XML, which :func:`read_notification` reads back as the same.
+
+    Raises :class:`EventError` where the event may not be published or has half a character in it.
+    """
+    event = check_event(notification.event)
+    place = {
+        "xmlns": NAMESPACE,
+        "origin": notification.id.origin,
+        "offset": notification.id.offset,
+        "epoch": notification.position.epoch,
+        "number": notification.position.number,
+        "redelivered": "true" if notification.redelivered else None,
+    }
+    about = {"subject": event.subject, "published_us": event.published_us, "arrived_us": event.arrived_us}
+    try:
+        attributes = "".join(_attribute_text(name, value) for name, value in event.attributes.items())
+        subscriptions = "".join(f"<subscription{_tag(id=identity)}/>" for identity in notification.subscriptions)
+        lost = "".join(
+            f"<lost{_tag(subscription=loss.subscription, reason=loss.reason, count=loss.count)}/>"
+            for loss in notification.lost
+        )
+        return (
+            f"<notification{_tag(**place)}><event{_tag(**about)}>{attributes}</event>"
+            f"{subscriptions}{lost}</notification>"
+        )
+    except ValueError as error:
+        raise EventError(f"the notification cannot be written as XML: {error}") from None
+
+
+def read_notification(text: str) -> Notification:
+    """Return the notification that ``text`` says; raise :class:`EventError` with the place of the fault."""
+    reader = Reader(_notification, BOUNDS)
+    try:
+        reader.feed(text.encode())
+        reader.close()
+    except UnicodeEncodeError as error:
+        raise EventError(f"half a character (a lone surrogate) at character {error.start + 1}") from None
+    except FilterError as error:
+        raise EventError(str(error)) from None
+    (notification,) = reader.take()
+    check_event(notification.event)
+    return notification
+
+
+def _tag(**attributes: object) -> str:
+    return "".join(f' {name}="{escaped(str(value))}"' for name, value in attributes.items() if value is not None)
+
+
+def _attribute_text(name: str, value: Any) -> str:
+    tag = _tag(name=name)
+    if isinstance(value, list):
+        return f"<list{tag}>{''.join(write_literal(item) for item in value)}</list>"
+    return write_literal(value, tag)
+
+
+def _notification(element: Element) -> Notification:
+    _expect(element, "notification")
+    element.check(_PLACE, frozenset({"redelivered"}))
+    if not element.children:
+        element.fail("<notification> begins with <event>")
+    first, *others = element.children
+    event = _event(first)
+    subscriptions = tuple(_subscription(each) for each in takewhile(_is_subscription, others))
+    lost = tuple(_loss(each) for each in others[len(subscriptions) :])
+    return Notification(
+        event,
+        subscriptions,
+        Position(_count(element, "epoch"), _count(element, "number")),
+        EventId(element.attributes["origin"], _count(element, "offset")),
+        _flag(element, "redelivered"),
+        lost,
+    )
+
+
+def _event(element: Element) -> Event:
+    _expect(element, "event")
+    element.check(frozenset({"subject"}), frozenset({"published_us", "arrived_us"}))
+    attributes: dict[str, Any] = {}
+    for child in element.children:
+        value = _value(child)
+        name = child.attributes["name"]
+        if name in attributes:
+            child.fail(f"two attributes are named '{shown(name)}'")
+        attributes[name] = value
+    return Event(
+        element.attributes["subject"],
+        attributes,
+        _integer(element, "published_us"),
+        _integer(element, "arrived_us"),
+    )
+
+
+def _value(element: Element) -> Any:
+    if element.name in TYPES:
+        element.check_attributes(_NAME)
+        return read_literal(element)
+    _expect(element, "list")
+    element.check(_NAME)
+    return read_literals(element)
+
+
+def _is_subscription(element: Element) -> bool:
+    return element.name == "subscription"
+
+
+def _subscription(element: Element) -> str:
+    element.check(frozenset({"id"}))
+    _expect_nothing_in(element)
+    return element.attributes["id"]
+
+
+def _loss(element: Element) -> Loss:
+    _expect(element, "lost")
+    element.check(frozenset({"subscription", "reason", "count"}))
+    _expect_nothing_in(element)
+    return Loss(element.attributes["subscription"], element.attributes["reason"], _count(element, "count"))
+
+
+def _expect(element: Element, name: str) -> None:
+    if element.name != name:
+        element.fail(f"expected <{name}>, found <{shown(element.name)}>")
+
+
+def _expect_nothing_in(element: Element) -> None:
+    if element.children:
+        element.fail(f"<{element.name}> holds nothing")
+
+
+def _integer(element: Element, name: str) -> int | None:
+    text = element.attributes.get(name)
+    if text is None:
+        return None
+    try:
+        value = from_text("Integer", text.strip(SPACE))
+    except ValueError as error:
+        element.fail(f"{name}: {error}")
+    assert isinstance(value, int)
+    return value
+
+
+def _count(element: Element, name: str) -> int:
+    value = _integer(element, name)
+    if value is None or value < 0:
+        element.fail(f"{name} is not negative")
+    return value
+
+
+def _flag(element: Element, name: str) -> bool:
+    text = element.attributes.get(name, "false").strip(SPACE)
+    if text not in ("true", "false"):
+        element.fail(f"{name} is 'true' or 'false'")
+    return text == "true"

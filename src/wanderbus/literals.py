@@ -1,0 +1,149 @@
+"""Values as text, exactly: the lexical forms that the XML and the JSON of events share (SPEC A-13, O-01, U-04).
+
+They are those of XML Schema: `xs:long`, `xs:double` (the shortest text that reads back as the same number, ``INF``
+and ``-INF``), ``true`` and ``false``, and `xs:dateTime` with its offset and at most six digits of a second. A String
+is its own text. NaN has no text, since it compares with nothing.
+"""
+
+from __future__ import annotations
+
+import math
+import re
+from datetime import datetime, timedelta, timezone
+from typing import Final, Literal, get_args
+
+from wanderbus.event import Scalar
+
+TypeName = Literal["Boolean", "Date", "Double", "Integer", "String"]
+"""The types of SPEC A-13."""
+
+TYPE_NAMES: Final[tuple[TypeName, ...]] = get_args(TypeName)
+
+_INTEGER: Final = re.compile(r"[+-]?[0-9]+")
+_DOUBLE: Final = re.compile(r"[+-]?(?:[0-9]+(?:\.[0-9]*)?|\.[0-9]+)(?:[eE][+-]?[0-9]+)?")
+_DATE: Final = re.compile(
+    r"[0-9]{4}-[0-9]{2}-[0-9]{2}T[0-9]{2}:[0-9]{2}:[0-9]{2}(?:\.[0-9]{1,6})?(?:Z|[+-][0-9]{2}:[0-9]{2})"
+)
+_INTEGER_DIGITS_MAX: Final = 19
+"""Of a 64-bit integer without leading zeros; Python refuses to read some thousands of digits."""
+
+_MINUTE: Final = timedelta(minutes=1)
+_OFFSET_MAX: Final = timedelta(hours=14)
+"""The farthest from UTC that XML Schema writes; no place on Earth is farther."""
+
+
+def type_name(value: object) -> TypeName:
+    """Return the type of ``value``; :class:`ValueError` if it is none of the five."""
+    match value:
+        case bool():
+            return "Boolean"
+        case int():
+            return "Integer"
+        case float():
+            return "Double"
+        case str():
+            return "String"
+        case datetime():
+            return "Date"
+    raise ValueError(f"a value of type {type(value).__name__}; use str, int, float, bool or datetime")
+
+
+def to_text(value: Scalar) -> str:
+    """Return the text of ``value``; :class:`ValueError` if it has none."""
+    match value:
+        case str():
+            return value
+        case bool():
+            return "true" if value else "false"
+        case int():
+            return _integer_text(value)
+        case float():
+            return _double_text(value)
+        case datetime():
+            return _date_text(value)
+
+
+def from_text(name: TypeName, text: str) -> Scalar:
+    """Return the value of type ``name`` that ``text`` says; :class:`ValueError` says why it says none."""
+    match name:
+        case "String":
+            return text
+        case "Integer":
+            return _integer(text)
+        case "Double":
+            return _double(text)
+        case "Boolean":
+            if text not in ("true", "false"):
+                raise ValueError("a Boolean is 'true' or 'false'")
+            return text == "true"
+        case "Date":
+            return _date(text)
+
+
+def _integer_text(value: int) -> str:
+    if not -(2**63) <= value < 2**63:
+        raise ValueError("an integer beyond 64 bits")
+    return str(value)
+
+
+def _double_text(value: float) -> str:
+    if math.isnan(value):
+        raise ValueError("not a number, which compares with nothing")
+    if math.isinf(value):
+        return "INF" if value > 0 else "-INF"
+    return repr(value)
+
+
+def _date_text(value: datetime) -> str:
+    offset = value.utcoffset()
+    if offset is None:
+        raise ValueError("a date without a time zone; give it one")
+    if offset % _MINUTE or abs(offset) > _OFFSET_MAX:
+        value = _in_writable_zone(value, offset)
+    text = value.isoformat()
+    return text[:-6] + "Z" if text.endswith("+00:00") else text
+
+
+def _in_writable_zone(value: datetime, offset: timedelta) -> datetime:
+    """Return the same instant in UTC; at the first and the last day there is, in the nearest zone that holds it."""
+    nearest = min(max(offset // _MINUTE * _MINUTE, -_OFFSET_MAX), _OFFSET_MAX)
+    for writable in (timedelta(0), nearest, min(nearest + _MINUTE, _OFFSET_MAX)):
+        try:
+            # Not by astimezone, which goes by way of UTC.
+            return value.replace(tzinfo=timezone(writable)) + (writable - offset)
+        except OverflowError:
+            continue
+    raise ValueError("a date beyond the years 1 to 9999")
+
+
+def _integer(text: str) -> int:
+    if not _INTEGER.fullmatch(text):
+        raise ValueError("an Integer is written in digits")
+    digits = text.lstrip("+-").lstrip("0") or "0"
+    value = int(digits) if len(digits) <= _INTEGER_DIGITS_MAX else 2**64
+    value = -value if text.startswith("-") else value
+    if not -(2**63) <= value < 2**63:
+        raise ValueError("this integer is beyond 64 bits")
+    return value
+
+
+def _double(text: str) -> float:
+    if text in ("INF", "-INF"):
+        return float(text)
+    if not _DOUBLE.fullmatch(text):
+        raise ValueError("a Double is written as 4.5, 1e-3 or INF")
+    value = float(text)
+    if math.isinf(value):
+        raise ValueError("this number is too large; infinity is written INF")
+    return value
+
+
+def _date(text: str) -> datetime:
+    if not _DATE.fullmatch(text):
+        raise ValueError("a Date is written as 2026-11-21T10:00:00Z, with its offset from UTC")
+    if not text.endswith("Z") and (text[-5:] > "14:00" or text[-2:] > "59"):
+        raise ValueError("an offset from UTC is at most 14:00")
+    try:
+        return datetime.fromisoformat(text)
+    except ValueError as error:
+        raise ValueError(f"no such date: {error}") from None

@@ -1,0 +1,64 @@
+"""The long comparison of what filters mean, in short; and it sees what breaks."""
+
+from __future__ import annotations
+
+import time
+
+import pytest
+
+from fuzz import harness, meaning
+from wanderbus.filters import conjunctions, eci
+from wanderbus.filters.ast import Node
+from wanderbus.filters.normal_form import NormalForm
+from wanderbus.filters.normalising import normal_form
+
+INPUTS = 250
+CPU_S_MAX = 1.0
+"""A guard against what never ends; `./do fuzz` holds the bound that was promised."""
+BY_NAME = {target.name: target for target in meaning.TARGETS}
+
+
+@pytest.mark.parametrize("name", BY_NAME)
+def test_nothing_differs_and_some_events_match(name: str) -> None:
+    tally = harness.run(BY_NAME[name], INPUTS, seed=7, until=time.monotonic() + 60, jobs=1, cpu_s_max=CPU_S_MAX)
+    assert [(failure.kind, failure.detail) for failure in tally.failures] == []
+    assert tally.inputs == INPUTS
+    assert INPUTS / 4 < tally.accepted < INPUTS * 3 / 4
+
+
+@pytest.mark.parametrize("name", BY_NAME)
+def test_inputs_depend_on_seed_target_and_index_alone(name: str) -> None:
+    one = [harness.input_of(BY_NAME[name], 3, index) for index in range(20)]
+    assert one == [harness.input_of(BY_NAME[name], 3, index) for index in range(20)]
+    assert len(set(one)) == 20
+
+
+def broken(name: str) -> set[str]:
+    """Return how the first inputs fail, without what they show."""
+    tally = harness.run(BY_NAME[name], INPUTS, seed=7, until=time.monotonic() + 60, jobs=1, cpu_s_max=CPU_S_MAX)
+    return {failure.detail.split(":")[0] for failure in tally.failures}
+
+
+@pytest.mark.parametrize("name", BY_NAME)
+def test_unsound_covering_is_seen(name: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(meaning, "covers", lambda one, other: True)
+    assert {"unsound", "no counterexample"} <= broken(name)
+
+
+def test_incomplete_covering_is_seen(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(conjunctions, "covers", lambda one, other: False)
+    assert broken("meaning-trees") == {"neither covered nor a counterexample"}
+
+
+def test_a_form_that_differs_is_seen(monkeypatch: pytest.MonkeyPatch) -> None:
+    def shortened(node: Node) -> NormalForm:
+        return normal_form(node)[:1]
+
+    monkeypatch.setattr(meaning, "normal_form", shortened)
+    assert "the normal form differs" in broken("meaning-trees")
+
+
+def test_a_text_that_is_not_read_as_it_was_written_is_seen(monkeypatch: pytest.MonkeyPatch) -> None:
+    write = eci.write
+    monkeypatch.setattr(eci, "write", lambda node: write(node).replace(">=", ">"))
+    assert "not read as it was written" in broken("meaning-trees")
