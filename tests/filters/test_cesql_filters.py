@@ -206,3 +206,12 @@ def test_a_long_or_mixed_chain_keeps_its_bounds() -> None:
         assert len(repr(node.needed)) < 100_000
         attributes: dict[str, Any] = {"a": "x", "b": "x"} | {f"a{number}": "t" for number in range(1_000)}
         assert holds(node, attributes) is not True or holds(node.needed, attributes) is True
+
+
+def test_a_large_expression_is_not_translated_however_many_constants_another_has() -> None:
+    large = read(" AND ".join(["a"] * 1_100))
+    assert isinstance(large, Residual)
+    assert large.needed == EVERYTHING
+    assert [holds(large, {"a": value}) for value in (True, False)] == [True, False]
+    listed = read("a IN (" + ", ".join(f"'t{number}'" for number in range(1_400)) + ")")
+    assert not isinstance(listed, Residual)

@@ -43,6 +43,9 @@ GUARD_WEIGHT_MAX: Final = 32
 DEPTH_MAX: Final = 8
 """Nesting of one condition; a deeper one gives up its exactness."""
 
+PARTS_MAX: Final = 1_024
+"""Parts of an expression that is translated at all, constants apart; a larger one is evaluated for every event."""
+
 _EPOCH: Final = datetime(1970, 1, 1, tzinfo=UTC)
 _BOOLEANS: Final = Predicate("in", (False, True))
 _ANY_TEXT: Final = Predicate(">=", "")
@@ -89,9 +92,19 @@ _UNKNOWN: Final = Condition(EVERYTHING, exact=False, weight=0)
 
 def translate(root: Expression) -> Condition:
     """Return when an event matches ``root``: it is true, a Boolean, and no error was met."""
+    if _is_large(root):
+        return _UNKNOWN
     if isinstance(root, Attribute) and _single(root.name):
         return _question("any", root.name, Predicate("==", True), exact=False)
     return _meaning(root).true if type_of(root) is bool else _NEVER
+
+
+def _is_large(root: Expression) -> bool:
+    waiting, count = [root], 0
+    while waiting and count <= PARTS_MAX:
+        count += len(waiting)
+        waiting = [part for node in waiting for part in parts(node) if not isinstance(part, Constant)]
+    return count > PARTS_MAX
 
 
 def _meaning(node: Expression) -> Meaning:
