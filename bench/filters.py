@@ -23,7 +23,7 @@ from bench.reporting import Goal, finish, goal, progress
 from wanderbus.filters import Filter, parse, xml
 from wanderbus.filters.conjunctions import covers
 from wanderbus.filters.merging import MergedSet, Mode, merge_conjunctions
-from wanderbus.filters.normal_form import Conjunction, NormalForm
+from wanderbus.filters.normal import Conjunction, NormalForm
 from wanderbus.filters.normalising import normal_form
 
 PUBLISHED = "(Stock == PETR4) and (Price < 25)"

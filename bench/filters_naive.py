@@ -7,7 +7,7 @@ from collections.abc import Iterable, Sequence
 from wanderbus.filters import clauses
 from wanderbus.filters.conjunctions import covers
 from wanderbus.filters.merging_perfect import structure_of
-from wanderbus.filters.normal_form import AttributeFilter, Conjunction
+from wanderbus.filters.normal import AttributeFilter, Conjunction
 
 
 def uncovered(conjunctions: Iterable[Conjunction]) -> list[Conjunction]:

@@ -20,10 +20,10 @@ from wanderbus.errors import EventError
 from wanderbus.event import Event, check_event
 from wanderbus.filters import cesql, eci, xml
 from wanderbus.filters.ast import And, Exists, Node, Not, Or, Predicate, Quantified, Residual
-from wanderbus.filters.counterexample import counterexample
+from wanderbus.filters.counterexamples import counterexample
 from wanderbus.filters.covering import covers
 from wanderbus.filters.evaluate import evaluate
-from wanderbus.filters.normal_form import NormalForm
+from wanderbus.filters.normal import NormalForm
 from wanderbus.filters.normalising import normal_form, to_node
 
 EVENTS: Final = 4

@@ -38,7 +38,7 @@ EXPRESSION_DEPTH_MAX: Final = 64
 """Nesting of one expression of interest."""
 
 CESQL_SOUGHT_CHARACTERS_MAX: Final = 1_024
-"""Characters between two ``%`` in all patterns of one expression in CESQL: each may be compared with each of a value."""
+"""Characters between two ``%`` in all patterns of one expression in CESQL: each may meet each of a value's."""
 
 CESQL_TEXT_CHARACTERS_MAX: Final = 2 * MESSAGE_BYTES_MAX
 """Characters of a text that an expression in CESQL puts together of others."""

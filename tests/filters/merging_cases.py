@@ -11,7 +11,7 @@ from wanderbus.event import Event
 from wanderbus.filters import Filter, parse
 from wanderbus.filters.ast import And, Node, Predicate, Quantified
 from wanderbus.filters.evaluate import OF_KIND
-from wanderbus.filters.normal_form import Conjunction
+from wanderbus.filters.normal import Conjunction
 from wanderbus.filters.normalising import normal_form
 
 

@@ -25,10 +25,10 @@ from wanderbus.filters.ast import (
     Quantified,
     Residual,
 )
-from wanderbus.filters.counterexample import counterexample
+from wanderbus.filters.counterexamples import counterexample
 from wanderbus.filters.covering import clause_covers, covers
 from wanderbus.filters.evaluate import evaluate, item_holds
-from wanderbus.filters.normal_form import AttributeFilter
+from wanderbus.filters.normal import AttributeFilter
 from wanderbus.filters.normalising import normal_form
 
 ATTRIBUTES = ("a", "b")

@@ -9,7 +9,7 @@ import pytest
 from fuzz import harness, meaning
 from wanderbus.filters import conjunctions, eci
 from wanderbus.filters.ast import Node
-from wanderbus.filters.normal_form import NormalForm
+from wanderbus.filters.normal import NormalForm
 from wanderbus.filters.normalising import normal_form
 
 INPUTS = 250

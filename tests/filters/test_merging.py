@@ -19,7 +19,7 @@ from wanderbus.filters.ast import Node
 from wanderbus.filters.conjunctions import covers
 from wanderbus.filters.merging import MODES, Mode, counted, filter_of, merge, merge_conjunctions, precision, recall
 from wanderbus.filters.merging_perfect import perfect, structure_of
-from wanderbus.filters.normal_form import AttributeFilter, Conjunction, Interval, Pattern, Term
+from wanderbus.filters.normal import AttributeFilter, Conjunction, Interval, Pattern, Term
 from wanderbus.filters.normalising import normal_form, to_node
 
 

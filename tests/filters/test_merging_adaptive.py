@@ -13,7 +13,7 @@ from wanderbus.filters import Filter
 from wanderbus.filters.merging import counted, filter_of, merge_conjunctions, merging_of
 from wanderbus.filters.merging_clauses import widened
 from wanderbus.filters.merging_perfect import structure_of
-from wanderbus.filters.normal_form import Conjunction
+from wanderbus.filters.normal import Conjunction
 from wanderbus.filters.normalising import normal_form
 
 BOUNDS = (0.3, 0.6, 0.8, 0.95)

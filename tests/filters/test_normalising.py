@@ -34,7 +34,7 @@ from wanderbus.filters.ast import (
 )
 from wanderbus.filters.clauses import holds, terms_of, union
 from wanderbus.filters.evaluate import evaluate, item_holds
-from wanderbus.filters.normal_form import AttributeFilter, Conjunction, Interval, Pattern, Term
+from wanderbus.filters.normal import AttributeFilter, Conjunction, Interval, Pattern, Term
 from wanderbus.filters.normalising import normal_form, to_node
 
 DAY = datetime(2026, 11, 21, tzinfo=UTC)

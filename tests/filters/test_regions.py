@@ -11,7 +11,7 @@ from typing import Any
 import pytest
 
 from wanderbus.filters import regions
-from wanderbus.filters.normal_form import Interval
+from wanderbus.filters.normal import Interval
 from wanderbus.filters.regions import EMPTY, WHOLE, Region
 
 DAY = datetime(2026, 11, 21, tzinfo=UTC)

@@ -16,12 +16,12 @@ from wanderbus.cli.output import say, say_json
 from wanderbus.errors import ConfigurationError
 from wanderbus.filters import eci, xml
 from wanderbus.filters.ast import NOTHING
-from wanderbus.filters.counterexample import counterexample
+from wanderbus.filters.counterexamples import counterexample
 from wanderbus.filters.covering import covers as is_covering
 from wanderbus.filters.explaining import Deciding, deciding
 from wanderbus.filters.merging import MODES, PRECISION_MIN
 from wanderbus.filters.merging import merge as merged
-from wanderbus.filters.normal_form import AttributeFilter, Conjunction, Interval
+from wanderbus.filters.normal import AttributeFilter, Conjunction, Interval
 from wanderbus.filters.normalising import normal_form, to_node
 
 app = typer.Typer(

@@ -6,7 +6,8 @@ beside its expression, and :class:`wanderbus.matching.Index` keeps the two toget
 
 from __future__ import annotations
 
-from typing import Final
+import importlib
+from typing import TYPE_CHECKING, Any, Final
 
 import msgspec
 
@@ -16,10 +17,45 @@ from wanderbus.filters import eci
 from wanderbus.filters.ast import Node
 from wanderbus.filters.evaluate import evaluate
 
-__all__ = ["LANGUAGES", "Filter", "Node", "parse"]
+if TYPE_CHECKING:
+    from wanderbus.filters import cesql, xml
+    from wanderbus.filters.counterexamples import counterexample
+    from wanderbus.filters.covering import covers
+    from wanderbus.filters.merging import MergedSet, merge, precision, recall
+    from wanderbus.filters.normalising import normal_form, to_node
+
+__all__ = [
+    "LANGUAGES",
+    "Filter",
+    "MergedSet",
+    "Node",
+    "cesql",
+    "counterexample",
+    "covers",
+    "merge",
+    "normal_form",
+    "parse",
+    "precision",
+    "recall",
+    "to_node",
+    "xml",
+]
 
 LANGUAGES: Final = ("eci", "cesql", "xml")
 """The subscription language of ECI, CloudEvents SQL, and XML."""
+
+
+_LATER: Final = {
+    "MergedSet": "merging",
+    "counterexample": "counterexamples",
+    "covers": "covering",
+    "merge": "merging",
+    "normal_form": "normalising",
+    "precision": "merging",
+    "recall": "merging",
+    "to_node": "normalising",
+}
+"""Of name to the module that has it: loaded by who uses it, since most who parse never compare."""
 
 
 class Filter(msgspec.Struct, frozen=True):
@@ -55,7 +91,7 @@ def parse(text: str, language: str = "eci") -> Filter:
         case "eci":
             root = eci.read(text)
         case "cesql":
-            from wanderbus.filters import cesql  # here, so that only who uses it pays for loading it
+            from wanderbus.filters import cesql
 
             root = cesql.read(text)
         case "xml":
@@ -66,3 +102,11 @@ def parse(text: str, language: str = "eci") -> Filter:
             languages = ", ".join(LANGUAGES)
             raise FilterError(f"there is no filter language {language!r}; use one of {languages}", text, None)
     return Filter(text, language, root)
+
+
+def __getattr__(name: str) -> Any:
+    if name in ("cesql", "xml"):
+        return importlib.import_module(f"{__name__}.{name}")
+    if name in _LATER:
+        return getattr(importlib.import_module(f"{__name__}.{_LATER[name]}"), name)
+    raise AttributeError(f"module {__name__!r} has no attribute {name!r}")

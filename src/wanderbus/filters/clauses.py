@@ -18,7 +18,7 @@ from wanderbus import limits
 from wanderbus.filters import patterns, regions
 from wanderbus.filters.ast import And, Clause, Not, Operand, Or, Predicate
 from wanderbus.filters.evaluate import OF_KIND, kind_of
-from wanderbus.filters.normal_form import Interval, Kind, Pattern, Term
+from wanderbus.filters.normal import Interval, Kind, Pattern, Term
 from wanderbus.filters.regions import Region
 
 Terms = tuple[Term, ...]

@@ -18,7 +18,7 @@ from wanderbus import limits
 from wanderbus.filters import clauses
 from wanderbus.filters.ast import Node, Not
 from wanderbus.filters.clauses import EVERY_VALUE, Terms, TooLarge
-from wanderbus.filters.normal_form import AttributeFilter, Conjunction
+from wanderbus.filters.normal import AttributeFilter, Conjunction
 from wanderbus.filters.unfolding import filter_node
 
 

@@ -14,7 +14,7 @@ from collections.abc import Iterator
 from wanderbus.filters import clauses, conjunctions
 from wanderbus.filters.ast import EVERYTHING, And, Clause, Node, Residual
 from wanderbus.filters.clauses import TooLarge
-from wanderbus.filters.normal_form import Conjunction, NormalForm
+from wanderbus.filters.normal import Conjunction, NormalForm
 from wanderbus.filters.normalising import Rooted, normal_form, tree_of
 from wanderbus.filters.unfolding import conjunction_node
 

@@ -25,7 +25,7 @@ from wanderbus.event import Event
 from wanderbus.filters import Filter, eci
 from wanderbus.filters.merging_adaptive import adaptive
 from wanderbus.filters.merging_perfect import Structure, imperfect, perfect, structure_of
-from wanderbus.filters.normal_form import Conjunction, NormalForm
+from wanderbus.filters.normal import Conjunction, NormalForm
 from wanderbus.filters.normalising import normal_form, to_node
 
 Mode = Literal["perfect", "imperfect", "adaptive"]

@@ -32,7 +32,7 @@ from wanderbus.filters.evaluate import holds
 from wanderbus.filters.merging_clauses import laid_out
 from wanderbus.filters.merging_covered import Row
 from wanderbus.filters.merging_perfect import Group, imperfect
-from wanderbus.filters.normal_form import AttributeFilter, Conjunction, Term
+from wanderbus.filters.normal import AttributeFilter, Conjunction, Term
 
 NEIGHBOURS: Final = 6
 """On each side, in the order of each attribute."""

@@ -13,7 +13,7 @@ from typing import Any, Final, NamedTuple
 from wanderbus import limits
 from wanderbus.filters import clauses
 from wanderbus.filters.clauses import KINDS, Terms
-from wanderbus.filters.normal_form import AttributeFilter, Interval, Term
+from wanderbus.filters.normal import AttributeFilter, Interval, Term
 
 _ROOM: Final = limits.CLAUSE_TERMS_MAX - len(KINDS)
 """For terms with patterns, which multiply; there is at most one of a kind without."""

@@ -13,7 +13,7 @@ from typing import Final
 
 from wanderbus.filters import clauses
 from wanderbus.filters.merging_clauses import laid_out
-from wanderbus.filters.normal_form import AttributeFilter
+from wanderbus.filters.normal import AttributeFilter
 
 BLOCK: Final = 4_096
 """So many conjunctions are compared with one another, and with as many of the largest.

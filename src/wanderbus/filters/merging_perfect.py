@@ -17,7 +17,7 @@ from itertools import pairwise
 from wanderbus.filters.conjunctions import conjunction
 from wanderbus.filters.merging_clauses import joined, order, widened
 from wanderbus.filters.merging_covered import Row, uncovered
-from wanderbus.filters.normal_form import AttributeFilter, Conjunction
+from wanderbus.filters.normal import AttributeFilter, Conjunction
 
 Structure = tuple[tuple[tuple[str, str, tuple[str, ...]], ...], tuple[object, ...]]
 """The structures of the attribute filters, and the residuals (SPEC B-05)."""

@@ -18,7 +18,7 @@ from wanderbus.filters import clauses
 from wanderbus.filters.ast import And, Exists, Node, Not, Or, Quantified, Quantifier, Residual
 from wanderbus.filters.clauses import TooLarge
 from wanderbus.filters.conjunctions import attribute_filter, both, conjunction, uncovered
-from wanderbus.filters.normal_form import AttributeFilter, Conjunction, NormalForm
+from wanderbus.filters.normal import AttributeFilter, Conjunction, NormalForm
 from wanderbus.filters.unfolding import to_node
 
 __all__ = ["Rooted", "normal_form", "to_node", "tree_of"]

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable
 
-from wanderbus.filters.normal_form import Pattern
+from wanderbus.filters.normal import Pattern
 
 
 def fits(text: str, patterns: Iterable[Pattern]) -> bool:

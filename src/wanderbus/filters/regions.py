@@ -17,7 +17,7 @@ from datetime import UTC, datetime, timedelta
 from itertools import chain
 from typing import Any, Final
 
-from wanderbus.filters.normal_form import Interval
+from wanderbus.filters.normal import Interval
 
 Region = tuple[Interval, ...]
 

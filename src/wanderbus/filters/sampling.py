@@ -17,7 +17,7 @@ from wanderbus import limits
 from wanderbus.event import Scalar, Value
 from wanderbus.filters import clauses, regions
 from wanderbus.filters.clauses import Terms, TooLarge
-from wanderbus.filters.normal_form import AttributeFilter, Conjunction, Interval, Pattern, Term
+from wanderbus.filters.normal import AttributeFilter, Conjunction, Interval, Pattern, Term
 
 _FILLINGS: Final = ("", "a", "0", " ", "~", "\0")
 _EPOCH: Final = datetime(2000, 1, 1, tzinfo=UTC)

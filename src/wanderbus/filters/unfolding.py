@@ -14,7 +14,7 @@ from typing import Any, Final, TypeVar
 from wanderbus.filters import regions
 from wanderbus.filters.ast import And, Clause, Exists, Node, Not, Or, Predicate, Quantified
 from wanderbus.filters.clauses import EVERY_VALUE, Terms
-from wanderbus.filters.normal_form import AttributeFilter, Conjunction, Interval, NormalForm, Pattern, Term
+from wanderbus.filters.normal import AttributeFilter, Conjunction, Interval, NormalForm, Pattern, Term
 from wanderbus.filters.regions import Region
 
 T = TypeVar("T")

@@ -18,7 +18,7 @@ from wanderbus.filters.clauses import TooLarge
 from wanderbus.filters.conjunctions import both
 from wanderbus.filters.covering import Comparable, form_of, strengthened
 from wanderbus.filters.evaluate import evaluate
-from wanderbus.filters.normal_form import AttributeFilter, Conjunction, NormalForm
+from wanderbus.filters.normal import AttributeFilter, Conjunction, NormalForm
 from wanderbus.filters.normalising import to_node, tree_of
 from wanderbus.filters.sampling import attributes_of
 from wanderbus.filters.unfolding import conjunction_node
