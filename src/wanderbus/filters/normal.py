@@ -53,7 +53,7 @@ class Term(msgspec.Struct, frozen=True, array_like=True):
 
 
 class AttributeFilter(msgspec.Struct, frozen=True, array_like=True):
-    """That some of ``terms`` holds for ``any`` or ``all`` items of ``attribute``, or that it ``exists`` or is ``absent``.
+    """That for ``any`` or ``all`` items of ``attribute`` some of ``terms`` holds, or that it ``exists`` or not.
 
     Without terms, ``any`` holds for nothing and ``all`` for the empty list alone; ``exists`` and ``absent`` have none.
     """
