@@ -3,22 +3,24 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import AsyncIterator
+from collections.abc import AsyncIterator, Mapping
 from pathlib import Path
 from typing import Any, Self
 
 import pytest
 
 from wanderbus.api.outbox import OutboxSize
-from wanderbus.cli.publishing import UNDER_WAY_MAX, Attributes, events_given, publish_through_outbox
+from wanderbus.cli.publishing import UNDER_WAY_MAX, events_given, publish_through_outbox
 from wanderbus.errors import ConfigurationError
+from wanderbus.event import Event
 
 
 class SlowAgent:
-    """It stores at once, and its broker takes one event now and then."""
+    """It stores at once, and its broker takes some now and then, the first when ``begins_at`` are waiting."""
 
-    def __init__(self) -> None:
+    def __init__(self, begins_at: int = 1) -> None:
         self.waiting = self.most = 0
+        self.begins_at = begins_at
         self.at_exit: int | None = None
 
     @property
@@ -33,8 +35,11 @@ class SlowAgent:
         self.at_exit = self.waiting
         self.taking.cancel()
 
-    async def publish(self, subject: str, attributes: Attributes, *, outbox: bool) -> None:
+    async def publish(
+        self, subject: str, attributes: Mapping[str, Any], *, published_us: int | None, outbox: bool
+    ) -> None:
         assert outbox
+        assert published_us is None
         self.waiting += 1
         self.most = max(self.most, self.waiting)
 
@@ -44,22 +49,28 @@ class SlowAgent:
     async def _take(self) -> None:
         while True:
             await asyncio.sleep(0.0001)
-            self.waiting = max(0, self.waiting - 8)
+            if self.waiting >= self.begins_at:
+                self.begins_at = 0
+                self.waiting = max(0, self.waiting - 8)
 
 
-async def bad_line_after(*events: Attributes) -> AsyncIterator[Attributes]:
-    async for attributes in events_given(*events):
-        yield attributes
+def numbered(count: int) -> list[Event]:
+    return [Event("Departure", {"n": n}) for n in range(count)]
+
+
+async def bad_line_after(*events: Event) -> AsyncIterator[Event]:
+    async for event in events_given(*events):
+        yield event
     raise ConfigurationError("standard input, line 2")
 
 
-def publish(agent: Any, events: AsyncIterator[Attributes]) -> None:
-    asyncio.run(publish_through_outbox(agent, Path("out.db"), "Departure", events, json=False))
+def publish(agent: Any, events: AsyncIterator[Event]) -> None:
+    asyncio.run(publish_through_outbox(agent, Path("out.db"), events, json=False))
 
 
 def test_it_ends_when_the_broker_has_everything(capsys: pytest.CaptureFixture[str]) -> None:
     agent = SlowAgent()
-    publish(agent, events_given(*[{"n": n} for n in range(100)]))
+    publish(agent, events_given(*numbered(100)))
     assert agent.at_exit == 0
     printed = capsys.readouterr()
     assert printed.out.splitlines()[-2:] == ["stored 100", "published 100, of which 0 had been left behind"]
@@ -69,12 +80,12 @@ def test_it_ends_when_the_broker_has_everything(capsys: pytest.CaptureFixture[st
 def test_so_it_is_when_the_input_is_at_fault(capsys: pytest.CaptureFixture[str]) -> None:
     agent = SlowAgent()
     with pytest.raises(ConfigurationError, match="line 2"):
-        publish(agent, bad_line_after({"n": 1}))
+        publish(agent, bad_line_after(*numbered(1)))
     assert agent.at_exit == 0
     assert capsys.readouterr().out == "stored 1\n"
 
 
 def test_no_more_is_read_than_the_outbox_has_room_for() -> None:
-    agent = SlowAgent()
-    publish(agent, events_given(*[{"n": n} for n in range(3 * UNDER_WAY_MAX)]))
+    agent = SlowAgent(begins_at=UNDER_WAY_MAX)
+    publish(agent, events_given(*numbered(3 * UNDER_WAY_MAX)))
     assert agent.most == UNDER_WAY_MAX
