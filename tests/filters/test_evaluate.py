@@ -6,6 +6,7 @@ from collections import Counter
 from datetime import UTC, datetime, timedelta, timezone
 from random import Random
 from typing import Any
+from zoneinfo import ZoneInfo
 
 import pytest
 from hypothesis import given, settings
@@ -16,7 +17,7 @@ from wanderbus.event import Event
 from wanderbus.filters import parse
 from wanderbus.filters.ast import And, Node, Or, Predicate, Quantified
 from wanderbus.filters.compiled import compile_node
-from wanderbus.filters.evaluate import OF_KIND, conjunction, disjunction, evaluate, negation
+from wanderbus.filters.evaluate import COMPARE, OF_KIND, conjunction, disjunction, evaluate, holds, negation
 
 T, F, U = True, False, None
 TRUTHS = [T, F, U]
@@ -290,3 +291,22 @@ def test_compiled_equals_evaluate_by_seed() -> None:
         assert compile_node(node)(event.attributes) is truth, (node, event)
         seen[truth] += 1
     assert min(seen[each] for each in TRUTHS) > 300
+
+
+@pytest.mark.parametrize("sign", ["==", "!=", "<", "<=", ">", ">=", "in"])
+def test_dates_compare_by_instant_also_in_the_hour_that_clocks_show_twice(sign: Any) -> None:
+    zone = ZoneInfo("Europe/Lisbon")
+    first = datetime(2026, 10, 25, 1, 30, tzinfo=zone, fold=0)
+    again = first.replace(fold=1)
+    operand: Any = (first,) if sign == "in" else first
+    node = Quantified("any", "at", Predicate(sign, operand))
+    for value, hours in ((first, 0), (again, 1), (first.astimezone(UTC), 0), (again.astimezone(UTC), 1)):
+        wanted = hours == 0 if sign == "in" else COMPARE[sign](hours, 0)
+        assert holds(node, {"at": value}) is compile_node(node)({"at": value}) is wanted
+
+
+def test_a_date_without_a_time_zone_and_one_at_the_end_of_time() -> None:
+    last = datetime.max.replace(tzinfo=timezone(timedelta(hours=-14)))
+    node = Quantified("any", "at", Predicate("<", last))
+    for value, wanted in ((datetime(2026, 1, 1), None), (datetime.max.replace(tzinfo=UTC), True), (last, False)):
+        assert holds(node, {"at": value}) is compile_node(node)({"at": value}) is wanted

@@ -10,7 +10,7 @@ from datetime import datetime
 from typing import Any, Final
 
 from wanderbus.filters.ast import And, Exists, Node, Not, Operand, Or, Predicate, Quantified, Residual
-from wanderbus.filters.evaluate import COMPARE, OF_KIND, conjunction, disjunction, kind_of, negation
+from wanderbus.filters.evaluate import COMPARE, OF_KIND, comparable, conjunction, disjunction, kind_of, negation
 
 Test = Callable[[Mapping[str, Any]], bool | None]
 """From the attributes of an event to True, False or None for unknown."""
@@ -103,11 +103,17 @@ def _predicate(predicate: Predicate) -> _Truth:
     def compared(value: Any) -> bool | None:
         return compare(value, operand) if type(value) is expected or kind_of(value) == kind else None
 
+    def date(value: Any) -> bool | None:
+        return compare(comparable(value, kind), instant) if kind_of(value) == kind else None
+
     def number(value: Any) -> bool | None:
         if type(value) is float:  # the only type with a value, NaN, that is unlike itself
             return compare(value, operand) if value == value else None
         return compared(value)
 
+    if kind == "date":
+        instant = comparable(operand, kind)
+        return date
     return number if kind == "number" else compared
 
 
@@ -116,11 +122,13 @@ def _member(operands: Sequence[Operand]) -> _Truth:
     if not operands:
         return lambda value: False
     kinds = {kind_of(operand) for operand in operands}
-    values = {kind: frozenset(each for each in operands if kind_of(each) == kind) for kind in kinds - {None}}
+    values = {
+        kind: frozenset(comparable(each, kind) for each in operands if kind_of(each) == kind) for kind in kinds if kind
+    }
 
     def member(value: Any) -> bool | None:
         kind = kind_of(value)
-        if kind in values and value in values[kind]:
+        if kind is not None and kind in values and comparable(value, kind) in values[kind]:
             return True
         return None if kind is None or kinds - {kind} else False
 

@@ -11,7 +11,7 @@ number      Integer and Double together, exactly by value: 1 equals 1.0, and 2**
             no kind.
 string      by code point, and by prefix, suffix and contained text; case counts
 boolean     for equality alone
-date        by instant, whatever the time zone it is written in
+date        by instant, whatever the time zone it is written in; one without a time zone is of no kind
 =========== ======================================================================================================
 
 A clause of ``any`` is true for a list if it is for some item, a clause of ``all`` if it is for every item: Kleene's
@@ -22,7 +22,7 @@ from __future__ import annotations
 
 import operator
 from collections.abc import Callable, Iterable, Mapping
-from datetime import datetime
+from datetime import datetime, timedelta
 from typing import Any, Final
 
 from wanderbus.event import Event
@@ -40,6 +40,8 @@ COMPARE: Final[Mapping[str, Callable[[Any, Any], bool]]] = {
     "contains": str.__contains__,
 }
 """From operator to what it asks of a value and an operand of one kind."""
+
+_EPOCH: Final = datetime(1970, 1, 1)
 
 OF_KIND: Final[Mapping[str, frozenset[str]]] = {
     "number": frozenset({"==", "!=", "<", "<=", ">", ">=", "in"}),
@@ -124,6 +126,17 @@ def disjunction(truths: Iterable[bool | None]) -> bool | None:
     return result
 
 
+def comparable(value: Any, kind: str) -> Any:
+    """Return what stands for a ``value`` of ``kind`` in comparisons: of a date, its time since the Unix epoch.
+
+    Python compares dates of one time zone by what its clocks show, though they show some hours twice.
+    """
+    if kind != "date":
+        return value
+    offset: timedelta = value.utcoffset()
+    return value.replace(tzinfo=None) - _EPOCH - offset
+
+
 def kind_of(value: object) -> str | None:
     """Return the kind within which values compare, or None if ``value`` compares with nothing."""
     match value:
@@ -136,7 +149,7 @@ def kind_of(value: object) -> str | None:
         case str():
             return "string"
         case datetime():
-            return "date"
+            return "date" if value.utcoffset() is not None else None
         case _:
             return None
 
@@ -145,4 +158,4 @@ def _compare(value: object, sign: str, operand: object) -> bool | None:
     kind = kind_of(value)
     if kind is None or kind != kind_of(operand) or sign not in OF_KIND[kind]:
         return None
-    return COMPARE[sign](value, operand)
+    return COMPARE[sign](comparable(value, kind), comparable(operand, kind))
