@@ -223,6 +223,9 @@ def test_faults_of_reading(text: str | bytes, reason: str) -> None:
         ({"data.a.b": 2, "data.a": 1}, "both"),
         ({"data.a": 2, "data_base64": "AA=="}, "both"),
         ({"extension": "\x00"}, "extension has a character"),
+        ({"time": "at noon"}, "time: a Date is written as"),
+        ({"time": 5}, "time is a string"),
+        ({"datacontenttype": cloudevents.CONTENT_TYPE, "data.a": 2}, "of events without specversion alone"),
         ({"data.a": "\ud800"}, "half a character"),
     ],
 )

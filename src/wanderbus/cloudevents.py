@@ -135,6 +135,8 @@ def _check_context(name: str, value: object) -> None:
     if name in _STRINGS or name == "data_base64":
         if not isinstance(value, str) or not (value or name == "data_base64"):
             raise EventError(f"{name} is a string that is not empty")
+        if name == "time":
+            _time(value)
     elif not _NAME.fullmatch(name):
         raise EventError(f"{name!r} is no name of CloudEvents: lower-case letters and digits; content is 'data.NAME'")
     if isinstance(value, str):
@@ -201,6 +203,8 @@ def _written(event: Event) -> dict[str, Any]:
             raise EventError(f"a CloudEvent needs the attribute {name!r}")
     if attributes["type"] != event.subject:
         raise EventError(f"the type of a CloudEvent is its subject, not {attributes['type']!r}")
+    if attributes.get("datacontenttype") == CONTENT_TYPE:
+        raise EventError(f"the content type {CONTENT_TYPE} is of events without specversion alone")
     content: dict[str, Any] = {}
     for name, value in attributes.items():
         if name.startswith(_MEMBER):

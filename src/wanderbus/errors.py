@@ -26,6 +26,11 @@ Parsers raise only the error declared for them; a broken invariant is an ``asser
 
 from __future__ import annotations
 
+from typing import Final
+
+_POINTED_CHARACTERS: Final = 60
+"""Of a line, shown on either side of the fault."""
+
 
 class WanderbusError(Exception):
     """Root of the tree; the message is one line that says what is wrong, where, and what to do."""
@@ -66,12 +71,17 @@ class FilterError(WanderbusError):
         return self.reason if self.position is None else f"{self.reason} at character {self.position + 1}"
 
     def pointed(self) -> str:
-        """Return three lines: the reason, the line of the expression, a caret under the fault; else the reason."""
+        """Return three lines: the reason, the line of the expression, a caret under the fault; else the reason.
+
+        Of a long line, what is around the fault is shown.
+        """
         if self.position is None:
             return str(self)
         start = self.text.rfind("\n", 0, self.position) + 1
         end = self.text.find("\n", self.position)
-        line = self.text[start : end if end >= 0 else len(self.text)]
+        start = max(start, self.position - _POINTED_CHARACTERS)
+        end = min(end if end >= 0 else len(self.text), start + 2 * _POINTED_CHARACTERS)
+        line = self.text[start:end].replace("\t", " ")
         return f"{self}\n  {line}\n  {' ' * (self.position - start)}^"
 
 

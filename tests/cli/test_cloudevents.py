@@ -49,6 +49,20 @@ def test_an_event_of_our_own_comes_out_with_its_id(shell: Shell) -> None:
     assert (printed["type"], printed["data"]) == ("Departure", {"Dest": "IAH"})
 
 
+def test_what_cloudevents_cannot_hold_is_passed_over(shell: Shell) -> None:
+    shell.up()
+    reader = shell.start("sub", "sold", "--cloudevents", "--count", "2", *shell.as_user())
+    shell.subscribed()
+    publisher = shell.as_user("bob", "hunter2")
+    assert shell.run("pub", "sold", "specversion=1.0", 'id="no source"', *publisher)[0] == 0
+    assert shell.run("pub", "sold", 'specversion="1.0"', 'id="no source"', *publisher)[0] == 0
+    status, out, err = ended(reader)
+    assert status == 0
+    assert json.loads(out)["data"] == {"specversion": 1.0, "id": "no source"}
+    assert "is passed over" in one_line(err)
+    assert "needs the attribute 'source'" in err
+
+
 @pytest.mark.parametrize(
     ("arguments", "stdin", "reason"),
     [

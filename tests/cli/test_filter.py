@@ -181,6 +181,7 @@ def test_match_from_files(command: Command, tmp_path: Path) -> None:
     [
         (["a == 1"], "give a filter and an event"),
         (["a == 1", "{}", "{}"], "give a filter and an event"),
+        (["--file", "-", "--event-file", "-"], "standard input can be the filter or the event, not both"),
         (["a ==", "{}"], "at character 5"),
         (["a == 1", "[]"], "the event is no JSON object"),
         (["a == 1", "{"], "the event is no JSON object"),

@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import json
 import random
+import re
 from datetime import UTC, datetime, timedelta, timezone
 from typing import Any
 
@@ -13,7 +15,8 @@ from hypothesis import strategies as st
 from tests.filters.cesql_trees import random_expression
 from wanderbus import limits
 from wanderbus.errors import FilterError
-from wanderbus.filters.cesql import canonical, evaluate
+from wanderbus.filters.cesql import canonical, casting, evaluate, patterns
+from wanderbus.filters.cesql.evaluating import result
 from wanderbus.filters.cesql.reading import read
 from wanderbus.filters.cesql.writing import write
 
@@ -314,3 +317,46 @@ def test_texts_put_together_are_bounded() -> None:
     event = {"x": "x" * (limits.CESQL_TEXT_CHARACTERS_MAX // 2)}
     assert evaluate("LENGTH(CONCAT(x, x))", event) == (limits.CESQL_TEXT_CHARACTERS_MAX, None)
     assert evaluate("CONCAT(x, x, 'y')", event) == ("", "functionEvaluation")
+
+
+def test_the_work_of_in_grows_with_both_sides_and_not_with_their_product(monkeypatch: pytest.MonkeyPatch) -> None:
+    casts: list[Any] = []
+    cast = casting.cast
+
+    def counted(value: Any, wanted: type[Any]) -> Any:
+        casts.append(value)
+        return cast(value, wanted)
+
+    monkeypatch.setattr(casting, "cast", counted)
+    tags = [f"{number}x" for number in range(limits.EVENT_LIST_ITEMS_MAX)]
+    assert evaluate(f"tags IN ({', '.join(['0'] * 500)})", {"tags": tags}) == (False, None)
+    assert evaluate(f"tags IN ({', '.join(['x'] * 500)})", {"tags": [*range(500)], "x": "y"}) == (False, "cast")
+    assert len(casts) == 1_000
+
+
+def test_a_list_is_made_a_text_once_however_often_it_is_named(monkeypatch: pytest.MonkeyPatch) -> None:
+    made: list[Any] = []
+    dumps = json.dumps
+
+    def counted(value: Any, **how: Any) -> str:
+        made.append(value)
+        return dumps(value, **how)
+
+    monkeypatch.setattr(json, "dumps", counted)
+    assert evaluate("'[1,2]' IN (x, x) AND STRING(x) = '[1,2]'", {"x": [1, 2]}) == (True, None)
+    assert len(made) == 1
+
+
+def test_a_pattern_is_compiled_once_however_many_others_there_are(monkeypatch: pytest.MonkeyPatch) -> None:
+    made: list[str] = []
+    compiled = patterns.compiled
+
+    def counted(pattern: str) -> re.Pattern[str]:
+        made.append(pattern)
+        return compiled(pattern)
+
+    monkeypatch.setattr(patterns, "compiled", counted)
+    expressions = [read(f"UPPER(x) LIKE '{number}_%'") for number in range(1_100)]
+    for _ in range(2):
+        assert all(result(each, {"x": "y"}) == (False, None) for each in expressions)
+    assert len(made) == 1_100

@@ -51,6 +51,8 @@ def test_a_parse_error_carries_the_status_to_answer_with_or_none_to_drop() -> No
         ("A == 1\nand (B\nor C", 11, "  and (B", "      ^"),
         ("x\nyy", 2, "  yy", "  ^"),
         ("", 0, "  ", "  ^"),
+        ("\ta ==\t,", 6, "   a == ,", "        ^"),
+        ("x" * 500 + "," + "y" * 500, 500, "  " + "x" * 60 + "," + "y" * 59, "  " + " " * 60 + "^"),
     ],
 )
 def test_a_filter_error_points_at_the_character_in_its_line(text: str, position: int, line: str, caret: str) -> None:

@@ -13,7 +13,7 @@ import typer
 from wanderbus.api.agent import Agent
 from wanderbus.api.notifications import Notifications
 from wanderbus.cli.connection import AsJson, Connection, connected
-from wanderbus.cli.output import log_to_stderr, run_async, say, say_json
+from wanderbus.cli.output import complain, log_to_stderr, run_async, say, say_json
 from wanderbus.cli.publishing import events_given, events_of_input, publish_directly, publish_through_outbox
 from wanderbus.cloudevents import read as read_cloudevent
 from wanderbus.cloudevents import write as write_cloudevent
@@ -162,6 +162,14 @@ def say_notification(notification: Notification, json: bool) -> None:
 
 
 def say_cloudevent(notification: Notification) -> None:
-    """Print the event of a notification as a CloudEvent, which has the id of the event unless it brings its own."""
+    """Print the event of a notification as a CloudEvent, which has the id of the event unless it brings its own.
+
+    One that CloudEvents cannot hold is complained of and passed over: left unacknowledged, it would come for ever.
+    """
     identity = notification.id
-    say(write_cloudevent(notification.event, id=str(identity), source=f"wanderbus:{identity.origin}"))
+    try:
+        text = write_cloudevent(notification.event, id=str(identity), source=f"wanderbus:{identity.origin}")
+    except EventError as error:
+        complain(f"{identity} is passed over, it cannot be printed as a CloudEvent: {error}")
+    else:
+        say(text)

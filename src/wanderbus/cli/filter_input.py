@@ -42,6 +42,8 @@ def filter_and_event(
     arguments = list(given or [])
     if len(arguments) != (file is None) + (event_file is None):
         raise ConfigurationError("give a filter and an event: arguments in this order, or --file and --event-file")
+    if file == event_file == STANDARD_INPUT:
+        raise ConfigurationError("standard input can be the filter or the event, not both")
     filter = one_filter(arguments.pop(0) if file is None else None, file, language)
     return filter, _event(_given(arguments.pop() if event_file is None else None, event_file))
 

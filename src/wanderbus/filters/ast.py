@@ -105,6 +105,15 @@ class Residual(msgspec.Struct, frozen=True):
 Node = Quantified | Exists | Residual | Not["Node"] | And["Node"] | Or["Node"]
 """A condition on an event."""
 
+
+class Rooted(Protocol):
+    """A filter of any language, which has a tree."""
+
+    @property
+    def root(self) -> Node:
+        """The tree."""
+
+
 EVERYTHING: Final[Node] = And(())
 """The filter of a blank expression: every event of the subject."""
 

@@ -12,10 +12,10 @@ from __future__ import annotations
 from collections.abc import Iterator
 
 from wanderbus.filters import clauses, conjunctions
-from wanderbus.filters.ast import EVERYTHING, And, Clause, Node, Residual
+from wanderbus.filters.ast import EVERYTHING, And, Clause, Node, Residual, Rooted
 from wanderbus.filters.clauses import TooLarge
 from wanderbus.filters.normal import Conjunction, NormalForm
-from wanderbus.filters.normalising import Rooted, normal_form, tree_of
+from wanderbus.filters.normalising import normal_form, tree_of
 from wanderbus.filters.unfolding import conjunction_node
 
 Comparable = Node | Rooted | NormalForm

@@ -11,29 +11,21 @@ is refused.
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import Final, Protocol
+from typing import Final
 
 from wanderbus import limits
 from wanderbus.filters import clauses
-from wanderbus.filters.ast import And, Exists, Node, Not, Or, Quantified, Quantifier, Residual
+from wanderbus.filters.ast import And, Exists, Node, Not, Or, Quantified, Quantifier, Residual, Rooted
 from wanderbus.filters.clauses import TooLarge
 from wanderbus.filters.conjunctions import attribute_filter, both, conjunction, uncovered
 from wanderbus.filters.normal import AttributeFilter, Conjunction, NormalForm
 from wanderbus.filters.unfolding import to_node
 
-__all__ = ["Rooted", "normal_form", "to_node", "tree_of"]
+__all__ = ["normal_form", "to_node", "tree_of"]
 
 _OTHER: Final[dict[Quantifier, Quantifier]] = {"any": "all", "all": "any"}
 _MADE_MAX: Final = 8 * limits.NORMAL_FORM_CONJUNCTIONS_MAX
 """Conjunctions made on the way to one normal form."""
-
-
-class Rooted(Protocol):
-    """A filter of any language, which has a tree."""
-
-    @property
-    def root(self) -> Node:
-        """The tree."""
 
 
 def normal_form(of: Node | Rooted) -> NormalForm:

@@ -6,6 +6,7 @@ import json
 import re
 from collections.abc import Mapping
 from datetime import datetime
+from functools import cached_property
 from typing import Any, Final, Literal
 
 from wanderbus.filters.cesql.tree import Expression, Value
@@ -39,23 +40,45 @@ class Failure(Exception):
         self.value = value
 
 
+class Items(list[Value]):
+    """A list attribute; its text, which may be asked for many times, is made once."""
+
+    @cached_property
+    def text(self) -> str:
+        """The items as a JSON array."""
+        return json.dumps(self, ensure_ascii=False, separators=(",", ":"))
+
+
+class Presented(dict[str, Any]):
+    """Attributes by name as CESQL sees them, each made once for one evaluation; None where there is none."""
+
+    def __init__(self, attributes: Mapping[str, Any]) -> None:
+        super().__init__()
+        self._attributes = attributes
+
+    def __missing__(self, name: str) -> Value | Items | None:
+        value = self._attributes.get(name)
+        self[name] = found = None if value is None else present(value)
+        return found
+
+
 def names(identifier: str) -> tuple[str, ...]:
     """Return the attributes that ``identifier`` means: the first of them that an event has."""
     lower = identifier.lower()
     return (identifier, lower) if lower in CONTEXT and lower != identifier else (identifier,)
 
 
-def present(value: Any) -> Value | list[Value]:
+def present(value: Any) -> Value | Items:
     """Return an attribute's value as CESQL sees it; of a list, each item so."""
     if isinstance(value, list):
-        return [_scalar(item) for item in value]
+        return Items(map(_scalar, value))
     return _scalar(value)
 
 
-def cast(value: Value | list[Value], wanted: type[Value]) -> Value | None:
+def cast(value: Value | Items, wanted: type[Value]) -> Value | None:
     """Return ``value`` as the ``wanted`` type, or None if it cannot be one."""
     if isinstance(value, list):
-        value = json.dumps(value, ensure_ascii=False, separators=(",", ":"))
+        value = value.text
     if type(value) is wanted:
         return value
     if wanted is str:

@@ -12,8 +12,8 @@ from collections.abc import Callable, Iterable, Mapping
 from functools import partial
 from typing import Any, Final
 
-from wanderbus.filters.cesql import casting, patterns
-from wanderbus.filters.cesql.casting import INTEGER_MAX, INTEGER_MIN, ZERO, ErrorKind, Failure
+from wanderbus.filters.cesql import casting
+from wanderbus.filters.cesql.casting import INTEGER_MAX, INTEGER_MIN, ZERO, ErrorKind, Failure, Items, Presented
 from wanderbus.filters.cesql.functions import Fault, find
 from wanderbus.filters.cesql.tree import (
     Attribute,
@@ -28,16 +28,14 @@ from wanderbus.filters.cesql.tree import (
     Value,
 )
 
-Attributes = Mapping[str, Any]
-
 _ORDER: Final = {"<": operator.lt, "<=": operator.le, ">": operator.gt, ">=": operator.ge}
 _SUM: Final = {"+": operator.add, "-": operator.sub, "*": operator.mul}
 
 
-def result(root: Expression, attributes: Attributes) -> tuple[Value, ErrorKind | None]:
+def result(root: Expression, attributes: Mapping[str, Any]) -> tuple[Value, ErrorKind | None]:
     """Return what ``root`` gives for an event with ``attributes``, and the kind of the error there was."""
     try:
-        value = _value(root, attributes)
+        value = _value(root, Presented(attributes))
     except Failure as failure:
         return failure.value if failure.node is root else ZERO[type_of(root)], failure.kind
     return (_cast(value, str, root) if isinstance(value, list) else value), None
@@ -58,7 +56,7 @@ def type_of(node: Expression) -> type[Value]:
             return bool
 
 
-def _value(node: Expression, attributes: Attributes) -> Value | list[Value]:
+def _value(node: Expression, attributes: Presented) -> Value | Items:
     """Return what ``node`` gives; a list for an attribute that is one. Raises :class:`Failure`."""
     match node:
         case Constant(value=value):
@@ -67,8 +65,8 @@ def _value(node: Expression, attributes: Attributes) -> Value | list[Value]:
             return _attribute(node, name, attributes)
         case Chain():
             return _chain(node, attributes)
-        case Like(operand=operand, pattern=pattern, negated=negated):
-            match = patterns.compiled(pattern).fullmatch
+        case Like(operand=operand, negated=negated):
+            match = node.compiled.fullmatch
             left = _value(operand, attributes)
             return negated is not _any_item(left, lambda item: bool(match(_cast(item, str, node))))
         case In(negated=negated):
@@ -81,18 +79,18 @@ def _value(node: Expression, attributes: Attributes) -> Value | list[Value]:
             return _call(node, attributes)
 
 
-def _find(name: str, attributes: Attributes) -> Any:
-    return next((attributes[each] for each in casting.names(name) if attributes.get(each) is not None), None)
+def _find(name: str, attributes: Presented) -> Any:
+    return next((attributes[each] for each in casting.names(name) if attributes[each] is not None), None)
 
 
-def _attribute(node: Attribute, name: str, attributes: Attributes) -> Value | list[Value]:
-    value = _find(name, attributes)
+def _attribute(node: Attribute, name: str, attributes: Presented) -> Value | Items:
+    value: Value | Items | None = _find(name, attributes)
     if value is None:
         raise Failure("missingAttribute", node, False)
-    return casting.present(value)
+    return value
 
 
-def _cast(value: Value | list[Value], wanted: type[Value], node: Expression) -> Any:
+def _cast(value: Value | Items, wanted: type[Value], node: Expression) -> Any:
     """Return ``value`` as the ``wanted`` type; ``node`` fails where it cannot be one."""
     found = casting.cast(value, wanted)
     if found is None:
@@ -100,7 +98,7 @@ def _cast(value: Value | list[Value], wanted: type[Value], node: Expression) -> 
     return found
 
 
-def _unary(node: Unary, attributes: Attributes) -> Value:
+def _unary(node: Unary, attributes: Presented) -> Value:
     value = _value(node.operand, attributes)
     if node.operator == "NOT":
         # The suite has NOT of an integer fail, and what fails to be a Boolean count as false.
@@ -111,7 +109,7 @@ def _unary(node: Unary, attributes: Attributes) -> Value:
     return _within_32_bits(-_cast(value, int, node), node)
 
 
-def _chain(node: Chain, attributes: Attributes) -> Value:
+def _chain(node: Chain, attributes: Presented) -> Value:
     left = _value(node.first, attributes)
     for sign, operand in node.steps:
         right = partial(_value, operand, attributes)
@@ -125,14 +123,14 @@ def _chain(node: Chain, attributes: Attributes) -> Value:
     return left  # type: ignore[return-value]  # a chain has a step, which gives no list
 
 
-def _logic(node: Chain, sign: str, x: bool, right: Callable[[], Value | list[Value]]) -> bool:
+def _logic(node: Chain, sign: str, x: bool, right: Callable[[], Value | Items]) -> bool:
     if sign != "XOR" and x is (sign == "OR"):
         return x
     y: bool = _cast(right(), bool, node)
     return x is not y if sign == "XOR" else y
 
 
-def _comparison(node: Chain, sign: str, x: Value | list[Value], y: Value | list[Value]) -> bool:
+def _comparison(node: Chain, sign: str, x: Value | Items, y: Value | Items) -> bool:
     if sign in _ORDER:
         bound = _cast(y, int, node)
         return _any_item(x, lambda item: _ORDER[sign](_cast(item, int, node), bound))
@@ -157,17 +155,24 @@ def _within_32_bits(number: int, node: Expression) -> int:
     return number
 
 
-def _in(node: In, attributes: Attributes) -> bool:
+def _in(node: In, attributes: Presented) -> bool:
     left = _value(node.operand, attributes)
     items = [_value(item, attributes) for item in node.items]
+    # Each is cast once to a type, not for every item on the left.
+    elements: dict[type[Value], set[Value | None]] = {}
 
     def listed(value: Value) -> bool:
-        return _some(items, lambda item: bool(_cast(item, type(value), node) == value))
+        wanted = type(value)
+        if wanted not in elements:
+            elements[wanted] = {casting.cast(item, wanted) for item in items}
+        if value not in elements[wanted] and None in elements[wanted]:
+            raise Failure("cast", node, False)
+        return value in elements[wanted]
 
     return _any_item(left, listed)
 
 
-def _any_item(value: Value | list[Value], test: Callable[[Value], bool]) -> bool:
+def _any_item(value: Value | Items, test: Callable[[Value], bool]) -> bool:
     """Return whether ``test`` holds for ``value``; for a list, whether it does for some item."""
     return _some(value, test) if isinstance(value, list) else test(value)
 
@@ -186,7 +191,7 @@ def _some(values: Iterable[Any], test: Callable[[Any], bool]) -> bool:
     return False
 
 
-def _call(node: Call, attributes: Attributes) -> Value:
+def _call(node: Call, attributes: Presented) -> Value:
     function = find(node.name, len(node.arguments))
     if function is None:
         raise Failure("missingFunction", node, False)

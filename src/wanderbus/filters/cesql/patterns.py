@@ -6,7 +6,6 @@
 from __future__ import annotations
 
 import re
-from functools import lru_cache
 from typing import Final
 
 _MARK: Final = re.compile(r"\\([%_])|(%)|(_)|(.)", re.DOTALL)
@@ -31,7 +30,6 @@ def sought(pattern: str) -> int:
     return sum(map(len, pieces(pattern)[1:-1]))
 
 
-@lru_cache(maxsize=1024)
 def compiled(pattern: str) -> re.Pattern[str]:
     """Return the expression that a value matches as a whole where it is LIKE ``pattern``.
 

@@ -6,10 +6,14 @@ Operators of one level of precedence, which are worked off from left to right, s
 
 from __future__ import annotations
 
+import re
 from collections.abc import Iterable, Iterator
+from functools import cached_property
 from typing import Final, Literal
 
 import msgspec
+
+from wanderbus.filters.cesql import patterns
 
 Value = str | int | bool
 """What an expression gives: String, Integer of 32 bits with a sign, or Boolean (CESQL 3.1)."""
@@ -65,12 +69,17 @@ class Chain(msgspec.Struct, frozen=True):
     steps: tuple[tuple[str, Expression], ...]
 
 
-class Like(msgspec.Struct, frozen=True):
+class Like(msgspec.Struct, frozen=True, dict=True):
     """``operand [NOT] LIKE pattern``."""
 
     operand: Expression
     pattern: str
     negated: bool = False
+
+    @cached_property
+    def compiled(self) -> re.Pattern[str]:
+        """The pattern as :func:`.patterns.compiled` has it, kept as long as the node."""
+        return patterns.compiled(self.pattern)
 
 
 class In(msgspec.Struct, frozen=True):

@@ -12,15 +12,15 @@ from typing import Final
 
 from wanderbus import limits
 from wanderbus.errors import FilterError, LimitExceeded
-from wanderbus.filters.ast import Node
-from wanderbus.filters.xml.nodes import HasRoot, read, write_filter
+from wanderbus.filters.ast import Node, Rooted
+from wanderbus.filters.xml.nodes import read, write_filter
 
 _GZIP: Final = 16 + zlib.MAX_WBITS
 _LEVEL: Final = 9
 _STEP_BYTES: Final = 65_536
 
 
-def compressed(filter: HasRoot) -> bytes:
+def compressed(filter: Rooted) -> bytes:
     """Return ``filter`` as XML in one gzip member."""
     compressor = _compressor()
     return compressor.compress(write_filter(filter)) + compressor.flush()

@@ -16,11 +16,11 @@ its expression.
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping
-from typing import Any, Final, Protocol, cast
+from typing import Any, Final, cast
 
 from wanderbus import limits
 from wanderbus.errors import FilterError
-from wanderbus.filters.ast import And, Clause, Exists, Node, Not, Operator, Or, Predicate, Quantified, Residual
+from wanderbus.filters.ast import And, Clause, Exists, Node, Not, Operator, Or, Predicate, Quantified, Residual, Rooted
 from wanderbus.filters.evaluate import OF_KIND, kind_of
 from wanderbus.filters.xml.elements import NAMESPACE, Bounds, Element, Reader, escaped, shown
 from wanderbus.filters.xml.literals import TYPES, read_literal, read_literals, write_literal
@@ -49,14 +49,6 @@ _OP: Final = frozenset({"op"})
 _LANGUAGE: Final = frozenset({"language"})
 
 
-class HasRoot(Protocol):
-    """A filter, as far as it is written: its tree."""
-
-    @property
-    def root(self) -> Node:
-        """The tree."""
-
-
 def read(text: str) -> Node:
     """Return the tree of a ``<filter>``; raise :class:`FilterError` with the place of the fault."""
     try:
@@ -79,7 +71,7 @@ def write(node: Node) -> str:
     return f"{_OPEN}{write_content(node)}{_CLOSE}"
 
 
-def write_filter(filter: HasRoot) -> bytes:
+def write_filter(filter: Rooted) -> bytes:
     """Return the tree of ``filter`` as XML in UTF-8; raises as :func:`write`."""
     return write(filter.root).encode()
 
