@@ -12,6 +12,7 @@ import argparse
 import gc
 import math
 import resource
+import statistics
 import time
 from collections.abc import Callable, Iterable, Sequence
 from itertools import cycle, islice, pairwise
@@ -191,9 +192,7 @@ def slope(merges: Sequence[Merged]) -> float:
         return math.nan
     x = [math.log(each.filters) for each in merges]
     y = [math.log(each.processor_s) for each in merges]
-    x_mean, y_mean = sum(x) / len(x), sum(y) / len(y)
-    spread = sum((each - x_mean) ** 2 for each in x)
-    return sum((one - x_mean) * (other - y_mean) for one, other in zip(x, y, strict=True)) / spread
+    return statistics.linear_regression(x, y).slope
 
 
 def _processor_s(function: Callable[[], Any]) -> tuple[float, Any]:

@@ -42,6 +42,7 @@ from wanderbus import limits
 from wanderbus.errors import EventError
 from wanderbus.event import Event, check_event
 from wanderbus.literals import from_text, to_text, type_name
+from wanderbus.subscription import instant_us
 
 CONTENT_TYPE: Final = "application/vnd.wanderbus.event+json"
 """Of data that are the attributes of an event of our own."""
@@ -56,7 +57,6 @@ _NAME: Final = re.compile("[a-z0-9]+")
 _FORBIDDEN: Final = re.compile("[\x00-\x1f\x7f-\x9f\ud800-\udfff\ufdd0-\ufdef\ufffe\uffff]")
 _PAST_MICROSECONDS: Final = re.compile(r"(\.[0-9]{6})[0-9]+")
 _EPOCH: Final = datetime(1970, 1, 1, tzinfo=UTC)
-_MICROSECOND: Final = timedelta(microseconds=1)
 
 
 def read(text: str | bytes) -> Event:
@@ -64,7 +64,7 @@ def read(text: str | bytes) -> Event:
     context = _context(text)
     ours = context.get("datacontenttype") == CONTENT_TYPE
     time = _time(context["time"]) if "time" in context else None
-    published_us = None if time is None else (time - _EPOCH) // _MICROSECOND
+    published_us = None if time is None else instant_us(time)
     attributes = from_json(context.get("data")) if ours else dict(_attributes(context, time))
     return check_event(Event(context["type"], attributes, published_us))
 
@@ -120,7 +120,7 @@ def _context(text: str | bytes) -> dict[str, Any]:
             raise EventError(f"a CloudEvent needs {name!r}")
     if context["specversion"] != SPECVERSION:
         raise EventError(f"CloudEvents of specversion {context['specversion']!r} are not read, only {SPECVERSION}")
-    if members.get("data", _EPOCH) is None:
+    if "data" in members and members["data"] is None:
         raise EventError("data is null; leave it out instead")
     if "data" in context and "data_base64" in context:
         raise EventError("a CloudEvent has data or data_base64, not both")
@@ -253,8 +253,8 @@ def _time(text: str) -> datetime:
     return value
 
 
-def _time_text(instant_us: int) -> str:
+def _time_text(published_us: int) -> str:
     try:
-        return to_text(_EPOCH + instant_us * _MICROSECOND)
+        return to_text(_EPOCH + timedelta(microseconds=published_us))
     except OverflowError:
         raise EventError("published_us is beyond the years 1 to 9999") from None

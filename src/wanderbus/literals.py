@@ -69,7 +69,7 @@ def from_text(name: TypeName, text: str) -> Scalar:
         case "String":
             return text
         case "Integer":
-            return _integer(text)
+            return integer(text)
         case "Double":
             return _double(text)
         case "Boolean":
@@ -116,7 +116,8 @@ def _in_writable_zone(value: datetime, offset: timedelta) -> datetime:
     raise ValueError("a date beyond the years 1 to 9999")
 
 
-def _integer(text: str) -> int:
+def integer(text: str) -> int:
+    """Return the Integer that ``text`` says; :class:`ValueError` says why it says none."""
     if not _INTEGER.fullmatch(text):
         raise ValueError("an Integer is written in digits")
     digits = text.lstrip("+-").lstrip("0") or "0"

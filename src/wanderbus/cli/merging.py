@@ -17,11 +17,11 @@ from wanderbus.cli.output import check_writable, machine, say, write_json
 from wanderbus.errors import ConfigurationError
 from wanderbus.evaluation.merging.growth import Growth, growths
 from wanderbus.evaluation.merging.measuring import Job, Outcome, run_all
-from wanderbus.evaluation.merging.methods import PRECISION_MIN
 from wanderbus.evaluation.merging.mixes import MIXES, Mix
 from wanderbus.evaluation.merging.plots import merging_plot
 from wanderbus.evaluation.merging.summary import PUBLISHED, SOURCE, Summary, goals, summarize
 from wanderbus.evaluation.merging.workload import SUBSCRIPTIONS
+from wanderbus.filters.merging import PRECISION_MIN
 
 RUNS: Final = 20
 """Replications, as many as the paper's."""

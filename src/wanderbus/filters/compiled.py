@@ -6,7 +6,6 @@ Means exactly what :func:`wanderbus.filters.evaluate.holds` says; tests hold it 
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
-from datetime import datetime
 from typing import Any, Final
 
 from wanderbus.filters.ast import And, Exists, Node, Not, Operand, Or, Predicate, Quantified, Residual
@@ -18,7 +17,7 @@ Test = Callable[[Mapping[str, Any]], bool | None]
 _Truth = Callable[[Any], bool | None]
 """From attributes, or from one value, to True, False or None for unknown."""
 
-_TYPES: Final[Mapping[str, type]] = {"boolean": bool, "number": int, "string": str, "date": datetime}
+_TYPES: Final[Mapping[str, type]] = {"boolean": bool, "number": int, "string": str}
 """The values of a type itself are all of one kind; those of other types are asked for it."""
 
 
@@ -36,39 +35,27 @@ def _boolean(node: Any, leaf: Callable[[Any], _Truth]) -> _Truth:
         case And(operands=(single,)) | Or(operands=(single,)):
             return _boolean(single, leaf)
         case And(operands=operands):
-            return _all_of(tuple(_boolean(operand, leaf) for operand in operands))
+            return _combined(tuple(_boolean(operand, leaf) for operand in operands), decisive=False)
         case Or(operands=operands):
-            return _some_of(tuple(_boolean(operand, leaf) for operand in operands))
+            return _combined(tuple(_boolean(operand, leaf) for operand in operands), decisive=True)
         case _:
             return leaf(node)
 
 
-def _all_of(tests: Sequence[_Truth]) -> _Truth:
-    def all_of(subject: Any) -> bool | None:
-        result: bool | None = True
+def _combined(tests: Sequence[_Truth], *, decisive: bool) -> _Truth:
+    """Return Kleene's `or` of ``tests``, which a True decides, or with ``decisive`` False his `and`."""
+
+    def combined(subject: Any) -> bool | None:
+        result: bool | None = not decisive
         for test in tests:
             truth = test(subject)
-            if truth is False:
-                return False
+            if truth is decisive:
+                return truth
             if truth is None:
                 result = None
         return result
 
-    return all_of
-
-
-def _some_of(tests: Sequence[_Truth]) -> _Truth:
-    def some_of(subject: Any) -> bool | None:
-        result: bool | None = False
-        for test in tests:
-            truth = test(subject)
-            if truth is True:
-                return True
-            if truth is None:
-                result = None
-        return result
-
-    return some_of
+    return combined
 
 
 def _question(node: Quantified | Exists | Residual) -> Test:
@@ -98,22 +85,20 @@ def _predicate(predicate: Predicate) -> _Truth:
     kind = kind_of(operand)
     if kind is None or sign not in OF_KIND[kind]:
         return lambda value: None
-    compare, expected = COMPARE[sign], _TYPES[kind]
+    compare = COMPARE[sign]
+    if kind == "date":
+        instant = comparable(operand, "date")
+        return lambda value: compare(comparable(value, "date"), instant) if kind_of(value) == "date" else None
+    expected = _TYPES[kind]
 
     def compared(value: Any) -> bool | None:
         return compare(value, operand) if type(value) is expected or kind_of(value) == kind else None
-
-    def date(value: Any) -> bool | None:
-        return compare(comparable(value, kind), instant) if kind_of(value) == kind else None
 
     def number(value: Any) -> bool | None:
         if type(value) is float:  # the only type with a value, NaN, that is unlike itself
             return compare(value, operand) if value == value else None
         return compared(value)
 
-    if kind == "date":
-        instant = comparable(operand, kind)
-        return date
     return number if kind == "number" else compared
 
 

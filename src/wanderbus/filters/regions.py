@@ -59,11 +59,8 @@ def interval(low: Any, high: Any, low_open: bool = False, high_open: bool = Fals
             return point(low) if low == high and not (low_open or high_open) else EMPTY
         if (low_open or high_open) and _are_neighbours(low, high):
             return EMPTY if low_open and high_open else point(high if low_open else low)
-    elif low is None and high is not None:
-        if high_open and _is_least(high):
-            return EMPTY
-        if not high_open and _is_least(high):
-            return point(high)
+    elif low is None and high is not None and _is_least(high):
+        return EMPTY if high_open else point(high)
     if _is_least(low) and not low_open:
         low = None
     if high == math.inf and not high_open:

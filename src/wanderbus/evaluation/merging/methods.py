@@ -9,10 +9,7 @@ from typing import Final
 import msgspec
 
 from wanderbus.filters import Filter
-from wanderbus.filters.merging import MergedSet, Mode, merge
-
-PRECISION_MIN: Final = 0.9
-"""What adaptive merging keeps to unless another bound is given."""
+from wanderbus.filters.merging import PRECISION_MIN, MergedSet, Mode, merge
 
 
 class Method(StrEnum):

@@ -12,6 +12,7 @@ from typing import Final
 
 from wanderbus.errors import FilterError
 from wanderbus.filters.eci.words import ESCAPES
+from wanderbus.literals import integer
 
 _INTEGER: Final = re.compile(r"[+-]?[0-9]+")
 _FLOAT: Final = re.compile(r"[+-]?(?:[0-9]++(?:\.[0-9]*+)?|\.[0-9]++)(?:[eE][+-]?[0-9]++)?")
@@ -40,13 +41,10 @@ def number_or_date(token: str) -> int | float | datetime:
 
 
 def _integer(token: str) -> int:
-    # Python refuses to read thousands of digits, and no event holds more than 64 bits.
-    digits = token.lstrip("+-").lstrip("0") or "0"
-    number = int(digits) if len(digits) < 20 else 2**64
-    number = -number if token.startswith("-") else number
-    if not -(2**63) <= number < 2**63:
-        raise FilterError("this integer is beyond 64 bits", token, 0)
-    return number
+    try:
+        return integer(token)
+    except ValueError as error:
+        raise FilterError(str(error), token, 0) from None
 
 
 def _date(token: str) -> datetime:
