@@ -38,13 +38,16 @@ class Broken(Exception):
 class Target:
     """What is fuzzed: ``make`` gives an input, ``handle`` takes it and is measured, ``examine`` is not.
 
-    ``handle`` returns whether the input was accepted; both raise for what must never happen.
+    ``handle`` returns whether the input was accepted; both raise for what must never happen. Of a target that compares
+    pairs, each input has at least ``pairs``. An input that takes more than ``cpu_s_max`` seconds is too slow.
     """
 
     name: str
     make: Callable[[Random], bytes]
     handle: Callable[[bytes], bool]
     examine: Callable[[bytes], None]
+    pairs: int = 0
+    cpu_s_max: float = CPU_S_MAX
 
 
 @dataclass

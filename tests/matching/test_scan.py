@@ -8,7 +8,7 @@ from hypothesis.stateful import RuleBasedStateMachine, invariant, rule
 
 from wanderbus.event import Event
 from wanderbus.filters import Filter, parse
-from wanderbus.matching import Index
+from wanderbus.matching import ScanIndex
 
 TEXTS = ["", "p < 3", "not p < 3", "p == 1 or q == x", "q == x and p != 2", "t == true", "p >= 1 and not q == y"]
 EVENTS = [
@@ -27,14 +27,14 @@ EVENTS = [
 
 def test_same_attributes_under_another_subject_do_not_match() -> None:
     """SPEC A-03."""
-    index = Index()
+    index = ScanIndex()
     index.add("one", "StockExchange", parse("(Stock == PETR4) and (Price < 25)"))
     quote = {"Stock": "PETR4", "Price": 24}
     assert index.match([Event("StockExchange", quote), Event("Weather", quote)]) == [["one"], []]
 
 
 def test_ids_come_in_order_of_addition() -> None:
-    index = Index()
+    index = ScanIndex()
     for id in ("z", "a", "m"):
         index.add(id, "A", parse(""))
     index.remove("z")
@@ -43,7 +43,7 @@ def test_ids_come_in_order_of_addition() -> None:
 
 
 def test_add_replaces_and_may_change_the_subject() -> None:
-    index = Index()
+    index = ScanIndex()
     index.add("one", "A", parse(""))
     index.add("one", "B", parse(""))
     assert index.match([Event("A", {}), Event("B", {})]) == [[], ["one"]]
@@ -51,7 +51,7 @@ def test_add_replaces_and_may_change_the_subject() -> None:
 
 
 def test_remove_of_an_unknown_id_is_harmless() -> None:
-    index = Index()
+    index = ScanIndex()
     index.remove("nobody")
     assert index.match([Event("A", {})]) == [[]]
     assert index.match([]) == []
@@ -62,7 +62,7 @@ class IndexAgainstEvaluate(RuleBasedStateMachine):
 
     def __init__(self) -> None:
         super().__init__()
-        self.index = Index()
+        self.index = ScanIndex()
         self.naive: dict[str, tuple[str, Filter]] = {}
 
     @rule(id=st.sampled_from("abcdef"), subject=st.sampled_from("AB"), text=st.sampled_from(TEXTS))

@@ -1,7 +1,11 @@
-"""Which subscriptions an event matches (SPEC A-03, B-01)."""
+"""Which subscriptions an event matches (SPEC A-03, B-01; DESIGN 7.4).
+
+:class:`Index` is what the broker uses; :class:`ScanIndex`, which tries every filter, is what it is tested against.
+"""
 
 from __future__ import annotations
 
-from wanderbus.matching.scan import Index
+from wanderbus.matching.index import SCANNED_MAX, Index, Kernel, load_kernel
+from wanderbus.matching.scan import ScanIndex
 
-__all__ = ["Index"]
+__all__ = ["SCANNED_MAX", "Index", "Kernel", "ScanIndex", "load_kernel"]

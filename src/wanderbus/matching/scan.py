@@ -12,8 +12,8 @@ from wanderbus.filters import Filter
 from wanderbus.filters.compiled import Test, compile_node
 
 
-class Index:
-    """A changing set of filters, each with a subject and an id of the caller's choice."""
+class ScanIndex:
+    """A changing set of filters, each with a subject and an id of the caller's choice; slow, and plainly right."""
 
     def __init__(self) -> None:
         self._tests: dict[str, dict[str, Test]] = {}

@@ -17,7 +17,7 @@ from wanderbus.evaluation.merging.workload import SUBJECT, Trial, Workload, work
 from wanderbus.filters import Filter, parse
 from wanderbus.filters.ast import And, Clause, Exists, Node, Not, Or, Predicate, Quantified, Residual
 from wanderbus.filters.xml import compress, compressed, write, write_stream
-from wanderbus.matching.scan import Index
+from wanderbus.matching import ScanIndex
 
 EVENTS: Final = 1_000
 """Events that precision is counted with, of the largest set of subscriptions; smaller sets are counted with a quarter
@@ -96,7 +96,7 @@ class Outcome(msgspec.Struct, frozen=True):
     """All filters in one document, compressed as a stream of which each filter can be read as it comes."""
     merge_ms: float
     match_us: float
-    """To find what an event matches, with the filters in :class:`wanderbus.matching.scan.Index`."""
+    """To find what an event matches, with the filters in :class:`wanderbus.matching.ScanIndex`."""
 
     @property
     def counted(self) -> Counted:
@@ -156,7 +156,7 @@ def run_all(jobs: Sequence[Job]) -> Iterator[list[Outcome]]:
 
 def match(filters: Sequence[Filter], trials: Sequence[Trial]) -> tuple[list[bool], float]:
     """Return which of ``trials`` match some of ``filters``, and how many seconds it took to find all they match."""
-    index = Index()
+    index = ScanIndex()
     for number, each in enumerate(filters):
         index.add(str(number), SUBJECT, each)
     events = [trial.event for trial in trials]

@@ -1,0 +1,88 @@
+"""How the loops are compiled, and what those that match and those that write have in common."""
+
+from __future__ import annotations
+
+import marshal
+from collections.abc import Callable
+from typing import Any, Final
+from zlib import crc32
+
+import numpy as np
+from llvmlite import ir  # type: ignore[import-untyped, unused-ignore]
+from numba import njit, types
+from numba.core import cgutils
+from numba.extending import intrinsic
+
+from wanderbus.matching import layout
+
+TABLES: Final = (
+    "int32[:,::1], int32[::1], float64[:,::1], int64[::1], int32[::1], float64[::1], uint64[:,:,::1], uint64[:,::1]"
+)
+"""The types of the arrays of a segment."""
+
+
+def _fingerprint() -> int:
+    """Return a number of all that loops are compiled with and that their own file does not say: for their cache.
+
+    That one is by name, and by the file of a function alone.
+    """
+    constants = sorted((name, value) for name, value in vars(layout).items() if name.isupper())
+    shared = [marshal.dumps(each.__code__) for each in (line_of.py_func, _lowest_bit, _prefetch)]
+    return crc32(repr((constants, shared)).encode())
+
+
+def compiled(signature: str) -> Callable[[Any], Any]:
+    """Return the decorator that compiles a function now, from the cache if it can be."""
+
+    def decorate(function: Any) -> Any:
+        function.__qualname__ += f"_{_fingerprint():08x}"
+        try:
+            return njit(signature, cache=True)(function)
+        except RuntimeError:  # there is no place for a cache
+            return njit(signature)(function)
+
+    return decorate
+
+
+def _lowest_bit(context: Any, word: Any) -> Any:
+    """Return the place of the lowest bit that is set."""
+
+    def generate(context: Any, builder: Any, signature: Any, arguments: Any) -> Any:
+        return builder.cttz(arguments[0], ir.Constant(ir.IntType(1), 1))
+
+    return types.int64(types.uint64), generate
+
+
+lowest_bit: Any = intrinsic(_lowest_bit)
+
+
+def _prefetch(context: Any, objects: Any, slot: Any) -> Any:
+    """Begin to load the object to which the pointer number ``slot`` of an array points."""
+
+    def generate(context: Any, builder: Any, signature: Any, arguments: Any) -> Any:
+        pointer, number = ir.IntType(8).as_pointer(), ir.IntType(32)
+        array = builder.inttoptr(arguments[0], pointer.as_pointer())
+        its = builder.load(builder.gep(array, [arguments[1]]))
+        kind = ir.FunctionType(ir.VoidType(), [pointer, number, number, number])
+        hint: Any = cgutils.get_or_insert_function(builder.module, kind, "llvm.prefetch.p0i8")  # type: ignore[no-untyped-call]
+        builder.call(hint, [its, number(1), number(3), number(1)])
+        return context.get_dummy_value()
+
+    return types.void(types.int64, types.int32), generate
+
+
+prefetch: Any = intrinsic(_prefetch)
+
+
+@njit(inline="always")  # type: ignore[misc, unused-ignore]
+def line_of(line_starts, cuts, place, value):  # type: ignore[no-untyped-def]
+    """Return the line of the bucket in which ``value`` is: without a jump that a processor would have to guess."""
+    first = line_starts[place]
+    if value != value:
+        return np.int64(first)
+    low, left = np.uint64(first + 1), line_starts[place + 1] - first - 1
+    while left > 1:
+        half = left >> 1
+        low += np.uint64(half) if cuts[low + np.uint64(half)] <= value else np.uint64(0)
+        left -= half
+    return np.int64(low)

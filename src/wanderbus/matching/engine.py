@@ -1,0 +1,202 @@
+"""Filters as rows of a store, and what they find as ids (DESIGN 7.4)."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from typing import Any, Final
+
+import numpy as np
+
+from wanderbus.event import Event
+from wanderbus.filters import Filter, parse
+from wanderbus.filters.compiled import Test, compile_node
+from wanderbus.matching.arrays import columns_packed, columns_unpacked, packed, segments_in, unpacked
+from wanderbus.matching.batch import EVENTS_MAX, VALUES_MAX, Batch
+from wanderbus.matching.layout import BLOCK_ROWS, LIVE, ON_LISTS
+from wanderbus.matching.rows import rows_of
+from wanderbus.matching.segment import Array, Segment
+from wanderbus.matching.store import Store
+
+_ROOM: Final = 1 << 14
+"""What is found at once that there is always room for."""
+
+_STAMPS_MAX: Final = 2**31 - 2**21
+
+
+class Engine:
+    """A changing set of filters, each with a subject and an id; one with several rows has the slot of the first."""
+
+    def __init__(self, kernel: Any) -> None:
+        self._kernel = kernel
+        self._store = Store(kernel)
+        self._slot_of: dict[str, int] = {}
+        self._ids: Array = np.empty(len(self._store.slots.traits), object)
+        self._seen: Array = np.zeros(len(self._ids), np.int32)
+        """By which stamp a filter was found last: every event has its own."""
+        self._stamp = 1
+        self._others: dict[int, list[int]] = {}
+        """Of filters with several rows the slots of all but the first."""
+        self._checks: dict[int, tuple[Filter, Test]] = {}
+        """What has to be evaluated of the filters that their rows do not say exactly."""
+        self._out: Array = np.empty((_ROOM, 2), np.int32)
+
+    def __len__(self) -> int:
+        return len(self._slot_of)
+
+    def add(self, id: str, subject: str, filter: Filter) -> None:
+        """Match events of ``subject`` against ``filter`` from now on; replaces an earlier one with this ``id``."""
+        if id in self._slot_of:
+            self.remove(id)
+        store = self._store
+        rows, is_exact, is_exact_on_lists = rows_of(filter.root)
+        subject_number = int(store.columns.subjects[subject])
+        slot = store.take_slot()
+        several = [slot, *(store.take_slot() for _ in rows[1:])]
+        for one, row in zip(several, rows, strict=False):
+            is_exact &= store.put(one, subject_number, row)
+        if len(self._ids) < len(store.slots.traits):
+            self._grow(len(store.slots.traits))
+        if len(several) > 1:
+            self._others[slot] = several[1:]
+        if len(several) > 1 or not is_exact:
+            store.own(len(rows), slot if is_exact else ~slot)
+        if not (is_exact and is_exact_on_lists):
+            self._checks[slot] = filter, compile_node(filter.root)
+        for one in several:
+            store.slots.traits[one] = LIVE if is_exact_on_lists else LIVE | ON_LISTS
+        self._slot_of[id] = slot
+        self._ids[slot] = id
+        store.write_if_many()
+
+    def remove(self, id: str) -> None:
+        """Forget the filter with this ``id``; no harm if there is none."""
+        slot = self._slot_of.pop(id, None)
+        if slot is None:
+            return
+        self._ids[slot] = None
+        self._checks.pop(slot, None)
+        self._store.free(slot)
+        for other in self._others.pop(slot, ()):
+            self._store.free(other)
+
+    def match(self, events: Sequence[Event]) -> list[list[str]]:
+        """Return for each event the ids of the filters that it matches, in no particular order."""
+        self._store.write()
+        at_once = min(EVENTS_MAX, max(1, VALUES_MAX // self._store.columns.count))
+        found: list[list[str]] = []
+        for first in range(0, len(events), at_once):
+            found += self._match(events[first : first + at_once])
+        return found
+
+    def _match(self, events: Sequence[Event]) -> list[list[str]]:
+        batch = Batch(events, self._store.columns)
+        counts = np.zeros(len(events), np.int32)
+        size = 0
+        for segment in self._store.segments.values():
+            size = self._match_segment(segment, batch, counts, size)
+        slots, ends = self._by_event(counts, size)
+        if self._checks and slots.min(initial=0) < 0:
+            return self._checked(events, slots, ends)
+        ids = self._ids
+        where = ids.__array_interface__["data"][0]
+        found = []
+        begin = 0
+        for end in ends:
+            its = slots[begin:end]
+            self._kernel.fetch(where, its)
+            found.append(ids.take(its).tolist())
+            begin = end
+        return found
+
+    def _match_segment(self, segment: Segment, batch: Batch, counts: Array, size: int) -> int:
+        """Append what the events match of one segment to what was found; return the new size."""
+        kernel, tables = self._kernel, segment.tables
+        traits = self._store.slots.traits
+        lines = np.empty((len(counts), len(segment.shape.columns)), np.int32)
+        blocks = np.empty((len(counts), segment.summary.shape[1]), np.uint64)
+        kernel.choose(*batch.tables, *tables, lines, blocks)
+        block = event = 0
+        while block < len(segment.keys):
+            self._make_room(size + BLOCK_ROWS)
+            found = segment.is_frozen, traits, self._out, counts, size
+            block, event, size = kernel.match(block, event, batch.values, *tables, lines, blocks, *found)
+        for event in batch.with_lists:
+            self._make_room(size + len(segment.rows))
+            size = kernel.match_lists(event, *batch.tables, *tables, traits, self._out, counts, size)
+        return size
+
+    def _by_event(self, counts: Array, size: int) -> tuple[Array, list[int]]:
+        """Return the slots event by event, each once, and where those of each event end."""
+        ends = np.empty(len(counts), np.int64)
+        slots = np.empty(size, np.int32)
+        self._kernel.by_event(self._out, size, counts, ends, slots)
+        if len(self._out) > _ROOM:
+            self._out = np.empty((_ROOM, 2), np.int32)
+        if self._others:
+            if self._stamp > _STAMPS_MAX:
+                self._seen[:] = 0
+                self._stamp = 1
+            self._kernel.once(slots, ends, self._seen, self._stamp)
+            self._stamp += len(counts)
+        return slots, ends.tolist()
+
+    def _make_room(self, size: int) -> None:
+        if len(self._out) < size:
+            fresh = np.empty((2 * size, 2), np.int32)
+            fresh[: len(self._out)] = self._out
+            self._out = fresh
+
+    def _grow(self, slots: int) -> None:
+        for array in (self._ids, self._seen):
+            array.resize(slots, refcheck=False)
+
+    def _checked(self, events: Sequence[Event], slots: Array, ends: Sequence[int]) -> list[list[str]]:
+        """Return the ids, evaluating what the rows do not say exactly: their slots are inverted."""
+        found: list[list[str]] = []
+        begin = 0
+        for event, end in zip(events, ends, strict=True):
+            several = slots[begin:end].tolist()
+            sure = [slot if slot >= 0 else ~slot for slot in several if slot >= 0 or self._holds(~slot, event)]
+            found.append([self._ids[slot] for slot in sure])
+            begin = end
+        return found
+
+    def _holds(self, slot: int, event: Event) -> bool:
+        return self._checks[slot][1](event.attributes) is True
+
+    def arrays(self) -> dict[str, Array]:
+        """Return everything as flat arrays, from which :meth:`from_arrays` makes the same anew."""
+        store = self._store
+        store.settle()
+        others = [[slot, other] for slot, each in self._others.items() for other in each]
+        return {
+            "slots": np.array(list(self._slot_of.values()), np.int64),
+            "traits": store.slots.traits[: store.used].copy(),
+            "others": np.array(others, np.int64).reshape(-1, 2),
+            "checked": np.array(list(self._checks), np.int64),
+            **packed("ids", list(self._slot_of)),
+            **packed("filters", [part for each, _ in self._checks.values() for part in (each.text, each.language)]),
+            **columns_packed(store.columns),
+            **{
+                f"{number}.{name}": array
+                for number, segment in enumerate(store.segments.values())
+                for name, array in segment.arrays().items()
+            },
+        }
+
+    @classmethod
+    def from_arrays(cls, arrays: Mapping[str, Array], kernel: Any) -> Engine:
+        """Return what :meth:`arrays` was asked of; the arrays are copied."""
+        engine = cls(kernel)
+        engine._store.take_over(columns_unpacked(arrays), arrays["traits"], segments_in(arrays))
+        engine._grow(len(engine._store.slots.traits))
+        engine._slot_of = dict(zip(unpacked("ids", arrays), arrays["slots"].tolist(), strict=True))
+        for id, slot in engine._slot_of.items():
+            engine._ids[slot] = id
+        for slot, other in arrays["others"].tolist():
+            engine._others.setdefault(slot, []).append(other)
+        filters = unpacked("filters", arrays)
+        for slot, text, language in zip(arrays["checked"].tolist(), filters[::2], filters[1::2], strict=True):
+            interest = parse(text, language)
+            engine._checks[slot] = interest, compile_node(interest.root)
+        return engine

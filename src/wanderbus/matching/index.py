@@ -1,0 +1,145 @@
+"""The index of the broker: which subscriptions an event matches (SPEC A-03, B-01, J-04; DESIGN 7.4)."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from importlib import import_module
+from importlib.util import find_spec
+from typing import TYPE_CHECKING, Any, Final, Literal
+
+from wanderbus.event import Event
+from wanderbus.filters import Filter, parse
+from wanderbus.matching.scan import ScanIndex
+
+if TYPE_CHECKING:
+    from numpy import ndarray
+
+Kernel = Literal["numba", "numpy", "scan"]
+"""Compiled loops; the same on whole arrays; every filter in turn, for a few filters and where there is no numpy."""
+
+SCANNED_MAX: Final = 16
+"""Filters up to which trying each is faster than anything else."""
+
+MOVED_AT_ONCE: Final = 32
+"""Filters that an add or a match takes from those that are tried to the kernel: a millisecond or two."""
+
+
+class Index:
+    """A changing set of filters, each with a subject and an id of the caller's choice."""
+
+    def __init__(self, kernel: Kernel | None = None) -> None:
+        """Without ``kernel``, the fastest that is installed, once there are more than :data:`SCANNED_MAX` filters.
+
+        Loading it takes a second or more: who cannot wait begins with ``scan``, and calls :meth:`use` when it is there.
+        """
+        self._kernel = kernel
+        self._few: dict[str, tuple[str, Filter]] = {}
+        """Those that are tried, until a kernel has them."""
+        self._scan = ScanIndex()
+        self._engine: Any = None if kernel in (None, "scan") else _engine(kernel)
+
+    def __len__(self) -> int:
+        return len(self._scan) + (0 if self._engine is None else len(self._engine))
+
+    def add(self, id: str, subject: str, filter: Filter) -> None:
+        """Match events of ``subject`` against ``filter`` from now on; replaces an earlier one with this ``id``."""
+        if self._few.pop(id, None):
+            self._scan.remove(id)
+        if self._engine is not None:
+            self._engine.add(id, subject, filter)
+            self._move()
+            return
+        self._scan.add(id, subject, filter)
+        self._few[id] = (subject, filter)
+        if self._kernel is None and len(self._few) > SCANNED_MAX:
+            self.use(best_kernel())
+
+    def remove(self, id: str) -> None:
+        """Forget the filter with this ``id``; no harm if there is none."""
+        if self._few.pop(id, None):
+            self._scan.remove(id)
+        elif self._engine is not None:
+            self._engine.remove(id)
+
+    def match(self, events: Sequence[Event]) -> list[list[str]]:
+        """Return for each event the ids of the filters that it matches, in no particular order."""
+        if self._engine is None:
+            return self._scan.match(events)
+        self._move()
+        found: list[list[str]] = self._engine.match(events)
+        if self._few:
+            for ids, more in zip(found, self._scan.match(events), strict=True):
+                ids += more
+        return found
+
+    def use(self, kernel: Kernel) -> None:
+        """Let ``kernel`` match from now on; what is tried is moved to it by and by, as others are added and matched."""
+        self._kernel = kernel
+        if kernel != "scan" and self._engine is None:
+            self._engine = _engine(kernel)
+
+    def _move(self) -> None:
+        for _ in range(min(len(self._few), MOVED_AT_ONCE)):
+            id, (subject, filter) = self._few.popitem()
+            self._scan.remove(id)
+            self._engine.add(id, subject, filter)
+
+    def arrays(self) -> dict[str, ndarray[Any, Any]]:
+        """Return the index as flat arrays, for a worker that has no filters; needs numpy.
+
+        Filters that are evaluated go along as their texts.
+        """
+        if self._kernel is None:
+            self.use(best_kernel())
+        if self._kernel == "scan":
+            raise ValueError("an index that scans has no arrays; install wanderbus[server], and let it use numpy")
+        while self._few:
+            self._move()
+        arrays: dict[str, ndarray[Any, Any]] = self._engine.arrays()
+        return arrays
+
+    @classmethod
+    def from_arrays(cls, arrays: Mapping[str, ndarray[Any, Any]], kernel: Kernel | None = None) -> Index:
+        """Return the index whose :meth:`arrays` these are; they are copied, and it can be changed."""
+        index = cls()
+        index._kernel = kernel or best_kernel()
+        index._engine = import_module("wanderbus.matching.engine").Engine.from_arrays(arrays, _kernel(index._kernel))
+        return index
+
+
+def best_kernel() -> Kernel:
+    """Return the fastest kernel that is installed."""
+    if find_spec("numpy") is None:
+        return "scan"
+    return "numpy" if find_spec("numba") is None else "numba"
+
+
+def load_kernel() -> Kernel:
+    """Load the fastest kernel that works, and return it; another thread may do so while an index is used.
+
+    It takes a second, and ten where numba finds nothing in its cache: it compiles then.
+    """
+    kernels: tuple[Kernel, ...] = ("numba", "numpy")
+    for kernel in kernels:
+        try:
+            _try_out(Index(kernel))
+        except Exception:  # not there, or whatever else is wrong with it: the next one does the same
+            continue
+        return kernel
+    return "scan"
+
+
+def _try_out(index: Index) -> None:
+    """Have everything called once: the first call of what is compiled takes some milliseconds more than the others."""
+    for number in range(2 * SCANNED_MAX):
+        index.add(str(number), "", parse(f"a == {number} or b prefix 'x{number}' and c > {number}"))
+        index.match([Event("", {"a": number, "b": ["x1", "x2"]}), Event("", {"a": number})])
+    index.arrays()
+
+
+def _engine(kernel: str) -> Any:
+    return import_module("wanderbus.matching.engine").Engine(_kernel(kernel))
+
+
+def _kernel(kernel: str) -> Any:
+    return import_module(f"wanderbus.matching.kernel_{kernel}")

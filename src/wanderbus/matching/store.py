@@ -1,0 +1,243 @@
+"""The rows of an index, in segments that are changed in place (DESIGN 7.4).
+
+Rows that come wait until something is matched, or for some hundred more, and are then written to free rows of the
+segments, near to like ones. Where there is no room a small segment is opened, of the same shape. Segments of like size
+are merged into one, and worn ones made anew, in steps of a millisecond or two, taken when rows are written or something
+is matched; until the new one is done those that it is made of answer. Who frees a row clears a bit of it.
+"""
+
+from __future__ import annotations
+
+from typing import Any, Final
+
+import numpy as np
+
+from wanderbus.matching.columns import Columns
+from wanderbus.matching.layout import BLOCK_ROWS, OWNER, PLACED, ROW_PARTS, SLOT, SUBJECT, UNPLACED, WAITING
+from wanderbus.matching.rebuilding import Rebuilding, Slots
+from wanderbus.matching.rows import Row
+from wanderbus.matching.segment import Array, Segment, plain
+from wanderbus.matching.sweeping import Sweep
+
+SEGMENT_ROWS_MAX: Final = 2**20
+"""Rows of segments that are merged."""
+
+WAITING_MAX: Final = 256
+"""Rows that wait to be written."""
+
+STEP_US: Final = 1_000
+"""What a step of making segments anew may take, about."""
+
+REACH: Final = 12
+"""Blocks away from where it belongs a row may be written."""
+
+SWEPT_MIN: Final = 4_096
+"""Rows that are written before names are swept; twice as many as there are, if that is more."""
+
+_STEPS_OF_WRITING: Final = 2
+"""Steps at once after writing, or else what is made anew would lag behind what comes."""
+
+_OPEN_BLOCKS_MAX: Final = 32
+_OPEN_SHARE: Final = 1 / 16
+"""Of all rows, those for which a segment is opened."""
+
+_LARGER: Final = 6
+"""So many times as large as the smaller ones together a segment may be to be merged with them."""
+
+_SLOTS_MIN: Final = 64
+
+
+class Store:
+    """Rows by slot: numbers that are used again when a row is freed."""
+
+    def __init__(self, kernel: Any) -> None:
+        self.columns = Columns()
+        self.segments: dict[int, Segment] = {}
+        """Those that answer, by their numbers."""
+        self.slots = Slots(
+            np.zeros(_SLOTS_MIN, np.uint8), np.zeros(_SLOTS_MIN, np.int32), np.zeros(_SLOTS_MIN, np.int32)
+        )
+        self.used = 0
+        """The slots that were ever in use."""
+        self._kernel = kernel
+        self._free: list[int] = []
+        self._freed: list[int] = []
+        """Slots of rows that still wait, or are in a segment that is made anew: not to be used again before."""
+        self._rows: list[int] = []
+        self._entry_columns: list[int] = []
+        self._ends: list[float] = []
+        self._open = 0
+        """The segment in which rows are written that have no room elsewhere, or 0."""
+        self._numbered = 0
+        self._work: Rebuilding | None = None
+        self._sweep: Sweep | None = None
+        self._is_sweeps_turn = False
+        self._since_sweep = 0
+        """Rows that were written since names were swept last."""
+
+    def __len__(self) -> int:
+        return self.used - len(self._free) - len(self._freed)
+
+    def take_slot(self) -> int:
+        """Return a slot that is free; it is in use from now on."""
+        if self._free:
+            return self._free.pop()
+        if self.used == len(self.slots.traits):
+            for array in self.slots:
+                array.resize(self.used + self.used // 8, refcheck=False)  # in place: many are not copied
+        self.used += 1
+        return self.used - 1
+
+    def put(self, slot: int, subject: int, row: Row) -> bool:
+        """Let a row have ``slot``; return whether its entries say it exactly."""
+        begin = len(self._entry_columns)
+        is_exact = self.columns.encode(row, self._entry_columns, self._ends)
+        self._rows += slot, begin, len(self._entry_columns), subject, 0, slot, 0
+        return is_exact
+
+    def own(self, rows: int, owner: int) -> None:
+        """Say whose the last ``rows`` rows are: the slot of their filter, inverted if it has to be evaluated."""
+        for at in range(len(self._rows) - ROW_PARTS * rows + OWNER, len(self._rows), ROW_PARTS):
+            self._rows[at] = owner
+
+    def free(self, slot: int) -> None:
+        """Forget the row with this slot."""
+        traits, homes, places = self.slots
+        traits[slot] = 0
+        home = int(homes[slot])
+        if home != WAITING:
+            self._segment(home).remove(int(places[slot]))
+            homes[slot] = WAITING
+        (self._freed if home == WAITING or self._work is not None else self._free).append(slot)
+
+    def write_if_many(self) -> None:
+        """Write the rows that wait, if there are many."""
+        if len(self._rows) >= WAITING_MAX * ROW_PARTS:
+            self._write()
+            self._step(_STEPS_OF_WRITING * STEP_US)
+
+    def write(self) -> None:
+        """Write the rows that wait, and go on with what is made anew."""
+        if self._rows:
+            self._write()
+        self._step(STEP_US)
+
+    def settle(self) -> None:
+        """Write and make anew all that is due, at once; for those who need the arrays, and for tests."""
+        self._write()
+        while self._work is not None or self._sweep is not None:
+            self._step(STEP_US)
+
+    def take_over(self, columns: Columns, traits: Array, segments: list[Segment]) -> None:
+        """Hold what another one held."""
+        self.columns = columns
+        self.used = len(traits)
+        for array in self.slots:
+            array.resize(max(_SLOTS_MIN, self.used), refcheck=False)
+        self.slots.traits[: self.used] = traits
+        for segment in segments:
+            number = self._enter(segment)
+            rows = segment.live_rows()
+            self.slots.homes[segment.rows[rows, SLOT]] = number
+            self.slots.places[segment.rows[rows, SLOT]] = rows
+        self._free = np.flatnonzero(traits == 0).tolist()
+
+    def _segment(self, number: int) -> Segment:
+        """Return a segment, or that which is being made."""
+        if self._work is not None and number == self._work.number and self._work.made is not None:
+            return self._work.made
+        return self.segments[number]
+
+    def _write(self) -> None:
+        rows = np.array(self._rows, np.int32).reshape(-1, ROW_PARTS)
+        rows = rows[self.slots.traits[rows[:, SLOT]] != 0]
+        fresh = rows, np.array(self._entry_columns, np.int32), np.array(self._ends, np.float64).reshape(-1, 2)
+        self._rows, self._entry_columns, self._ends = [], [], []
+        where = np.full(len(rows), UNPLACED, np.int32)
+        left = len(rows)
+        for number, segment in sorted(self.segments.items(), key=lambda each: -each[1].free):
+            if left and number != self._open and not segment.is_frozen and segment.free:
+                left = self._place(number, REACH, where, fresh)
+        while left:
+            if not self._open:
+                self._open = self._enter(self._small_one(len(fresh[1])))
+            left = self._place(self._open, len(self.segments[self._open].keys), where, fresh)
+            if left:
+                self._open = 0
+        self._since_sweep += len(rows)
+        if self._sweep is not None:
+            self._sweep.mark(rows[:, SUBJECT], fresh[1], fresh[2])
+        elif self._since_sweep > SWEPT_MIN + 2 * len(self):
+            self._sweep = Sweep(self.columns, self.segments.values())
+        if self._work is None:
+            self._plan()
+
+    def _place(self, number: int, reach: int, where: Array, fresh: tuple[Array, Array, Array]) -> int:
+        """Write rows that are nowhere yet to a segment; return how many had no room."""
+        segment = self.segments[number]
+        shape = segment.shape
+        left: int = self._kernel.write(
+            reach, segment.keys, where, *fresh, shape.places, shape.worths, *segment.tables, segment.sizes
+        )
+        placed = np.flatnonzero(where >= 0)
+        slots = fresh[0][placed, SLOT]
+        self.slots.homes[slots] = number
+        self.slots.places[slots] = where[placed]
+        where[placed] = PLACED
+        return left
+
+    def _enter(self, segment: Segment) -> int:
+        self._numbered += 1
+        self.segments[self._numbered] = segment
+        return self._numbered
+
+    def _small_one(self, entries: int) -> Segment:
+        """Return an empty segment with room for at least so many entries."""
+        largest = max(self.segments.values(), key=len, default=None)
+        if largest is None:
+            return plain(1, entries)
+        return largest.like(min(_OPEN_BLOCKS_MAX, max(1, int(_OPEN_SHARE * len(self) / BLOCK_ROWS))), entries)
+
+    # What is made anew ------------------------------------------------------------------------------------------------
+
+    def _plan(self) -> None:
+        """Begin to make segments anew, if that is due; no row waits, and nothing is being made."""
+        self._free += self._freed
+        self._freed = []
+        chosen = self._due()
+        if chosen:
+            self._numbered += 1
+            self._work = Rebuilding(chosen, self._numbered, self.slots, self._kernel)
+
+    def _due(self) -> dict[int, Segment]:
+        """Return the segments to make one of: the small ones together, or a worn one."""
+        closed = {number: segment for number, segment in self.segments.items() if number != self._open}
+        chosen: dict[int, Segment] = {}
+        total = 0
+        for number, segment in sorted(closed.items(), key=lambda each: len(each[1])):
+            if total + len(segment) > SEGMENT_ROWS_MAX or (chosen and len(segment) > _LARGER * total):
+                break
+            chosen[number] = segment
+            total += len(segment)
+        if len(chosen) > 1:
+            return chosen
+        return next(({number: segment} for number, segment in closed.items() if segment.is_worn), {})
+
+    def _step(self, least_us: int) -> None:
+        """Go on with what is made anew, or with sweeping, in turn, for about so long; no row waits."""
+        if self._sweep is not None and (self._work is None or self._is_sweeps_turn):
+            if self._sweep.step(least_us):
+                self._sweep = None
+                self._since_sweep = 0
+        elif self._work is not None and self._work.step(least_us):
+            self._exchange(self._work)
+        self._is_sweeps_turn = not self._is_sweeps_turn
+
+    def _exchange(self, work: Rebuilding) -> None:
+        """Let a new segment answer instead of those that it is made of."""
+        if work.made is not None:
+            self.segments[work.number] = work.made
+        for number in work.sources:
+            del self.segments[number]
+        self._work = None
+        self._plan()
