@@ -19,7 +19,17 @@ from typing import Self, Unpack, cast
 import msgspec
 
 from wanderbus.api import checking
-from wanderbus.broker.core import Append, Appended, Broker, DiskFreed, DiskFull, UserStatusChanged
+from wanderbus.broker.core import (
+    Append,
+    Appended,
+    Broker,
+    DiskFreed,
+    DiskFull,
+    KernelLoaded,
+    KernelWanted,
+    SubscriptionUnreadable,
+    UserStatusChanged,
+)
 from wanderbus.broker.custom import Kind, Kinds
 from wanderbus.config import ServerArguments, ServerSettings
 from wanderbus.config.reading import make
@@ -36,6 +46,7 @@ from wanderbus.domain.access_server import (
 from wanderbus.domain.baseline import Baseline
 from wanderbus.errors import ConfigurationError, StorageError, Unreachable, WanderbusError
 from wanderbus.machine import Address, Output, shown
+from wanderbus.matching import SCANNED_MAX, Kernel, load_kernel
 from wanderbus.mobility.properties import Properties
 from wanderbus.runtime.ambient import SystemRandom, wall_us
 from wanderbus.runtime.certificate import own_certificate
@@ -104,6 +115,7 @@ class Server:
         self._files: ServerFiles | None = None
         self._committer: Committer | None = None
         self._save_timer: asyncio.TimerHandle | None = None
+        self._loading: asyncio.Task[None] | None = None
 
     @classmethod
     def from_file(
@@ -125,7 +137,7 @@ class Server:
         self._registered = self._kept = False
         self._shortage = ""
         try:
-            self._start()
+            await self._start()
             await asyncio.wait((self._ready, self._broken), timeout=START_S_MAX, return_when=asyncio.FIRST_COMPLETED)
             if self._broken.done():
                 self._broken.result()
@@ -151,6 +163,9 @@ class Server:
         """Stop serving; what was acknowledged is on disk, agents stay in their sessions until the next start."""
         if self._save_timer is not None:
             self._save_timer.cancel()
+        if self._loading is not None:
+            self._loading.cancel()
+            await asyncio.wait([self._loading])
         for driver in self._drivers:
             driver.close()
         self._drivers.clear()
@@ -168,10 +183,13 @@ class Server:
             self._recorder.close()
             self._recorder = None
 
-    def _start(self) -> None:
+    async def _start(self) -> None:
         files = self._files = ServerFiles.open(self._settings.data_dir)
         config = msgspec.structs.replace(self._broker_config, server=files.identity.server)
-        self._broker = Broker(files.load_state(config.publishes_remembered), config, self._kinds)
+        state = files.load_state(config.publishes_remembered)
+        # Nobody is kept waiting yet, and with few subscriptions nobody may ever need a kernel.
+        kernel = await _loaded_kernel() if len(state.subscriptions) > SCANNED_MAX else None
+        self._broker = Broker(state, config, self._kinds, kernel)
         self._committer = Committer(
             files.log,
             files.store,
@@ -302,6 +320,13 @@ class Server:
                 _log.warning("the data channel of %s is refused: %s", user, reason)
             case UserStatusChanged(user=user, status=status):
                 _log.info("%s is %s", user, status)
+            case KernelWanted():
+                self._loading = asyncio.create_task(self._load_kernel())
+            case SubscriptionUnreadable(subscription=subscription, reason=reason):
+                _log.error("the subscription %s cannot be read any more, it hears of nothing: %s", subscription, reason)
+
+    async def _load_kernel(self) -> None:
+        self._access_driver.feed(KernelLoaded(await _loaded_kernel()))
 
     def _check_ready(self) -> None:
         """The server is ready when the broker can be called, and has seen its disk keep a record."""
@@ -350,3 +375,11 @@ class Server:
         changes = self._broker.state.changes()
         if changes and self._committer is not None:
             self._committer.save(changes, self._broker.state.offset)
+
+
+async def _loaded_kernel() -> Kernel:
+    """Load in a thread what matches many subscriptions: for a second or more the loop has other things to do."""
+    kernel = await asyncio.to_thread(load_kernel)
+    if kernel != "numba":
+        _log.warning("numba cannot be loaded, subscriptions are matched by %s, which takes longer", kernel)
+    return kernel

@@ -7,8 +7,9 @@ that owns it), and nothing of files: records go out as :class:`Append` and come 
 from __future__ import annotations
 
 import re
-from collections.abc import Iterable
-from typing import Final
+from collections.abc import Iterable, Sequence
+from itertools import groupby
+from typing import Final, TypeAlias
 
 from wanderbus import records
 from wanderbus.broker import protocol
@@ -16,6 +17,7 @@ from wanderbus.broker.bounds import Bounds
 from wanderbus.broker.clock import DisciplinedClock
 from wanderbus.broker.config import BrokerConfig
 from wanderbus.broker.custom import Kinds
+from wanderbus.broker.interests import Interests, KernelWanted
 from wanderbus.broker.journal import Append, Journal
 from wanderbus.broker.links import Link, LinkDropped, Links, SendOnLink
 from wanderbus.broker.operating import Operating
@@ -23,9 +25,10 @@ from wanderbus.broker.presence import Presence, UserStatusChanged
 from wanderbus.broker.publishing import DISK_FULL, Publishing
 from wanderbus.broker.rows import SessionRow, device_key, session_key
 from wanderbus.broker.state import BrokerState
-from wanderbus.broker.subscribing import Subscriptions
+from wanderbus.broker.subscribing import Subscriptions, SubscriptionUnreadable
 from wanderbus.errors import RemoteProtocolError
 from wanderbus.machine import ClockRead, Input, Output, SetTimer, TimerFired
+from wanderbus.matching import Kernel
 
 __all__ = [
     "Append",
@@ -34,12 +37,15 @@ __all__ = [
     "DeviceBound",
     "DiskFreed",
     "DiskFull",
+    "KernelLoaded",
+    "KernelWanted",
     "LinkClosed",
     "LinkDropped",
     "LinkOpened",
     "MessageArrived",
     "SendOnLink",
     "ServerStarted",
+    "SubscriptionUnreadable",
     "UserStatusChanged",
 ]
 
@@ -47,7 +53,13 @@ __all__ = [
 SWEEP_AGAIN_S: Final = 0.1
 """Pause after a sweep that left some of what has expired: others go before."""
 
+FORESEEN_MAX: Final = 1_024
+"""Messages in which is looked ahead for what is published: matching that much together costs least for each."""
+
 _SESSION_NAME: Final = re.compile(r"[A-Za-z0-9._-]{1,64}")
+
+_Said: TypeAlias = Sequence[tuple[int, protocol.FromAgent | RemoteProtocolError]]
+"""Links and what was said on each; the error is of what is no message."""
 
 
 class ServerStarted(Input, frozen=True):
@@ -105,10 +117,21 @@ class DiskFreed(Input, frozen=True):
     """There is room for the log again."""
 
 
-class Broker:
-    """Sessions, subscriptions, matching and queues of one server; ``step`` as every machine."""
+class KernelLoaded(Input, frozen=True):
+    """What :class:`KernelWanted` asked for is there."""
 
-    def __init__(self, state: BrokerState, config: BrokerConfig, kinds: Kinds | None = None) -> None:
+    kernel: Kernel
+
+
+class Broker:
+    """Sessions, subscriptions, matching and queues of one server; ``step`` as every machine.
+
+    :param kernel: what matches, loaded before; None: expressions are tried in turn, until there are many
+    """
+
+    def __init__(
+        self, state: BrokerState, config: BrokerConfig, kinds: Kinds | None = None, kernel: Kernel | None = None
+    ) -> None:
         self.state = state
         self._config = config
         self._clock = DisciplinedClock(state.wall_us, config.clock_slew_max)
@@ -117,7 +140,9 @@ class Broker:
         self._links = Links(state, self._journal, self._bounds, config)
         self._presence = Presence(state, self._journal, self._links, config)
         self._operating = Operating(state, self._journal, self._links, self._presence, config)
-        self._subscriptions = Subscriptions(state, self._journal, self._links, config, kinds)
+        self._subscriptions = Subscriptions(
+            state, self._journal, self._links, config, kinds or Kinds(), Interests(kernel)
+        )
         self._publishing = Publishing(state, self._journal, self._links, self._subscriptions, self._bounds)
 
     def status(self, user: str) -> str:
@@ -132,24 +157,23 @@ class Broker:
     def step(self, inputs: Iterable[Input], now: float) -> list[Output]:
         """Take a batch of inputs at monotonic second ``now``; return the outputs in order."""
         self._links.now = now
-        for given in inputs:
-            match given:
-                case MessageArrived(link=identity, payload=payload):
-                    self._arrived(identity, payload)
-                case Appended(durable=durable):
-                    self._journal.appended(durable)
-                case ClockRead(wall_us=wall_us):
-                    self.state.wall_us = self._clock.read(wall_us, now)
-                    self._publishing.received_us = wall_us
-                case TimerFired(key=key):
-                    self._timer_fired(key)
-                case _:
+        for kind, several in groupby(inputs, type):
+            if kind is MessageArrived:
+                self._arrived([given for given in several if isinstance(given, MessageArrived)])
+            else:
+                for given in several:
                     self._told(given)
         return self._journal.drain()
 
     def _told(self, given: Input) -> None:
-        """Take what is rare."""
         match given:
+            case Appended(durable=durable):
+                self._journal.appended(durable)
+            case ClockRead(wall_us=wall_us):
+                self.state.wall_us = self._clock.read(wall_us, self._links.now)
+                self._publishing.received_us = wall_us
+            case TimerFired(key=key):
+                self._timer_fired(key)
             case LinkOpened(link=identity, user=user, device=device):
                 self._presence.opened(identity, user, device)
             case LinkClosed(link=identity, reason=reason):
@@ -159,6 +183,8 @@ class Broker:
                 self._bound(given)
             case DiskFull() | DiskFreed():
                 self._publishing.disk_full = isinstance(given, DiskFull)
+            case KernelLoaded(kernel=kernel):
+                self._subscriptions.interests.use(kernel)
             case ServerStarted():
                 self._started()
 
@@ -204,14 +230,39 @@ class Broker:
             )
             self._journal.write(record, urgent=False)
 
-    def _arrived(self, identity: int, payload: bytes) -> None:
-        link = self._links.get(identity)
-        if link is None:
-            return
-        try:
-            message = protocol.decode_from_agent(payload)
-        except RemoteProtocolError as error:
-            self._presence.closed(link, str(error))
+    def _arrived(self, several: Sequence[MessageArrived]) -> None:
+        """Take what agents say; events that came together are matched together."""
+        said = [(each.link, _read(each.payload)) for each in several]
+        foreseen = 0
+        for place, (identity, message) in enumerate(said):
+            if place >= foreseen and isinstance(message, protocol.Publish):
+                foreseen = self._foresee(said, place)
+            if link := self._links.get(identity):
+                self._said(link, message)
+        if foreseen:
+            self._subscriptions.interests.foresee(())
+
+    def _foresee(self, said: _Said, place: int) -> int:
+        """Match what is published from ``place`` on; return from where on that has to be done again.
+
+        That is before what may add a subscription, whatever becomes of it.
+        """
+        end = min(len(said), place + FORESEEN_MAX)
+        coming: list[tuple[Link, protocol.Publish]] = []
+        for at in range(place, end):
+            identity, message = said[at]
+            if isinstance(message, protocol.Subscribe | protocol.Renew):
+                end = at
+                break
+            if isinstance(message, protocol.Publish) and (link := self._links.get(identity)):
+                coming.append((link, message))
+        if len(coming) > 1:
+            self._publishing.foresee(coming)
+        return end
+
+    def _said(self, link: Link, message: protocol.FromAgent | RemoteProtocolError) -> None:
+        if isinstance(message, RemoteProtocolError):
+            self._presence.closed(link, str(message))
             return
         if isinstance(message, protocol.Attach):
             self._attach(link, message)
@@ -307,3 +358,10 @@ class Broker:
                 ),
                 urgent=False,
             )
+
+
+def _read(payload: bytes) -> protocol.FromAgent | RemoteProtocolError:
+    try:
+        return protocol.decode_from_agent(payload)
+    except RemoteProtocolError as error:
+        return error

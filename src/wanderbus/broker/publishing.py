@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterable
+
 from wanderbus import records
 from wanderbus.broker import protocol
 from wanderbus.broker.bounds import Bounds
@@ -39,12 +41,22 @@ class Publishing:
         self._subscriptions = subscriptions
         self._bounds = bounds
 
+    def foresee(self, coming: Iterable[tuple[Link, protocol.Publish]]) -> None:
+        """Match at once what is about to be published, but for what needs no matching."""
+        if self.disk_full:
+            return
+        events = [
+            message.event
+            for link, message in coming
+            if link.session is not None and not self._repeated(link, message) and _is_sound(message.event)
+        ]
+        if len(events) > 1:
+            self._subscriptions.interests.foresee(events)
+
     def publish(self, link: Link, message: protocol.Publish) -> None:
         """Accept an event into the log with its notifications, or refuse it; a repeat is answered as at first."""
         outbox = message.outbox is not None
-        epoch = self._state.devices[link.key].epoch if message.outbox is None else message.outbox
-        publisher = self._state.publishers.get(publisher_key(link.user, link.device, outbox=outbox))
-        if publisher and publisher.epoch == epoch and message.number <= publisher.number:
+        if publisher := self._repeated(link, message):
             self._answer_repeat(link, message, publisher)
             return
         if outbox and not self._in_turn(link, message):
@@ -67,7 +79,7 @@ class Publishing:
             event=message.event,
             user=link.user,
             device=link.device,
-            epoch=epoch,
+            epoch=self._epoch(link, message),
             number=message.number,
             notified=tuple(notified),
             restricted=tuple(restricted),
@@ -80,6 +92,18 @@ class Publishing:
             self._bounds.enforce(session, notification)
             self._links.pump(session)
         self._accept(link, message, offset)
+
+    def _epoch(self, link: Link, message: protocol.Publish) -> int:
+        """Return in which epoch of its device's numbers the message has its own."""
+        return self._state.devices[link.key].epoch if message.outbox is None else message.outbox
+
+    def _repeated(self, link: Link, message: protocol.Publish) -> PublisherRow | None:
+        """Return who published under this number, or a higher one, before; None for a new number."""
+        key = publisher_key(link.user, link.device, outbox=message.outbox is not None)
+        publisher = self._state.publishers.get(key)
+        if publisher is None or message.number > publisher.number:
+            return None
+        return publisher if publisher.epoch == self._epoch(link, message) else None
 
     def _answer_repeat(self, link: Link, message: protocol.Publish, publisher: PublisherRow) -> None:
         if (offset := publisher.recent.get(message.number)) is None:
@@ -115,7 +139,7 @@ class Publishing:
         """
         matched: dict[tuple[str, str], list[SubscriptionRow]] = {}
         restricted = []
-        for identity in self._subscriptions.matching(event):
+        for identity in self._subscriptions.interests.matching(event):
             row = self._state.subscriptions[identity]
             subscription = row.subscription
             if subscription.expires_us is not None and subscription.expires_us <= self._state.wall_us:
@@ -147,6 +171,14 @@ class Publishing:
             tuple([s.id for s in subscriptions]),
             tuple([(s.id, s.device) for s in subscriptions if s.device is not None]),
         )
+
+
+def _is_sound(event: Event) -> bool:
+    try:
+        check_event(event)
+    except EventError:
+        return False
+    return True
 
 
 def _checked_size(event: Event) -> int:

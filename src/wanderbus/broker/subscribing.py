@@ -1,4 +1,4 @@
-"""Subscriptions: submitting, ending, renewing, restricting, asking; and the index that finds them (SPEC A-11, G)."""
+"""Subscriptions: submitting, ending, renewing, restricting, asking (SPEC A-11, G)."""
 
 from __future__ import annotations
 
@@ -11,6 +11,7 @@ from wanderbus import filters, records
 from wanderbus.broker import admission, protocol
 from wanderbus.broker.config import BrokerConfig
 from wanderbus.broker.custom import Kinds
+from wanderbus.broker.interests import Interests, KernelWanted
 from wanderbus.broker.journal import Journal
 from wanderbus.broker.links import Link, Links
 from wanderbus.broker.restrictions import admitted
@@ -18,39 +19,53 @@ from wanderbus.broker.roster import Roster
 from wanderbus.broker.rows import SessionRow, SubscriptionRow, session_key
 from wanderbus.broker.state import BrokerState
 from wanderbus.errors import FilterError, LimitExceeded, Refused
-from wanderbus.event import Event
 from wanderbus.limits import SUBSCRIPTION_BYTES_MAX
-from wanderbus.matching import Index
+from wanderbus.machine import Output
 from wanderbus.subscription import Subscription
 
 SWEEP_MAX: Final = 500
 """Subscriptions that one sweep ends, and that it forgets: others wait no longer than that takes."""
 
 
+class SubscriptionUnreadable(Output, frozen=True):
+    """A stored subscription's expression cannot be read any more because of ``reason``: no event matches it.
+
+    Otherwise it lives on as it was.
+    """
+
+    subscription: str
+    reason: str
+
+
 class Subscriptions:
     """Answers an agent's requests about its session's subscriptions; a user reaches only their own."""
 
     def __init__(
-        self, state: BrokerState, journal: Journal, links: Links, config: BrokerConfig, kinds: Kinds | None = None
+        self,
+        state: BrokerState,
+        journal: Journal,
+        links: Links,
+        config: BrokerConfig,
+        kinds: Kinds,
+        interests: Interests,
     ) -> None:
         self._state = state
         self._journal = journal
         self._links = links
         self._config = config
-        self.kinds = kinds or Kinds()
+        self.kinds = kinds
         """The kinds of restriction that the operator has added."""
-
-        self._index = Index()
+        self.interests = interests
+        """Which subscriptions an event satisfies."""
         self._live = Roster()
         self._ended = Roster()
         for row in state.subscriptions.values():
-            self._take_up(row.subscription)
+            try:
+                self._take_up(row.subscription)
+            except FilterError as error:
+                journal.say(SubscriptionUnreadable(row.subscription.id, protocol.shortened(error.reason)))
         for tombstone in sorted(state.tombstones.values(), key=lambda row: row.ended_us):
             self._bury(tombstone)
-
-    def matching(self, event: Event) -> Sequence[str]:
-        """Return the ids of the subscriptions whose subject and expression ``event`` satisfies."""
-        return list(self._index.match([event])[0])
 
     def answer(self, link: Link, request: protocol.OfSubscriptions) -> None:
         """Serve one request and answer it, once what it changed is durable."""
@@ -72,7 +87,7 @@ class Subscriptions:
 
         Its devices are told unless they asked for it (SPEC G-10), and for a while it can be renewed (SPEC X21).
         """
-        self._index.remove(subscription.id)
+        self.interests.remove(subscription.id)
         self._live.drop(subscription.id, subscription.owner)
         ended = records.Unsubscribed(
             at_us=self._state.wall_us,
@@ -188,7 +203,8 @@ class Subscriptions:
     def _change(self, subscription: Subscription, **fields: object) -> Subscription:
         changed = msgspec.structs.replace(subscription, **fields)
         admission.check_size(changed)
-        revived = changed.id not in self._state.subscriptions
+        if revived := changed.id not in self._state.subscriptions:
+            filters.parse(changed.expression, changed.language)
         self._journal.write(
             records.Changed(at_us=self._state.wall_us, subscription=changed),
             urgent=True,
@@ -241,9 +257,10 @@ class Subscriptions:
             )
 
     def _take_up(self, subscription: Subscription) -> None:
-        interest = filters.parse(subscription.expression, subscription.language)
-        self._index.add(subscription.id, subscription.subject, interest)
         self._live.put(subscription.id, subscription.owner, subscription.expires_us)
+        self.interests.add(subscription)
+        if self.interests.wants_kernel():
+            self._journal.say(KernelWanted())
 
     def _bury(self, row: SubscriptionRow) -> None:
         self._ended.put(row.subscription.id, row.subscription.owner, self._forgotten_us(row))

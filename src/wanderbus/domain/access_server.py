@@ -20,13 +20,13 @@ from wanderbus.broker.core import (
     DeviceBound,
     DiskFreed,
     DiskFull,
+    KernelLoaded,
     LinkClosed,
     LinkDropped,
     LinkOpened,
     MessageArrived,
     SendOnLink,
     ServerStarted,
-    UserStatusChanged,
 )
 from wanderbus.datachannel import (
     DATA_SOCKET,
@@ -195,7 +195,7 @@ class AccessServer:
                     self._renew(str(session), now)
                 case ClockRead():
                     self._clock = [given]
-                case Appended() | DiskFull() | DiskFreed() | TimerFired(key=("broker", _)):
+                case Appended() | DiskFull() | DiskFreed() | KernelLoaded() | TimerFired(key=("broker", _)):
                     self._step_broker([given], now)
         if for_data:
             self._step_data(for_data, now)
@@ -387,7 +387,7 @@ class AccessServer:
                         dropped.append((line, reason))
                 case Append():
                     self._appends.append(output)
-                case UserStatusChanged() | SetTimer() | CancelTimer():
+                case _:
                     self._outputs.append(output)
         if sending:
             self._step_data(sending, now)
