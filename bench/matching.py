@@ -36,6 +36,8 @@ SPARE_LEAST: Final = 10_000
 STUDIED: Final = ("study", "ranges")
 """Of what the study's kernel can do."""
 MEASURED_S: Final = 3.0
+AT_REST_A_S: Final = 40_000
+"""Subscriptions of an index for each second that it is left to itself, and single events, before it is measured."""
 
 Row = dict[str, object]
 
@@ -94,8 +96,8 @@ def _measure(name: str, size: int, seconds: float) -> tuple[Measured, list[Row]]
     churned = Churned(drawn, size, Index)
     build_s = churned.build()
     gc.collect()
-    # Steady first: what a new index puts off is done by then, and code is compiled.
-    warm = churned.run(1, seconds / 2)
+    # Steady first: what an index that was filled at once puts off is done by then.
+    warm = churned.run(1, max(seconds / 2, size / AT_REST_A_S))
     expected_s = percentile(warm.calls_s, 0.5) if warm else 0.0
     rates: dict[int, Rate] = {}
     for batch in BATCHES:

@@ -81,7 +81,7 @@ class Engine:
 
     def match(self, events: Sequence[Event]) -> list[list[str]]:
         """Return for each event the ids of the filters that it matches, in no particular order."""
-        self._store.write()
+        self._store.write(len(events))
         at_once = min(EVENTS_MAX, max(1, VALUES_MAX // self._store.columns.count))
         found: list[list[str]] = []
         for first in range(0, len(events), at_once):

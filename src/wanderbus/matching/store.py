@@ -28,6 +28,9 @@ WAITING_MAX: Final = 256
 STEP_US: Final = 1_000
 """What a step of making segments anew may take, about."""
 
+STEP_US_AN_EVENT: Final = 4
+"""What it may take more for each event that is matched: a fraction of that."""
+
 REACH: Final = 12
 """Blocks away from where it belongs a row may be written."""
 
@@ -116,11 +119,11 @@ class Store:
             self._write()
             self._step(_STEPS_OF_WRITING * STEP_US)
 
-    def write(self) -> None:
-        """Write the rows that wait, and go on with what is made anew."""
+    def write(self, events: int) -> None:
+        """Write the rows that wait, and go on with what is made anew: longer if many events are about to be matched."""
         if self._rows:
             self._write()
-        self._step(STEP_US)
+        self._step(STEP_US + events * STEP_US_AN_EVENT)
 
     def settle(self) -> None:
         """Write and make anew all that is due, at once; for those who need the arrays, and for tests."""
