@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Generator, Mapping
+from collections.abc import Mapping
 from typing import Any, Final, NamedTuple
 
 import numpy as np
@@ -10,6 +10,7 @@ import numpy as np
 from wanderbus.matching.layout import BLOCK_ROWS, ROW_PARTS, SLOT
 from wanderbus.matching.segment import Array, Segment, Shape
 from wanderbus.matching.shaping import SAMPLE_ROWS, shape_of
+from wanderbus.matching.stepping import FIXED_US, Stepped, Steps
 
 SLACK: Final = 1 / 16
 """The share of rows, and of entries, that is kept free for those that come."""
@@ -17,12 +18,6 @@ SLACK: Final = 1 / 16
 _KEYS_A_STEP: Final = 1_024
 _SORTED_AT_ONCE: Final = 32_768
 _ENTRIES_SPARE: Final = 2_048
-
-FIXED_US: Final = 50
-"""What some operations of numpy cost at least."""
-
-Steps = Generator[int, None, None]
-"""Work in the doing: every ``next`` does some, and says about how many microseconds it took."""
 
 
 class Slots(NamedTuple):
@@ -33,7 +28,7 @@ class Slots(NamedTuple):
     places: Array
 
 
-class Rebuilding:
+class Rebuilding(Stepped):
     """The making of one segment of the rows of several that are still in use."""
 
     def __init__(self, sources: Mapping[int, Segment], number: int, slots: Slots, kernel: Any) -> None:
@@ -45,19 +40,9 @@ class Rebuilding:
         self._segments = list(sources.values())
         self._slots = slots
         self._kernel = kernel
-        self._steps = self._work()
+        super().__init__()
         for segment in self._segments:
             segment.is_frozen = True
-
-    def step(self, least_us: int) -> bool:
-        """Work for about so long; return whether it is done."""
-        spent_us = 0
-        while spent_us < least_us:
-            try:
-                spent_us += next(self._steps)
-            except StopIteration:
-                return True
-        return False
 
     def _work(self) -> Steps:
         most = sum(map(len, self._segments))  # rows may go while others are looked for

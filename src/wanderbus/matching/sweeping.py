@@ -12,9 +12,9 @@ import numpy as np
 
 from wanderbus.matching.columns import Attribute, Columns, Words
 from wanderbus.matching.layout import PLACE, SUBJECT, USED
-from wanderbus.matching.rebuilding import FIXED_US, Steps
 from wanderbus.matching.rows import ORDER, WORD
 from wanderbus.matching.segment import Array, Segment
+from wanderbus.matching.stepping import FIXED_US, Stepped, Steps
 
 _ENTRIES_A_STEP: Final = 32_768
 _NAMES_A_STEP: Final = 2_000
@@ -22,7 +22,7 @@ _A_NAME_US: Final = 5
 """What an attribute takes at least."""
 
 
-class Sweep:
+class Sweep(Stepped):
     """One going over all that an index knows by name; no row may wait to be written when it works."""
 
     def __init__(self, columns: Columns, segments: Iterable[Segment]) -> None:
@@ -39,17 +39,7 @@ class Sweep:
                     self._used[attribute.columns[kind]] = np.zeros(size, np.bool_)
                     self._attribute_of[attribute.columns[kind]] = attribute, kind
                     self._marks[attribute.columns[kind]] = np.array(attribute.marks.values)
-        self._steps = self._work()
-
-    def step(self, least_us: int) -> bool:
-        """Work for about so long; return whether it is done."""
-        spent_us = 0
-        while spent_us < least_us:
-            try:
-                spent_us += next(self._steps)
-            except StopIteration:
-                return True
-        return False
+        super().__init__()
 
     def mark(self, subjects: Array, columns: Array, ends: Array) -> None:
         """Keep what these rows name."""
