@@ -27,7 +27,7 @@ def _fingerprint() -> int:
     That one is by name, and by the file of a function alone.
     """
     constants = sorted((name, value) for name, value in vars(layout).items() if name.isupper())
-    shared = [marshal.dumps(each.__code__) for each in (line_of.py_func, _lowest_bit, _prefetch)]
+    shared = [marshal.dumps(each.__code__) for each in (line_of.py_func, _lowest_bit, _hint, _prefetch, _touch)]
     return crc32(repr((constants, shared)).encode())
 
 
@@ -56,22 +56,38 @@ def _lowest_bit(context: Any, word: Any) -> Any:
 lowest_bit: Any = intrinsic(_lowest_bit)
 
 
+def _hint(builder: Any, address: Any) -> None:
+    """Begin to load what is at an address; a wrong one does no harm."""
+    byte, number = ir.IntType(8).as_pointer(), ir.IntType(32)
+    kind = ir.FunctionType(ir.VoidType(), [byte, number, number, number])
+    hint: Any = cgutils.get_or_insert_function(builder.module, kind, "llvm.prefetch.p0i8")  # type: ignore[no-untyped-call]
+    builder.call(hint, [builder.bitcast(address, byte), number(0), number(3), number(1)])
+
+
 def _prefetch(context: Any, objects: Any, slot: Any) -> Any:
     """Begin to load the object to which the pointer number ``slot`` of an array points."""
 
     def generate(context: Any, builder: Any, signature: Any, arguments: Any) -> Any:
-        pointer, number = ir.IntType(8).as_pointer(), ir.IntType(32)
-        array = builder.inttoptr(arguments[0], pointer.as_pointer())
-        its = builder.load(builder.gep(array, [arguments[1]]))
-        kind = ir.FunctionType(ir.VoidType(), [pointer, number, number, number])
-        hint: Any = cgutils.get_or_insert_function(builder.module, kind, "llvm.prefetch.p0i8")  # type: ignore[no-untyped-call]
-        builder.call(hint, [its, number(1), number(3), number(1)])
+        array = builder.inttoptr(arguments[0], ir.IntType(8).as_pointer().as_pointer())
+        _hint(builder, builder.load(builder.gep(array, [arguments[1]])))
         return context.get_dummy_value()
 
     return types.void(types.int64, types.int32), generate
 
 
+def _touch(context: Any, array: Any, index: Any) -> Any:
+    """Begin to load an item of a flat array."""
+
+    def generate(context: Any, builder: Any, signature: Any, arguments: Any) -> Any:
+        its = context.make_array(signature.args[0])(context, builder, arguments[0])
+        _hint(builder, builder.gep(its.data, [arguments[1]]))
+        return context.get_dummy_value()
+
+    return types.void(array, types.uint64), generate
+
+
 prefetch: Any = intrinsic(_prefetch)
+touch: Any = intrinsic(_touch)
 
 
 @njit(inline="always")  # type: ignore[misc, unused-ignore]

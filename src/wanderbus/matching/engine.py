@@ -51,7 +51,7 @@ class Engine:
         rows, is_exact, is_exact_on_lists = rows_of(filter.root)
         subject_number = int(store.columns.subjects[subject])
         slot = store.take_slot()
-        several = [slot, *(store.take_slot() for _ in rows[1:])]
+        several = [slot] if len(rows) < 2 else [slot, *(store.take_slot() for _ in rows[1:])]
         for one, row in zip(several, rows, strict=False):
             is_exact &= store.put(one, subject_number, row)
         if len(self._ids) < len(store.slots.traits):
@@ -62,8 +62,9 @@ class Engine:
             store.own(len(rows), slot if is_exact else ~slot)
         if not (is_exact and is_exact_on_lists):
             self._checks[slot] = filter, compile_node(filter.root)
+        traits = store.slots.traits
         for one in several:
-            store.slots.traits[one] = LIVE if is_exact_on_lists else LIVE | ON_LISTS
+            traits[one] = LIVE if is_exact_on_lists else LIVE | ON_LISTS
         self._slot_of[id] = slot
         self._ids[slot] = id
         store.write_if_many()

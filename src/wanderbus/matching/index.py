@@ -43,11 +43,13 @@ class Index:
 
     def add(self, id: str, subject: str, filter: Filter) -> None:
         """Match events of ``subject`` against ``filter`` from now on; replaces an earlier one with this ``id``."""
-        if self._few.pop(id, None):
+        if id in self._few:
+            del self._few[id]
             self._scan.remove(id)
         if self._engine is not None:
             self._engine.add(id, subject, filter)
-            self._move()
+            if self._few:
+                self._move()
             return
         self._scan.add(id, subject, filter)
         self._few[id] = (subject, filter)

@@ -12,7 +12,7 @@ from typing import Final
 import numpy as np
 from numba import njit
 
-from wanderbus.matching.compiling import TABLES, compiled, line_of, lowest_bit, prefetch
+from wanderbus.matching.compiling import TABLES, compiled, line_of, lowest_bit, prefetch, touch
 from wanderbus.matching.layout import (
     BLOCK_ROWS,
     LISTS,
@@ -107,6 +107,53 @@ def choose(  # type: ignore[no-untyped-def]
                 blocks[event, word] &= summary[line, word]
 
 
+@njit(inline="always")  # type: ignore[misc, unused-ignore]
+def _not_excluded(event, block, lines, its_bits, height, its_rows, candidates):  # type: ignore[no-untyped-def]
+    """Write where the rows of a block begin that no column excludes, and begin to load them; return how many."""
+    base = np.uint64(height * block)
+    a, b, c, d = its_bits[base], its_bits[base + _1], its_bits[base + _2], its_bits[base + _3]
+    e, f, g, h = its_bits[base + _4], its_bits[base + _5], its_bits[base + _6], its_bits[base + _7]
+    for place in range(lines.shape[1]):
+        line = base + (np.uint64(lines[event, place]) << _3)
+        a &= its_bits[line]
+        b &= its_bits[line + _1]
+        c &= its_bits[line + _2]
+        d &= its_bits[line + _3]
+        e &= its_bits[line + _4]
+        f &= its_bits[line + _5]
+        g &= its_bits[line + _6]
+        h &= its_bits[line + _7]
+        if (a | b | c | d | e | f | g | h) == 0:
+            break
+    count = 0
+    for part, word in enumerate((a, b, c, d, e, f, g, h)):
+        left = word
+        while left != 0:
+            row = np.uint64(ROW_PARTS) * np.uint64((block << 9) + (part << 6) + lowest_bit(left))
+            left &= left - _ONE
+            candidates[count] = row
+            count += 1
+            touch(its_rows, row)
+    return count
+
+
+@njit(inline="always")  # type: ignore[misc, unused-ignore]
+def _is_verified(row, subject, its_rows, entry_columns, its_ends, its_values, first_value):  # type: ignore[no-untyped-def]
+    """Return, not 0 or 0, whether a row holds: of every clause that its bits do not say all about, one entry."""
+    entry, stop = np.uint64(its_rows[row + _START]), np.uint64(its_rows[row + _VERIFIED])
+    holds, some = np.int32(its_rows[row + _SUBJECT] == subject), np.int32(0)
+    while entry < stop and holds != 0:  # without jumps but this one, which a processor cannot guess
+        column = entry_columns[entry]
+        value = its_values[first_value + np.uint64(column & PLACE)]
+        low, high = its_ends[entry << _1], its_ends[(entry << _1) + _1]
+        goes_on = (column >> _OR_NEXT_BIT) & 1
+        some |= np.int32((low <= value) & (value <= high))
+        holds &= some | goes_on
+        some &= goes_on
+        entry += _1
+    return holds
+
+
 @compiled(
     f"UniTuple(int64, 3)(int64, int64, float64[:,::1], {TABLES}, int32[:,::1], uint64[:,::1], boolean, {_FOUND}, int64)"
 )
@@ -120,52 +167,29 @@ def match(  # type: ignore[no-untyped-def]
     """
     its_bits, its_rows, its_ends = bits.reshape(bits.size), rows.reshape(rows.size), ends.reshape(ends.size)
     its_values = values.reshape(values.size)
+    candidates = np.empty(BLOCK_ROWS, np.uint64)
     room = out.shape[0] - BLOCK_ROWS
     while block < bits.shape[0]:
-        base = np.uint64(8 * bits.shape[1] * block)
         while event < values.shape[0]:
             if blocks[event, block >> 6] >> np.uint64(block & 63) & _ONE == 0:
                 event += 1
                 continue
             if size > room:
                 return block, event, size
-            a, b, c, d = its_bits[base], its_bits[base + _1], its_bits[base + _2], its_bits[base + _3]
-            e, f, g, h = its_bits[base + _4], its_bits[base + _5], its_bits[base + _6], its_bits[base + _7]
-            for place in range(lines.shape[1]):
-                line = base + (np.uint64(lines[event, place]) << _3)
-                a &= its_bits[line]
-                b &= its_bits[line + _1]
-                c &= its_bits[line + _2]
-                d &= its_bits[line + _3]
-                e &= its_bits[line + _4]
-                f &= its_bits[line + _5]
-                g &= its_bits[line + _6]
-                h &= its_bits[line + _7]
-                if (a | b | c | d | e | f | g | h) == 0:
-                    break
-            subject = np.int32(values[event, 0])
-            first_value = np.uint64(event * values.shape[1])
-            for part, word in enumerate((a, b, c, d, e, f, g, h)):
-                left = word
-                while left != 0:
-                    row = np.uint64(ROW_PARTS) * np.uint64((block << 9) + (part << 6) + lowest_bit(left))
-                    left &= left - _ONE
-                    entry, stop = np.uint64(its_rows[row + _START]), np.uint64(its_rows[row + _VERIFIED])
-                    holds, some = np.int32(its_rows[row + _SUBJECT] == subject), np.int32(0)
-                    while entry < stop and holds != 0:  # without jumps but this one, which a processor cannot guess
-                        column = entry_columns[entry]
-                        value = its_values[first_value + np.uint64(column & PLACE)]
-                        low, high = its_ends[entry << _1], its_ends[(entry << _1) + _1]
-                        goes_on = (column >> _OR_NEXT_BIT) & 1
-                        some |= np.int32((low <= value) & (value <= high))
-                        holds &= some | goes_on
-                        some &= goes_on
-                        entry += _1
-                    if holds != 0 and (not is_frozen or traits[its_rows[row]] & LIVE):
-                        out[size, 0] = event
-                        out[size, 1] = its_rows[row + _OWNER]
-                        counts[event] += 1
-                        size += 1
+            count = _not_excluded(event, block, lines, its_bits, 8 * bits.shape[1], its_rows, candidates)
+            for at in range(count):
+                entry = np.uint64(its_rows[candidates[at] + _START])
+                touch(entry_columns, entry)
+                touch(its_ends, entry << _1)
+            subject, first_value = np.int32(values[event, 0]), np.uint64(event * values.shape[1])
+            for at in range(count):
+                row = candidates[at]
+                holds = _is_verified(row, subject, its_rows, entry_columns, its_ends, its_values, first_value)
+                if holds != 0 and (not is_frozen or traits[its_rows[row]] & LIVE):
+                    out[size, 0] = event
+                    out[size, 1] = its_rows[row + _OWNER]
+                    counts[event] += 1
+                    size += 1
             event += 1
         event = 0
         block += 1
