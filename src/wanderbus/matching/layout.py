@@ -7,7 +7,7 @@ from typing import Final
 BLOCK_ROWS: Final = 512
 """Rows in a block: one bit of the summary, and one line of a processor's cache of each bucket."""
 
-BUCKETS_MAX: Final = 40
+BUCKETS_MAX: Final = 32
 """Buckets of one column; at most 64, the bits of a word."""
 
 PLACES_MAX: Final = 48

@@ -41,7 +41,7 @@ _STEPS_OF_WRITING: Final = 2
 """Steps at once after writing, or else what is made anew would lag behind what comes."""
 
 _OPEN_BLOCKS_MAX: Final = 32
-_OPEN_SHARE: Final = 1 / 16
+_OPEN_SHARE: Final = 1 / 32
 """Of all rows, those for which a segment is opened."""
 
 _LARGER: Final = 6
