@@ -6,7 +6,7 @@ from collections.abc import Mapping, Sequence
 
 import numpy as np
 
-from wanderbus.matching.columns import Attribute, Columns, Marks, Words
+from wanderbus.matching.columns import KINDS, Attribute, Columns, Marks, Words
 from wanderbus.matching.segment import Array, Segment
 
 
@@ -31,7 +31,9 @@ def columns_packed(columns: Columns) -> dict[str, Array]:
     arrays = {
         "column_count": np.array([columns.count]),
         **packed("attributes", list(columns.attributes)),
-        "attribute_columns": np.array([each.columns for each in columns.attributes.values()], np.int32).reshape(-1, 6),
+        "attribute_columns": np.array([each.columns for each in columns.attributes.values()], np.int32).reshape(
+            -1, len(KINDS)
+        ),
         **_words_packed("subjects", columns.subjects),
     }
     for number, attribute in enumerate(columns.attributes.values()):
@@ -55,7 +57,7 @@ def columns_unpacked(arrays: Mapping[str, Array]) -> Columns:
 
 
 def _words_packed(name: str, words: Words) -> dict[str, Array]:
-    known = [word for word in words if isinstance(word, str)]
+    known = words.all()
     return {**packed(name, known), f"{name}.numbers": np.array([words[each] for each in known], np.float64)}
 
 

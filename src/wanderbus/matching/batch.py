@@ -52,8 +52,8 @@ class Batch:
     def __init__(self, events: Sequence[Event], columns: Columns) -> None:
         self.values: Array = np.full((len(events), columns.count), math.nan)
         self.flags: Array = np.zeros(len(events), np.uint8)
-        self._items: list[list[Item]] = []
-        self._with_items: list[int] = []
+        self._items: dict[int, list[Item]] = {}
+        """Of each event that has several values in some column, those."""
         if columns.presences:
             self.values[:, columns.presences] = MISSING
         known = columns.subjects.get
@@ -70,7 +70,7 @@ class Batch:
     @property
     def with_lists(self) -> list[int]:
         """Return the events that have several values in some column."""
-        return sorted(set(self._with_items))
+        return sorted(self._items)
 
     @property
     def tables(self) -> tuple[Array, ...]:
@@ -150,16 +150,14 @@ class Batch:
 
     def _put_items(self, at: int, items: list[Item]) -> None:
         self.flags[at] |= LISTS
-        self._with_items.append(at)
-        self._items.append(items)
+        self._items.setdefault(at, []).extend(items)
 
     def _flat_items(self) -> tuple[Array, Array, Array]:
         """Return where the items of each event begin, their columns and their doubles."""
         starts = np.zeros(len(self.flags) + 1, np.int64)
-        order = sorted(range(len(self._items)), key=self._with_items.__getitem__)
-        flat = [item for one in order for item in self._items[one]]
-        for at, items in zip(self._with_items, self._items, strict=True):
-            starts[at + 1] += len(items)
+        flat = [item for at in self.with_lists for item in self._items[at]]
+        for at, items in self._items.items():
+            starts[at + 1] = len(items)
         np.cumsum(starts, out=starts)
         columns = np.array([item[0] for item in flat], np.int32)
         return starts, columns, np.array([item[1:] for item in flat], np.float64).reshape(-1, 2)

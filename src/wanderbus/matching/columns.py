@@ -19,7 +19,7 @@ from wanderbus.matching.rows import BOOLEAN, DATE, NUMBER, ORDER, PRESENCE, WORD
 UNKNOWN: Final = -1.0
 """The number of every word that no filter names."""
 
-_KINDS: Final = (PRESENCE, BOOLEAN, NUMBER, DATE, WORD, ORDER)
+KINDS: Final = (PRESENCE, BOOLEAN, NUMBER, DATE, WORD, ORDER)
 _APART: Final = 2.0**20
 
 SEEN_MAX: Final = 4_096
@@ -150,7 +150,7 @@ class Attribute:
 
     def __init__(self, name: str) -> None:
         self.name = name
-        self.columns = [-1] * len(_KINDS)
+        self.columns = [-1] * len(KINDS)
         self.words = Words()
         self.marks = Marks()
 

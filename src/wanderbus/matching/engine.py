@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
+from itertools import pairwise
 from typing import Any, Final
 
 import numpy as np
@@ -96,17 +97,14 @@ class Engine:
         for segment in self._store.segments.values():
             size = self._match_segment(segment, batch, counts, size)
         slots, ends = self._by_event(counts, size)
-        if self._checks and slots.min(initial=0) < 0:
-            return self._checked(events, slots, ends)
+        is_doubtful = self._checks and slots.min(initial=0) < 0
         ids = self._ids
         where = ids.__array_interface__["data"][0]
         found = []
-        begin = 0
-        for end in ends:
-            its = slots[begin:end]
+        for event, (begin, end) in zip(events, pairwise([0, *ends]), strict=True):
+            its = self._checked(slots[begin:end], event) if is_doubtful else slots[begin:end]
             self._kernel.fetch(where, its)
             found.append(ids.take(its).tolist())
-            begin = end
         return found
 
     def _match_segment(self, segment: Segment, batch: Batch, counts: Array, size: int) -> int:
@@ -151,19 +149,12 @@ class Engine:
         for array in (self._ids, self._seen):
             array.resize(slots, refcheck=False)
 
-    def _checked(self, events: Sequence[Event], slots: Array, ends: Sequence[int]) -> list[list[str]]:
-        """Return the ids, evaluating what the rows do not say exactly: their slots are inverted."""
-        found: list[list[str]] = []
-        begin = 0
-        for event, end in zip(events, ends, strict=True):
-            several = slots[begin:end].tolist()
-            sure = [slot if slot >= 0 else ~slot for slot in several if slot >= 0 or self._holds(~slot, event)]
-            found.append([self._ids[slot] for slot in sure])
-            begin = end
-        return found
-
-    def _holds(self, slot: int, event: Event) -> bool:
-        return self._checks[slot][1](event.attributes) is True
+    def _checked(self, slots: Array, event: Event) -> Array:
+        """Return the slots that an event matches; inverted ones are of filters that are yet to be evaluated."""
+        checks, attributes = self._checks, event.attributes
+        several = slots.tolist()
+        sure = [slot if slot >= 0 else ~slot for slot in several if slot >= 0 or checks[~slot][1](attributes) is True]
+        return np.array(sure, np.int32)
 
     def arrays(self) -> dict[str, Array]:
         """Return everything as flat arrays, from which :meth:`from_arrays` makes the same anew."""

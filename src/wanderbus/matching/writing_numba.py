@@ -33,6 +33,13 @@ _FRESH = "int32[:,::1], int32[::1], float64[:,::1]"
 
 
 @njit(inline="always")  # type: ignore[misc, unused-ignore]
+def _place_of(places, column):  # type: ignore[no-untyped-def]
+    """Return the place of the column of an entry, or -1 if it has no buckets."""
+    column &= PLACE
+    return np.int64(places[column]) if column < places.shape[0] else np.int64(-1)
+
+
+@njit(inline="always")  # type: ignore[misc, unused-ignore]
 def _digit(place, low, high, worths, line_starts, cuts):  # type: ignore[no-untyped-def]
     """Return of a clause on one column how much it lets through, and what rows are ordered by: 21 bits."""
     first, stop = line_starts[place] + 1, line_starts[place + 1]
@@ -56,7 +63,7 @@ def _key(row, subject, new_columns, new_ends, places, worths, line_starts, cuts)
             column = new_columns[entry]
             low, high = new_ends[entry, 0], new_ends[entry, 1]
         is_single, is_next = not is_next, column & OR_NEXT != 0
-        place = places[column & PLACE] if column & PLACE < places.shape[0] else -1
+        place = _place_of(places, column)
         if place < 0 or is_next or not is_single:
             continue
         worth, digit = _digit(place, low, high, worths, line_starts, cuts)
@@ -118,7 +125,7 @@ def _exclude(  # type: ignore[no-untyped-def]
     clause, place, is_exact = 0, np.int64(-1), True
     for entry in range(row[START], row[STOP]):
         column = new_columns[entry]
-        its = np.int64(places[column & PLACE]) if column & PLACE < places.shape[0] else np.int64(-2)
+        its = _place_of(places, column)
         if place == -1:
             place = its
         if its != place or its < 0:
@@ -168,9 +175,9 @@ def _write_row(  # type: ignore[no-untyped-def]
         rows[at, CAPACITY] = count
     block, word, bit = at // BLOCK_ROWS, (at >> 6) & 7, _ONE << np.uint64(at & 63)
     for entry in range(rows[at, START], rows[at, STOP]):
-        column = entry_columns[entry] & PLACE
-        if column < places.shape[0] and places[column] >= 0:
-            _open(places[column], line_starts, bits, block, word, bit)
+        place = _place_of(places, entry_columns[entry])
+        if place >= 0:
+            _open(place, line_starts, bits, block, word, bit)
     if places[0] >= 0:
         _open(places[0], line_starts, bits, block, word, bit)
         subject = float(row[SUBJECT])
@@ -210,9 +217,9 @@ def _tell(at, places, rows, entry_columns, line_starts, bits, summary):  # type:
     mask = _ONE << np.uint64(block & 63)
     named = _ONE << np.uint64(places[0]) if places[0] >= 0 else np.uint64(0)
     for entry in range(rows[at, START], rows[at, STOP]):
-        column = entry_columns[entry] & PLACE
-        if column < places.shape[0] and places[column] >= 0:
-            named |= _ONE << np.uint64(places[column])
+        place = _place_of(places, entry_columns[entry])
+        if place >= 0:
+            named |= _ONE << np.uint64(place)
     summary[0, block >> 6] |= mask
     for place in range(line_starts.shape[0] - 1):
         first, last = line_starts[place], line_starts[place + 1]
