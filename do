@@ -32,6 +32,7 @@ SOAK = (
     ("simulation of the whole system", ["wanderbus", "sim", "--seeds"], "200", "2000"),
     ("simulation of SIP", ["wanderbus", "sim", "--layer", "sip", "--seeds"], "200", "1000"),
     ("simulation of reliable UDP", ["wanderbus", "sim", "--layer", "rudp", "--seeds"], "200", "1000"),
+    ("simulation of the media relay", ["wanderbus", "sim", "--layer", "relay", "--seeds"], "200", "2000"),
     ("simulation of weeks", ["wanderbus", "sim", "--layer", "weeks", "--seeds"], "1000", "20000"),
     ("power cuts", ["faults", "powercut", "--points"], "500", "10000"),
     ("kills", ["faults", "crash", "--cycles"], "100", "2000"),
@@ -71,11 +72,12 @@ PEERS = {
     "iptables": "iptables",
     "nats-server": "nats-server",
     "redis-server": "redis-server",
+    "rtpengine": "rtpengine-daemon",
     "strace": "strace",
 }
 NEEDS_PEERS = ("test", "bench")
 # Debian starts these on ports that are ours to choose; tests and benchmarks start them themselves, on free ones.
-SERVICES = ("kamailio", "mosquitto", "nats-server", "redis-server")
+SERVICES = ("kamailio", "mosquitto", "nats-server", "redis-server", "rtpengine-daemon")
 
 
 class StepError(Exception):

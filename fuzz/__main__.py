@@ -17,7 +17,7 @@ from collections.abc import Sequence
 from pathlib import Path
 from typing import Any, Final
 
-from fuzz import filters, harness, matching, meaning, rudp, sip
+from fuzz import filters, harness, matching, meaning, ng, rudp, sip
 from fuzz.harness import Failure, Tally, Target
 
 INPUTS: Final = 200_000
@@ -27,6 +27,7 @@ NAMES: Final[dict[str, Sequence[Target]]] = {
     "meaning": meaning.TARGETS,
     "filters": filters.TARGETS,
     "matching": matching.TARGETS,
+    "ng": ng.TARGETS,
     "rudp": rudp.TARGETS,
     "sip": sip.TARGETS,
 }

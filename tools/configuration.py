@@ -6,7 +6,7 @@ from __future__ import annotations
 import sys
 from pathlib import Path
 
-from wanderbus.config import AgentSettings, ServerSettings
+from wanderbus.config import AgentSettings, RelaySettings, ServerSettings
 from wanderbus.config.writing import reference, sample
 
 ROOT = Path(__file__).resolve().parents[1]
@@ -17,11 +17,12 @@ Written by `./do fmt` from the structs that hold the settings; a test compares t
 
 Settings stand in a TOML file. An agent's is named by `wanderbus pub --config FILE` and `sub`, by
 `wanderbus.connect(config=FILE)`, or by the environment's `WANDERBUS_CONFIG` where the program says nothing at all; a
-server's by `wanderbus up --config FILE` or `wanderbus.Server.from_file(FILE)`. Options and arguments come before the
+server's by `wanderbus up --config FILE` or `wanderbus.Server.from_file(FILE)`, and that of a media relay of its own by
+`wanderbus relay --config FILE`. Options and arguments come before the
 file, and every key at the top of a file is an argument of the same name.
 
-`wanderbus config check FILE` says what a file sets, or what is wrong with it; `wanderbus config sample agent` and
-`broker` print files with every key, which are `examples/agent.toml` and `examples/broker.toml`.
+`wanderbus config check FILE` says what a file sets, or what is wrong with it; `wanderbus config sample agent`,
+`broker` and `relay` print files with every key, which are `agent.toml`, `broker.toml` and `relay.toml` of `examples/`.
 
 - A path is relative to the directory of the file it stands in.
 - The password of an agent is `password`, or stands in `password_file`; the environment's `WANDERBUS_PASSWORD` comes
@@ -36,7 +37,10 @@ file, and every key at the top of a file is an argument of the same name.
 {reference(AgentSettings)}
 ## A server
 
-{reference(ServerSettings)}"""
+{reference(ServerSettings)}
+## A relay
+
+{reference(RelaySettings)}"""
 
 FILES = {
     ROOT / "docs" / "configuration.md": PAGE.rstrip("\n") + "\n",
@@ -44,6 +48,8 @@ FILES = {
     + sample(AgentSettings),
     ROOT / "examples" / "broker.toml": "# What a server may be told: every key, with its default.\n"
     + sample(ServerSettings),
+    ROOT / "examples" / "relay.toml": "# What a media relay may be told: every key, with its default.\n"
+    + sample(RelaySettings),
 }
 
 

@@ -20,7 +20,7 @@ def write(shell: Shell, name: str, text: str) -> str:
     return name
 
 
-@pytest.mark.parametrize("kind", ["agent", "broker"])
+@pytest.mark.parametrize("kind", ["agent", "broker", "relay"])
 def test_the_sample_is_that_of_the_examples_and_can_be_used(shell: Shell, kind: str) -> None:
     status, out, err = shell.run("config", "sample", kind)
     assert (status, err) == (0, "")

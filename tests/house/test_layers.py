@@ -47,7 +47,7 @@ ALLOWED: dict[str, set[str]] = {
     "datachannel": {"sip", "rudp", "tcp"},
     "matching": {"filters"},
     "mobility": {"sip"},
-    "relay": {"sip", "rudp"},
+    "relay": {"sip", "rudp", "tcp", "datachannel"},
     "broker": {"filters", "matching"},
     "agent": MACHINES - {"agent", "domain"},
     "domain": MACHINES - {"agent", "domain"},

@@ -13,6 +13,7 @@ from wanderbus.cli import (
     intervening,
     listing,
     log,
+    relaying,
     serving,
     simulating,
     sip,
@@ -29,6 +30,7 @@ app = typer.Typer(
     add_completion=False,
 )
 app.command("up")(serving.up)
+app.command("relay")(relaying.relay)
 app.command("pub")(events.pub)
 app.command("sub")(events.sub)
 app.command("sessions")(listing.sessions)

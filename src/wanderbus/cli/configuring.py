@@ -12,13 +12,14 @@ import typer
 from wanderbus.api.connecting import connect
 from wanderbus.api.server import Server
 from wanderbus.cli.output import log_to_stderr, say, say_json
-from wanderbus.config import AgentSettings, ServerSettings
+from wanderbus.config import AgentSettings, RelaySettings, ServerSettings
 from wanderbus.config.keys import table_of
 from wanderbus.config.reading import parse
 from wanderbus.config.writing import sample, set_in, toml
-from wanderbus.runtime.config_files import read_text
+from wanderbus.runtime.config_files import read_text, settings_in
+from wanderbus.runtime.relaying import RelayServer
 
-app = typer.Typer(help="Files of settings, of a server and of an agent.", no_args_is_help=True)
+app = typer.Typer(help="Files of settings, of a server, of an agent and of a relay.", no_args_is_help=True)
 
 
 class Kind(Enum):
@@ -26,14 +27,19 @@ class Kind(Enum):
 
     agent = "agent"
     broker = "broker"
+    relay = "relay"
 
 
-STRUCTS: dict[Kind, type[msgspec.Struct]] = {Kind.agent: AgentSettings, Kind.broker: ServerSettings}
+STRUCTS: dict[Kind, type[msgspec.Struct]] = {
+    Kind.agent: AgentSettings,
+    Kind.broker: ServerSettings,
+    Kind.relay: RelaySettings,
+}
 
 
 @app.command("check")
 def check(
-    file: Annotated[Path, typer.Argument(help="TOML file of settings, of either kind.", show_default=False)],
+    file: Annotated[Path, typer.Argument(help="TOML file of settings, of any kind.", show_default=False)],
     json: Annotated[bool, typer.Option("--json", help="Print JSON.")] = False,
 ) -> None:
     """Say what a file of settings sets, without its secrets; exit status 2 if it cannot be used.
@@ -45,15 +51,18 @@ def check(
     log_to_stderr(verbose=False)
     given = parse(read_text(file), file)
     kind = _kind_of(given)
-    if kind is Kind.agent:
-        connect(config=file)
-    else:
-        Server.from_file(file)
+    match kind:
+        case Kind.agent:
+            connect(config=file)
+        case Kind.broker:
+            Server.from_file(file)
+        case Kind.relay:
+            RelayServer(RelaySettings(**settings_in(RelaySettings, file)))
     understood = set_in(STRUCTS[kind], given)
     if json:
         say_json({"file": str(file), "kind": kind.value, "set": understood})
     else:
-        say(f"{file} is a file of settings for {'an agent' if kind is Kind.agent else 'a broker'}; it sets")
+        say(f"{file} is a file of settings for {'an agent' if kind is Kind.agent else f'a {kind.value}'}; it sets")
         for name, value in understood.items():
             say(f"  {name} = {toml(value)}")
 

@@ -18,12 +18,13 @@ from rich.progress import track
 
 from wanderbus.cli.output import check_writable, complain, machine, say, write_json
 from wanderbus.errors import ConfigurationError
+from wanderbus.simulation.relay_scenario import RelayResult, RelayScenario, run_relay_seed
 from wanderbus.simulation.rudp_scenario import RudpResult, RudpScenario, run_rudp_seed
 from wanderbus.simulation.scenario import Result, Scenario, run_seed
 from wanderbus.simulation.sip_scenario import HEAL_RTT_GOAL, SIPResult, SIPScenario, run_sip_seed
 from wanderbus.simulation.weeks_scenario import WeeksResult, WeeksScenario, run_weeks_seed
 
-AnyResult = Result | SIPResult | RudpResult | WeeksResult
+AnyResult = Result | SIPResult | RudpResult | RelayResult | WeeksResult
 
 
 class Layer(StrEnum):
@@ -32,13 +33,14 @@ class Layer(StrEnum):
     BROKER = "broker"
     SIP = "sip"
     RUDP = "rudp"
+    RELAY = "relay"
     WEEKS = "weeks"
 
 
 class _Kind(msgspec.Struct, frozen=True):
     """How the worlds of one layer are run, and what is counted in them: field of the result to words."""
 
-    scenario: type[Scenario] | type[SIPScenario] | type[RudpScenario] | type[WeeksScenario]
+    scenario: type[Scenario] | type[SIPScenario] | type[RudpScenario] | type[RelayScenario] | type[WeeksScenario]
     run_seed: Callable[[int], AnyResult]
     counted: Mapping[str, str]
 
@@ -84,6 +86,20 @@ _KINDS: Final = {
             "datagrams": "datagrams",
         },
     ),
+    Layer.RELAY: _Kind(
+        RelayScenario,
+        run_relay_seed,
+        {
+            "messages": "messages",
+            "moves": "announced moves",
+            "rebindings": "others",
+            "restarts": "relays killed",
+            "learnt": "parties found elsewhere",
+            "injected": "datagrams of strangers",
+            "refused": "refused",
+            "datagrams": "datagrams",
+        },
+    ),
     Layer.WEEKS: _Kind(
         WeeksScenario,
         run_weeks_seed,
@@ -109,8 +125,8 @@ def sim(
     layer: Annotated[
         Layer,
         typer.Option(
-            help="The whole system with its broker; registration, calls and moves; reliable UDP alone; or the broker"
-            " alone over weeks."
+            help="The whole system with its broker; registration, calls and moves; reliable UDP alone; reliable UDP"
+            " through a media relay; or the broker alone over weeks."
         ),
     ] = Layer.BROKER,
     seeds: Annotated[int, typer.Option(min=1, help="How many histories.")] = 200,
@@ -123,9 +139,10 @@ def sim(
 
     Of the broker: nothing is lost, repeated or reordered. Of SIP: in the end everybody is registered where they are,
     every session is CONNECTED on both sides, and nothing is left over. Of reliable UDP: every message once and in
-    order, repeats at their times, and nothing that was forged believed. Of weeks: lifetimes, restrictions and the
-    bounds of queues hold while people come and go, clocks are set and the broker crashes. Exit status 1 if a promise
-    was broken; each failure names the command that replays it.
+    order, repeats at their times, and nothing that was forged believed. Of the relay: the same through NATs, and
+    strangers are sent nothing. Of weeks: lifetimes, restrictions and the bounds of queues hold while people come and
+    go, clocks are set and the broker crashes. Exit status 1 if a promise was broken; each failure names the command
+    that replays it.
 
     Example: wanderbus sim --seeds 50 --first-seed 1000
     """

@@ -4,8 +4,9 @@ Every key of a file is a keyword argument of the same name of :class:`wanderbus.
 """
 
 from wanderbus.broker.config import BrokerConfig
-from wanderbus.config.settings import AgentArguments, AgentSettings, ServerArguments, ServerSettings
+from wanderbus.config.settings import AgentArguments, AgentSettings, RelaySettings, ServerArguments, ServerSettings
 from wanderbus.domain.baseline import BaselineConfig
+from wanderbus.relay import RelayLimits
 from wanderbus.rudp import RudpConfig
 from wanderbus.sip.flood import FloodLimits
 from wanderbus.subscription import QueuePolicy
@@ -18,6 +19,8 @@ __all__ = [
     "BrokerConfig",
     "FloodLimits",
     "QueuePolicy",
+    "RelayLimits",
+    "RelaySettings",
     "RudpConfig",
     "ServerArguments",
     "ServerSettings",

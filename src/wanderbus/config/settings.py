@@ -15,6 +15,7 @@ import msgspec
 from wanderbus.agent.messages import AgentProperties
 from wanderbus.broker.config import BrokerConfig
 from wanderbus.domain.baseline import BaselineConfig
+from wanderbus.relay import RelayLimits
 from wanderbus.rudp import RudpConfig
 from wanderbus.sip.flood import FloodLimits
 from wanderbus.tcp import TcpConfig
@@ -179,6 +180,33 @@ class ServerSettings(msgspec.Struct, frozen=True, kw_only=True):
 
     def __repr__(self) -> str:
         return f"ServerSettings(domain={self.domain!r}, ...)"
+
+
+class RelaySettings(msgspec.Struct, frozen=True, kw_only=True):
+    """What a media relay may be told."""
+
+    address: str = "127.0.0.1"
+    """The IP address that streams pass; what both sides are told, and have to reach (SPEC I-01)."""
+
+    advertise: str | None = None
+    """The IP address that is told instead, where another stands before ``address``, as in clouds."""
+
+    ports: str = "30000-39999"
+    """The ports that may be handed out, first and last; a stream takes two, of UDP or TCP."""
+
+    ng_listen: str = "127.0.0.1:2223"
+    """Where proxies give their commands, ``host:port`` over UDP; port 0 takes a free one."""
+
+    ng_from: tuple[str, ...] = ()
+    """The IP addresses of these proxies. They must be given where ``ng_listen`` is not on loopback, since whoever may
+    command a relay may open ports and have datagrams sent."""
+
+    loopback_peers: bool = False
+    """Whether a party may be at 127.0.0.1 or ::1 though ``address`` is not, as a broker on the same host (SPEC I-05).
+    Otherwise such an address in a description is taken for a trick."""
+
+    limits: RelayLimits | None = None
+    """Bounds of the relay."""
 
 
 class AgentArguments(TypedDict, total=False):

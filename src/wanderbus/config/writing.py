@@ -31,6 +31,7 @@ _EXAMPLES: Final = {
     "tls_port": 5061,
     "eci_port": 5070,
     "sip_trace": "sip.trace",
+    "advertise": "192.0.2.1",
     "broker.roles": {"alice": "operator"},
 }
 """Of keys that have to be given, or whose default cannot be written down."""

@@ -100,7 +100,7 @@ class Driver:
         opened: dict[str, socket.socket] = {}
         try:
             for name, address in addresses.items():
-                opened[name] = _open_udp(address)
+                opened[name] = open_udp(address)
         except BaseException:
             for each in opened.values():
                 each.close()
@@ -292,7 +292,8 @@ class Unmade:
         return []
 
 
-def _open_udp(address: Address) -> socket.socket:
+def open_udp(address: Address) -> socket.socket:
+    """Return a bound socket that does not block; ``OSError`` or ``OverflowError`` if ``address`` cannot be had."""
     family = socket.AF_INET6 if ":" in address[0] else socket.AF_INET
     opened = socket.socket(family, socket.SOCK_DGRAM)
     try:

@@ -139,7 +139,7 @@ class Streams:
             for kind, address in addresses.items():
                 if kind == "TLS" and self._server_tls is None:
                     raise OSError(0, "TLS needs a certificate")
-                opened[kind] = _open_listener(address)
+                opened[kind] = open_listener(address)
         except OSError as error:
             for each in opened.values():
                 each.close()
@@ -345,7 +345,8 @@ def _shows_fingerprint(transport: asyncio.BaseTransport, target: StreamTarget | 
     return certificate is not None and hashlib.sha256(certificate).digest() == target.fingerprint
 
 
-def _open_listener(address: Address) -> socket.socket:
+def open_listener(address: Address) -> socket.socket:
+    """Return a listening socket that does not block; ``OSError`` if ``address`` cannot be had."""
     family = socket.AF_INET6 if ":" in address[0] else socket.AF_INET
     # With the protocol named asyncio knows TCP, also on what is accepted, and turns Nagle's algorithm off.
     opened = socket.socket(family, socket.SOCK_STREAM, socket.IPPROTO_TCP)

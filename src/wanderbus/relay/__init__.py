@@ -1,0 +1,25 @@
+"""The media relay: what lies between two parties that cannot reach each other, told what to do by ``ng`` (SPEC I).
+
+::
+
+    relay.step([DatagramReceived("ng", proxy, b"1 d7:command5:offer...")], now) -> [OpenPort(side, 30000), ...]
+    relay.step([PortOpened(side, 30000), ...], now)                             -> [SendDatagram("ng", proxy, answer)]
+    side.take(source, datagram, now)                                            -> where to send it, or None
+"""
+
+from wanderbus.relay.config import RelayLimits
+from wanderbus.relay.interface import ClosePort, OpenPort, PortOpened, PortRefused
+from wanderbus.relay.machine import NG_SOCKET, Relay
+from wanderbus.relay.stream import Figures, Side
+
+__all__ = [
+    "NG_SOCKET",
+    "ClosePort",
+    "Figures",
+    "OpenPort",
+    "PortOpened",
+    "PortRefused",
+    "Relay",
+    "RelayLimits",
+    "Side",
+]

@@ -1,0 +1,96 @@
+"""What a relay says of its calls and of itself: in rtpengine's words where it has some, and with more figures."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping
+from itertools import islice
+from typing import TYPE_CHECKING, Any, Final
+
+import msgspec
+
+from wanderbus.machine import Address
+from wanderbus.relay.calls import Call, Dialogue
+from wanderbus.relay.stream import Figures, Side
+
+if TYPE_CHECKING:
+    from wanderbus.relay.machine import Relay
+
+LISTED: Final = 32
+"""Calls that are listed unless more are asked for, as rtpengine does."""
+
+_US: Final = 1_000_000
+_ERRORS: Final = ("unknown_source", "nowhere", "over_rate", "unsent")
+"""Figures of datagrams that were not forwarded."""
+
+
+def of_call(call: Call) -> dict[str, Any]:
+    """Return what a query, or the end of a call, is answered with."""
+    total = summed(side.figures for side in call.sides())
+    nothing = {"packets": 0, "bytes": 0, "errors": 0}
+    tags: dict[str, Any] = {}
+    for dialogue in call.dialogues:
+        for index, tag in enumerate((dialogue.caller, dialogue.callee)):
+            tags[tag] = _of_party(dialogue, index)
+    return {
+        "created": call.created_us // _US,
+        "created_us": call.created_us % _US,
+        "tags": tags,
+        "totals": {"RTP": _stats(total), "RTCP": nothing},
+    }
+
+
+def first_of(calls: Mapping[str, Call], limit: object) -> list[str]:
+    """Return the ids of the oldest calls, ``limit`` at the most; a limit may be a number or its digits."""
+    most = int(limit) if isinstance(limit, int) or (isinstance(limit, str) and limit.isdecimal()) else LISTED
+    return list(islice(calls, min(max(most, 0), len(calls))))
+
+
+def of_relay(relay: Relay) -> dict[str, Any]:
+    """Return the figures of a relay: what there is now, and what there has been since it began."""
+    living = [side for call in relay.calls.values() for side in call.sides()]
+    return {
+        "calls": len(relay.calls),
+        "ports": len(relay.sides),
+        "counters": msgspec.structs.asdict(relay.counters),
+        "streams": msgspec.structs.asdict(summed([relay.figures, *(side.figures for side in living)])),
+    }
+
+
+def summed(figures: Iterable[Figures]) -> Figures:
+    """Return the sum of ``figures``."""
+    total = Figures()
+    for each in figures:
+        for name in Figures.__struct_fields__:
+            setattr(total, name, getattr(total, name) + getattr(each, name))
+    return total
+
+
+def _of_party(dialogue: Dialogue, index: int) -> dict[str, Any]:
+    tags = dialogue.caller, dialogue.callee
+    medias = [
+        {"index": place, "protocol": stream[index].transport, "streams": [_of_side(stream[index])]}
+        for place, stream in enumerate(dialogue.streams, 1)
+        if stream is not None
+    ]
+    return {"tag": tags[index], "in dialogue with": tags[1 - index], "medias": medias}
+
+
+def _of_side(side: Side) -> dict[str, Any]:
+    return {
+        "local port": side.port,
+        "endpoint": _of_address(side.source),
+        "advertised endpoint": _of_address(side.announced),
+        "stats": _stats(side.figures),
+        "figures": msgspec.structs.asdict(side.figures),
+    }
+
+
+def _of_address(address: Address | None) -> dict[str, Any]:
+    if address is None:
+        return {}
+    return {"family": "IPv6" if ":" in address[0] else "IPv4", "address": address[0], "port": address[1]}
+
+
+def _stats(figures: Figures) -> dict[str, int]:
+    errors = sum(getattr(figures, name) for name in _ERRORS)
+    return {"packets": figures.datagrams, "bytes": figures.bytes, "errors": errors}
