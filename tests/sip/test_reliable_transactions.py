@@ -340,7 +340,7 @@ class TestLargeRequests:
         assert alice.sending_times(1.6) == [0.5, 1.5]
         assert isinstance(after, Request)
         got = alice.tell(DatagramReceived("sip", BOB, answered(after, 200)))
-        assert got == [ResponseReceived("t", got[0].response)]  # type: ignore[attr-defined]
+        assert got == [ResponseReceived("t", got[0].response, BOB)]  # type: ignore[attr-defined]
 
     def test_where_tcp_was_refused_it_is_not_tried_again_for_a_while(self, alice: Clockwork) -> None:
         alice.tell(SendRequest("a", self.LARGE, BOB), StreamClosed("sip", 1, "refused", TO_BOB))

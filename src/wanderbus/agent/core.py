@@ -56,6 +56,7 @@ from wanderbus.machine import (
     unscoped,
 )
 from wanderbus.mobility import messages as sip
+from wanderbus.mobility.flow import KEEP_ALIVE_S
 from wanderbus.mobility.properties import Properties
 from wanderbus.mobility.status import RemoteMediaStatus
 from wanderbus.mobility.user_agent import UserAgent
@@ -391,4 +392,5 @@ def _sip_properties(properties: AgentProperties) -> Properties:
         register_expires_s=properties.register_expires_s,
         transport=properties.transport,
         server_name=properties.server_name,
+        keep_alive_s=KEEP_ALIVE_S[properties.transport],
     )

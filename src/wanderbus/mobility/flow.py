@@ -8,14 +8,19 @@ the next REGISTER, after a third of the registration's lifetime, and one that br
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from typing import Final
 
 from wanderbus.machine import CancelTimer, DatagramReceived, RandomSource, SendDatagram, SetTimer
 from wanderbus.mobility.calls import Effect
 from wanderbus.mobility.properties import Properties
+from wanderbus.sip.targets import Transport
 from wanderbus.sip.transactions import SendPing
 
 KEEP_ALIVE: Final = b"\r\n\r\n"
+
+KEEP_ALIVE_S: Final[Mapping[Transport, float]] = {"UDP": 25.0, "TCP": 120.0, "TLS": 120.0}
+"""Periods that keep a NAT open: a mapping for UDP may last 30 s, a connection minutes (RFC 5626 4.4.1 and 4.4.2)."""
 
 _SPREAD: Final = 0.8
 """A keep-alive comes after this part of its period at the earliest, so that not all come at once (RFC 5626 4.4)."""

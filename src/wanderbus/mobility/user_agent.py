@@ -201,13 +201,16 @@ class UserAgent:
     def _directed(self, effect: Input) -> Input:
         """Let the server carry what is for a transport that we lack: it may have it, or a connection of the other side.
 
-        That is what an outbound proxy is for (RFC 3261 8.1.2); it knows the peers of its own domain.
+        That is what an outbound proxy is for (RFC 3261 8.1.2); it knows the peers of its own domain. A route that leads
+        to the server leads there on the connection that we have, whose certificate has the server's name.
         """
         if not isinstance(effect, SendRequest | SendAck):
             return effect
-        if as_target(effect.destination).transport in self._layer.transports:
+        target, server = as_target(effect.destination), self._properties.server_target
+        is_server = (target.transport, target.address) == (server.transport, server.address)
+        if target.transport in self._layer.transports and not is_server:
             return effect
-        return msgspec.structs.replace(effect, destination=self._properties.server_target)
+        return msgspec.structs.replace(effect, destination=server)
 
     def _reported(self, effect: Output, now: float) -> list[Effect] | None:
         """Handle a report of the transaction layer; None when ``effect`` is none and so for the world."""

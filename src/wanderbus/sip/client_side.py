@@ -9,6 +9,8 @@ from __future__ import annotations
 from collections import Counter
 from typing import Final
 
+import msgspec
+
 from wanderbus.errors import LocalProtocolError
 from wanderbus.machine import Output, RandomSource, StreamClosed, StreamTarget, scoped
 from wanderbus.sip.client_transactions import (
@@ -18,10 +20,10 @@ from wanderbus.sip.client_transactions import (
 )
 from wanderbus.sip.headers import BRANCH_COOKIE, Via
 from wanderbus.sip.message import Request, Response
-from wanderbus.sip.response_routing import sent_by, with_via
+from wanderbus.sip.response_routing import Origin, sent_by, with_via
 from wanderbus.sip.targets import Path, Target
 from wanderbus.sip.transaction_machine import State, Timers, Trigger
-from wanderbus.sip.transaction_signals import SendRequest, TransactionTimedOut
+from wanderbus.sip.transaction_signals import ResponseReceived, SendRequest, TransactionTimedOut
 from wanderbus.sip.ways import Ways
 
 _BRANCH_BYTES: Final = 12
@@ -79,7 +81,7 @@ class ClientSide:
         branch = self.fresh_branch() + item.branch_suffix
         return self._start(item, self._ways.via(path.target.transport, branch), path, now)
 
-    def receive(self, response: Response, now: float) -> list[Output]:
+    def receive(self, response: Response, origin: Origin, now: float) -> list[Output]:
         """Hand ``response`` to its transaction; without one it is dropped (RFC 3261 18.1.2, RFC 6026 7.2).
 
         Raises:
@@ -91,7 +93,7 @@ class ClientSide:
         if transaction is None or sent_by(via) != transaction.sent_by:
             self._drops["stray response"] += 1
             return []
-        return self._settle(key, transaction, transaction.receive(response, now), now)
+        return self._settle(key, transaction, _from(origin, transaction.receive(response, now)), now)
 
     def fire(self, key: ClientKey, timer: Trigger, now: float) -> list[Output]:
         """Hand a timer to its transaction, if that is still there."""
@@ -157,7 +159,7 @@ class ClientSide:
         key = (branch, item.request.method)
         request = with_via(item.request, via)
         transaction = self._made(item.transaction, request, path)
-        stream = self._ways.instead(path, len(transaction.data), now)
+        stream = None if item.fixed else self._ways.instead(path, len(transaction.data), now)
         if stream is not None:
             request = with_via(item.request, self._ways.via(stream.target.transport, branch))
             transaction = self._made(item.transaction, request, stream)
@@ -213,6 +215,16 @@ class ClientSide:
         waiting.pop(key, None)
         if not waiting:
             self._unanswered_on.pop(stream, None)
+
+
+def _from(origin: Origin, outputs: list[Output]) -> list[Output]:
+    """Return ``outputs`` with where the response came from in its report."""
+    return [
+        msgspec.structs.replace(output, source=origin.source, transport=origin.transport)
+        if isinstance(output, ResponseReceived)
+        else output
+        for output in outputs
+    ]
 
 
 def _stream_of(path: Path) -> int | Target:

@@ -13,9 +13,10 @@ from typing import Final
 
 from wanderbus.errors import SIPParseError
 from wanderbus.machine import CancelTimer, RandomSource, SetTimer, TimerFired
+from wanderbus.sip import nat
 from wanderbus.sip.checks import proxy_refusal, unforwardable, unsupported_extension
 from wanderbus.sip.client_transactions import make_cancel
-from wanderbus.sip.headers import Via
+from wanderbus.sip.headers import NameAddr, Via
 from wanderbus.sip.location import Domain, LocationService
 from wanderbus.sip.message import Request, Response, make_response
 from wanderbus.sip.request_preparation import (
@@ -25,12 +26,14 @@ from wanderbus.sip.request_preparation import (
     destination_of,
     leaving,
     loop_mark,
+    recorded,
     shares_of_breadth,
 )
 from wanderbus.sip.response_context import Branch, ResponseContext, transaction_of
 from wanderbus.sip.response_routing import sent_by
 from wanderbus.sip.routing import DefaultRouting, RoutingFailed, RoutingScript
 from wanderbus.sip.target_selection import Refusal, Targets, TargetSelector
+from wanderbus.sip.targets import Target
 from wanderbus.sip.transaction_signals import (
     AckReceived,
     CancelReceived,
@@ -74,7 +77,7 @@ class Proxy:
     """Forwards what the transaction layer reports; REGISTER is the registrar's and does not come here.
 
     ``knows`` says whether a user of the domain exists; ``key`` is a secret for Record-Route; ``routing`` decides
-    where requests go.
+    where requests go; ``connected`` finds the open connection to a device behind NAT.
     """
 
     def __init__(
@@ -85,11 +88,12 @@ class Proxy:
         random: RandomSource,
         key: bytes,
         routing: RoutingScript | None = None,
+        connected: Callable[[Target], int | None] = lambda target: None,
     ) -> None:
         self._domain = domain
         self._random = random
         self._marks = PathMarks(domain, key)
-        self._selector = TargetSelector(domain, location, knows, routing or DefaultRouting())
+        self._selector = TargetSelector(domain, location, knows, routing or DefaultRouting(), connected)
         self._contexts: dict[str, ResponseContext] = {}
 
     def __len__(self) -> int:
@@ -110,8 +114,8 @@ class Proxy:
                 return self._ack(report, now)
             case CancelReceived(transaction=transaction):
                 return self._cancelled(transaction, now)
-            case ResponseReceived(transaction=name, response=response):
-                return self._response(name, response, now)
+            case ResponseReceived():
+                return self._response(report, now)
             case TransactionTimedOut(transaction=name, reason=reason):
                 return self._timed_out(name, reason == "transport", now)
             case TimerFired(key=str(name)):
@@ -122,6 +126,7 @@ class Proxy:
         """Answer the request here or send it on (RFC 3261 16.2 to 16.6)."""
         request, transaction = received.request, received.transaction
         try:
+            request = with_way_back(received)
             came = arrived(request, self._domain, self._marks)
             answer = self._answered_here(came.request, request)
             if answer is not None:
@@ -129,7 +134,7 @@ class Proxy:
             chosen = self._selector.select(came, received.source, now)
             if isinstance(chosen, Refusal):
                 return self._refuse(transaction, request, chosen)
-            return self._fork(transaction, request, came, chosen, now)
+            return self._fork(received, came, chosen, now)
         except SIPParseError as error:
             return [_refusal(transaction, self._answer(request, error.status or 400))]
 
@@ -160,36 +165,41 @@ class Proxy:
         responded: list[Command] = [_refusal(transaction, answer)]
         return responded if refusal.failure is None else [refusal.failure, *responded]
 
-    def _fork(self, transaction: str, request: Request, came: Arrived, chosen: Targets, now: float) -> list[Command]:
+    def _fork(self, received: RequestReceived, came: Arrived, chosen: Targets, now: float) -> list[Command]:
         """Send the request to every target and keep its context (RFC 3261 16.6).
 
         Raises:
             SIPParseError: a target cannot be sent to, or Max-Breadth cannot be read; nothing was kept.
         """
+        request, transaction = received.request, received.transaction
         shares = shares_of_breadth(request, len(chosen.aims))
         if shares is None or len(self._contexts) >= PROXIED_TRANSACTIONS_MAX:
             return [_refusal(transaction, self._answer(request, 440 if shares is None else 503))]
         context = ResponseContext(transaction, request, now)
-        record_route = self._marks.record_route(request) if chosen.stay_on_path else None
         commands: list[Command] = [_refusal(transaction, make_response(request, 100))] if context.is_invite else []
         for aim, share in zip(chosen.aims, shares, strict=True):
-            sent, hop = leaving(came.request, aim.uri, record_route=record_route, breadth=share)
-            branch = context.add(sent, destination_of(hop))
-            commands.append(SendRequest(branch.name, sent, branch.destination, loop_mark(request), aim.connection))
+            sent, hop = leaving(came.request, aim.uri, breadth=share)
+            destination = aim.destination or destination_of(hop)
+            if chosen.stay_on_path:
+                sent = recorded(sent, self._marks.record_routes(request, received.transport, destination.transport))
+            branch = context.add(sent, destination)
+            mark, fixed = loop_mark(request), aim.destination is not None
+            commands.append(SendRequest(branch.name, sent, destination, mark, aim.connection, fixed))
             if context.is_invite:
                 commands.append(SetTimer(branch.name, now + TIMER_C_S))
         self._contexts[transaction] = context
         return commands
 
-    def _response(self, name: str, response: Response, now: float) -> list[Command]:
+    def _response(self, received: ResponseReceived, now: float) -> list[Command]:
         """Handle an answer of a branch (RFC 3261 16.7); a lone Via is our own, so the response ends here."""
-        context, branch = self._find(name)
+        response = received.response
+        context, branch = self._find(received.transaction)
         if context is None or branch is None or len(response.headers_all("Via")) < 2 or unforwardable(response):
             return []
         branch.showed_life = True
         if response.status >= 300:
             return self._refused(context, branch, response.without_first("Via"), now)
-        passed = Respond(context.transaction, response.without_first("Via"))
+        passed = Respond(context.transaction, self._with_way_back(received, branch).without_first("Via"))
         if response.status >= 200:
             return [*self._accepted(context, branch, now), passed]
         if response.status == 100 or context.answered:
@@ -197,6 +207,15 @@ class Proxy:
         if context.is_invite and not branch.cancelled:
             return [SetTimer(branch.name, now + TIMER_C_S), passed]
         return [passed]
+
+    def _with_way_back(self, received: ResponseReceived, branch: Branch) -> Response:
+        """Return the response with the way back to its device, unless another proxy lies between (:mod:`.nat`)."""
+        response = received.response
+        recorded_first = response.headers_all("Record-Route")[:1]
+        straight = branch.straight and all(self._domain.serves(NameAddr.parse(value).uri) for value in recorded_first)
+        if received.source is None or not straight:
+            return response
+        return nat.marked(response, received.source, received.transport)
 
     def _accepted(self, context: ResponseContext, branch: Branch, now: float) -> list[Command]:
         """End the search, for all others are too late; more 2xx to an INVITE may come (RFC 3261 16.7 items 5, 10)."""
@@ -304,14 +323,14 @@ class Proxy:
         try:
             if request.max_forwards == 0 or any(map(self._is_ours, request.vias)):
                 return []
-            came = arrived(request, self._domain, self._marks)
+            came = arrived(with_way_back(received), self._domain, self._marks)
             chosen = self._selector.select(came, received.source, now)
             if isinstance(chosen, Refusal):
                 return [] if chosen.failure is None else [chosen.failure]
             commands: list[Command] = []
             for aim in chosen.aims:
-                sent, hop = leaving(came.request, aim.uri, record_route=None, breadth=None)
-                commands.append(SendAck(sent, destination_of(hop), aim.connection))
+                sent, hop = leaving(came.request, aim.uri)
+                commands.append(SendAck(sent, aim.destination or destination_of(hop), aim.connection))
             return commands
         except SIPParseError:
             return []
@@ -344,6 +363,16 @@ class Proxy:
         self, request: Request, status: int, headers: Sequence[tuple[str, str]] = (), *, reason: str | None = None
     ) -> Response:
         return make_response(request, status, reason, to_tag=self._random.token(_TAG_BYTES).hex(), headers=headers)
+
+
+def with_way_back(received: RequestReceived | AckReceived) -> Request:
+    """Return a request with the way back to its device, if it came straight from behind NAT (:mod:`.nat`).
+
+    Raises:
+        SIPParseError: a Contact cannot be read.
+    """
+    request = received.request
+    return nat.marked(request, received.source, received.transport) if nat.came_straight(request) else request
 
 
 def _refusal(transaction: str, response: Response) -> Respond:

@@ -3,7 +3,8 @@
 Every REGISTER is authenticated, and a user writes the bindings of their own address of record alone. An update is
 taken whole or not at all. A contact that carries a ``+sip.instance`` replaces whatever contact the same device had
 before (after RFC 5626 6), so that a device that moved is found at its new address at once and only there; flows,
-reg-id and keep-alives of that RFC are not offered.
+reg-id and keep-alives of that RFC are not offered. A contact that came from behind NAT has the way back to it in an
+``alias`` (:mod:`.nat`), which tells apart devices of one address behind several NATs, and which no device is shown.
 """
 
 from __future__ import annotations
@@ -17,6 +18,7 @@ import msgspec
 
 from wanderbus.errors import LimitExceeded, SIPParseError
 from wanderbus.machine import CancelTimer, Output, RandomSource, SetTimer
+from wanderbus.sip import nat
 from wanderbus.sip.checks import registrar_refusal
 from wanderbus.sip.digest import Accepted, Authenticator, Challenged
 from wanderbus.sip.headers import CONTACT_STAR, NameAddr
@@ -262,9 +264,13 @@ def _merged(held: Sequence[Binding], wanted: Sequence[Binding]) -> list[Binding]
 def _same_binding(old: Binding, new: Binding) -> bool:
     if new.instance is not None and old.instance == new.instance:
         return True
-    return same_contact(SIPUri.parse(old.contact), SIPUri.parse(new.contact))
+    if same_contact(SIPUri.parse(old.contact), SIPUri.parse(new.contact)):
+        return True
+    # A NAT gave the same device another address: it goes on counting its requests (RFC 3261 10.2).
+    return old.call_id == new.call_id and nat.is_same_device(SIPUri.parse(old.contact), new.contact)
 
 
 def _listed(binding: Binding, now: float) -> str:
     instance = f';+sip.instance="{binding.instance}"' if binding.instance else ""
-    return f"<{binding.contact}>;expires={max(1, round(binding.expires_at - now))};q={binding.q:g}{instance}"
+    contact = nat.without_alias(SIPUri.parse(binding.contact))
+    return f"<{contact}>;expires={max(1, round(binding.expires_at - now))};q={binding.q:g}{instance}"

@@ -17,7 +17,7 @@ import msgspec
 from wanderbus.errors import SIPParseError
 from wanderbus.sip.location import Domain
 from wanderbus.sip.message import Request
-from wanderbus.sip.targets import Target, is_ip_address, target_of
+from wanderbus.sip.targets import Target, Transport, is_ip_address, target_of, transport_params
 from wanderbus.sip.uri import SIPUri, parse_number
 
 MAX_FORWARDS: Final = 70
@@ -43,14 +43,23 @@ class PathMarks:
         self._domain = domain
         self._key = key
 
-    def record_route(self, request: Request) -> str | None:
-        """Return the value to put on ``request``, None if it makes no dialog (RFC 3261 16.6 item 4)."""
+    def record_routes(self, request: Request, came: Transport, leaves: Transport) -> tuple[str, ...]:
+        """Return the values to put on ``request``, the first on top; none if it makes no dialog (RFC 3261 16.6 item 4).
+
+        There are two where it leaves over another transport than it came: each side then returns over its own
+        (RFC 5658), and a device behind NAT on the connection that it keeps open.
+        """
         if request.method not in _DIALOG_MAKING:
-            return None
-        secure = request.uri[:5].lower() == "sips:"
-        host, port = self._domain.streams.get("TLS", self._domain.address) if secure else self._domain.address
-        scheme = "sips" if secure else "sip"
-        return f"<{SIPUri(scheme, None, host, port, (('lr', None), (_MARK_PARAM, self._mark(request))))}>"
+            return ()
+        if request.uri[:5].lower() == "sips:":
+            return (self._record_route(request, "sips", "TLS"),)
+        return tuple(self._record_route(request, "sip", transport) for transport in dict.fromkeys((leaves, came)))
+
+    def _record_route(self, request: Request, scheme: str, transport: Transport) -> str:
+        host, port = self._domain.streams.get(transport, self._domain.address)
+        over = transport_params(transport) if scheme == "sip" else ()
+        params = (*over, ("lr", None), (_MARK_PARAM, self._mark(request)))
+        return f"<{SIPUri(scheme, None, host, port, params)}>"
 
     def is_genuine(self, uri: SIPUri, request: Request) -> bool:
         """Say whether ``uri`` is what we put into a Record-Route of the dialog of ``request``."""
@@ -88,9 +97,7 @@ def arrived(request: Request, domain: Domain, marks: PathMarks) -> Arrived:
     return Arrived(_with_routes(request, values), on_path)
 
 
-def leaving(
-    request: Request, target: SIPUri, *, record_route: str | None, breadth: int | None
-) -> tuple[Request, SIPUri]:
+def leaving(request: Request, target: SIPUri, *, breadth: int | None = None) -> tuple[Request, SIPUri]:
     """Return ``request`` as it leaves for ``target``, and the hop it goes to (RFC 3261 16.6 items 1 to 7).
 
     ``breadth`` is its part of the Max-Breadth, None for a request that cannot fork on.
@@ -100,8 +107,6 @@ def leaving(
     moved = msgspec.structs.replace(request, uri=str(target)).replacing("Max-Forwards", str(left))
     if breadth is not None:
         moved = moved.replacing("Max-Breadth", str(breadth))
-    if record_route is not None:
-        moved = moved.with_first("Record-Route", record_route)
     routes = moved.routes
     if not routes:
         return moved, target
@@ -110,6 +115,13 @@ def leaving(
         # A strict router wants its own URI as Request-URI, and the target as the last Route.
         moved = _retargeted(_with_routes(moved, [*moved.headers_all("Route")[1:], f"<{target}>"]), hop)
     return moved, hop
+
+
+def recorded(request: Request, record_routes: Sequence[str]) -> Request:
+    """Return ``request`` with ``record_routes`` above those that it has."""
+    for value in reversed(record_routes):
+        request = request.with_first("Record-Route", value)
+    return request
 
 
 def destination_of(hop: SIPUri) -> Target:

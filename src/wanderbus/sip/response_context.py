@@ -23,7 +23,7 @@ _EMPTY: Final = (408, 481, 503)
 class Branch:
     """One copy of the request, sent to one target; ``name`` is its client transaction and its timer."""
 
-    __slots__ = ("cancelled", "destination", "ended", "name", "sent", "showed_life")
+    __slots__ = ("cancelled", "destination", "ended", "name", "sent", "showed_life", "straight")
 
     def __init__(self, name: str, sent: Request, destination: Target) -> None:
         self.name = name
@@ -31,6 +31,8 @@ class Branch:
         self.destination = destination
         self.showed_life = False
         """Whether any response came."""
+        self.straight = not sent.routes
+        """Whether it went to its target, and not to another proxy."""
         self.cancelled = False
         self.ended = False
 

@@ -67,7 +67,8 @@ class RoutingContext(msgspec.Struct, frozen=True):
 
     ``source`` is where it came from and ``now`` the monotonic second. ``user`` is the user of ``domain`` that the
     Request-URI names, None for any other Request-URI; ``contacts`` are that user's live contacts, in the order to be
-    tried. ``in_dialog`` says that To has a tag, ``on_path`` that a Route of ours brought the request here.
+    tried; one behind NAT has the way back to it as ``alias`` (:mod:`.nat`). ``in_dialog`` says that To has a tag,
+    ``on_path`` that a Route of ours brought the request here, ``behind_nat`` that one of its two sides is behind NAT.
     """
 
     source: Address
@@ -77,6 +78,7 @@ class RoutingContext(msgspec.Struct, frozen=True):
     contacts: tuple[str, ...]
     in_dialog: bool
     on_path: bool
+    behind_nat: bool = False
 
 
 class RoutingScript(Protocol):
@@ -88,11 +90,14 @@ class RoutingScript(Protocol):
 
 
 class DefaultRouting:
-    """Every request goes to where the user is now, and the proxy steps aside (SPEC D-07, D-09)."""
+    """Every request goes to where the user is now, and the proxy steps aside where it can (SPEC D-07, D-09).
+
+    It stays where one side is behind NAT, which only the proxy can reach.
+    """
 
     def route(self, request: Request, context: RoutingContext) -> Verdict:
         """Forward, whatever it is."""
-        return Forward()
+        return Forward(stay_on_path=context.behind_nat)
 
 
 class RoutingFailed(Output, frozen=True):

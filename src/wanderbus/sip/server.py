@@ -26,7 +26,7 @@ from wanderbus.sip.digest import ALGORITHMS, Authenticator
 from wanderbus.sip.flood import DEFAULT_LIMITS, FloodGuard, FloodLimits, Judgement
 from wanderbus.sip.location import Binding, Domain, LocationService
 from wanderbus.sip.message import make_response
-from wanderbus.sip.proxy import Command, Proxy, Report
+from wanderbus.sip.proxy import Command, Proxy, Report, with_way_back
 from wanderbus.sip.registrar import ExpiryPolicy, Registrar
 from wanderbus.sip.response_routing import Origin
 from wanderbus.sip.routing import RoutingFailed, RoutingScript
@@ -83,11 +83,13 @@ class SIPServer:
         authenticator = Authenticator(domain, passwords, key, algorithms=algorithms)
         self.location = LocationService()
         self._registrar = Registrar(served, self.location, authenticator, random, policy)
-        self._proxy = Proxy(served, self.location, authenticator.knows, random, key, routing)
         self._flood = FloodGuard(flood)
         self._layer = TransactionLayer(random, socket=SOCKET, transports=served.transports)
         self._layer.local = address
         self._layer.local_streams = served.streams
+        self._proxy = Proxy(
+            served, self.location, authenticator.knows, random, key, routing, self._layer.connection_from
+        )
 
     @property
     def drops(self) -> Mapping[str, int]:
@@ -166,7 +168,7 @@ class SIPServer:
                 return [_turned_away(report, judgement)], []
         if report.request.method != "REGISTER":
             return self._proxy.step([report], now), []
-        response, written = self._registrar.register(report.request, now, report.connection)
+        response, written = self._registrar.register(with_way_back(report), now, report.connection)
         # A 200 goes to a user who proved to be one; anything else to whoever claims the source address.
         answer = Respond(report.transaction, response, within_request=response.status != 200)
         return [answer], scoped("registrar", written)

@@ -58,7 +58,7 @@ class StreamSide:
         if stream is None:
             stream = _Stream(StreamFramer(opened_here=item.target is not None), item.source)
             self._streams[item.connection] = stream
-            self._ways.connections[item.connection] = item.transport
+            self._ways.opened(item.connection, item.transport, item.source)
         if stream.doomed:
             return (), []
         fed = stream.framer.feed(item.data)
@@ -81,9 +81,11 @@ class StreamSide:
 
     def closed(self, item: StreamClosed) -> list[Output]:
         """Forget a connection."""
-        self._ways.connections.pop(item.connection, None)
         stream = self._streams.pop(item.connection, None)
-        return [CancelTimer((TIMER, item.connection))] if stream is not None and stream.waiting else []
+        if stream is None:
+            return []
+        self._ways.closed(item.connection, stream.source)
+        return [CancelTimer((TIMER, item.connection))] if stream.waiting else []
 
     def ping(self, destination: Target, connection: int | None) -> list[Output]:
         """Send a keep-alive, if we have the transport and it is a stream."""

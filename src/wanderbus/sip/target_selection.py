@@ -3,6 +3,10 @@
 The routing script has the first word. Where it leaves the choice to the proxy, a user of the domain is found through
 the location service; any other Request-URI is followed only within a dialog, and only if it is a contact registered
 here or a Route of ours brought the request, so that this is no open relay.
+
+A device behind NAT is reached by the alias in its contact (:mod:`.nat`). The alias in a Request-URI may be as old as
+the dialog, and that of the registration as old as its last refresh: where the two differ, and there is but one device
+that it can be, the registration has the better word.
 """
 
 from __future__ import annotations
@@ -12,7 +16,8 @@ from collections.abc import Callable, Sequence
 import msgspec
 
 from wanderbus.machine import Address
-from wanderbus.sip.location import Domain, LocationService
+from wanderbus.sip import nat
+from wanderbus.sip.location import Binding, Domain, LocationService
 from wanderbus.sip.message import Request
 from wanderbus.sip.request_preparation import Arrived
 from wanderbus.sip.routing import (
@@ -25,14 +30,19 @@ from wanderbus.sip.routing import (
     RoutingScript,
     consult,
 )
+from wanderbus.sip.targets import Target
 from wanderbus.sip.uri import SIPUri
 
 
 class Aim(msgspec.Struct, frozen=True):
-    """One target, and the ``connection`` that its device keeps open to us, if any (RFC 5626)."""
+    """One target, and the ``connection`` that its device keeps open to us, if any (RFC 5626).
+
+    ``destination`` is where it goes if not to where ``uri`` says: the way back through a NAT.
+    """
 
     uri: SIPUri
     connection: int | None = None
+    destination: Target | None = None
 
 
 class Targets(msgspec.Struct, frozen=True):
@@ -52,12 +62,21 @@ class Refusal(msgspec.Struct, frozen=True):
 
 
 class TargetSelector:
-    """Chooses targets for the requests of one domain; ``knows`` says whether a user exists."""
+    """Chooses targets for the requests of one domain.
+
+    ``knows`` says whether a user exists, ``connected`` which open connection comes from a place behind NAT.
+    """
 
     def __init__(
-        self, domain: Domain, location: LocationService, knows: Callable[[str], bool], routing: RoutingScript
+        self,
+        domain: Domain,
+        location: LocationService,
+        knows: Callable[[str], bool],
+        routing: RoutingScript,
+        connected: Callable[[Target], int | None],
     ) -> None:
         self._domain = domain
+        self._connected = connected
         self._location = location
         self._knows = knows
         self._routing = routing
@@ -84,33 +103,64 @@ class TargetSelector:
                 if isinstance(aims, Refusal):
                     return aims
                 # With a Route left the request goes there, and there once.
-                return Targets((Aim(aims[0].uri),) if request.routes else aims, stay_on_path)
+                aims = (Aim(aims[0].uri),) if request.routes else self._followed(aims)
+                return Targets(aims, stay_on_path) if aims else Refusal(480)
 
     def _context(self, arrived: Arrived, source: Address, now: float) -> RoutingContext:
         uri = SIPUri.parse(arrived.request.uri)
         user = SIPUri.parse(uri.address_of_record).user if self._domain.serves(uri) else None
+        contacts = self._location.contacts(self._domain.address_of_record(user), now) if user is not None else ()
         return RoutingContext(
             source=source,
             now=now,
             domain=self._domain.name,
             user=user,
-            contacts=self._location.contacts(self._domain.address_of_record(user), now) if user is not None else (),
+            contacts=contacts,
             in_dialog=arrived.request.to.tag is not None,
             on_path=arrived.on_path,
+            behind_nat=self._is_behind_nat(arrived.request, source, contacts if user is not None else (uri,)),
         )
+
+    def _is_behind_nat(self, request: Request, source: Address, peers: Sequence[str | SIPUri]) -> bool:
+        """Say whether one side of ``request`` is behind NAT, as far as this proxy has to see to it."""
+        if nat.came_straight(request) and nat.is_behind_nat(request, source):
+            return True
+        uris = (peer if isinstance(peer, SIPUri) else SIPUri.parse(peer) for peer in peers)
+        return not request.routes and any(nat.way_back(uri) is not None for uri in uris)
 
     def _usual(self, request: Request, context: RoutingContext) -> tuple[Aim, ...] | Refusal:
         """Return the targets of a request about which the script said nothing."""
         uri = SIPUri.parse(request.uri)
         if not self._domain.serves(uri):
-            binding = self._location.binding_at(uri, context.now) if context.in_dialog else None
+            binding = self._binding_at(uri, context.now) if context.in_dialog else None
             if binding is not None:
-                return (Aim(uri, binding.connection),)
+                return (Aim(nat.redirected(uri, SIPUri.parse(binding.contact)), binding.connection),)
             return (Aim(uri),) if context.on_path else Refusal(403)
         if context.user is None or not self._knows(context.user):
             return Refusal(404)
         aims = self._devices(uri, context.user, context.now)
         return aims or Refusal(480)
+
+    def _binding_at(self, uri: SIPUri, now: float) -> Binding | None:
+        """Return the binding that ``uri`` names, or the one of its user that differs from it by the alias alone."""
+        binding = self._location.binding_at(uri, now)
+        if binding is not None or nat.way_back(uri) is None:
+            return binding
+        aor = self._domain.address_of_record(uri.user or "")
+        same = [each for each in self._location.bindings(aor, now) if nat.is_same_device(uri, each.contact)]
+        return same[0] if len(same) == 1 else None
+
+    def _followed(self, aims: Sequence[Aim]) -> tuple[Aim, ...]:
+        """Return ``aims`` with their aliases followed; without those whose connection is gone, as only it led there."""
+        followed = []
+        for aim in aims:
+            target = nat.way_back(aim.uri)
+            connection = self._connected(target) if target is not None and target.reliable else None
+            if target is None:
+                followed.append(aim)
+            elif connection is not None or not target.reliable:
+                followed.append(Aim(nat.without_alias(aim.uri), connection, target))
+        return tuple(followed)
 
     def _found(self, targets: Sequence[str], now: float) -> tuple[Aim, ...] | Refusal:
         """Return the targets of a script; one that is a user of the domain stands for the devices of that user."""
@@ -132,5 +182,5 @@ class TargetSelector:
             aims = self._usual(request, context)
             if isinstance(aims, Refusal):
                 return aims
-            contacts = [str(aim.uri) for aim in aims]
+            contacts = [str(nat.without_alias(aim.uri)) for aim in aims]
         return Refusal(302, contacts=tuple(f"<{contact}>" for contact in contacts))

@@ -10,7 +10,7 @@ from typing import Literal
 
 from wanderbus.machine import Address, Input, Output
 from wanderbus.sip.message import Request, Response
-from wanderbus.sip.targets import Target
+from wanderbus.sip.targets import Target, Transport
 
 
 class SendRequest(Input, frozen=True):
@@ -21,7 +21,8 @@ class SendRequest(Input, frozen=True):
     Call-ID, CSeq number and Request-URI (9.1), and waits for that INVITE's first provisional response.
 
     A bare address as ``destination`` means UDP. ``connection`` is preferred to a new one while it is open, as the
-    way back to a device that cannot be connected to (RFC 5626).
+    way back to a device that cannot be connected to (RFC 5626). A ``fixed`` request goes over the transport of its
+    destination whatever its size: nothing else leads through a NAT.
     """
 
     transaction: str
@@ -29,6 +30,7 @@ class SendRequest(Input, frozen=True):
     destination: Address | Target
     branch_suffix: str = ""
     connection: int | None = None
+    fixed: bool = False
 
 
 class Respond(Input, frozen=True):
@@ -78,7 +80,7 @@ class RequestReceived(Output, frozen=True):
     transaction: str
     request: Request
     source: Address
-    transport: str = "UDP"
+    transport: Transport = "UDP"
     connection: int | None = None
 
 
@@ -87,7 +89,7 @@ class AckReceived(Output, frozen=True):
 
     request: Request
     source: Address
-    transport: str = "UDP"
+    transport: Transport = "UDP"
     connection: int | None = None
 
 
@@ -111,11 +113,14 @@ class CancelReceived(Output, frozen=True):
 class ResponseReceived(Output, frozen=True):
     """A response for the client transaction ``transaction``, still with our Via on top.
 
-    Every provisional response is reported, the final one once, and each retransmission of a 2xx to INVITE.
+    Every provisional response is reported, the final one once, and each retransmission of a 2xx to INVITE. ``source``
+    is where it came from.
     """
 
     transaction: str
     response: Response
+    source: Address | None = None
+    transport: Transport = "UDP"
 
 
 class TransactionTimedOut(Output, frozen=True):

@@ -32,6 +32,7 @@ from wanderbus.sip.message import Response, encode_message, make_response, parse
 from wanderbus.sip.response_routing import Origin, response_path, stamped, with_via
 from wanderbus.sip.server_side import ServerSide
 from wanderbus.sip.stream_side import TIMER, StreamSide
+from wanderbus.sip.targets import Target
 from wanderbus.sip.transaction_machine import DEFAULT_TIMERS, Timers, Trigger
 from wanderbus.sip.transaction_signals import (
     AckReceived,
@@ -127,6 +128,10 @@ class TransactionLayer:
         """Transactions alive now, both directions."""
         return len(self._clients) + len(self._servers)
 
+    def connection_from(self, target: Target) -> int | None:
+        """Return the open connection whose other end is at ``target``, whoever opened it; None if there is none."""
+        return self._ways.connection_from(target)
+
     def step(self, inputs: Iterable[Input], now: float) -> list[Output]:
         """Take a batch of inputs at monotonic second ``now``; return what to send, to set and what happened.
 
@@ -183,7 +188,7 @@ class TransactionLayer:
         try:
             message = parse_message(data)
             if isinstance(message, Response):
-                return self._clients.receive(message, now)
+                return self._clients.receive(message, origin, now)
             return self._servers.receive(stamped(message, origin.source), origin, now)
         except SIPParseError as error:
             self.drops["unreadable"] += 1

@@ -83,6 +83,11 @@ class SIPUri(msgspec.Struct, frozen=True):
                 return value or ""
         return None
 
+    def without_param(self, name: str) -> SIPUri:
+        """Return the URI without a parameter, itself if it has none of that name."""
+        kept = tuple(param for param in self.params if _unescaped(param[0]).lower() != name.lower())
+        return self if len(kept) == len(self.params) else msgspec.structs.replace(self, params=kept)
+
     @property
     def address_of_record(self) -> str:
         """The canonical ``sip:user@host``: no port, parameters or needless escapes (RFC 3261 10.3 step 5).

@@ -37,11 +37,27 @@ class Ways:
         self.local_streams: Mapping[str, Address] = {}
         self.connections: dict[int, Transport] = {}
         """Every connection on which something came, until it is closed."""
+        self._connected: dict[tuple[Transport, Address], int] = {}
         self._udp_only: dict[Address, float] = {}
 
     def via(self, transport: Transport, branch: str) -> Via:
         """Return our Via for a message over ``transport``."""
         return make_via(self.local_streams.get(transport, self.local), branch, transport)
+
+    def opened(self, connection: int, transport: Transport, source: Address) -> None:
+        """Note that something came from ``source`` on a new ``connection``."""
+        self.connections[connection] = transport
+        self._connected[transport, source] = connection
+
+    def closed(self, connection: int, source: Address) -> None:
+        """Forget a connection."""
+        transport = self.connections.pop(connection, None)
+        if transport is not None and self._connected.get((transport, source)) == connection:
+            del self._connected[transport, source]
+
+    def connection_from(self, target: Target) -> int | None:
+        """Return the open connection whose other end is at ``target``, None if there is none."""
+        return self._connected.get((target.transport, target.address))
 
     def path(self, destination: Address | Target, connection: int | None = None) -> Path | None:
         """Return the way to ``destination``, on ``connection`` if that is open; None if we lack the transport.
