@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 
 from tests.sip.phone_world import CountingRandom
+from wanderbus.sip.anchoring import RelayCalls
 from wanderbus.sip.location import Binding, Domain, LocationService
 from wanderbus.sip.message import Request, Response, make_response
 from wanderbus.sip.proxy import Command, Proxy, Report
@@ -32,14 +33,14 @@ class Script:
 class Desk:
     """A proxy for example.org where bob has ``devices``, carol has none and nobody else exists."""
 
-    def __init__(self, devices: int = 1, routing: RoutingScript | None = None) -> None:
+    def __init__(self, devices: int = 1, routing: RoutingScript | None = None, relay: RelayCalls | None = None) -> None:
         self.location = LocationService()
         self.location.replace(
             BOB, [Binding(f"sip:bob@10.0.0.{n + 2}:5062", 1000.0, f"c{n}", 1) for n in range(devices)]
         )
         domain = Domain("example.org", SERVER)
         known = {"bob", "carol"}.__contains__
-        self.proxy = Proxy(domain, self.location, known, CountingRandom(), b"key", routing)
+        self.proxy = Proxy(domain, self.location, known, CountingRandom(), b"key", routing, relay=relay)
 
     def tell(self, *reports: Report, now: float = NOW) -> list[Command]:
         return self.proxy.step(reports, now)

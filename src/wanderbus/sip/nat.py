@@ -22,6 +22,7 @@ from wanderbus.sip.headers import CONTACT_STAR, NameAddr
 from wanderbus.sip.location import same_contact
 from wanderbus.sip.message import Request, Response
 from wanderbus.sip.targets import Target, Transport
+from wanderbus.sip.transaction_signals import AckReceived, RequestReceived
 from wanderbus.sip.uri import SIPUri, bracketed, parse_number
 
 _ALIAS: Final = "alias"
@@ -59,6 +60,26 @@ def marked(message: _Message, source: Address, transport: Transport) -> _Message
     contacts = message.contacts
     following = [_marked(contact, source, transport) for contact in contacts]
     return message if following == contacts else message.replacing("Contact", ", ".join(map(str, following)))
+
+
+def source_ip(message: Request | Response, source: Address) -> str:
+    """Return the IP address that the sender of ``message`` is seen at, if it came straight from behind NAT, else "".
+
+    Raises:
+        SIPParseError: a Contact cannot be read.
+    """
+    straight = isinstance(message, Response) or came_straight(message)
+    return source[0] if straight and is_behind_nat(message, source) else ""
+
+
+def with_way_back(received: RequestReceived | AckReceived) -> Request:
+    """Return a request with the way back to its device, if it came straight from behind NAT.
+
+    Raises:
+        SIPParseError: a Contact cannot be read.
+    """
+    request = received.request
+    return marked(request, received.source, received.transport) if came_straight(request) else request
 
 
 def way_back(uri: SIPUri) -> Target | None:

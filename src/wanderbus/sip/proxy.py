@@ -8,19 +8,33 @@ business, so that it is no open relay.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Iterable
 from typing import Final
+
+import msgspec
 
 from wanderbus.errors import SIPParseError
 from wanderbus.machine import CancelTimer, RandomSource, SetTimer, TimerFired
 from wanderbus.sip import nat
-from wanderbus.sip.checks import proxy_refusal, unforwardable, unsupported_extension
+from wanderbus.sip.anchoring import (
+    Anchored,
+    Describe,
+    Described,
+    RelayCalls,
+    Release,
+    described,
+    describes,
+    offers,
+    release_of,
+)
+from wanderbus.sip.checks import unforwardable
 from wanderbus.sip.client_transactions import make_cancel
-from wanderbus.sip.headers import NameAddr, Via
+from wanderbus.sip.headers import NameAddr
 from wanderbus.sip.location import Domain, LocationService
+from wanderbus.sip.media_desk import MediaDesk, Passage
 from wanderbus.sip.message import Request, Response, make_response
+from wanderbus.sip.own_answers import OwnAnswers
 from wanderbus.sip.request_preparation import (
-    Arrived,
     PathMarks,
     arrived,
     destination_of,
@@ -30,9 +44,8 @@ from wanderbus.sip.request_preparation import (
     shares_of_breadth,
 )
 from wanderbus.sip.response_context import Branch, ResponseContext, transaction_of
-from wanderbus.sip.response_routing import sent_by
 from wanderbus.sip.routing import DefaultRouting, RoutingFailed, RoutingScript
-from wanderbus.sip.target_selection import Refusal, Targets, TargetSelector
+from wanderbus.sip.target_selection import Refusal, TargetSelector
 from wanderbus.sip.targets import Target
 from wanderbus.sip.transaction_signals import (
     AckReceived,
@@ -45,7 +58,6 @@ from wanderbus.sip.transaction_signals import (
     SendRequest,
     TransactionTimedOut,
 )
-from wanderbus.sip.uri import SIPUri
 
 PROXIED_TRANSACTIONS_MAX: Final = 10_000
 """Requests under way at once; one more is answered 503."""
@@ -59,25 +71,27 @@ SETTLING_S: Final = 32.0
 CHALLENGE_PATIENCE_S: Final = 1.0
 """How long a challenge waits for devices that give no sign of life: each was asked twice by then."""
 
-ALLOWED_METHODS: Final = "INVITE, ACK, CANCEL, OPTIONS, BYE, REGISTER"
+RELAY_UNREACHABLE: Final = "Media Relay Unreachable"
+"""Why an offer goes nowhere that no relay describes."""
 
-_CAPABILITIES: Final = (("Allow", ALLOWED_METHODS), ("Accept", "*/*"), ("Supported", ""))
-"""What the server can do (RFC 3261 11.2): carry any body, and no extension of its own."""
+Report = (
+    RequestReceived | AckReceived | CancelReceived | ResponseReceived | TransactionTimedOut | TimerFired | Described
+)
+"""What the proxy is told: the transaction layer's reports, its own timers, and what relays have described."""
 
-_TAG_BYTES: Final = 4
-
-Report = RequestReceived | AckReceived | CancelReceived | ResponseReceived | TransactionTimedOut | TimerFired
-"""What the proxy is told: the transaction layer's reports and its own timers."""
-
-Command = SendRequest | Respond | SendAck | ForgetTransaction | SetTimer | CancelTimer | RoutingFailed
-"""What the proxy asks for: inputs of the transaction layer, timers whose key is a transaction's name, and a report."""
+Command = (
+    SendRequest | Respond | SendAck | ForgetTransaction | SetTimer | CancelTimer | RoutingFailed | Describe | Release
+)
+"""What the proxy asks for: inputs of the transaction layer, timers whose key is a transaction's name, a report, and
+commands for relays."""
 
 
 class Proxy:
     """Forwards what the transaction layer reports; REGISTER is the registrar's and does not come here.
 
     ``knows`` says whether a user of the domain exists; ``key`` is a secret for Record-Route; ``routing`` decides
-    where requests go; ``connected`` finds the open connection to a device behind NAT.
+    where requests go; ``connected`` finds the open connection to a device behind NAT; ``relay`` says which calls go by
+    a media relay, None where there is none.
     """
 
     def __init__(
@@ -89,21 +103,27 @@ class Proxy:
         key: bytes,
         routing: RoutingScript | None = None,
         connected: Callable[[Target], int | None] = lambda target: None,
+        relay: RelayCalls | None = None,
     ) -> None:
         self._domain = domain
-        self._random = random
+        self._has_relay = relay is not None
+        self._answers = OwnAnswers(domain, random)
+        self._media = MediaDesk()
         self._marks = PathMarks(domain, key)
-        self._selector = TargetSelector(domain, location, knows, routing or DefaultRouting(), connected)
+        self._selector = TargetSelector(domain, location, knows, routing or DefaultRouting(), connected, relay)
         self._contexts: dict[str, ResponseContext] = {}
 
     def __len__(self) -> int:
-        return len(self._contexts)
+        return len(self._contexts) + len(self._media)
 
     def step(self, reports: Iterable[Report], now: float) -> list[Command]:
         """Take reports in order at monotonic second ``now``; return what the transaction layer has to do."""
         commands: list[Command] = []
         for report in reports:
-            commands += self._handle(report, now)
+            if isinstance(report, Described):
+                commands += self._described(report, now)
+            else:
+                commands += self._media.in_turn(self._handle(report, now))
         return commands
 
     def _handle(self, report: Report, now: float) -> list[Command]:
@@ -126,68 +146,84 @@ class Proxy:
         """Answer the request here or send it on (RFC 3261 16.2 to 16.6)."""
         request, transaction = received.request, received.transaction
         try:
-            request = with_way_back(received)
+            request = nat.with_way_back(received)
             came = arrived(request, self._domain, self._marks)
-            answer = self._answered_here(came.request, request)
+            answer = self._answers.to(came.request, request)
             if answer is not None:
                 return [_refusal(transaction, answer)]
             chosen = self._selector.select(came, received.source, now)
             if isinstance(chosen, Refusal):
                 return self._refuse(transaction, request, chosen)
-            return self._fork(received, came, chosen, now)
+            return self._carry(Passage(received, came, chosen), now)
         except SIPParseError as error:
-            return [_refusal(transaction, self._answer(request, error.status or 400))]
+            return [self._unreadable(transaction, request, error)]
 
-    def _answered_here(self, request: Request, as_it_came: Request) -> Response | None:
-        """Answer what is for this server itself or must go no further (RFC 3261 16.3).
+    def _carry(self, passage: Passage, now: float) -> list[Command]:
+        """Send the request on, with an offer once a relay has described that; end what the request ends.
 
         Raises:
-            SIPParseError: a header field cannot be read.
+            SIPParseError: a target cannot be sent to, or Max-Breadth cannot be read; nothing was kept.
         """
-        uri = SIPUri.parse(request.uri)
-        if uri.user is None and self._domain.serves(uri):
-            return self._answered_as_user_agent(request)
-        if refusal := proxy_refusal(request):
-            return self._answer(request, refusal.status, refusal.headers)
-        return self._answer(request, 482) if self._has_looped(as_it_came) else None
+        request, transaction = passage.received.request, passage.transaction
+        shares = shares_of_breadth(request, len(passage.targets.aims))
+        if shares is None or len(self) >= PROXIED_TRANSACTIONS_MAX:
+            return [_refusal(transaction, self._answers.make(request, 440 if shares is None else 503))]
+        trying: list[Command] = (
+            [_refusal(transaction, make_response(request, 100))] if request.method == "INVITE" else []
+        )
+        if passage.targets.relay and offers(request):
+            return [*trying, self._media.wait(passage, nat.source_ip(request, passage.received.source))]
+        ended = release_of(request) if self._has_relay and request.method == "BYE" else []
+        return [*trying, *self._fork(passage, now), *ended]
 
-    def _answered_as_user_agent(self, request: Request) -> Response:
-        """Answer a request to the server itself (RFC 3261 8.2.1, 8.2.2.3, 11.2)."""
-        if request.method != "OPTIONS":
-            return self._answer(request, 405, [("Allow", ALLOWED_METHODS)])
-        if refusal := unsupported_extension(request, "Require", ()):
-            return self._answer(request, refusal.status, refusal.headers)
-        return self._answer(request, 200, _CAPABILITIES)
+    def _described(self, report: Described, now: float) -> list[Command]:
+        """Go on with what waited for a relay."""
+        passage = self._media.take(report.key)
+        if passage is None:
+            return [*self._media.release(report)]
+        request, transaction = passage.received.request, passage.transaction
+        if report.sdp is None:
+            answer = self._answers.make(request, 503, reason=RELAY_UNREACHABLE)
+            return [_refusal(transaction, answer), *self._media.left(Anchored.of(request), None)]
+        came = msgspec.structs.replace(passage.came, request=described(passage.came.request, report.sdp))
+        try:
+            return self._fork(msgspec.structs.replace(passage, came=came), now)
+        except SIPParseError as error:
+            return [self._unreadable(transaction, request, error), *self._media.drop(request)]
 
     def _refuse(self, transaction: str, request: Request, refusal: Refusal) -> list[Command]:
         headers = [("Contact", contact) for contact in refusal.contacts]
-        answer = self._answer(request, refusal.status, headers, reason=refusal.reason)
+        answer = self._answers.make(request, refusal.status, headers, reason=refusal.reason)
         responded: list[Command] = [_refusal(transaction, answer)]
         return responded if refusal.failure is None else [refusal.failure, *responded]
 
-    def _fork(self, received: RequestReceived, came: Arrived, chosen: Targets, now: float) -> list[Command]:
+    def _unreadable(self, transaction: str, request: Request, error: SIPParseError) -> Command:
+        return _refusal(transaction, self._answers.make(request, error.status or 400))
+
+    def _fork(self, passage: Passage, now: float) -> list[Command]:
         """Send the request to every target and keep its context (RFC 3261 16.6).
 
         Raises:
             SIPParseError: a target cannot be sent to, or Max-Breadth cannot be read; nothing was kept.
         """
-        request, transaction = received.request, received.transaction
-        shares = shares_of_breadth(request, len(chosen.aims))
-        if shares is None or len(self._contexts) >= PROXIED_TRANSACTIONS_MAX:
-            return [_refusal(transaction, self._answer(request, 440 if shares is None else 503))]
-        context = ResponseContext(transaction, request, now)
-        commands: list[Command] = [_refusal(transaction, make_response(request, 100))] if context.is_invite else []
-        for aim, share in zip(chosen.aims, shares, strict=True):
-            sent, hop = leaving(came.request, aim.uri, breadth=share)
+        request, chosen = passage.received.request, passage.targets
+        context = ResponseContext(passage.transaction, request, now)
+        if self._has_relay and offers(request):
+            context.anchored = Anchored.of(request) if chosen.relay else None
+            context.lets_go = not chosen.relay and request.to.tag is not None
+        commands: list[Command] = []
+        for aim, share in zip(chosen.aims, shares_of_breadth(request, len(chosen.aims)) or (), strict=True):
+            sent, hop = leaving(passage.came.request, aim.uri, breadth=share)
             destination = aim.destination or destination_of(hop)
             if chosen.stay_on_path:
-                sent = recorded(sent, self._marks.record_routes(request, received.transport, destination.transport))
+                over = passage.received.transport, destination.transport
+                sent = recorded(sent, self._marks.record_routes(request, *over))
             branch = context.add(sent, destination)
             mark, fixed = loop_mark(request), aim.destination is not None
             commands.append(SendRequest(branch.name, sent, destination, mark, aim.connection, fixed))
             if context.is_invite:
                 commands.append(SetTimer(branch.name, now + TIMER_C_S))
-        self._contexts[transaction] = context
+        self._contexts[context.transaction] = context
         return commands
 
     def _response(self, received: ResponseReceived, now: float) -> list[Command]:
@@ -199,23 +235,32 @@ class Proxy:
         branch.showed_life = True
         if response.status >= 300:
             return self._refused(context, branch, response.without_first("Via"), now)
-        passed = Respond(context.transaction, self._with_way_back(received, branch).without_first("Via"))
-        if response.status >= 200:
-            return [*self._accepted(context, branch, now), passed]
-        if response.status == 100 or context.answered:
+        if response.status == 100 or (response.status < 200 and context.answered):
             return []
+        passed = self._passed(context, branch, received)
+        if response.status >= 200:
+            let_go = release_of(response) if context.lets_go and not context.answered else []
+            return [*self._accepted(context, branch, now), *passed, *let_go]
         if context.is_invite and not branch.cancelled:
-            return [SetTimer(branch.name, now + TIMER_C_S), passed]
-        return [passed]
+            return [SetTimer(branch.name, now + TIMER_C_S), *passed]
+        return passed
 
-    def _with_way_back(self, received: ResponseReceived, branch: Branch) -> Response:
-        """Return the response with the way back to its device, unless another proxy lies between (:mod:`.nat`)."""
-        response = received.response
-        recorded_first = response.headers_all("Record-Route")[:1]
-        straight = branch.straight and all(self._domain.serves(NameAddr.parse(value).uri) for value in recorded_first)
-        if received.source is None or not straight:
-            return response
-        return nat.marked(response, received.source, received.transport)
+    def _passed(self, context: ResponseContext, branch: Branch, received: ResponseReceived) -> list[Command]:
+        """Pass a response on, with the way back to its device; its answer to an anchored offer goes by the relay too.
+
+        What came through another proxy is that one's affair (:mod:`.nat`).
+        """
+        response, source, seen_at = received.response, received.source, ""
+        if source is not None and branch.straight and self._is_recorded_last_by_us(response):
+            seen_at = nat.source_ip(response, source)
+            response = nat.marked(response, source, received.transport)
+        respond = Respond(context.transaction, response.without_first("Via"))
+        if context.anchored is None or not describes(response):
+            return [respond]
+        return [*self._media.hold(respond, seen_at)]
+
+    def _is_recorded_last_by_us(self, response: Response) -> bool:
+        return all(self._domain.serves(NameAddr.parse(value).uri) for value in response.headers_all("Record-Route")[:1])
 
     def _accepted(self, context: ResponseContext, branch: Branch, now: float) -> list[Command]:
         """End the search, for all others are too late; more 2xx to an INVITE may come (RFC 3261 16.7 items 5, 10)."""
@@ -242,7 +287,8 @@ class Proxy:
         if context.answered:
             return []
         if not any(context.pending()):
-            return [*self._drop(context), *self._best(context)]
+            status = context.best().status if context.refusals else None
+            return [*self._drop(context, refused_with=status), *self._best(context)]
         if context.waits_for_the_silent_alone():
             return [SetTimer(context.transaction, max(now, context.started_at + CHALLENGE_PATIENCE_S))]
         return []
@@ -253,6 +299,10 @@ class Proxy:
 
     def _cancelled(self, transaction: str, now: float) -> list[Command]:
         """Cancel all that is open of an INVITE (RFC 3261 16.10); its 487 comes back as any response does."""
+        waiting = self._media.take(transaction)
+        if waiting is not None:
+            request = waiting.received.request
+            return [_refusal(transaction, self._answers.make(request, 487)), *self._media.drop(request)]
         context = self._contexts.get(transaction)
         if context is None:
             return []
@@ -274,13 +324,16 @@ class Proxy:
 
     def _timed_out(self, name: str, unreachable: bool, now: float) -> list[Command]:
         """End what waits for somebody who is gone; one who cannot be sent to counts as a 503 (RFC 3261 16.9)."""
+        waiting = self._media.take(name)
+        if waiting is not None:
+            return [*self._media.drop(waiting.received.request)]
         context, branch = self._find(name)
         if context is None:
             return []
         if branch is not None and branch.ended:
             return []
         if branch is not None and unreachable:
-            return self._refused(context, branch, self._answer(context.received, 503), now)
+            return self._refused(context, branch, self._answers.make(context.received, 503), now)
         if branch is not None:
             return self._gave_up(context, branch, now)
         if name != context.transaction:
@@ -314,16 +367,16 @@ class Proxy:
         """Count a branch without a final answer as a 408, or as 487 if nobody waits for it any more (16.8)."""
         if not context.is_invite:
             return [*self._ended(context, branch), *self._conclude(context, now)]
-        answer = self._answer(context.received, 487 if context.cancelled else 408)
+        answer = self._answers.make(context.received, 487 if context.cancelled else 408)
         return self._refused(context, branch, answer, now)
 
     def _ack(self, received: AckReceived, now: float) -> list[Command]:
         """Pass on the ACK for a 2xx, statelessly; what cannot be passed on is dropped, for an ACK has no answer."""
         request = received.request
         try:
-            if request.max_forwards == 0 or any(map(self._is_ours, request.vias)):
+            if request.max_forwards == 0 or any(map(self._answers.is_ours, request.vias)):
                 return []
-            came = arrived(with_way_back(received), self._domain, self._marks)
+            came = arrived(nat.with_way_back(received), self._domain, self._marks)
             chosen = self._selector.select(came, received.source, now)
             if isinstance(chosen, Refusal):
                 return [] if chosen.failure is None else [chosen.failure]
@@ -335,14 +388,6 @@ class Proxy:
         except SIPParseError:
             return []
 
-    def _has_looped(self, request: Request) -> bool:
-        """Say whether this very request was here before, with the same target (RFC 3261 16.3 item 4, RFC 5393)."""
-        mark = loop_mark(request)
-        return any(self._is_ours(via) and (via.branch or "").endswith(mark) for via in request.vias)
-
-    def _is_ours(self, via: Via) -> bool:
-        return self._domain.is_ours(sent_by(via))
-
     def _find(self, name: str) -> tuple[ResponseContext | None, Branch | None]:
         context = self._contexts.get(transaction_of(name))
         return context, None if context is None else context.branches.get(name)
@@ -351,28 +396,14 @@ class Proxy:
         branch.end()
         return [CancelTimer(branch.name)] if context.is_invite else []
 
-    def _drop(self, context: ResponseContext) -> list[Command]:
+    def _drop(self, context: ResponseContext, *, refused_with: int | None = None) -> list[Command]:
         """Forget the context and its timers; transactions that still run come to nothing by themselves."""
         del self._contexts[context.transaction]
+        ended = [] if context.anchored is None else self._media.left(context.anchored, refused_with)
         names = [context.transaction]
         if context.is_invite:
             names += [branch.name for branch in context.pending()]
-        return [CancelTimer(name) for name in names]
-
-    def _answer(
-        self, request: Request, status: int, headers: Sequence[tuple[str, str]] = (), *, reason: str | None = None
-    ) -> Response:
-        return make_response(request, status, reason, to_tag=self._random.token(_TAG_BYTES).hex(), headers=headers)
-
-
-def with_way_back(received: RequestReceived | AckReceived) -> Request:
-    """Return a request with the way back to its device, if it came straight from behind NAT (:mod:`.nat`).
-
-    Raises:
-        SIPParseError: a Contact cannot be read.
-    """
-    request = received.request
-    return nat.marked(request, received.source, received.transport) if nat.came_straight(request) else request
+        return [*(CancelTimer(name) for name in names), *ended]
 
 
 def _refusal(transaction: str, response: Response) -> Respond:

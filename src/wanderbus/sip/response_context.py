@@ -10,6 +10,7 @@ from typing import Final
 
 import msgspec
 
+from wanderbus.sip.anchoring import Anchored
 from wanderbus.sip.message import Request, Response
 from wanderbus.sip.targets import Target
 
@@ -45,7 +46,17 @@ class Branch:
 class ResponseContext:
     """A received request, named by its server transaction, and its branches."""
 
-    __slots__ = ("answered", "branches", "cancelled", "received", "refusals", "started_at", "transaction")
+    __slots__ = (
+        "anchored",
+        "answered",
+        "branches",
+        "cancelled",
+        "lets_go",
+        "received",
+        "refusals",
+        "started_at",
+        "transaction",
+    )
 
     def __init__(self, transaction: str, received: Request, started_at: float) -> None:
         self.transaction = transaction
@@ -58,6 +69,10 @@ class ResponseContext:
         """Whether the INVITE had its answer, and branches of it may still run."""
         self.cancelled = False
         """Whether the caller has given up."""
+        self.anchored: Anchored | None = None
+        """The offer in the request, if a relay has it."""
+        self.lets_go = False
+        """Whether the request, once accepted, takes a call away from a relay, if one had it."""
 
     @property
     def is_invite(self) -> bool:

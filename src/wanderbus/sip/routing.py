@@ -40,10 +40,15 @@ class Forward(msgspec.Struct, frozen=True):
 
     With ``stay_on_path`` the proxy adds Record-Route, so that the later requests of the dialog come by as well
     (RFC 3261 16.6 item 4); without it the two sides talk directly (SPEC D-09).
+
+    ``relay`` says whether the data that this request agrees on go by a media relay, None leaves it to the settings:
+    where one side is behind NAT, or always. Where there is no relay it says nothing; where there is one that takes
+    the call, the proxy stays on the path whatever ``stay_on_path`` says.
     """
 
     targets: tuple[str, ...] | None = None
     stay_on_path: bool = False
+    relay: bool | None = None
 
 
 class Redirect(msgspec.Struct, frozen=True):
@@ -68,7 +73,8 @@ class RoutingContext(msgspec.Struct, frozen=True):
     ``source`` is where it came from and ``now`` the monotonic second. ``user`` is the user of ``domain`` that the
     Request-URI names, None for any other Request-URI; ``contacts`` are that user's live contacts, in the order to be
     tried; one behind NAT has the way back to it as ``alias`` (:mod:`.nat`). ``in_dialog`` says that To has a tag,
-    ``on_path`` that a Route of ours brought the request here, ``behind_nat`` that one of its two sides is behind NAT.
+    ``on_path`` that a Route of ours brought the request here, ``behind_nat`` that one of its two sides is behind NAT,
+    ``relay`` that there are media relays.
     """
 
     source: Address
@@ -79,6 +85,7 @@ class RoutingContext(msgspec.Struct, frozen=True):
     in_dialog: bool
     on_path: bool
     behind_nat: bool = False
+    relay: bool = False
 
 
 class RoutingScript(Protocol):
@@ -92,12 +99,13 @@ class RoutingScript(Protocol):
 class DefaultRouting:
     """Every request goes to where the user is now, and the proxy steps aside where it can (SPEC D-07, D-09).
 
-    It stays where one side is behind NAT, which only the proxy can reach.
+    It stays where one side is behind NAT, which only the proxy can reach; and where there is a relay, for a side that
+    moves behind NAT later.
     """
 
     def route(self, request: Request, context: RoutingContext) -> Verdict:
         """Forward, whatever it is."""
-        return Forward(stay_on_path=context.behind_nat)
+        return Forward(stay_on_path=context.behind_nat or context.relay)
 
 
 class RoutingFailed(Output, frozen=True):

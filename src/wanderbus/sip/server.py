@@ -22,11 +22,13 @@ from wanderbus.machine import (
     TimerFired,
     scoped,
 )
+from wanderbus.sip import anchoring, nat
+from wanderbus.sip.anchoring import Describe, Described, MediaAnchor, RelayCalls, Release
 from wanderbus.sip.digest import ALGORITHMS, Authenticator
 from wanderbus.sip.flood import DEFAULT_LIMITS, FloodGuard, FloodLimits, Judgement
 from wanderbus.sip.location import Binding, Domain, LocationService
 from wanderbus.sip.message import make_response
-from wanderbus.sip.proxy import Command, Proxy, Report, with_way_back
+from wanderbus.sip.proxy import Command, Proxy, Report
 from wanderbus.sip.registrar import ExpiryPolicy, Registrar
 from wanderbus.sip.response_routing import Origin
 from wanderbus.sip.routing import RoutingFailed, RoutingScript
@@ -56,7 +58,8 @@ class SIPServer:
     ``passwords`` maps a user name to the password or None; ``key`` is a secret for digest nonces and Record-Route;
     the three times bound what a registration may last; ``streams`` says where TCP and TLS are served, and so sent
     over too; ``routing`` decides where requests go, and ``flood`` how many one source may send. ``algorithms`` are the
-    digests that are offered, best first; some clients look at the first alone and know nothing but ``MD5``.
+    digests that are offered, best first; some clients look at the first alone and know nothing but ``MD5``. ``media``
+    commands media relays, over the socket "ng", for those calls that ``relay_calls`` names.
 
     Reports :class:`wanderbus.sip.location.BindingChanged`, :class:`wanderbus.sip.location.BindingsWritten` (before
     the REGISTER is answered) and :class:`wanderbus.sip.routing.RoutingFailed`.
@@ -77,6 +80,8 @@ class SIPServer:
         routing: RoutingScript | None = None,
         flood: FloodLimits = DEFAULT_LIMITS,
         algorithms: Sequence[str] = ALGORITHMS,
+        media: MediaAnchor | None = None,
+        relay_calls: RelayCalls = "nat",
     ) -> None:
         served = Domain(domain.lower(), address, streams or {})
         policy = ExpiryPolicy(expires_min_s, expires_max_s, expires_default_s)
@@ -87,8 +92,16 @@ class SIPServer:
         self._layer = TransactionLayer(random, socket=SOCKET, transports=served.transports)
         self._layer.local = address
         self._layer.local_streams = served.streams
+        self._media = media
         self._proxy = Proxy(
-            served, self.location, authenticator.knows, random, key, routing, self._layer.connection_from
+            served,
+            self.location,
+            authenticator.knows,
+            random,
+            key,
+            routing,
+            self._layer.connection_from,
+            None if media is None else relay_calls,
         )
 
     @property
@@ -109,6 +122,8 @@ class SIPServer:
                     outputs += scoped("registrar", self._registrar.expire(aor, now))
                 case TimerFired(key=("proxy", key)):
                     outputs += self._run(self._proxy.step([TimerFired(key)], now), now)
+                case TimerFired(key=("media", _)):
+                    outputs += self._run([given], now)
                 case TimerFired(key=("transactions", key)):
                     outputs += self._run([TimerFired(key)], now)
                 case TimerFired():
@@ -141,21 +156,39 @@ class SIPServer:
         outputs: list[Output] = []
         pending = deque(work)
         while pending:
-            task = pending.popleft()
-            if isinstance(task, SetTimer | CancelTimer):
-                outputs += scoped("proxy", [task])
-                continue
-            if isinstance(task, RoutingFailed):
-                outputs.append(task)
-                continue
-            for result in self._layer.step([task], now):
-                if isinstance(result, _REPORTS):
-                    commands, reports = self._handled(result, now)
-                    pending += commands
-                    outputs += reports
-                else:
-                    outputs += scoped("transactions", [result])
+            commands, done = self._carried_out(pending.popleft(), now)
+            pending += commands
+            outputs += done
         return outputs
+
+    def _carried_out(self, task: Input | Command, now: float) -> tuple[list[Command], list[Output]]:
+        """Return what one piece of work leads to: more of it, and what the world has to do."""
+        match task:
+            case SetTimer() | CancelTimer():
+                return [], scoped("proxy", [task])
+            case RoutingFailed():
+                return [], [task]
+            case Describe() | Release() | DatagramReceived(socket=anchoring.SOCKET):
+                return self._anchored(task, now)
+            case TimerFired(key=("media", key)):
+                return self._anchored(TimerFired(key), now)
+        commands: list[Command] = []
+        outputs: list[Output] = []
+        for result in self._layer.step([task], now):
+            if isinstance(result, _REPORTS):
+                following, reports = self._handled(result, now)
+                commands += following
+                outputs += reports
+            else:
+                outputs += scoped("transactions", [result])
+        return commands, outputs
+
+    def _anchored(self, given: Input, now: float) -> tuple[list[Command], list[Output]]:
+        """Let relays be commanded, and the proxy go on with what they have described."""
+        results = [] if self._media is None else self._media.step([given], now)
+        described = [result for result in results if isinstance(result, Described)]
+        others = [result for result in results if not isinstance(result, Described)]
+        return self._proxy.step(described, now), scoped("media", others)
 
     def _handled(self, report: Report, now: float) -> tuple[Sequence[Command], list[Output]]:
         """Let the registrar or the proxy handle ``report``."""
@@ -168,7 +201,7 @@ class SIPServer:
                 return [_turned_away(report, judgement)], []
         if report.request.method != "REGISTER":
             return self._proxy.step([report], now), []
-        response, written = self._registrar.register(with_way_back(report), now, report.connection)
+        response, written = self._registrar.register(nat.with_way_back(report), now, report.connection)
         # A 200 goes to a user who proved to be one; anything else to whoever claims the source address.
         answer = Respond(report.transaction, response, within_request=response.status != 200)
         return [answer], scoped("registrar", written)

@@ -17,6 +17,7 @@ import msgspec
 
 from wanderbus.machine import Address
 from wanderbus.sip import nat
+from wanderbus.sip.anchoring import RelayCalls
 from wanderbus.sip.location import Binding, Domain, LocationService
 from wanderbus.sip.message import Request
 from wanderbus.sip.request_preparation import Arrived
@@ -46,10 +47,11 @@ class Aim(msgspec.Struct, frozen=True):
 
 
 class Targets(msgspec.Struct, frozen=True):
-    """Send the request to all ``aims``, at least one; ``stay_on_path`` asks for a Record-Route."""
+    """Send the request to all ``aims``, at least one, with a Record-Route to ``stay_on_path``, or by a ``relay``."""
 
     aims: tuple[Aim, ...]
     stay_on_path: bool
+    relay: bool = False
 
 
 class Refusal(msgspec.Struct, frozen=True):
@@ -64,7 +66,8 @@ class Refusal(msgspec.Struct, frozen=True):
 class TargetSelector:
     """Chooses targets for the requests of one domain.
 
-    ``knows`` says whether a user exists, ``connected`` which open connection comes from a place behind NAT.
+    ``knows`` says whether a user exists, ``connected`` which open connection comes from a place behind NAT; ``relay``
+    which calls go by a media relay, None where there is none.
     """
 
     def __init__(
@@ -74,7 +77,9 @@ class TargetSelector:
         knows: Callable[[str], bool],
         routing: RoutingScript,
         connected: Callable[[Target], int | None],
+        relay: RelayCalls | None,
     ) -> None:
+        self._relay = relay
         self._domain = domain
         self._connected = connected
         self._location = location
@@ -98,13 +103,19 @@ class TargetSelector:
                 return Refusal(status, reason)
             case Redirect(contacts=contacts):
                 return self._redirected(request, context, contacts)
-            case Forward(targets=targets, stay_on_path=stay_on_path):
-                aims = self._usual(request, context) if targets is None else self._found(targets, now)
-                if isinstance(aims, Refusal):
-                    return aims
-                # With a Route left the request goes there, and there once.
-                aims = (Aim(aims[0].uri),) if request.routes else self._followed(aims)
-                return Targets(aims, stay_on_path) if aims else Refusal(480)
+            case Forward() as verdict:
+                return self._forwarded(request, context, verdict)
+
+    def _forwarded(self, request: Request, context: RoutingContext, verdict: Forward) -> Targets | Refusal:
+        targets = verdict.targets
+        aims = self._usual(request, context) if targets is None else self._found(targets, context.now)
+        if isinstance(aims, Refusal):
+            return aims
+        # With a Route left the request goes there, and there once.
+        aims = (Aim(aims[0].uri),) if request.routes else self._followed(aims)
+        wanted = (self._relay == "all" or context.behind_nat) if verdict.relay is None else verdict.relay
+        relay = wanted and context.relay
+        return Targets(aims, verdict.stay_on_path or relay, relay) if aims else Refusal(480)
 
     def _context(self, arrived: Arrived, source: Address, now: float) -> RoutingContext:
         uri = SIPUri.parse(arrived.request.uri)
@@ -118,6 +129,7 @@ class TargetSelector:
             contacts=contacts,
             in_dialog=arrived.request.to.tag is not None,
             on_path=arrived.on_path,
+            relay=self._relay is not None,
             behind_nat=self._is_behind_nat(arrived.request, source, contacts if user is not None else (uri,)),
         )
 

@@ -1,0 +1,133 @@
+"""What waits in the proxy for a media relay: requests for their offer, responses for their answer (:mod:`.anchoring`).
+
+A request waits before it goes anywhere. A response waits in a line with all that is said to its transaction after it,
+so that nothing is said out of turn.
+"""
+
+from __future__ import annotations
+
+from collections import Counter, deque
+from collections.abc import Iterable
+from typing import Final, TypeVar
+
+import msgspec
+
+from wanderbus.sip.anchoring import Anchored, Describe, Described, Release, answer_of, described, offer_of
+from wanderbus.sip.message import Request
+from wanderbus.sip.request_preparation import Arrived
+from wanderbus.sip.target_selection import Targets
+from wanderbus.sip.transaction_signals import RequestReceived, Respond
+
+RESPONSES_HELD_MAX: Final = 16
+"""Answers to one request that wait at a time; what comes beyond is said again by its sender, or is of no account."""
+
+_RETRIED: Final = (401, 407)
+"""Refusals after which the same call comes again, with credentials."""
+
+_Command = TypeVar("_Command")
+
+
+class Passage(msgspec.Struct, frozen=True):
+    """A request on its way: as it was received, without what its routes said to us, and where it goes."""
+
+    received: RequestReceived
+    came: Arrived
+    targets: Targets
+
+    @property
+    def transaction(self) -> str:
+        """The server transaction that it came in."""
+        return self.received.transaction
+
+
+class _Held(msgspec.Struct):
+    """A response in its line: ``said`` as it came, ``key`` of what is awaited, None when it may go."""
+
+    said: Respond
+    passed: Respond
+    key: str | None
+
+
+class MediaDesk:
+    """The waiting requests and responses of one proxy, and which calls are under way."""
+
+    def __init__(self) -> None:
+        self._waiting: dict[str, Passage] = {}
+        self._lines: dict[str, deque[_Held]] = {}
+        self._under_way: Counter[str] = Counter()
+        self._asked = 0
+
+    def __len__(self) -> int:
+        """Return how many requests wait."""
+        return len(self._waiting)
+
+    # Requests ---------------------------------------------------------------------------------------------------------
+
+    def wait(self, passage: Passage, source_ip: str) -> Describe:
+        """Keep a request with an offer until a relay has described that."""
+        self._waiting[passage.transaction] = passage
+        self._under_way[passage.received.request.call_id] += 1
+        return offer_of(passage.received.request, passage.transaction, source_ip)
+
+    def take(self, transaction: str) -> Passage | None:
+        """Return the request that waits under ``transaction``, which waits no more; None if there is none."""
+        return self._waiting.pop(transaction, None)
+
+    def drop(self, request: Request) -> list[Release]:
+        """Give up an offer that goes no further; end the call that it would have begun."""
+        return self.left(Anchored.of(request), 0)
+
+    def left(self, offer: Anchored, refused_with: int | None) -> list[Release]:
+        """Note that a request with an offer has come to its end: ``refused_with`` a status, None if it has not been.
+
+        A call that was refused is ended, unless another request of it is under way: the caller may have moved, and
+        asked again from there.
+        """
+        self._under_way[offer.call_id] -= 1
+        if self._under_way[offer.call_id] > 0:
+            return []
+        del self._under_way[offer.call_id]
+        if refused_with is None or refused_with in _RETRIED or not offer.begins:
+            return []
+        return [Release(offer.call_id, offer.from_tag)]
+
+    # Responses --------------------------------------------------------------------------------------------------------
+
+    def hold(self, respond: Respond, source_ip: str) -> list[Describe]:
+        """Keep a response with an answer until a relay has described that; one that is kept already is no other."""
+        line = self._lines.setdefault(respond.transaction, deque())
+        if len(line) >= RESPONSES_HELD_MAX or any(held.said == respond for held in line):
+            return []
+        self._asked += 1
+        key = f"{respond.transaction}/answer-{self._asked}"
+        line.append(_Held(respond, respond, key))
+        return [answer_of(respond.response, key, source_ip)]
+
+    def in_turn(self, commands: Iterable[_Command]) -> list[_Command]:
+        """Return ``commands`` without the responses that have to wait for others of their transaction."""
+        passed: list[_Command] = []
+        for command in commands:
+            line = self._lines.get(command.transaction) if isinstance(command, Respond) else None
+            if line is None:
+                passed.append(command)
+            else:
+                assert isinstance(command, Respond)
+                line.append(_Held(command, command, None))
+        return passed
+
+    def release(self, report: Described) -> list[Respond]:
+        """Return the responses that can go now; one whose answer no relay described goes as it came."""
+        transaction = report.key.partition("/")[0]
+        line = self._lines.get(transaction, deque())
+        for held in line:
+            if held.key == report.key:
+                held.key = None
+                if report.sdp is not None:
+                    changed = described(held.said.response, report.sdp)
+                    held.passed = msgspec.structs.replace(held.said, response=changed)
+        passed: list[Respond] = []
+        while line and line[0].key is None:
+            passed.append(line.popleft().passed)
+        if not line:
+            self._lines.pop(transaction, None)
+        return passed
