@@ -270,5 +270,36 @@ def test_keepalive_that_is_not_answered_fails_the_connection_without_a_storm(mak
     assert fired <= 6
 
 
+def test_a_peer_that_is_heard_again_is_asked_at_once_what_it_lacks(pair: Pair) -> None:
+    """A relay follows a peer that NAT moved, and its address here stays the same: nothing but its word tells."""
+    left, right = pair.left, pair.right
+    left.send(0.0, b"lost")
+    for _ in range(4):
+        at, _ = left.fire()
+    assert left.timer_at is not None
+    waits_until, now = left.timer_at, at + 0.5
+    answers = left.take(now, right.step(now, Probe(right.local_id)))
+    assert PING in [kind for kind, _ in pair.controls(answers)]
+    repeated = left.take(now + 0.1, right.take(now + 0.1, answers))
+    if not repeated:
+        at, repeated = left.fire()
+    assert at < waits_until - 1.0
+    right.take(at, repeated)
+    assert right.received == [b"lost"]
+
+
+def test_it_is_asked_once_a_timeout(pair: Pair) -> None:
+    left, right = pair.left, pair.right
+    left.send(0.0, b"lost")
+    for _ in range(4):
+        at, _ = left.fire()
+    pings = []
+    for hundredth in range(50):
+        now = at + hundredth / 100
+        answers = left.take(now, right.step(now, Probe(right.local_id)))
+        pings += [now for kind, _ in pair.controls(answers) if kind == PING]
+    assert pings == pytest.approx([at + 0.26])
+
+
 def test_without_keepalive_an_idle_connection_has_no_timer(pair: Pair) -> None:
     assert pair.left.timer_at is None

@@ -193,6 +193,10 @@ class Connection:
         eliciting = bool(controls) and self._take_controls(controls, source, outputs)
         if data or eliciting:
             self._arrivals.acknowledge(number)
+            if self.sender.is_backing_off(now):
+                # The peer is there, perhaps again: a relay may have found it, of which nothing is seen from here. The
+                # ACK of a PING says what it lacks.
+                self.sender.ping()
 
     def _take_acks(self, acks: list[AckFrame], now: float) -> None:
         """Take ACK frames; one for what was never sent says nothing (RFC 9000 13.1)."""

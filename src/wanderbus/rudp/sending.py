@@ -137,6 +137,12 @@ class Sender:
         """Whether anything is to leave, if the windows allow it."""
         return bool(self._waiting or self._overdue or self._repeats or self._controls or self._ping_wanted)
 
+    def is_backing_off(self, now: float) -> bool:
+        """Whether something was repeated in vain, and nothing has left for longer than the timeout."""
+        if now - self._last_sent_at <= self.round_trip.timeout_s:
+            return False
+        return any(bundle.retries for bundle in self._in_flight.values())
+
     def queue(self, message: bytes) -> None:
         """Take a message; above one datagram it is cut into DATA frames that fill one each."""
         if self._finished:
