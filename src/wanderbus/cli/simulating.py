@@ -18,6 +18,7 @@ from rich.progress import track
 
 from wanderbus.cli.output import check_writable, complain, machine, say, write_json
 from wanderbus.errors import ConfigurationError
+from wanderbus.simulation.nat_scenario import NATScenario, run_nat_seed
 from wanderbus.simulation.relay_scenario import RelayResult, RelayScenario, run_relay_seed
 from wanderbus.simulation.rudp_scenario import RudpResult, RudpScenario, run_rudp_seed
 from wanderbus.simulation.scenario import Result, Scenario, run_seed
@@ -34,6 +35,7 @@ class Layer(StrEnum):
     SIP = "sip"
     RUDP = "rudp"
     RELAY = "relay"
+    NAT = "nat"
     WEEKS = "weeks"
 
 
@@ -100,6 +102,22 @@ _KINDS: Final = {
             "datagrams": "datagrams",
         },
     ),
+    Layer.NAT: _Kind(
+        NATScenario,
+        run_nat_seed,
+        {
+            "events": "events",
+            "notifications": "notifications",
+            "address_changes": "address changes",
+            "moves_into_nat": "of them into NATs",
+            "moves_out_of_nat": "out of them",
+            "nat_restarts": "NATs restarted",
+            "relay_restarts": "relays killed",
+            "server_crashes": "server crashes",
+            "relayed": "datagrams relayed",
+            "filtered": "kept out by NATs",
+        },
+    ),
     Layer.WEEKS: _Kind(
         WeeksScenario,
         run_weeks_seed,
@@ -126,7 +144,7 @@ def sim(
         Layer,
         typer.Option(
             help="The whole system with its broker; registration, calls and moves; reliable UDP alone; reliable UDP"
-            " through a media relay; or the broker alone over weeks."
+            " through a media relay; the whole system behind NATs, with a relay; or the broker alone over weeks."
         ),
     ] = Layer.BROKER,
     seeds: Annotated[int, typer.Option(min=1, help="How many histories.")] = 200,
@@ -140,7 +158,8 @@ def sim(
     Of the broker: nothing is lost, repeated or reordered. Of SIP: in the end everybody is registered where they are,
     every session is CONNECTED on both sides, and nothing is left over. Of reliable UDP: every message once and in
     order, repeats at their times, and nothing that was forged believed. Of the relay: the same through NATs, and
-    strangers are sent nothing. Of weeks: lifetimes, restrictions and the bounds of queues hold while people come and
+    strangers are sent nothing. Behind NATs: what holds of the broker, and data go by the relay where they have to and
+    straight where they can. Of weeks: lifetimes, restrictions and the bounds of queues hold while people come and
     go, clocks are set and the broker crashes. Exit status 1 if a promise was broken; each failure names the command
     that replays it.
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Hashable, Mapping, Sequence
+from typing import Protocol
 
 from wanderbus.machine import (
     Address,
@@ -22,10 +23,27 @@ from wanderbus.simulation.streams import StreamHost
 from wanderbus.simulation.world import World
 
 
+class Wire(Protocol):
+    """What datagrams go by: the network, or a NAT before it."""
+
+    def bind(self, address: Address, receiver: Callable[[Address, bytes], None]) -> None:
+        """Let ``receiver`` have what arrives at ``address``."""
+        ...
+
+    def unbind(self, address: Address) -> None:
+        """Let what arrives at ``address`` be lost."""
+        ...
+
+    def send(self, source: Address, destination: Address, data: bytes) -> None:
+        """Carry a datagram."""
+        ...
+
+
 class Node:
     """Feeds a machine and performs its outputs; reports go to ``on_report``.
 
     ``sockets`` are for datagrams, ``streams`` for TCP and TLS, both by name, ``fingerprint`` is of its certificate.
+    ``wire`` is what its sockets are on once they are bound again.
     """
 
     def __init__(
@@ -39,12 +57,14 @@ class Node:
         *,
         streams: Mapping[str, Address] | None = None,
         fingerprint: bytes = b"",
+        wire: Wire | None = None,
     ) -> None:
         self.name = name
         self.machine = machine
         self.alive = True
         self._world = world
-        self._network = network
+        self.wire: Wire = network if wire is None else wire
+        self._bound_to = self.wire
         self._on_report = on_report
         self._timers: dict[Hashable, object] = {}
         self._sockets: dict[str, Address] = {}
@@ -59,10 +79,11 @@ class Node:
     def rebind(self, sockets: Mapping[str, Address], streams: Mapping[str, Address] | None = None) -> None:
         """Close every socket and open these, by name; the machine is told of the streams that this ends."""
         for address in self._sockets.values():
-            self._network.unbind(address)
+            self._bound_to.unbind(address)
         self._sockets = dict(sockets)
+        self._bound_to = self.wire
         for name, address in sockets.items():
-            self._network.bind(address, self._receiver(name))
+            self.wire.bind(address, self._receiver(name))
         if ended := self._streams.bind(dict(streams or {})):
             self.feed(ended)
 
@@ -106,7 +127,7 @@ class Node:
 
     def _transmit(self, source: Address, destination: Address, data: bytes) -> None:
         """Have the network carry a datagram."""
-        self._network.send(source, destination, data)
+        self._bound_to.send(source, destination, data)
 
     def _receiver(self, socket: str) -> Callable[[Address, bytes], None]:
         return lambda source, data: self.feed([DatagramReceived(socket, source, data)])

@@ -16,7 +16,7 @@ import msgspec
 
 from wanderbus.datachannel import ChannelEnd, describe_end
 from wanderbus.machine import Address, DatagramReceived, Output
-from wanderbus.relay import NG_SOCKET, ClosePort, OpenPort, PortOpened, Relay, ng
+from wanderbus.relay import NG_SOCKET, ng
 from wanderbus.rudp import (
     ChangePath,
     ConnectionFailed,
@@ -30,6 +30,7 @@ from wanderbus.rudp import (
 from wanderbus.rudp.keys import Secrets
 from wanderbus.simulation.network import Conditions, Network
 from wanderbus.simulation.node import Node
+from wanderbus.simulation.relay_host import RelayHost
 from wanderbus.simulation.world import SeededRandom, World
 from wanderbus.sip.sdp import SessionDescription
 
@@ -115,31 +116,12 @@ class Party:
                 self.failed = True
 
 
-class RelayNode(Node):
-    """The relay's host: opens the ports it is asked for; what it answers to the proxy is kept."""
+class RelayNode(RelayHost):
+    """The relay's host, where what is answered to the proxy is kept."""
 
     def __init__(self, scenario: RelayScenario) -> None:
         self.answers: list[bytes] = []
-        self.ports: dict[str, Address] = {}
-        self._own = {NG_SOCKET: (RELAY_IP, 2_223)}
-        relay = Relay(SeededRandom(scenario.world), address=RELAY_IP, ports=PORTS)
-        super().__init__("relay", relay, self._own, scenario.world, scenario.network, self._reported)
-
-    @property
-    def relay(self) -> Relay:
-        """Return the machine."""
-        assert isinstance(self.machine, Relay)
-        return self.machine
-
-    def _reported(self, output: Output) -> None:
-        match output:
-            case OpenPort(side=side, port=port):
-                self.ports[f"{side.transport} {port}"] = (RELAY_IP, port)
-                self.rebind(self._own | self.ports)
-                self.feed([PortOpened(side, port)])
-            case ClosePort(side=side, port=port):
-                del self.ports[f"{side.transport} {port}"]
-                self.rebind(self._own | self.ports)
+        super().__init__(RELAY_IP, PORTS, scenario.world, scenario.network)
 
     def _transmit(self, source: Address, destination: Address, data: bytes) -> None:
         if destination == PROXY:

@@ -3,12 +3,14 @@
 from __future__ import annotations
 
 import traceback
+from collections.abc import Sequence
 from pathlib import Path
 from typing import Final
 
 import msgspec
 
 from wanderbus.broker.config import BrokerConfig
+from wanderbus.machine import Address
 from wanderbus.rudp import RudpConfig
 from wanderbus.simulation.checkers import check_all
 from wanderbus.simulation.network import Conditions, Network
@@ -57,6 +59,11 @@ class Result(msgspec.Struct, frozen=True):
 class Scenario:
     """A world with one server and a few travellers, set up by the seed."""
 
+    traveller_class: type[Traveller] = Traveller
+    relay_addresses: Sequence[Address] = ()
+    over_tcp = 0.3
+    """Chance that a traveller's data go over TCP."""
+
     def __init__(self, seed: int, *, keep_trace: bool = False) -> None:
         self.world = World(seed, keep_trace=keep_trace)
         self.seed = seed
@@ -75,9 +82,11 @@ class Scenario:
         encryption = draw.random() < 0.85
         queue_max = 15 if draw.random() < 0.2 else 10_000
         broker = BrokerConfig(queue=QueuePolicy(notifications_max=queue_max))
-        self.server = SimulatedServer(self.world, self.network, broker, rudp, encryption=encryption)
+        self.server = SimulatedServer(
+            self.world, self.network, broker, rudp, encryption=encryption, relays=self.relay_addresses
+        )
         self.travellers = [
-            Traveller(
+            self.traveller_class(
                 f"user{number}",
                 number,
                 self.world,
@@ -87,7 +96,7 @@ class Scenario:
                 resumes=draw.random() < 0.8,
                 think_s_max=draw.choice([0.01, 0.1, 1.0]),
                 encryption=encryption,
-                data_transport="TCP" if draw.random() < 0.3 else "UDP",
+                data_transport="TCP" if draw.random() < self.over_tcp else "UDP",
             )
             for number in range(1, draw.randint(2, 4) + 1)
         ]
@@ -99,7 +108,7 @@ class Scenario:
         """
         try:
             self._play()
-            problems = check_all(self.server, self.travellers)
+            problems = [*check_all(self.server, self.travellers), *self.check()]
         except Exception as error:
             place = traceback.extract_tb(error.__traceback__)[-1]
             problems = [f"{type(error).__name__}: {error} in {place.name}, {Path(place.filename).name}:{place.lineno}"]
@@ -116,16 +125,20 @@ class Scenario:
             fingerprint=self.world.fingerprint(),
         )
 
+    def check(self) -> list[str]:
+        """Return one line for each promise beyond the usual ones that is broken."""
+        return []
+
     def _play(self) -> None:
         self.server.start()
         for traveller in self.travellers:
             self.world.at(self.world.random.uniform(0, 2), traveller.start)
-            self._plan(traveller)
+            self.plan(traveller)
         if self.world.random.random() < 0.7:
             self._plan_server_crashes()
         self.world.run(ACTIVE_S)
         self._mend()
-        self.world.run(ACTIVE_S + SETTLE_S, self._at_rest)
+        self.world.run(ACTIVE_S + SETTLE_S, self.at_rest)
         self.world.run(self.world.now + 8.0)
 
     def _conditions(self) -> Conditions:
@@ -147,7 +160,7 @@ class Scenario:
         loss = conditions.loss * draw.choice([0.0, 2.0]) if draw.random() < 0.3 else conditions.loss
         return msgspec.structs.replace(conditions, loss=min(loss, 0.3))
 
-    def _plan(self, traveller: Traveller) -> None:
+    def plan(self, traveller: Traveller) -> None:
         """Publish at a rate of its own; move, lose the network, die and come back now and then."""
         draw = self.world.random
         for _ in range(draw.randint(5, 20)):
@@ -155,7 +168,7 @@ class Scenario:
             for _ in range(draw.choice([1, 1, 2, 8])):
                 self.world.at(start + draw.uniform(0, 0.05), lambda: self._publish(traveller))
         for _ in range(draw.randint(0, 4)):
-            self.world.at(draw.uniform(2, ACTIVE_S), lambda: self._move(traveller))
+            self.world.at(draw.uniform(2, ACTIVE_S), lambda: self.move(traveller))
         if draw.random() < 0.5:
             start = draw.uniform(4, ACTIVE_S - 12)
             self.world.at(start, lambda: self._cut(traveller))
@@ -195,7 +208,7 @@ class Scenario:
             draw = self.world.random
             traveller.publish({"Stock": draw.choice(STOCKS), "Price": draw.randint(1, 50)})
 
-    def _move(self, traveller: Traveller) -> None:
+    def move(self, traveller: Traveller) -> None:
         """Move; in a world without loss the broker must know the new address within a bound (SPEC D-08)."""
         self.moves += 1
         self.network.mend(traveller.ip)
@@ -239,7 +252,7 @@ class Scenario:
             self.network.mend(traveller.ip)
             self._revive(traveller)
 
-    def _at_rest(self) -> bool:
+    def at_rest(self) -> bool:
         """Everyone is connected, and has taken all that the broker has for them."""
         if not self.network.is_bound((SERVER_IP, 5060)):
             return False

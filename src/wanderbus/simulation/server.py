@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from typing import Final
 
 from wanderbus.broker.config import BrokerConfig
@@ -12,6 +13,7 @@ from wanderbus.domain.baseline import Baseline, BaselineConfig
 from wanderbus.machine import Address, ClockRead, Input, Output
 from wanderbus.mobility.properties import Properties
 from wanderbus.records import Bound, decode_record
+from wanderbus.relay.driving import RelayDriver
 from wanderbus.rudp import RudpConfig
 from wanderbus.simulation.disk import Disk
 from wanderbus.simulation.network import Network
@@ -27,6 +29,7 @@ SERVER_ADDRESS: Final[Address] = (SERVER_IP, 5060)
 _BROKER_ADDRESS: Final[Address] = (SERVER_IP, 5070)
 _DATA_ADDRESS: Final[Address] = (SERVER_IP, 5071)
 _STREAM_ADDRESS: Final[Address] = (SERVER_IP, 5072)
+_NG_ADDRESS: Final[Address] = (SERVER_IP, 5074)
 ECI_ADDRESS: Final[Address] = (SERVER_IP, 5073)
 _FINGERPRINT: Final = bytes(range(32))
 
@@ -45,7 +48,10 @@ class AccessNode(Node):
 
 
 class SimulatedServer:
-    """Starts, crashes and restarts the server machines over one disk; with ``eci`` it serves the original ECI too."""
+    """Starts, crashes and restarts the server machines over one disk; with ``eci`` it serves the original ECI too.
+
+    Calls with a side behind NAT go by one of the ``relays``.
+    """
 
     def __init__(
         self,
@@ -56,6 +62,7 @@ class SimulatedServer:
         *,
         encryption: bool = True,
         eci: BaselineConfig | None = None,
+        relays: Sequence[Address] = (),
     ) -> None:
         self.disk = Disk(world)
         self.crashes = 0
@@ -64,6 +71,8 @@ class SimulatedServer:
         self.encryption = encryption
         self.eci = eci
         self._reset_key = SeededRandom(world).token(32)
+        self._relays = relays
+        self._path_key = SeededRandom(world).token(16) if relays else b""
         self._world = world
         self._network = network
         self._sip: Node | None = None
@@ -85,8 +94,12 @@ class SimulatedServer:
     def start(self) -> None:
         """Boot from what the disk holds."""
         random = SeededRandom(self._world)
-        sip = SIPServer(DOMAIN, SERVER_ADDRESS, password_of, random, random.token(16))
-        self._sip = Node("registrar", sip, {"sip": SERVER_ADDRESS}, self._world, self._network, self._report)
+        # Dialogs whose way leads through the proxy go on after a restart if its key is the one of before.
+        key = self._path_key or random.token(16)
+        media = RelayDriver(self._relays, random) if self._relays else None
+        sip = SIPServer(DOMAIN, SERVER_ADDRESS, password_of, random, key, media=media)
+        served = {"sip": SERVER_ADDRESS} | ({"ng": _NG_ADDRESS} if self._relays else {})
+        self._sip = Node("registrar", sip, served, self._world, self._network, self._report)
         access = AccessServer(
             Properties(uri=BROKER_URI, server=SERVER_ADDRESS, password=password_of("broker")),
             Broker(self.recovered_state(), self._config),

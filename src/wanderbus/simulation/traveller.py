@@ -26,7 +26,7 @@ from wanderbus.event import Event, EventId, Gap, Notification, Position
 from wanderbus.machine import Address, Output
 from wanderbus.rudp import RudpConfig
 from wanderbus.simulation.network import Network
-from wanderbus.simulation.node import Node
+from wanderbus.simulation.node import Node, Wire
 from wanderbus.simulation.server import BROKER_URI, DOMAIN, SERVER_ADDRESS, password_of
 from wanderbus.simulation.world import SeededRandom, World
 
@@ -95,6 +95,11 @@ class Traveller:
         return f"10.{self._number}.{self._moves // 250}.{self._moves % 250 + 1}"
 
     @property
+    def wire(self) -> Wire:
+        """Return what the device's datagrams go by."""
+        return self._network
+
+    @property
     def running(self) -> bool:
         """Return whether the agent process lives."""
         return self._node is not None
@@ -133,7 +138,9 @@ class Traveller:
         sockets = self._addresses()
         agent = Agent(properties, self._random, sip=sockets[SIP_SOCKET], data=sockets[DATA_SOCKET], rudp=self._rudp)
         streams = {STREAM_SOCKET: sockets[DATA_SOCKET]}
-        self._node = Node(self.name, agent, sockets, self._world, self._network, self._report, streams=streams)
+        self._node = Node(
+            self.name, agent, sockets, self._world, self._network, self._report, streams=streams, wire=self.wire
+        )
         self._published_in_life = 0
         self._unsettled.clear()
         self._in_hand.clear()
@@ -154,6 +161,7 @@ class Traveller:
         """Change the device's address: the old one is gone at once."""
         self._moves += 1
         if self._node is not None:
+            self._node.wire = self.wire
             addresses = self._addresses()
             self._node.rebind(addresses, {STREAM_SOCKET: addresses[DATA_SOCKET]})
             self._node.feed([Moved(addresses[SIP_SOCKET], addresses[DATA_SOCKET])])
