@@ -21,9 +21,11 @@ from wanderbus.machine import (
 from wanderbus.mobility.flow import Recovery
 from wanderbus.mobility.messages import FlowFailed, Registered, Start, Stop
 from wanderbus.mobility.properties import Properties
+from wanderbus.mobility.replies import OWNER_TRANSACTION_PREFIX
 from wanderbus.mobility.user_agent import UserAgent
 from wanderbus.sip.message import Request, parse_message
 from wanderbus.sip.targets import Target
+from wanderbus.sip.transactions import SendRequest
 
 PING = b"\r\n\r\n"
 TCP = Target("TCP", SERVER)
@@ -172,3 +174,20 @@ def test_a_closed_connection_to_the_server_is_a_broken_flow(target: Target | Non
     streaming = Streaming()
     streaming.give(StreamClosed("sip", 1, "reset by peer", target=target), now=50.0)
     assert bool(streaming.set_for(REGISTER)) == broken
+
+
+def test_a_route_to_the_server_leads_there_by_the_connection_that_is_open() -> None:
+    """A Record-Route has the server's address and not the name in its certificate."""
+    properties = Properties(
+        uri="alice@example.org", server=SERVER, transport="TLS", server_name="sip.example.org", keep_alive_s=100.0
+    )
+    agent = UserAgent(properties, SeededRandom("streaming"), contact=("10.0.2.1", 5060))
+    headers = (("From", "<sip:a@b>;tag=1"), ("To", "<sip:b@b>"), ("Call-ID", "c"), ("CSeq", "1 OPTIONS"))
+    request = Request("OPTIONS", "sip:bob@10.0.3.1", headers)
+    (sent,) = [
+        output
+        for output in agent.step([SendRequest(f"{OWNER_TRANSACTION_PREFIX}1", request, Target("TLS", SERVER))], 0.0)
+        if isinstance(output, SendOnStream)
+    ]
+    assert sent.target == properties.server_target
+    assert sent.target.server_name == "sip.example.org"
