@@ -279,6 +279,11 @@ class TestAnswers:
         for number in range(media_desk.RESPONSES_HELD_MAX):
             assert len(asked(anchor.desk.tell(answering(branch, 183, b"v=%d" % number)))) == 1
         assert asked(anchor.desk.tell(answering(branch, 183, b"v=x"))) == []
+        anchor.desk.tell(*[answer(branch, 180)] * 50)
+        anchor.desk.tell(answer(branch, 486))
+        for number in range(1, media_desk.RESPONSES_HELD_MAX + 1):
+            passed = responses(anchor.describe(f"s1/answer-{number}"))
+        assert [response.status for response in passed] == [183, 486]
 
     def test_a_late_offer_and_its_answer_pass_as_they_are(self, anchor: Anchor) -> None:
         """The 200 offers, and the ACK answers."""

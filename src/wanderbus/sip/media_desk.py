@@ -19,7 +19,7 @@ from wanderbus.sip.target_selection import Targets
 from wanderbus.sip.transaction_signals import RequestReceived, Respond
 
 RESPONSES_HELD_MAX: Final = 16
-"""Answers to one request that wait at a time; what comes beyond is said again by its sender, or is of no account."""
+"""Answers to one request that wait at a time; beyond, a 2xx is lost, which is repeated, or a word on the progress."""
 
 _RETRIED: Final = (401, 407)
 """Refusals after which the same call comes again, with credentials."""
@@ -110,8 +110,9 @@ class MediaDesk:
             line = self._lines.get(command.transaction) if isinstance(command, Respond) else None
             if line is None:
                 passed.append(command)
-            else:
-                assert isinstance(command, Respond)
+                continue
+            assert isinstance(command, Respond)
+            if len(line) < RESPONSES_HELD_MAX or command.response.status >= 300:
                 line.append(_Held(command, command, None))
         return passed
 
