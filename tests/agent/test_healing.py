@@ -6,8 +6,9 @@ import pytest
 
 from tests.agent.town import Phone, Town, connected
 from wanderbus.agent.messages import Connect, Moved, PublishSettled
-from wanderbus.machine import SetTimer, TimerFired
+from wanderbus.machine import Input, Output, SetTimer, TimerFired
 from wanderbus.simulation.network import Conditions
+from wanderbus.transport import ConnectionReset, SendMessage
 
 
 @pytest.fixture
@@ -44,6 +45,30 @@ def test_d10_once_healed_healing_is_tried_soon_again(town: Town) -> None:
     town.run(1.0)
     assert phone.statuses == ["CONNECTED", "CONNECTED"]
     assert pause_s(phone) == pytest.approx(6.0)
+
+
+def test_d10_a_channel_that_ends_before_anything_came_is_not_begun_anew_at_once(
+    town: Town, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Something on its way has no room for it: each new session would meet the same."""
+    phone = connected(town)
+    agent = phone.agent
+
+    def turned_away(given: list[Input], now: float) -> list[Output]:
+        if any(isinstance(each, SendMessage) for each in given):
+            town.world.after(0.001, reset)
+        return []
+
+    def reset() -> None:
+        agent._take_data([ConnectionReset(agent._channel.local)], town.world.now)
+        phone.node.feed([])
+
+    monkeypatch.setattr(agent._transports, "step", turned_away)
+    start = town.world.now
+    phone.publish(1)
+    town.run(20.0)
+    invites = {s.message.cseq.number for s in town.since(start) if s.message and s.method == "INVITE"}
+    assert 10 <= len(invites) <= 110
 
 
 @pytest.mark.parametrize("over", ["UDP", "TCP"])

@@ -12,7 +12,7 @@ import pytest
 
 from wanderbus.machine import Output
 from wanderbus.relay.driving import RelayDriver
-from wanderbus.simulation.nat_scenario import NATScenario, run_nat_seed
+from wanderbus.simulation.nat_scenario import RELAY_IP, NATScenario, run_nat_seed
 from wanderbus.sip import nat
 from wanderbus.sip.anchoring import Describe, Described
 from wanderbus.sip.media_desk import MediaDesk
@@ -93,7 +93,7 @@ def never_let_go(patch: Patch) -> None:
         (step_aside, ""),
         (describe_nothing, "the broker sends to"),
         (lose_what_waits, ""),
-        (relay_no_answers, ""),
+        (relay_no_answers, f"and not to {RELAY_IP}"),
         (never_let_go, "calls when all are gone"),
     ],
 )

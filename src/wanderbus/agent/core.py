@@ -123,6 +123,8 @@ class Agent:
         """Whether the SIP session was answered, so that it can be updated."""
         self._fresh = False
         """Whether the data channel was begun anew by the broker's offer, and nothing was said on it yet."""
+        self._barren = False
+        """Whether nothing has come on the data channel since it was begun."""
         self._probing = False
         """Whether an answer of the connection that failed is waited for."""
         self._heal_pause_s = properties.heal_s
@@ -133,6 +135,12 @@ class Agent:
     def connected(self) -> bool:
         """Return the ECIAgent Status: whether the data channel to the broker works, as far as is known."""
         return self._connected
+
+    @property
+    def sends_to(self) -> Address | None:
+        """Where data go, as the broker's description has it; None while that is not agreed on."""
+        remote = self._channel.remote
+        return None if remote is None else remote.address
 
     def step(self, inputs: Iterable[Input], now: float) -> list[Output]:
         """Take a batch of inputs at monotonic second ``now``; return the outputs in order."""
@@ -281,7 +289,7 @@ class Agent:
         self._probing = False
         self._take_data(outputs, now)
         if opened or self._fresh:
-            self._fresh = False
+            self._fresh, self._barren = False, True
             self._step_data(self._sending(self._conversation.opening()), now)
         self._outputs += [
             CancelTimer("heal"),
@@ -329,6 +337,7 @@ class Agent:
 
     def _heard(self, payload: bytes, now: float) -> None:
         """What makes no sense ends the connection, and with it what came after: the next one begins where it stood."""
+        self._barren = False
         try:
             self._outputs += self._conversation.hear(payload)
             self._step_data(self._sending(self._conversation.unsaid()), now)
@@ -349,7 +358,11 @@ class Agent:
             return
         self._disconnected(reason)
         self._step_user_agent(sip.SetMediaStatus(self._session, RemoteMediaStatus.DISCONNECTED), now)
-        self._heal(now)
+        if self._barren:
+            # What stands in its way, as a relay that has no room, would be asked again without a pause.
+            self._outputs.append(SetTimer("heal", now + self._random.uniform(*_PAUSE_S)))
+        else:
+            self._heal(now)
         self._probing = True
         self._outputs.append(SetTimer("probe", now + self._properties.probe_s))
 

@@ -20,7 +20,7 @@ from wanderbus.simulation.nat import NAT
 from wanderbus.simulation.node import Wire
 from wanderbus.simulation.relay_host import NG_PORT, RelayHost
 from wanderbus.simulation.scenario import ACTIVE_S, Result, Scenario
-from wanderbus.simulation.server import DOMAIN, SERVER_ADDRESS
+from wanderbus.simulation.server import DOMAIN, SERVER_ADDRESS, SERVER_IP
 from wanderbus.simulation.traveller import Traveller
 from wanderbus.sip.message import Request, Response, encode_message, parse_message
 from wanderbus.sip.uri import SIPUri
@@ -133,6 +133,9 @@ class NATScenario(Scenario):
             known = self.server.address_of(traveller.uri)
             if known is None or not known.startswith(f"{where}:"):
                 problems.append(f"{traveller.name}: the broker sends to {known} and not to {where}")
+            there = RELAY_IP if traveller.nat is not None else SERVER_IP
+            if traveller.sends_to != there:
+                problems.append(f"{traveller.name} sends to {traveller.sends_to} and not to {there}")
             traveller.disconnect()
         relay = self.relays[-1]
         self.world.run(self.world.now + RelayLimits().idle_s + 60.0)

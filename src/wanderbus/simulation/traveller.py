@@ -115,6 +115,12 @@ class Traveller:
         return self.running and self.subscribed and not self._in_hand and not self._unsettled
 
     @property
+    def sends_to(self) -> str | None:
+        """The IP address that its agent sends data to; None while none is agreed on."""
+        address = self._agent.sends_to
+        return None if address is None else address[0]
+
+    @property
     def _agent(self) -> Agent:
         assert self._node is not None
         machine = self._node.machine
