@@ -6,10 +6,22 @@ from __future__ import annotations
 import sys
 from pathlib import Path
 
-from wanderbus.config import AgentSettings, RelaySettings, ServerSettings
+import msgspec
+
+from wanderbus.config import AgentSettings, ProxySettings, RelaySettings, ServerSettings
+from wanderbus.config.keys import table_of
 from wanderbus.config.writing import reference, sample
 
 ROOT = Path(__file__).resolve().parents[1]
+
+
+def _names(kind: type[msgspec.Struct]) -> str:
+    """Return the keys and tables at the top of a file, as a sentence."""
+    table = table_of(kind)
+    return (
+        ", ".join(f"`{name}`" for name in table.keys) + ", ".join(["", *(f"`[{name}]`" for name in table.tables)]) + "."
+    )
+
 
 PAGE = f"""# Configuration
 
@@ -17,18 +29,21 @@ Written by `./do fmt` from the structs that hold the settings; a test compares t
 
 Settings stand in a TOML file. An agent's is named by `wanderbus pub --config FILE` and `sub`, by
 `wanderbus.connect(config=FILE)`, or by the environment's `WANDERBUS_CONFIG` where the program says nothing at all; a
-server's by `wanderbus up --config FILE` or `wanderbus.Server.from_file(FILE)`, and that of a media relay of its own by
-`wanderbus relay --config FILE`. Options and arguments come before the
-file, and every key at the top of a file is an argument of the same name.
+server's by `wanderbus up --config FILE` or `wanderbus.Server.from_file(FILE)`, that of a registrar and proxy without a
+broker by `wanderbus proxy --config FILE`, and that of a media relay of its own by `wanderbus relay --config FILE`.
+Options and arguments come before the file, and every key at the top of a file is an argument of the same name.
 
 `wanderbus config check FILE` says what a file sets, or what is wrong with it; `wanderbus config sample agent`,
-`broker` and `relay` print files with every key, which are `agent.toml`, `broker.toml` and `relay.toml` of `examples/`.
+`broker`, `proxy` and `relay` print files with every key, which are `agent.toml`, `broker.toml`, `proxy.toml` and
+`relay.toml` of `examples/`.
 
 - A path is relative to the directory of the file it stands in.
 - The password of an agent is `password`, or stands in `password_file`; the environment's `WANDERBUS_PASSWORD` comes
   before both. A file with a password in it that others can read is warned of. No command shows a password.
 - TOML has no word for "no bound" or "not at all": write `"none"` where the tables below admit it. A number below zero
   is refused everywhere.
+- The password of a broker at another SIP server is `broker_password`, or stands in `broker_password_file`, or in
+  `users` beside its name.
 - A refusal or a counted drop names the bound that was met without its table: `queue.notifications_max` is
   `broker.queue.notifications_max` here.
 
@@ -38,6 +53,12 @@ file, and every key at the top of a file is an argument of the same name.
 ## A server
 
 {reference(ServerSettings)}
+## A registrar and proxy alone
+
+These keys of a server, with the same meaning:
+
+{_names(ProxySettings)}
+
 ## A relay
 
 {reference(RelaySettings)}"""
@@ -48,6 +69,8 @@ FILES = {
     + sample(AgentSettings),
     ROOT / "examples" / "broker.toml": "# What a server may be told: every key, with its default.\n"
     + sample(ServerSettings),
+    ROOT / "examples" / "proxy.toml": "# What a registrar and proxy alone may be told: every key, with its default.\n"
+    + sample(ProxySettings),
     ROOT / "examples" / "relay.toml": "# What a media relay may be told: every key, with its default.\n"
     + sample(RelaySettings),
 }

@@ -10,7 +10,7 @@ import pytest
 import uvloop
 
 import wanderbus
-from tests.api.world import SUBJECT, World, nothing_more, numbers, publish, run, take, until
+from tests.api.world import SUBJECT, World, nothing_more, numbers, publish, run, service, take, until
 from wanderbus.api.ends import MobileEnd
 
 
@@ -200,7 +200,7 @@ def test_a_second_agent_in_the_same_directory_is_another_device_for_a_while(worl
 
     async def story() -> None:
         async with world.server() as server:
-            devices = server._broker.state.devices
+            devices = service(server).broker.state.devices
             async with world.agent() as first, first.subscribe(SUBJECT, keep=True) as to_first:
                 async with world.agent() as second, second.subscribe(SUBJECT, keep=True) as to_second:
                     await publish(second, 1)

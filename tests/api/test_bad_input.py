@@ -11,7 +11,7 @@ from typing import Any
 import pytest
 
 import wanderbus
-from tests.api.world import SUBJECT, World, numbers, publish, run
+from tests.api.world import SUBJECT, World, numbers, publish, run, service
 from wanderbus.api.ends import MobileEnd
 from wanderbus.api.publishing import UNSETTLED_MAX
 from wanderbus.errors import (
@@ -256,8 +256,7 @@ def test_nothing_that_arrives_from_strangers_stops_the_server(world: World) -> N
 
     async def story() -> None:
         async with world.server() as server, world.agent() as alice, alice.subscribe(SUBJECT) as notifications:
-            assert server._files is not None
-            identity = server._files.identity
+            identity = service(server).files.identity
             agents = [each.getsockname()[1] for each in alice._driving()._sockets.values()]
             with socket.socket(socket.AF_INET, socket.SOCK_DGRAM) as stranger:
                 for port in (world.port, identity.broker_port, identity.data_port, *agents):

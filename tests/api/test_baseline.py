@@ -13,7 +13,7 @@ from typing import Any
 import pytest
 
 import wanderbus
-from tests.api.world import SUBJECT, World, crash, nothing_more, numbers, publish, run, take
+from tests.api.world import SUBJECT, World, crash, nothing_more, numbers, publish, run, service, take
 from wanderbus.domain.baseline import BaselineConfig
 from wanderbus.errors import ConfigurationError, LimitExceeded, Refused, Unreachable
 from wanderbus.subscription import Frequency
@@ -168,7 +168,7 @@ def test_who_closes_is_forgotten_by_the_server(world: World) -> None:
                 async with alice.subscribe(SUBJECT, keep=True):
                     pass
                 assert len(await alice.subscriptions()) == 1
-            assert len(server._broker.state.subscriptions) == 0
+            assert len(service(server).broker.state.subscriptions) == 0
 
     run(story())
 
@@ -281,7 +281,7 @@ def test_the_shell_takes_the_mode_from_its_configuration(world: World, tmp_path:
             assert server.eci_address is not None
             place = "eci://{}:{}".format(*server.eci_address)
             with wb(place, "sub", SUBJECT, "n > 1", "--count", "1") as subscriber:
-                while not server._broker.state.subscriptions:
+                while not service(server).broker.state.subscriptions:
                     await asyncio.sleep(0.01)
                 for value in (1, 2):
                     with wb(place, "pub", SUBJECT, f"n={value}") as publisher:

@@ -9,7 +9,7 @@ from typing import Any
 import pytest
 
 import wanderbus
-from tests.api.world import SUBJECT, World, nothing_more, numbers, publish, run, take, until
+from tests.api.world import SUBJECT, World, nothing_more, numbers, publish, run, service, take, until
 from wanderbus.api import notifications as reading
 from wanderbus.api.notifications import Notifications
 from wanderbus.broker.config import BrokerConfig
@@ -101,7 +101,7 @@ def test_g11_x21_resubmitted_its_reader_has_the_notifications_of_both_ids(world:
             assert [each.event["n"] for each in taken] == [2, 3, 4]
             assert [each.subscriptions == (before.id,) for each in taken] == [True, True, False]
 
-            await until(lambda: any(row.cursor == 4 for row in server._broker.state.devices.values()))
+            await until(lambda: any(row.cursor == 4 for row in service(server).broker.state.devices.values()))
 
     run(story())
 

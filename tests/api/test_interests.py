@@ -11,9 +11,9 @@ from contextlib import AsyncExitStack
 import pytest
 
 import wanderbus
-from tests.api.world import SUBJECT, World, numbers, publish, run
+from tests.api.world import SUBJECT, World, numbers, publish, run, service
 from wanderbus import filters
-from wanderbus.api import server as api_server
+from wanderbus.api import broker_service
 from wanderbus.errors import FilterError
 from wanderbus.event import Event
 from wanderbus.filters import Filter
@@ -30,7 +30,7 @@ class Loading:
     def __init__(self, monkeypatch: pytest.MonkeyPatch) -> None:
         self.threads: list[threading.Thread] = []
         self.go = threading.Event()
-        monkeypatch.setattr(api_server, "load_kernel", self._load)
+        monkeypatch.setattr(broker_service, "load_kernel", self._load)
 
     def _load(self) -> Kernel:
         self.threads.append(threading.current_thread())
@@ -44,7 +44,7 @@ def loading(monkeypatch: pytest.MonkeyPatch) -> Loading:
 
 
 def uses_engine(server: wanderbus.Server) -> bool:
-    return isinstance(server._broker._subscriptions.interests._index._engine, Engine)
+    return isinstance(service(server).broker._subscriptions.interests._index._engine, Engine)
 
 
 async def subscribe(stack: AsyncExitStack, agent: wanderbus.Agent, count: int) -> None:
@@ -118,7 +118,7 @@ def test_a_server_may_close_while_it_loads(world: World, loading: Loading) -> No
 def test_what_is_slower_is_told(
     world: World, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
 ) -> None:
-    monkeypatch.setattr(api_server, "load_kernel", lambda: "scan")
+    monkeypatch.setattr(broker_service, "load_kernel", lambda: "scan")
 
     async def story() -> None:
         async with world.server(), world.agent() as alice, AsyncExitStack() as stack:

@@ -8,14 +8,14 @@ from typing import Any
 import pytest
 
 import wanderbus
-from tests.api.world import SUBJECT, World, nothing_more, numbers, publish, run, take, until_true
+from tests.api.world import SUBJECT, World, nothing_more, numbers, publish, run, service, take, until_true
 from wanderbus.errors import Closed, LocalProtocolError
 from wanderbus.subscription import QueuePolicy
 
 
 def cursor(server: wanderbus.Server) -> int:
     """Up to where the broker has been told that alice's only device has taken."""
-    (row,) = server._broker.state.devices.values()
+    (row,) = service(server).broker.state.devices.values()
     return row.cursor
 
 
@@ -269,6 +269,6 @@ def test_closing_ends_what_was_asked_for_and_not_waited_for(world: World) -> Non
                     if not entering.cancel():
                         await (await entering).__aexit__(None, None, None)
                     await asyncio.gather(entering, return_exceptions=True)
-            assert list(server._broker.state.subscriptions.values()) == []
+            assert list(service(server).broker.state.subscriptions.values()) == []
 
     run(story())

@@ -13,10 +13,10 @@ from typing import Any
 import pytest
 
 import wanderbus
-from tests.api.world import SUBJECT, World, crash, nothing_more, numbers, publish, run, take, until
-from wanderbus.api import publishing, server
-from wanderbus.errors import Closed, StorageError
-from wanderbus.runtime import event_log
+from tests.api.world import SUBJECT, World, crash, nothing_more, numbers, publish, run, service, take, until
+from wanderbus.api import broker_service, publishing
+from wanderbus.errors import Closed, StateCorrupt, StorageError
+from wanderbus.runtime import event_log, server_files
 
 
 def test_agents_heal_over_a_restart_and_publishes_meanwhile_complete(world: World) -> None:
@@ -48,14 +48,12 @@ def test_a_server_whose_ports_were_taken_meanwhile_is_found_again(world: World) 
         async with world.server() as server:
             alice = await world.agent().__aenter__()
             notifications = await alice.subscribe(SUBJECT).__aenter__()
-            assert server._files is not None
-            before = server._files.identity
+            before = service(server).files.identity
         with socket.socket(socket.AF_INET, socket.SOCK_DGRAM) as squatter:
             squatter.bind(("127.0.0.1", before.data_port))
             async with world.server() as server:
-                assert server._files is not None
-                assert server._files.identity.server == before.server
-                assert server._files.identity.data_port != before.data_port
+                assert service(server).files.identity.server == before.server
+                assert service(server).files.identity.data_port != before.data_port
                 await publish(alice, 1)
                 assert await numbers(notifications, 1) == [1]
                 await notifications.__aexit__(None, None, None)
@@ -108,7 +106,7 @@ async def crash_after(
         notification = await anext(notifications)
         results.append(notification.event["n"])
     await until(lambda: len(notifications._items) == 5)
-    await until(lambda: any(row.cursor == 4 for row in server._broker.state.devices.values()))
+    await until(lambda: any(row.cursor == 4 for row in service(server).broker.state.devices.values()))
     crash(agent)
     return notification.position
 
@@ -274,7 +272,7 @@ def test_a_disk_that_stays_full_at_the_start_is_told(world: World, monkeypatch: 
 
     async def story() -> None:
         monkeypatch.setattr(event_log.EventLog, "append", fail)
-        monkeypatch.setattr(server, "START_S_MAX", 0.5)
+        monkeypatch.setattr(broker_service, "START_S_MAX", 0.5)
         with pytest.raises(StorageError, match="make room and start again: No space left on device"):
             async with world.server():
                 pass
@@ -358,6 +356,23 @@ def test_a_data_directory_serves_one_server(world: World) -> None:
             with pytest.raises(StorageError, match="in use by another process"):
                 async with world.server(port=0):
                     pass
+            await publish(alice, 1)
+
+    run(story())
+
+
+def test_a_start_that_fails_leaves_nothing_behind(world: World, monkeypatch: pytest.MonkeyPatch) -> None:
+    """The next one in the same process finds the data directory free."""
+
+    def damaged(files: server_files.ServerFiles, publishes_remembered: int) -> None:
+        raise StateCorrupt("damaged")
+
+    async def story() -> None:
+        with monkeypatch.context() as patched:
+            patched.setattr(server_files.ServerFiles, "load_state", damaged)
+            with pytest.raises(StateCorrupt):
+                await world.server().__aenter__()
+        async with world.server(), world.agent() as alice:
             await publish(alice, 1)
 
     run(story())

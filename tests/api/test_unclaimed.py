@@ -7,7 +7,7 @@ import logging
 import pytest
 
 import wanderbus
-from tests.api.world import SUBJECT, World, numbers, publish, run, until
+from tests.api.world import SUBJECT, World, numbers, publish, run, service, until
 from wanderbus.api import unclaimed
 
 
@@ -45,7 +45,7 @@ def test_g07_what_nobody_can_read_any_more_is_given_up(
                 await publish(bob, 11)
                 assert await numbers(notifications, 1) == [11]
                 await until(lambda: f"{identity}, which has ended, were not read" in caplog.text)
-                devices = server._broker.state.devices
+                devices = service(server).broker.state.devices
                 await until(lambda: any(device.cursor == 3 for device in devices.values()))
 
     run(story())

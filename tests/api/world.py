@@ -10,6 +10,7 @@ from pathlib import Path
 from typing import Any, TypeVar
 
 import wanderbus
+from wanderbus.api.broker_service import BrokerService
 from wanderbus.api.notifications import Notifications
 from wanderbus.errors import Closed
 from wanderbus.event import Value
@@ -38,6 +39,12 @@ def run(story: Coroutine[Any, Any, Returned]) -> Returned:
     gc.collect()
     assert faults == []
     return result
+
+
+def service(server: wanderbus.Server) -> BrokerService:
+    """The broker of a server that was started."""
+    assert server._broker is not None
+    return server._broker
 
 
 class World:

@@ -36,7 +36,7 @@ class Shell:
         environment = {**os.environ, "PYTHONPATH": str(ROOT / "src"), "XDG_STATE_HOME": str(self.directory / "xdg")}
         environment |= options.pop("environment", {})
         process = subprocess.Popen(
-            [sys.executable, "-m", "wanderbus", *arguments],
+            [*options.pop("within", []), sys.executable, "-m", "wanderbus", *arguments],
             cwd=self.directory,
             env=environment,
             text=True,

@@ -20,15 +20,24 @@ def write(shell: Shell, name: str, text: str) -> str:
     return name
 
 
-@pytest.mark.parametrize("kind", ["agent", "broker", "relay"])
+@pytest.mark.parametrize("kind", ["agent", "broker", "relay", "proxy"])
 def test_the_sample_is_that_of_the_examples_and_can_be_used(shell: Shell, kind: str) -> None:
     status, out, err = shell.run("config", "sample", kind)
     assert (status, err) == (0, "")
     example = ROOT / "examples" / f"{kind}.toml"
     assert tomllib.loads(out) == tomllib.loads(example.read_text())
-    status, out, err = shell.run("config", "check", str(example), "--json")
+    told = ["--kind", "proxy"] if kind == "proxy" else []
+    status, out, err = shell.run("config", "check", str(example), *told, "--json")
     assert (status, err) == (0, "")
     assert json.loads(out)["kind"] == kind
+
+
+@pytest.mark.parametrize("name", ["broker_at_kamailio.toml", "server_with_relay.toml"])
+def test_the_other_examples_can_be_used(shell: Shell, name: str) -> None:
+    status, out, err = shell.run("config", "check", str(ROOT / "examples" / name), "--json")
+    assert (status, json.loads(out)["kind"]) == (0, "broker")
+    assert "chmod 600" in err or err == ""
+    assert "quorum" not in out
 
 
 def test_check_says_what_was_understood_and_hides_secrets(shell: Shell) -> None:

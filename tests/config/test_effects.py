@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import asyncio
+import contextlib
+import re
 import socket
 import time
 from pathlib import Path
@@ -11,8 +13,8 @@ from typing import Any
 import pytest
 
 import wanderbus
-from tests.api.world import numbers, publish, run
-from wanderbus.errors import Refused, Unreachable, WanderbusError, WrongPassword
+from tests.api.world import numbers, publish, run, service
+from wanderbus.errors import ConfigurationError, Refused, Unreachable, WanderbusError, WrongPassword
 
 pytestmark = pytest.mark.integration
 
@@ -39,6 +41,61 @@ def agent(directory: Path, server: wanderbus.Server, more: str = "", *, name: st
     host, port = server.address
     file.write_text(f'uri = "alice@localhost"\nserver = "{host}:{port}"\nstate_dir = "{name}"\n{more}')
     return wanderbus.connect(config=file)
+
+
+def free_ports(count: int) -> list[int]:
+    with contextlib.ExitStack() as stack:
+        sockets = [stack.enter_context(socket.socket()) for _ in range(count)]
+        for each in sockets:
+            each.bind(("127.0.0.1", 0))
+        return [int(each.getsockname()[1]) for each in sockets]
+
+
+def test_the_broker_is_at_the_ports_that_are_named(tmp_path: Path) -> None:
+    sip, data, stream = free_ports(3)
+    more = f"broker_port = {sip}\ndata_port = {data}\nstream_port = {stream}"
+
+    async def story() -> None:
+        async with server(tmp_path):
+            pass  # what the first start took is kept, and the settings come before it
+        async with server(tmp_path, more):
+            for kind, port in ((socket.SOCK_DGRAM, sip), (socket.SOCK_DGRAM, data), (socket.SOCK_STREAM, stream)):
+                with socket.socket(socket.AF_INET, kind) as other, pytest.raises(OSError, match="in use"):
+                    other.bind(("127.0.0.1", port))
+        with socket.socket(socket.AF_INET, socket.SOCK_DGRAM) as other:
+            other.bind(("127.0.0.1", data))
+            with pytest.raises(ConfigurationError, match="look at broker_port, data_port, stream_port"):
+                async with server(tmp_path, more):
+                    pass
+
+    run(story())
+
+
+@pytest.mark.parametrize(("more", "algorithms"), [("", "SHA-256 MD5"), ('digest_algorithms = ["MD5"]', "MD5")])
+def test_the_digests_that_are_named_are_offered(tmp_path: Path, more: str, algorithms: str) -> None:
+    async def story() -> None:
+        async with (
+            server(tmp_path, f'{more}\nsip_trace = "trace"') as broker,
+            agent(tmp_path, broker, 'password = "secret"'),
+        ):
+            pass
+
+    run(story())
+    offered = re.findall(r"WWW-Authenticate:.*algorithm=([\w-]+)", (tmp_path / "trace").read_text())
+    assert list(dict.fromkeys(offered)) == algorithms.split()
+
+
+@pytest.mark.parametrize(("more", "stays"), [("", False), ("stay_on_path = true", True)])
+def test_the_proxy_stays_if_it_is_told(tmp_path: Path, more: str, stays: bool) -> None:
+    async def story() -> None:
+        async with (
+            server(tmp_path, f'{more}\nsip_trace = "trace"') as broker,
+            agent(tmp_path, broker, 'password = "secret"'),
+        ):
+            pass
+
+    run(story())
+    assert ("Record-Route:" in (tmp_path / "trace").read_text()) is stays
 
 
 @pytest.mark.parametrize("transport", ["udp", "tcp"])
@@ -103,7 +160,7 @@ def test_parameters_of_the_transports(tmp_path: Path) -> None:
             server(tmp_path, tables=tables.format(3)) as broker,
             agent(tmp_path, broker, f'password = "secret"\nkeepalive_s = 7\n{tables.format(4)}') as alice,
         ):
-            for driver, number in ((broker._access_driver, 3), (alice._driver, 4)):
+            for driver, number in ((service(broker)._driver, 3), (alice._driver, 4)):
                 machine: Any = driver and driver.machine
                 transports = machine._transports
                 assert transports.udp._config.retries_max == number

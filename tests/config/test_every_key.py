@@ -22,9 +22,14 @@ TEXTS: Final = {
     "broker": "sip:other@localhost",
     "server": "127.0.0.9:5999",
     "host": "127.0.0.9",
+    "advertise": "192.0.2.8",
     "eci_host": "127.0.0.8",
     "local_address": "127.0.0.7",
     "broker.zone": "Europe/Lisbon",
+    "sip_server": "sip:127.0.0.9:5999;transport=tcp",
+    "relay.address": "127.0.0.6",
+    "relay.advertise": "192.0.2.6",
+    "relay.ports": "40000-40001",
 }
 """Of keys that do not take just any text."""
 
@@ -38,12 +43,14 @@ def another(key: Key) -> Any:
     member = next(member for member in key.members if member is not types.NoneType)
     if get_origin(member) is Literal:
         return next(word for word in reversed(get_args(member)) if word != key.default)
+    if get_origin(member) is tuple and get_origin(get_args(member)[0]) is Literal:
+        return get_args(get_args(member)[0])[-1:]
     known: dict[Any, Callable[[], Any]] = {
         bool: lambda: not key.default,
         int: lambda: (key.default or 0) + 1,
         float: lambda: (key.default or 0.0) + 0.0625,
         str: lambda: TEXTS.get(key.name, "another"),
-        tuple: lambda: ("Departure*",),
+        tuple: lambda: ("127.0.0.6:2224",),
         Path: lambda: "some/where",
     }
     return known.get(plain(member), lambda: {"sip:bob@localhost": "operator"})()
@@ -145,14 +152,29 @@ SERVER: Final[dict[str, Callable[[wanderbus.Server], Any]]] = {
     "eci_host": lambda server: server.eci_address and server.eci_address[0],
     "eci_port": lambda server: server.eci_address and server.eci_address[1],
     "broker": lambda server: server._broker_config,
+    "sip_server": lambda server: server.sip_server and "sip:{}:{};transport=tcp".format(*server.sip_server.address),
+    "broker_user": lambda server: server.broker_uri.partition(":")[2].partition("@")[0],
+    "broker_password": lambda server: server._broker_password,
 }
 """Where keys end up that are made something of at once; the others are read when the server starts."""
 
 
-@pytest.mark.parametrize("key", [each for each in keys(ServerSettings) if each.id != "users"])
+NEEDED: Final[dict[str, dict[str, Any]]] = {
+    "relay_calls": {"relays": ["127.0.0.1"]},
+    "broker_password": {"sip_server": "127.0.0.1"},
+}
+"""What has to be set beside some keys."""
+
+READ_AT_ONCE: Final = ("users", "ca_file", "broker_password_file")
+
+
+@pytest.mark.parametrize("key", [each for each in keys(ServerSettings) if each.id not in READ_AT_ONCE])
 def test_server(key: Key, tmp_path: Path) -> None:
     value = another(key)
-    file = write(tmp_path / "broker.toml", key, value, domain="localhost", data_dir="data", users={}, eci_port=0)
+    others = NEEDED.get(key.name, {})
+    file = write(
+        tmp_path / "broker.toml", key, value, domain="localhost", data_dir="data", users={}, eci_port=0, **others
+    )
     server = wanderbus.Server.from_file(file)
     first = key.path[0]
     found = SERVER[first](server) if first in SERVER else getattr(server._settings, first)
@@ -171,6 +193,21 @@ def test_users_of_a_server(tmp_path: Path) -> None:
     file.write_text(rest + '[users]\nbroker = "secret"')
     with pytest.raises(wanderbus.WanderbusError, match="users: the name 'broker' is taken"):
         wanderbus.Server.from_file(file)
+
+
+def test_a_brokers_files(tmp_path: Path) -> None:
+    """The two keys that name a file which is read at once."""
+    authority = make_certificates(tmp_path).authority
+    (tmp_path / "word").write_text("quorum")
+    file = tmp_path / "broker.toml"
+    file.write_text(
+        'domain = "localhost"\ndata_dir = "data"\nusers = {}\nsip_server = "sips:127.0.0.1"\n'
+        f'ca_file = "{authority.name}"\nbroker_password_file = "word"'
+    )
+    server = wanderbus.Server.from_file(file)
+    assert server._tls is not None
+    assert len(server._tls.get_ca_certs()) == 1
+    assert server._broker_password == "quorum"
 
 
 def test_roles_are_of_the_servers_domain_unless_they_say_another(tmp_path: Path) -> None:

@@ -26,6 +26,7 @@ class Proxy:
     """Commands over UDP, each answered in time."""
 
     def __init__(self, relay: Address) -> None:
+        self.place = relay
         self.socket = socket.socket(socket.AF_INET6 if ":" in relay[0] else socket.AF_INET, socket.SOCK_DGRAM)
         self.socket.settimeout(WAIT_S)
         self.socket.connect(relay)

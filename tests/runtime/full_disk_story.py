@@ -55,8 +55,9 @@ async def accepted(agent: wanderbus.Agent, n: int) -> None:
 
 async def looked_at(server: wanderbus.Server) -> None:
     """Wait until everything is saved, and the reserve was looked at after that: it will not be until there is more."""
-    assert server._files is not None
-    while server._files.store.offset < server._broker.state.offset:
+    service = server._broker
+    assert service is not None
+    while service.files.store.offset < service.broker.state.offset:
         await asyncio.sleep(0.01)
     await asyncio.sleep(0.1)
 

@@ -190,6 +190,26 @@ class TestFlows:
         assert isinstance(sent, SendOnStream)
         assert sent.connection is None
 
+    def test_what_goes_to_the_far_end_of_one_goes_on_it(self, alice: Clockwork) -> None:
+        """Phones write it into the Contact of a dialog, and nobody listens there (RFC 3261 18.1.1)."""
+        far_end = Target("TCP", ("192.0.2.2", 51_234))
+        alice.tell(self.flow(9))
+        (sent,) = alice.tell(SendAck(make_request("ACK", to_tag="b"), far_end))
+        assert isinstance(sent, SendOnStream)
+        assert sent.connection == 9
+        for elsewhere in (Target("TCP", ("192.0.2.2", 51_235)), Target("TLS", far_end.address)):
+            (sent,) = alice.tell(SendAck(make_request("ACK", to_tag="b"), elsewhere))
+            assert isinstance(sent, SendOnStream)
+            assert sent.connection is None
+        alice.tell(self.flow(10), StreamClosed("sip", 9, "closed"))
+        (sent,) = alice.tell(SendAck(make_request("ACK", to_tag="b"), far_end))
+        assert isinstance(sent, SendOnStream)
+        assert sent.connection == 10, "the same far end came anew before the end of the former was told"
+        alice.tell(StreamClosed("sip", 10, "closed"))
+        (sent,) = alice.tell(SendAck(make_request("ACK", to_tag="b"), far_end))
+        assert isinstance(sent, SendOnStream)
+        assert sent.connection is None
+
     def test_a_tls_target_is_never_reached_in_the_clear(self, alice: Clockwork) -> None:
         """RFC 3261 26.2.2: the flow is TCP, TLS was asked for."""
         alice.tell(self.flow(9))

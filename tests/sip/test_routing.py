@@ -10,7 +10,16 @@ from tests.sip.phone_world import BOB, Phone, World
 from tests.sip.proxy_desk import CALLER, NOW, Desk, Script, sent, sip, statuses
 from wanderbus.machine import Address
 from wanderbus.sip.message import Request, Response
-from wanderbus.sip.routing import Forward, Redirect, Reject, RoutingContext, RoutingFailed, Verdict
+from wanderbus.sip.routing import (
+    DefaultRouting,
+    Forward,
+    OnPathRouting,
+    Redirect,
+    Reject,
+    RoutingContext,
+    RoutingFailed,
+    Verdict,
+)
 from wanderbus.sip.targets import Target
 from wanderbus.sip.transactions import AckReceived
 
@@ -206,3 +215,23 @@ def test_a_script_may_go_by_the_source() -> None:
         caller = Phone(world, "alice", place)
         caller.send(caller.request("MESSAGE", BOB))
     assert [message.via.host for message in world.messages_at(("10.0.0.2", 1))] == ["10.0.0.9"]
+
+
+@pytest.mark.parametrize(
+    ("over", "contacts", "stays"),
+    [
+        ("UDP", ("sip:bob@10.0.0.2",), False),
+        ("TCP", ("sip:bob@10.0.0.2;transport=tcp",), False),
+        ("tls", ("sips:bob@10.0.0.2", "sip:bob@10.0.0.3;transport=TLS"), False),
+        ("UDP", (), False),
+        ("UDP", ("sip:bob@10.0.0.2", "sip:bob@10.0.0.3;transport=tls"), True),
+        ("TLS", ("sip:bob@10.0.0.2",), True),
+        ("TCP", ("sips:bob@10.0.0.2",), True),
+    ],
+)
+def test_the_proxy_stays_between_two_transports(over: str, contacts: tuple[str, ...], stays: bool) -> None:
+    """Neither side need have the transport of the other; with one for both they talk directly (SPEC D-09)."""
+    request = sip().replacing("Via", f"SIP/2.0/{over} 10.0.0.1:7;branch=z9hG4bKcaller")
+    context = RoutingContext(CALLER, NOW, "example.org", "bob", contacts, in_dialog=False, on_path=False)
+    assert DefaultRouting().route(request, context) == Forward(stay_on_path=stays)
+    assert OnPathRouting().route(request, context) == Forward(stay_on_path=True)

@@ -13,6 +13,7 @@ from wanderbus.cli import (
     intervening,
     listing,
     log,
+    proxying,
     relaying,
     serving,
     simulating,
@@ -30,6 +31,7 @@ app = typer.Typer(
     add_completion=False,
 )
 app.command("up")(serving.up)
+app.command("proxy")(proxying.proxy)
 app.command("relay")(relaying.relay)
 app.command("pub")(events.pub)
 app.command("sub")(events.sub)

@@ -10,9 +10,10 @@ import msgspec
 import typer
 
 from wanderbus.api.connecting import connect
+from wanderbus.api.proxy_server import ProxyServer
 from wanderbus.api.server import Server
 from wanderbus.cli.output import log_to_stderr, say, say_json
-from wanderbus.config import AgentSettings, RelaySettings, ServerSettings
+from wanderbus.config import AgentSettings, ProxySettings, RelaySettings, ServerSettings
 from wanderbus.config.keys import table_of
 from wanderbus.config.reading import parse
 from wanderbus.config.writing import sample, set_in, toml
@@ -28,18 +29,23 @@ class Kind(Enum):
     agent = "agent"
     broker = "broker"
     relay = "relay"
+    proxy = "proxy"
 
 
 STRUCTS: dict[Kind, type[msgspec.Struct]] = {
     Kind.agent: AgentSettings,
     Kind.broker: ServerSettings,
     Kind.relay: RelaySettings,
+    Kind.proxy: ProxySettings,
 }
 
 
 @app.command("check")
 def check(
     file: Annotated[Path, typer.Argument(help="TOML file of settings, of any kind.", show_default=False)],
+    kind: Annotated[
+        Kind | None, typer.Option(help="Whose settings; found out by the keys, so needed for a proxy.")
+    ] = None,
     json: Annotated[bool, typer.Option("--json", help="Print JSON.")] = False,
 ) -> None:
     """Say what a file of settings sets, without its secrets; exit status 2 if it cannot be used.
@@ -50,12 +56,14 @@ def check(
     """
     log_to_stderr(verbose=False)
     given = parse(read_text(file), file)
-    kind = _kind_of(given)
+    kind = kind or _kind_of(given)
     match kind:
         case Kind.agent:
             connect(config=file)
         case Kind.broker:
             Server.from_file(file)
+        case Kind.proxy:
+            ProxyServer(**settings_in(ProxySettings, file))
         case Kind.relay:
             RelayServer(RelaySettings(**settings_in(RelaySettings, file)))
     understood = set_in(STRUCTS[kind], given)

@@ -17,7 +17,7 @@ from wanderbus.config.keys import default_of
 from wanderbus.errors import ConfigurationError
 from wanderbus.machine import shown
 from wanderbus.runtime.config_files import settings_in
-from wanderbus.runtime.relaying import RelayServer
+from wanderbus.runtime.relaying import LOOPBACK, RelayServer
 
 
 def _option(key: str, help: str, *names: str, **more: Any) -> Any:
@@ -32,7 +32,10 @@ def _limit(key: str, help: str) -> Any:
 Config = Annotated[
     Path | None, typer.Option(help="TOML file of settings; the other options come before it.", show_default=False)
 ]
-Address = Annotated[str | None, _option("address", "IP address that streams pass, and both sides have to reach.")]
+Address = Annotated[
+    str | None,
+    typer.Option(help="IP address that streams pass, and both sides have to reach.", show_default=LOOPBACK),
+]
 Advertise = Annotated[str | None, typer.Option(help="IP address to tell instead, if another stands before --address.")]
 Ports = Annotated[str | None, _option("ports", "Ports that may be handed out, first and last; a stream takes two.")]
 NgListen = Annotated[str | None, _option("ng_listen", "Where proxies give commands, over UDP.")]
@@ -78,7 +81,7 @@ def relay(
     """
     log_to_stderr(verbose=verbose)
     # Every option that is a setting, or a limit, has the name of its key.
-    given = {name: value for name, value in context.params.items() if value not in (None, [])}
+    given = {name: value for name, value in context.params.items() if value not in (None, [], ())}
     settings = {} if config is None else settings_in(RelaySettings, config)
     limits = {name: given[name] for name in RelayLimits.__struct_fields__ if name in given}
     try:

@@ -5,14 +5,16 @@ from __future__ import annotations
 import asyncio
 import contextlib
 import signal
+from collections.abc import Mapping
 from pathlib import Path
 from typing import Annotated, Any, Final
 
+import msgspec
 import typer
 
 from wanderbus.api.server import Server
 from wanderbus.cli.output import log_to_stderr, run_async, say, say_json
-from wanderbus.config import ServerSettings
+from wanderbus.config import RelaySettings, ServerSettings
 from wanderbus.config.keys import default_of
 from wanderbus.machine import shown
 from wanderbus.runtime.config_files import settings_in
@@ -33,6 +35,9 @@ Config = Annotated[
 Users = Annotated[Path | None, typer.Option(help="File of name:password lines.", show_default=False)]
 DataDir = Annotated[Path | None, _option("data_dir", "Directory of log and state; made if need be.", "--data")]
 Host = Annotated[str | None, _option("host", "IP address to listen on.")]
+Advertise = Annotated[
+    str | None, typer.Option(help="IP address to tell instead, if another stands before --host, as in clouds.")
+]
 Port = Annotated[int | None, _option("port", "UDP and TCP port of SIP; 0 takes a free one.", min=0, max=65_535)]
 Tcp = Annotated[bool | None, _option("tcp", "Serve TCP besides UDP.")]
 Certificate = Annotated[Path | None, typer.Option(help="PEM file of a certificate chain: serve TLS too.")]
@@ -56,12 +61,41 @@ SipTrace = Annotated[
 ]
 
 
+Relay = Annotated[
+    bool | None,
+    typer.Option(
+        help="Have a media relay in this process, on --host: it carries data channels between those behind NAT."
+    ),
+]
+Relays = Annotated[
+    list[str] | None,
+    typer.Option(help="Media relay elsewhere, as HOST:PORT of its commands (ng); repeatable."),
+]
+RelayCalls = Annotated[
+    str | None, _option("relay_calls", "What passes a relay: nat, calls with a side behind NAT, or all.")
+]
+SipServer = Annotated[
+    str | None,
+    typer.Option(
+        help="Registrar and proxy elsewhere, as sip:HOST:PORT;transport=tcp or sips:HOST: the broker is a user agent "
+        "there, and this process serves no SIP itself.",
+        show_default=False,
+    ),
+]
+BrokerPasswordFile = Annotated[
+    Path | None,
+    typer.Option(help="File with the broker's password at --sip-server; the one in --users unless given."),
+]
+CaFile = Annotated[Path | None, typer.Option(help="PEM file of the authorities that vouch for --sip-server (TLS).")]
+
+
 def up(
     context: typer.Context,
     config: Config = None,
     users: Users = None,
     data_dir: DataDir = None,
     host: Host = None,
+    advertise: Advertise = None,
     port: Port = None,
     tcp: Tcp = None,
     tls_certificate: Certificate = None,
@@ -72,23 +106,40 @@ def up(
     eci_port: EciPort = None,
     eci_host: EciHost = None,
     sip_trace: SipTrace = None,
+    relay: Relay = None,
+    relays: Relays = None,
+    relay_calls: RelayCalls = None,
+    sip_server: SipServer = None,
+    broker_password_file: BrokerPasswordFile = None,
+    ca_file: CaFile = None,
     json: Annotated[bool, typer.Option("--json", help="Print the ready line as JSON.")] = False,
     verbose: Annotated[bool, typer.Option("--verbose", help="Log more than warnings.")] = False,
 ) -> None:
     """Run a server: SIP registrar and proxy, broker, event log.
 
     Prints "ready sip:HOST:PORT" when agents can connect, and after it "sips:HOST:PORT" where TLS is served and
-    "eci://HOST:PORT" where the original ECI is. Ends at SIGINT or SIGTERM; killing it loses nothing. All else that can
+    "eci://HOST:PORT" where the original ECI is. With --sip-server that is "ready sip:USER@HOST:PORT", where the broker
+    itself is. Ends at SIGINT or SIGTERM; killing it loses nothing. All else that can
     be set stands in a file: 'wanderbus config sample broker' prints one.
 
     Example: wanderbus up --users users.txt --domain example.org --host 192.0.2.1
+
+    Example: wanderbus up --config broker.toml --sip-server "sip:192.0.2.1:5060;transport=tcp" --host 192.0.2.2
     """
     log_to_stderr(verbose=verbose)
+    run_async(_serve(Server(**given_to(ServerSettings, context.params, config)), json))
+
+
+def given_to(kind: type[msgspec.Struct], options: Mapping[str, Any], config: Path | None) -> Any:
+    """Return the settings of ``kind`` that the options say, and where they are silent the file."""
     # Every option that is a setting has the name of its key.
-    keys = ServerSettings.__struct_fields__
-    given = {name: value for name, value in context.params.items() if name in keys and value is not None}
-    from_file = {} if config is None else settings_in(ServerSettings, config)
-    run_async(_serve(Server(**{**_UNLESS_GIVEN, **from_file, **given}), json))
+    given = {name: options[name] for name in kind.__struct_fields__ if options.get(name) not in (None, [], ())}
+    from_file = {} if config is None else settings_in(kind, config)
+    if "relay" in given:
+        given["relay"] = (from_file.get("relay") or RelaySettings()) if given["relay"] else None
+    if "relays" in given:
+        given["relays"] = tuple(given["relays"])
+    return {**_UNLESS_GIVEN, **from_file, **given}
 
 
 async def _serve(server: Server, json: bool) -> None:
@@ -100,6 +151,8 @@ async def _serve(server: Server, json: bool) -> None:
             loop.add_signal_handler(number, running.cancel)
         place = f"sip:{shown(server.address)}"
         others = {}
+        if server.sip_server is not None:
+            place = f"sip:{server.broker_uri.partition(':')[2].partition('@')[0]}@{shown(server.broker_address)}"
         if server.tls_address is not None:
             others["tls"] = f"sips:{shown(server.tls_address)}"
         if server.eci_address is not None:

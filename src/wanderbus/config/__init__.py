@@ -4,7 +4,15 @@ Every key of a file is a keyword argument of the same name of :class:`wanderbus.
 """
 
 from wanderbus.broker.config import BrokerConfig
-from wanderbus.config.settings import AgentArguments, AgentSettings, RelaySettings, ServerArguments, ServerSettings
+from wanderbus.config.settings import (
+    AgentArguments,
+    AgentSettings,
+    ProxyArguments,
+    ProxySettings,
+    RelaySettings,
+    ServerArguments,
+    ServerSettings,
+)
 from wanderbus.domain.baseline import BaselineConfig
 from wanderbus.relay import RelayLimits
 from wanderbus.rudp import RudpConfig
@@ -18,6 +26,8 @@ __all__ = [
     "BaselineConfig",
     "BrokerConfig",
     "FloodLimits",
+    "ProxyArguments",
+    "ProxySettings",
     "QueuePolicy",
     "RelayLimits",
     "RelaySettings",

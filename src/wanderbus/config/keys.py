@@ -180,7 +180,8 @@ def _docs(kind: Any) -> Mapping[str, str]:
         for node in ast.parse(inspect.getsource(sys.modules[kind.__module__])).body
         if isinstance(node, ast.ClassDef) and node.name == kind.__name__
     )
-    docs = dict(_docs(AgentProperties)) if kind is AgentSettings else {}
+    above = AgentProperties if kind is AgentSettings else kind.__base__
+    docs = {} if above is msgspec.Struct else dict(_docs(above))
     for field, doc in itertools.pairwise(body):
         match field, doc:
             case ast.AnnAssign(target=ast.Name(id=name)), ast.Expr(value=ast.Constant(value=str(text))):

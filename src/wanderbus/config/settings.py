@@ -115,78 +115,12 @@ class AgentSettings(msgspec.Struct, frozen=True, kw_only=True):
         return f"AgentSettings(uri={self.uri!r}, ...)"
 
 
-class ServerSettings(msgspec.Struct, frozen=True, kw_only=True):
-    """What a server may be told."""
-
-    domain: str
-    """The SIP domain served; users are ``sip:name@domain``, the broker is ``sip:broker@domain``."""
-
-    users: Path | Mapping[str, str]
-    """Names and passwords: a table, or a file of ``name:password`` lines."""
-
-    data_dir: Path
-    """Where log and state live; created if need be, one server at a time."""
-
-    disk_reserve_bytes: int = 64 * 2**20
-    """With less free space than this, new events and subscriptions are refused (``disk_full``), so that what devices
-    take and what they leave can still be written."""
-
-    host: str = "127.0.0.1"
-    """The IP address to listen on, one that agents can reach."""
-
-    port: Port = 5060
-    """UDP and TCP port of registrar and proxy; 0 takes a free one."""
-
-    tcp: bool = True
-    """Whether SIP is served over TCP besides UDP."""
-
-    tls_certificate: Path | None = None
-    """A PEM file with the server's certificate chain; without it TLS is not served."""
-
-    tls_key: Path | None = None
-    """A PEM file with its key; the file of the certificate unless given."""
-
-    tls_port: Port | None = None
-    """TCP port of TLS; one above ``port`` unless given, 0 takes a free one."""
-
-    encryption: bool = True
-    """Whether events travel encrypted; agents have to be told the same (SPEC U-05)."""
-
-    eci_port: Port | None = None
-    """UDP port where the original ECI is served, without any authentication; none unless given, 0 takes a free one
-    (SPEC A-09)."""
-
-    eci_host: str = "127.0.0.1"
-    """The IP address of that; loopback unless given, wherever ``host`` is."""
-
-    sip_trace: Path | None = None
-    """A file for every SIP message sent and received, without secrets and bounded in size."""
-
-    broker: BrokerConfig | None = None
-    """Bounds of the broker; a refusal or a counted drop names the key of this table that was met (SPEC G-15, U-02)."""
-
-    rudp: RudpConfig | None = None
-    """Parameters of reliable UDP; agents should have the same ``datagram_bytes_max`` and ``message_bytes_max`` (SPEC
-    F-10)."""
-
-    tcp_channels: TcpConfig | None = None
-    """Parameters of data channels over TCP; so too with ``message_bytes_max``."""
-
-    eci: BaselineConfig | None = None
-    """Bounds of the original ECI."""
-
-    flood: FloodLimits | None = None
-    """How many requests one source may send to registrar and proxy (SPEC C-20)."""
-
-    def __repr__(self) -> str:
-        return f"ServerSettings(domain={self.domain!r}, ...)"
-
-
 class RelaySettings(msgspec.Struct, frozen=True, kw_only=True):
     """What a media relay may be told."""
 
-    address: str = "127.0.0.1"
-    """The IP address that streams pass; what both sides are told, and have to reach (SPEC I-01)."""
+    address: str | None = None
+    """The IP address that streams pass; what both sides are told, and have to reach (SPEC I-01). In a server its
+    ``host`` unless given, else 127.0.0.1."""
 
     advertise: str | None = None
     """The IP address that is told instead, where another stands before ``address``, as in clouds."""
@@ -207,6 +141,125 @@ class RelaySettings(msgspec.Struct, frozen=True, kw_only=True):
 
     limits: RelayLimits | None = None
     """Bounds of the relay."""
+
+
+class ProxySettings(msgspec.Struct, frozen=True, kw_only=True):
+    """What a registrar and proxy may be told, alone or as a part of a server."""
+
+    domain: str
+    """The SIP domain served; users are ``sip:name@domain``, the broker is ``sip:broker@domain``."""
+
+    users: Path | Mapping[str, str]
+    """Names and passwords: a table, or a file of ``name:password`` lines. Where the broker is in another process than
+    the registrar, one of them is the broker's own."""
+
+    data_dir: Path
+    """Where log, state, registrations and keys live; created if need be, one server at a time."""
+
+    host: str = "127.0.0.1"
+    """The IP address to listen on, one that agents can reach."""
+
+    advertise: str | None = None
+    """The IP address that others are told in place of ``host``, where that one stands before this host and all of its
+    ports lead here, as in clouds. Agents have to reach it, this host need not."""
+
+    port: Port = 5060
+    """UDP and TCP port of registrar and proxy; 0 takes a free one."""
+
+    tcp: bool = True
+    """Whether SIP is served over TCP besides UDP."""
+
+    tls_certificate: Path | None = None
+    """A PEM file with the server's certificate chain; without it TLS is not served."""
+
+    tls_key: Path | None = None
+    """A PEM file with its key; the file of the certificate unless given."""
+
+    tls_port: Port | None = None
+    """TCP port of TLS; one above ``port`` unless given, 0 takes a free one."""
+
+    sip_trace: Path | None = None
+    """A file for every SIP message sent and received, without secrets and bounded in size."""
+
+    relays: tuple[str, ...] = ()
+    """Media relays elsewhere, each ``host:port`` where it takes the commands of proxies (ng), ours or rtpengine; port
+    2223 unless given (SPEC I-05)."""
+
+    relay_calls: Literal["nat", "all"] = "nat"
+    """What passes a media relay: calls with a side behind NAT, or ``all`` (SPEC I-02). Without a relay none does."""
+
+    stay_on_path: bool = False
+    """Whether the proxy stays on the path of every call; else only where it has to, as where a side is behind NAT or a
+    relay may be needed, and calls go past it (SPEC D-09). Most telephones need it over TCP and TLS."""
+
+    digest_algorithms: tuple[Literal["SHA-256", "MD5"], ...] = ("SHA-256", "MD5")
+    """The digests that users may prove themselves by, best first; a few telephones register with ``["MD5"]`` alone."""
+
+    flood: FloodLimits | None = None
+    """How many requests one source may send to registrar and proxy (SPEC C-20)."""
+
+    relay: RelaySettings | None = None
+    """A media relay in the same process, in place of ``relays``; there is one if this table is there, be it empty."""
+
+    def __repr__(self) -> str:
+        return f"{type(self).__name__}(domain={self.domain!r}, ...)"
+
+
+class ServerSettings(ProxySettings, frozen=True, kw_only=True):
+    """What a server may be told."""
+
+    sip_server: str | None = None
+    """Registrar and proxy elsewhere, ``sip:host:port``, ``sip:host:port;transport=tcp`` or ``sips:host:port``: the
+    broker is a user agent there, and here is neither (DESIGN 6.4). ``host`` is then where the broker is."""
+
+    broker_user: str = "broker"
+    """The user that the broker is."""
+
+    broker_password: str | None = None
+    """Its password at ``sip_server``; the one in ``users`` unless given."""
+
+    broker_password_file: Path | None = None
+    """A file with that password on its first line, in place of ``broker_password``."""
+
+    ca_file: Path | None = None
+    """PEM file of the authorities that may vouch for ``sip_server``; those of the system unless given."""
+
+    broker_port: Port | None = None
+    """UDP port where the broker is called, past the proxy; unless given a free one, taken at the first start and kept.
+    Where ``sip_server`` is reached over TCP, the TCP port of that number too."""
+
+    data_port: Port | None = None
+    """UDP port of events over reliable UDP; so too."""
+
+    stream_port: Port | None = None
+    """TCP port of events over TCP; so too."""
+
+    disk_reserve_bytes: int = 64 * 2**20
+    """With less free space than this, new events and subscriptions are refused (``disk_full``), so that what devices
+    take and what they leave can still be written."""
+
+    encryption: bool = True
+    """Whether events travel encrypted; agents have to be told the same (SPEC U-05)."""
+
+    eci_port: Port | None = None
+    """UDP port where the original ECI is served, without any authentication; none unless given, 0 takes a free one
+    (SPEC A-09)."""
+
+    eci_host: str = "127.0.0.1"
+    """The IP address of that; loopback unless given, wherever ``host`` is."""
+
+    broker: BrokerConfig | None = None
+    """Bounds of the broker; a refusal or a counted drop names the key of this table that was met (SPEC G-15, U-02)."""
+
+    rudp: RudpConfig | None = None
+    """Parameters of reliable UDP; agents should have the same ``datagram_bytes_max`` and ``message_bytes_max`` (SPEC
+    F-10)."""
+
+    tcp_channels: TcpConfig | None = None
+    """Parameters of data channels over TCP; so too with ``message_bytes_max``."""
+
+    eci: BaselineConfig | None = None
+    """Bounds of the original ECI."""
 
 
 class AgentArguments(TypedDict, total=False):
@@ -242,34 +295,57 @@ class AgentArguments(TypedDict, total=False):
     tcp_channels: TcpConfig | None
 
 
-class ServerArguments(TypedDict, total=False):
-    """The same as keyword arguments; see :class:`ServerSettings` for what they mean."""
+class ProxyArguments(TypedDict, total=False):
+    """The same as keyword arguments; see :class:`ProxySettings` for what they mean."""
 
     domain: str
     users: Path | str | Mapping[str, str]
     data_dir: Path | str
-    disk_reserve_bytes: int
     host: str
+    advertise: str | None
     port: int
     tcp: bool
     tls_certificate: Path | str | None
     tls_key: Path | str | None
     tls_port: int | None
+    sip_trace: Path | str | None
+    relays: tuple[str, ...]
+    relay_calls: Literal["nat", "all"]
+    stay_on_path: bool
+    digest_algorithms: tuple[Literal["SHA-256", "MD5"], ...]
+    flood: FloodLimits | None
+    relay: RelaySettings | None
+
+
+class ServerArguments(ProxyArguments, total=False):
+    """The same as keyword arguments; see :class:`ServerSettings` for what they mean."""
+
+    sip_server: str | None
+    broker_user: str
+    broker_password: str | None
+    broker_password_file: Path | str | None
+    ca_file: Path | str | None
+    broker_port: int | None
+    data_port: int | None
+    stream_port: int | None
+    disk_reserve_bytes: int
     encryption: bool
     eci_port: int | None
     eci_host: str
-    sip_trace: Path | str | None
     broker: BrokerConfig | None
     rudp: RudpConfig | None
     tcp_channels: TcpConfig | None
     eci: BaselineConfig | None
-    flood: FloodLimits | None
 
 
-SECRETS: Final = frozenset({"password", "users"})
+OPTIONAL: Final = frozenset({"relay"})
+"""Tables that are a thing in itself: without the table there is no such thing."""
+
+SECRETS: Final = frozenset({"password", "broker_password", "users"})
 """Keys whose values are never shown."""
 
 _OWN: Final = {"consume_at_once", "ack_delay_s", "keepalive_s"}
+_OF_NG: Final = {"ng_listen", "ng_from"}
 
 NO_KEYS: Final[Mapping[tuple[Any, str], set[str]]] = {
     (AgentSettings, "rudp"): _OWN,
@@ -277,6 +353,8 @@ NO_KEYS: Final[Mapping[tuple[Any, str], set[str]]] = {
     (ServerSettings, "rudp"): {"consume_at_once", "ack_delay_s"},
     (ServerSettings, "tcp_channels"): {"consume_at_once"},
     (ServerSettings, "broker"): {"server"},
+    (ServerSettings, "relay"): _OF_NG,
+    (ProxySettings, "relay"): _OF_NG,
 }
 """Fields of a table that are the program's to say: how it consumes and acknowledges, what ``keepalive_s`` above says
-of both transports, and the server's name, which belongs to its log."""
+of both transports, the server's name, which belongs to its log, and how a proxy commands the relay beside it."""

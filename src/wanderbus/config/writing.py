@@ -11,6 +11,7 @@ from typing import Any, Final
 import msgspec
 
 from wanderbus.config.keys import Key, Table, table_of
+from wanderbus.config.settings import OPTIONAL
 
 _COLUMNS: Final = 120
 
@@ -31,6 +32,12 @@ _EXAMPLES: Final = {
     "tls_port": 5061,
     "eci_port": 5070,
     "sip_trace": "sip.trace",
+    "sip_server": "sip:192.0.2.1",
+    "broker_password": "secret",
+    "broker_password_file": "password",
+    "relay.address": "192.0.2.1",
+    "relay.advertise": "192.0.2.1",
+    "address": "127.0.0.1",
     "advertise": "192.0.2.1",
     "broker.roles": {"alice": "operator"},
 }
@@ -47,8 +54,13 @@ def _lines(table: Table) -> Iterator[str]:
     for key in sorted(table.keys.values(), key=lambda key: key.default == {}):
         yield from ("", *_comment(key.doc), *_setting(key))
     for inner in table.tables.values():
-        yield from ("", *_comment(inner.doc), f"[{'.'.join(inner.path)}]")
-        yield from _lines(inner)
+        lines = f"[{'.'.join(inner.path)}]", *_lines(inner)
+        yield from ("", *_comment(inner.doc))
+        yield from map(_commented, lines) if inner.path[-1] in OPTIONAL else lines
+
+
+def _commented(line: str) -> str:
+    return line if line[:1] in ("", "#") else f"#{line}"
 
 
 def _setting(key: Key) -> Iterator[str]:

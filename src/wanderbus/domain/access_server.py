@@ -52,6 +52,8 @@ from wanderbus.machine import (
     SendDatagram,
     SendOnStream,
     SetTimer,
+    StreamClosed,
+    StreamReceived,
     TimerFired,
     scoped,
     unscoped,
@@ -65,7 +67,7 @@ from wanderbus.sip.digest import Authenticator
 from wanderbus.sip.sdp import MediaDescription
 from wanderbus.sip.uri import SIPUri
 from wanderbus.tcp import TcpConfig
-from wanderbus.transport import ConnectionFailed, ConnectionReset, MessageReceived, SendMessage
+from wanderbus.transport import ConnectionFailed, ConnectionReset, MessageReceived, Probe, SendMessage
 
 __all__ = [
     "DATA_SOCKET",
@@ -85,6 +87,12 @@ RENEW_AFTER_S: Final = 0.3
 
 RENEW_PACE_S: Final = 0.01
 """Pause between two renewals."""
+
+REGISTRATION_REFUSALS: Final = frozenset({401, 403, 404, 407})
+"""Answers to a REGISTER after which a user agent gives up, as they will not change by asking again."""
+
+REGISTER_AGAIN_S: Final = 30.0
+"""Pause after such an answer: whoever runs the SIP server may have put right what was wrong about the broker."""
 
 ACK_DELAY_S: Final = 0.005
 """How long an ACK waits for what the broker says, which is often when its disk has synced."""
@@ -189,8 +197,10 @@ class AccessServer:
             match given:
                 case DatagramReceived(socket="eci") | TimerFired(key=("eci", _)):
                     self._step_baseline([given], now)
-                case DatagramReceived() | TimerFired(key=("sip", _)):
+                case DatagramReceived() | StreamReceived() | StreamClosed() | TimerFired(key=("sip", _)):
                     self._step_user_agent([given], now)
+                case TimerFired(key="register"):
+                    self._step_user_agent([sip.Start()], now)
                 case TimerFired(key=("renew", session)):
                     self._renew(str(session), now)
                 case ClockRead():
@@ -249,7 +259,9 @@ class AccessServer:
                     self._outputs.append(BrokerRegistered())
                 case sip.RegistrationFailed(status=status, reason=reason):
                     self._outputs.append(BrokerUnregistered(status, reason))
-                case SendDatagram() | SetTimer() | CancelTimer():
+                    if status in REGISTRATION_REFUSALS:
+                        self._outputs.append(SetTimer("register", now + REGISTER_AGAIN_S))
+                case SendDatagram() | SendOnStream() | CloseStream() | SetTimer() | CancelTimer():
                     self._outputs.append(output)
 
     def _offered(self, offer: sip.SessionOffered, now: float) -> None:
@@ -313,6 +325,9 @@ class AccessServer:
             return
         self._lines.connected(line)
         self._take_data(outputs, now)
+        if line.channel.protocol == "UDP":
+            # Behind a NAT of our own nothing comes in from there before something went out.
+            self._step_data([Probe(line.channel.local)], now)
         address = f"{remote.address[0]}:{remote.address[1]}"
         inputs: list[Input] = []
         if opened or line.fresh:

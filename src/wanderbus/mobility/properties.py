@@ -37,6 +37,8 @@ class Properties(msgspec.Struct, frozen=True):
     """What we speak with the server over, and ask others to speak with us over (SPEC C-11)."""
     server_name: str | None = None
     """The name in the server's TLS certificate; its address when None."""
+    server_known_as: Address | None = None
+    """What others know the server as, if that is not ``server``: a route that leads there leads to ``server``."""
     takes_offerless: bool = False
     """Whether an INVITE without offer is passed to the owner (``OfferWanted``); refused with 488 otherwise."""
     session_expires_s: int | None = None

@@ -207,7 +207,8 @@ class UserAgent:
         if not isinstance(effect, SendRequest | SendAck):
             return effect
         target, server = as_target(effect.destination), self._properties.server_target
-        is_server = (target.transport, target.address) == (server.transport, server.address)
+        known_as = (server.address, self._properties.server_known_as)
+        is_server = target.transport == server.transport and target.address in known_as
         if target.transport in self._layer.transports and not is_server:
             return effect
         return msgspec.structs.replace(effect, destination=server)

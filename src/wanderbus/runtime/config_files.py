@@ -40,7 +40,7 @@ def load_agent(file: Path | str | None, given: Mapping[str, Any]) -> AgentSettin
         from_file = {**from_file, "password": password, "password_file": None}
     settings = make(AgentSettings, {**from_file, **given})
     if settings.password is None and settings.password_file is not None:
-        return msgspec.structs.replace(settings, password=_password_in(settings.password_file))
+        return msgspec.structs.replace(settings, password=password_in(settings.password_file))
     return settings
 
 
@@ -61,7 +61,8 @@ def read_text(file: Path) -> str:
         raise ConfigurationError(f"{file} cannot be read: {reason}") from None
 
 
-def _password_in(file: Path) -> str:
+def password_in(file: Path) -> str:
+    """Return the first line of a file; :class:`ConfigurationError` if there is none."""
     password = read_text(file).partition("\n")[0].rstrip("\r")
     if not password:
         raise ConfigurationError(f"{file}: the password has to be on the first line")

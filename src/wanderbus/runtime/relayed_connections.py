@@ -5,7 +5,7 @@
     A ──connects──▶ port of side A │ are the first bytes A's? │──connects──▶ B
 
 Each side is read only as fast as the other takes it, with a bounded buffer between. When one has nothing more to say,
-the other hears that, and may go on itself.
+the other hears that, and may go on itself for a while.
 """
 
 from __future__ import annotations
@@ -20,6 +20,10 @@ from wanderbus.relay import RelayLimits, Side
 from wanderbus.runtime.streams import open_listener
 
 _log = logging.getLogger("wanderbus.relay")
+
+HALF_CLOSED_S_MAX: Final = 3.0
+"""How long one party may go on when the other has said all. Who has moved away does not close what it left behind, and
+the other party does; what is not closed then would count as a connection for hours, and leave no room for more."""
 
 _ACCEPTED_A_TURN: Final = 64
 _PIECE_BYTES: Final = 65_536
@@ -93,9 +97,14 @@ class Listener:
                 writers, host=target[0], port=target[1], local_addr=(self._local_host, 0)
             )
         self._side.figures.connections += 1
-        async with asyncio.TaskGroup() as both:
-            both.create_task(self._carry(self._side, opening, reader, there))
-            both.create_task(self._carry(self._side.other, b"", from_there, writer))
+        async with asyncio.TaskGroup() as group:
+            both = [
+                group.create_task(self._carry(self._side, opening, reader, there)),
+                group.create_task(self._carry(self._side.other, b"", from_there, writer)),
+            ]
+            await asyncio.wait(both, return_when=asyncio.FIRST_COMPLETED)
+            async with asyncio.timeout(HALF_CLOSED_S_MAX):
+                await asyncio.wait(both)
 
     async def _opened(self, writers: list[asyncio.StreamWriter], **where: Any) -> _Ends:
         # A reader holds up to twice its limit before the other side has to wait.

@@ -27,6 +27,7 @@ _DATAGRAMS_A_TURN: Final = 64
 """Of one port, before the others have their turn."""
 
 _DATAGRAM_BYTES: Final = 65_536
+LOOPBACK: Final = "127.0.0.1"
 _PORTS: Final = re.compile(r"([0-9]{1,5})-([0-9]{1,5})")
 _PORT_MAX: Final = 65_535
 
@@ -40,7 +41,7 @@ class RelayServer:
     def __init__(self, settings: RelaySettings) -> None:
         self.ng_address = _place(settings.ng_listen)
         """Where commands are taken; once it is entered, with the port in use."""
-        self._host = _ip(settings.address, "address")
+        self._host = _ip(settings.address or LOOPBACK, "address")
         self._limits = settings.limits or RelayLimits()
         self._open: dict[Side, _DatagramPort | Listener] = {}
         proxies = [_ip(each, "ng_from") for each in settings.ng_from]

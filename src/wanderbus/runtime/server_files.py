@@ -16,7 +16,7 @@ from wanderbus.runtime.disk import SYSTEM, Disk, make_directory, replace_file
 from wanderbus.runtime.event_log import SEGMENT_BYTES_MAX, EventLog
 from wanderbus.runtime.state_store import StateStore
 
-_RESET_KEY_BYTES: Final = 32
+_KEY_BYTES: Final = 32
 
 
 class Identity(msgspec.Struct, frozen=True):
@@ -62,13 +62,13 @@ class ServerFiles:
             log = EventLog.open(directory / "log", segment_bytes_max=segment_bytes_max, disk=disk)
             try:
                 identity = _load_identity(directory / "server.json", disk)
-                reset_key = _load_reset_key(directory / "reset.key", disk)
+                reset_key = kept_key(directory / "reset.key", disk)
                 store = StateStore.open(directory / "state.db", server=identity.server, vfs=vfs)
             except BaseException:
                 log.close()
                 raise
         except OSError as error:
-            raise _unusable(directory, error) from None
+            raise unusable(directory, error) from None
         return cls(directory, identity, reset_key, log, store, disk)
 
     def load_state(self, publishes_remembered: int) -> BrokerState:
@@ -95,7 +95,7 @@ class ServerFiles:
         try:
             _save_identity(self.directory / "server.json", self.identity, self._disk)
         except OSError as error:
-            raise _unusable(self.directory, error) from None
+            raise unusable(self.directory, error) from None
 
     def close(self) -> None:
         """Close everything."""
@@ -103,10 +103,10 @@ class ServerFiles:
         self.log.close()
 
 
-def read_users(path: Path) -> Mapping[str, str]:
+def read_users(path: Path, *, taken: str | None = "broker") -> Mapping[str, str]:
     """Return names and passwords from a file of ``name:password`` lines; ``#`` begins a comment line.
 
-    Raises :class:`ConfigurationError` naming the line at fault, never its content.
+    Raises :class:`ConfigurationError` naming the line at fault, never its content; the name ``taken`` is one.
     """
     try:
         lines = path.read_text(encoding="utf-8").splitlines()
@@ -120,13 +120,14 @@ def read_users(path: Path) -> Mapping[str, str]:
         name, colon, password = line.strip().partition(":")
         if not colon or not password or name.split() != [name]:
             raise ConfigurationError(f"{path}, line {number}: write name:password")
-        if name in users or name == "broker":
+        if name in users or name == taken:
             raise ConfigurationError(f"{path}, line {number}: the name {name!r} is taken")
         users[name] = password
     return users
 
 
-def _unusable(directory: Path, error: OSError) -> StorageError:
+def unusable(directory: Path, error: OSError) -> StorageError:
+    """Return the error for a data directory, in one line."""
     where = f" ({error.filename})" if error.filename else ""
     return StorageError(f"the data directory {directory} cannot be used: {error.strerror}{where}")
 
@@ -148,12 +149,16 @@ def _save_identity(path: Path, identity: Identity, disk: Disk) -> None:
     replace_file(disk, path, msgspec.json.encode(identity) + b"\n")
 
 
-def _load_reset_key(path: Path, disk: Disk) -> bytes:
+def kept_key(path: Path, disk: Disk = SYSTEM) -> bytes:
+    """Return the secret in the file at ``path``, which is made if there is none.
+
+    Raises :class:`StateCorrupt` for one that was damaged, ``OSError`` if it can be neither read nor made.
+    """
     try:
         key = path.read_bytes()
     except FileNotFoundError:
-        key = secrets.token_bytes(_RESET_KEY_BYTES)
+        key = secrets.token_bytes(_KEY_BYTES)
         replace_file(disk, path, key)
-    if len(key) != _RESET_KEY_BYTES:
+    if len(key) != _KEY_BYTES:
         raise StateCorrupt(f"{path} is damaged; delete it, and another is made")
     return key

@@ -6,7 +6,6 @@ import errno
 import ssl
 from typing import Final
 
-from wanderbus.errors import ConfigurationError
 from wanderbus.machine import Address, shown
 from wanderbus.runtime.driver import Driver
 
@@ -29,7 +28,7 @@ def listen_for_sip(
     Port 0 takes a free one. TLS is served when ``server_tls`` is given, at ``tls_port``: a free port for 0, and the
     one above that of ``address`` for None. ``client_tls`` is for TLS connections that the server opens.
 
-    Raises :class:`ConfigurationError` naming the port that cannot be had.
+    Raises ``OSError`` if a port cannot be had, with transport and address as its ``filename``.
     """
     for remaining in reversed(range(_TRIES)):
         bound = _bind_udp(driver, name, address)
@@ -41,11 +40,13 @@ def listen_for_sip(
             streams = driver.bind_streams(
                 name, wanted, server_tls=server_tls, client_tls=client_tls, local_host=bound[0]
             )
-        except (OSError, OverflowError) as error:
-            by_chance = address[1] == 0 and getattr(error, "errno", None) == errno.EADDRINUSE
+        except OSError as error:
+            by_chance = address[1] == 0 and error.errno == errno.EADDRINUSE
             if by_chance and remaining:
                 continue
-            raise _unusable(getattr(error, "filename", None) or f"TLS port {tls_port}", error) from None
+            raise
+        except OverflowError as error:
+            raise OSError(errno.EINVAL, str(error), f"TLS port {tls_port}") from None
         return bound, streams
     raise AssertionError("the last try returns or raises")
 
@@ -53,11 +54,7 @@ def listen_for_sip(
 def _bind_udp(driver: Driver, name: str, address: Address) -> Address:
     try:
         return driver.bind({name: address})[name]
-    except (OSError, OverflowError) as error:
-        raise _unusable(f"UDP port {shown(address)}", error) from None
-
-
-def _unusable(port: str, error: OSError | OverflowError) -> ConfigurationError:
-    reason = (error.strerror or str(error)) if isinstance(error, OSError) else str(error)
-    option = "--tls-port" if port.startswith("TLS") else "--port"
-    return ConfigurationError(f"{port} cannot be used: {reason}; give another with {option}")
+    except OSError as error:
+        raise OSError(error.errno, error.strerror, f"UDP port {shown(address)}") from None
+    except OverflowError as error:
+        raise OSError(errno.EINVAL, str(error), f"UDP port {shown(address)}") from None

@@ -2,7 +2,7 @@
 
 ::
 
-    recorder = SipRecorder(Trace(), TraceFile.open(path))
+    recorder = SipRecorder.open(path)
     tap = recorder.tap()
     driver = Driver(machine, on_report, tap=tap)
     tap.hears("sip", driver.bind({"sip": address})["sip"])
@@ -12,6 +12,7 @@ from __future__ import annotations
 
 import logging
 from collections.abc import Mapping
+from pathlib import Path
 from typing import Final
 
 from wanderbus.errors import ConfigurationError
@@ -43,6 +44,11 @@ class SipRecorder:
     def __init__(self, trace: Trace, file: TraceFile | None = None) -> None:
         self.trace = trace
         self._file = file
+
+    @classmethod
+    def open(cls, path: Path) -> SipRecorder:
+        """Return the trace of a server, in the file at ``path``; :class:`ConfigurationError` if that cannot be."""
+        return cls(Trace(), TraceFile.open(path))
 
     def tap(self) -> SipTap:
         """Return a tap for one driver."""

@@ -23,6 +23,7 @@ import msgspec
 from wanderbus.errors import SIPParseError
 from wanderbus.machine import Address, Output
 from wanderbus.sip.message import Request
+from wanderbus.sip.targets import target_of
 from wanderbus.sip.uri import SIPUri
 
 TARGETS_MAX: Final = 16
@@ -99,13 +100,31 @@ class RoutingScript(Protocol):
 class DefaultRouting:
     """Every request goes to where the user is now, and the proxy steps aside where it can (SPEC D-07, D-09).
 
-    It stays where one side is behind NAT, which only the proxy can reach; and where there is a relay, for a side that
-    moves behind NAT later.
+    It stays where one side is behind NAT, which only the proxy can reach; where there is a relay, for a side that moves
+    behind NAT later; and where the two sides speak over different transports, of which each may lack the other's.
     """
 
     def route(self, request: Request, context: RoutingContext) -> Verdict:
         """Forward, whatever it is."""
-        return Forward(stay_on_path=context.behind_nat or context.relay)
+        joins = _joins_transports(request, context.contacts)
+        return Forward(stay_on_path=context.behind_nat or context.relay or joins)
+
+
+class OnPathRouting:
+    """The same, but the proxy stays on the path of every dialog.
+
+    Most telephones need that over TCP and TLS: they take no connections, or name their end of the one to us as Contact.
+    """
+
+    def route(self, request: Request, context: RoutingContext) -> Verdict:
+        """Forward, and be passed by the later requests of the dialog too."""
+        return Forward(stay_on_path=True)
+
+
+def _joins_transports(request: Request, contacts: Sequence[str]) -> bool:
+    """Say whether ``request`` came over another transport than it leaves by for one of ``contacts``."""
+    came = request.vias[0].transport.upper()
+    return any(target_of(SIPUri.parse(contact)).transport != came for contact in contacts)
 
 
 class RoutingFailed(Output, frozen=True):

@@ -55,11 +55,12 @@ _REPORTS = (RequestReceived, AckReceived, CancelReceived, ResponseReceived, Tran
 class SIPServer:
     """Registrar and proxy for ``domain``, listening on ``address``.
 
-    ``passwords`` maps a user name to the password or None; ``key`` is a secret for digest nonces and Record-Route;
-    the three times bound what a registration may last; ``streams`` says where TCP and TLS are served, and so sent
-    over too; ``routing`` decides where requests go, and ``flood`` how many one source may send. ``algorithms`` are the
-    digests that are offered, best first; some clients look at the first alone and know nothing but ``MD5``. ``media``
-    commands media relays, over the socket "ng", for those calls that ``relay_calls`` names.
+    ``passwords`` maps a user name to the password or None; ``key`` is a secret for Record-Route, of use to the next
+    process at this address, which is then on the path of the same dialogs; the three times bound what a registration
+    may last; ``streams`` says where TCP and TLS are served, and so sent over too; ``routing`` decides where requests
+    go, and ``flood`` how many one source may send. ``algorithms`` are the digests that are offered, best first; some
+    clients look at the first alone and know nothing but ``MD5``. ``media`` commands media relays, over the socket
+    "ng", for those calls that ``relay_calls`` names.
 
     Reports :class:`wanderbus.sip.location.BindingChanged`, :class:`wanderbus.sip.location.BindingsWritten` (before
     the REGISTER is answered) and :class:`wanderbus.sip.routing.RoutingFailed`.
@@ -85,7 +86,7 @@ class SIPServer:
     ) -> None:
         served = Domain(domain.lower(), address, streams or {})
         policy = ExpiryPolicy(expires_min_s, expires_max_s, expires_default_s)
-        authenticator = Authenticator(domain, passwords, key, algorithms=algorithms)
+        authenticator = Authenticator(domain, passwords, random.token(32), algorithms=algorithms)
         self.location = LocationService()
         self._registrar = Registrar(served, self.location, authenticator, random, policy)
         self._flood = FloodGuard(flood)

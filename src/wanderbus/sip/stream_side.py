@@ -58,7 +58,7 @@ class StreamSide:
         if stream is None:
             stream = _Stream(StreamFramer(opened_here=item.target is not None), item.source)
             self._streams[item.connection] = stream
-            self._ways.opened(item.connection, item.transport, item.source)
+            self._ways.opened(item.connection, item.transport, item.source, by_us=item.target is not None)
         if stream.doomed:
             return (), []
         fed = stream.framer.feed(item.data)

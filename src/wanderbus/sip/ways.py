@@ -37,34 +37,39 @@ class Ways:
         self.local_streams: Mapping[str, Address] = {}
         self.connections: dict[int, Transport] = {}
         """Every connection on which something came, until it is closed."""
-        self._connected: dict[tuple[Transport, Address], int] = {}
+        self._accepted: dict[tuple[Transport, Address], int] = {}
+        """Those of them that the other side opened, by their far end."""
         self._udp_only: dict[Address, float] = {}
 
     def via(self, transport: Transport, branch: str) -> Via:
         """Return our Via for a message over ``transport``."""
         return make_via(self.local_streams.get(transport, self.local), branch, transport)
 
-    def opened(self, connection: int, transport: Transport, source: Address) -> None:
+    def opened(self, connection: int, transport: Transport, source: Address, *, by_us: bool) -> None:
         """Note that something came from ``source`` on a new ``connection``."""
         self.connections[connection] = transport
-        self._connected[transport, source] = connection
+        if not by_us:
+            self._accepted[transport, source] = connection
 
     def closed(self, connection: int, source: Address) -> None:
         """Forget a connection."""
         transport = self.connections.pop(connection, None)
-        if transport is not None and self._connected.get((transport, source)) == connection:
-            del self._connected[transport, source]
+        if transport is not None and self._accepted.get((transport, source)) == connection:
+            del self._accepted[transport, source]
 
     def connection_from(self, target: Target) -> int | None:
-        """Return the open connection whose other end is at ``target``, None if there is none."""
-        return self._connected.get((target.transport, target.address))
+        """Return the open connection that came from ``target``, None if there is none."""
+        return self._accepted.get((target.transport, target.address))
 
     def path(self, destination: Address | Target, connection: int | None = None) -> Path | None:
         """Return the way to ``destination``, on ``connection`` if that is open; None if we lack the transport.
 
-        A connection of another transport than the destination's is no way there: TLS was asked for to be had.
+        A connection of another transport than the destination's is no way there: TLS was asked for to be had. One that
+        comes from the destination itself is: phones write its far end into Contact, where nobody accepts another.
         """
         target = as_target(destination)
+        if connection is None:
+            connection = self.connection_from(target)
         if connection is not None and self.connections.get(connection) == target.transport:
             return Path(self.socket, target, connection)
         return Path(self.socket, target) if target.transport in self.transports else None

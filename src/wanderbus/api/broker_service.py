@@ -1,0 +1,330 @@
+"""The broker of a server: its event log and state, its user agent, and the data channels of agents (DESIGN 1)."""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+import ssl
+import uuid
+from collections.abc import Mapping
+from pathlib import Path
+from typing import Self
+
+import msgspec
+
+from wanderbus.broker.config import BrokerConfig
+from wanderbus.broker.core import (
+    Append,
+    Appended,
+    Broker,
+    DiskFreed,
+    DiskFull,
+    KernelLoaded,
+    KernelWanted,
+    SubscriptionUnreadable,
+    UserStatusChanged,
+)
+from wanderbus.broker.custom import Kinds
+from wanderbus.config import ServerSettings
+from wanderbus.domain.access_server import (
+    DATA_SOCKET,
+    ECI_SOCKET,
+    REGISTRATION_REFUSALS,
+    SIP_SOCKET,
+    STREAM_SOCKET,
+    AccessServer,
+    BrokerRegistered,
+    BrokerUnregistered,
+    ChannelRefused,
+)
+from wanderbus.domain.baseline import Baseline
+from wanderbus.errors import AuthenticationError, ConfigurationError, StorageError, Unreachable, WanderbusError
+from wanderbus.machine import Address, Output, shown
+from wanderbus.matching import SCANNED_MAX, Kernel, load_kernel
+from wanderbus.mobility.properties import Properties
+from wanderbus.runtime.ambient import SystemRandom, wall_us
+from wanderbus.runtime.certificate import own_certificate
+from wanderbus.runtime.committer import Committer
+from wanderbus.runtime.driver import Driver, Unmade
+from wanderbus.runtime.server_files import ServerFiles
+from wanderbus.runtime.sip_listening import listen_for_sip
+from wanderbus.runtime.sip_trace import SipRecorder
+from wanderbus.runtime.streams import DATA_STREAM_LIMITS
+from wanderbus.runtime.tls import server_tls
+from wanderbus.sip.digest import Authenticator
+
+_log = logging.getLogger("wanderbus.server")
+
+SAVE_S = 1.0
+"""Pause between two savings of the state that is derived from the log."""
+
+START_S_MAX = 10.0
+"""How long the broker's own registration may take."""
+
+
+class BrokerService:
+    """The broker from :meth:`open`, which makes it, to :meth:`close`; :meth:`start` lets agents call."""
+
+    def __init__(
+        self,
+        settings: ServerSettings,
+        users: Mapping[str, str],
+        recorder: SipRecorder | None,
+        files: ServerFiles,
+        broker: Broker,
+    ) -> None:
+        self._settings = settings
+        self._users = users
+        self._recorder = recorder
+        self.files = files
+        self.broker = broker
+        self.eci_address = None if settings.eci_port is None else (settings.eci_host, settings.eci_port)
+        """Where the original ECI is served, once started; None if it is not."""
+        self.sip_address: Address = (settings.host, 0)
+        """Where its user agent is reached, once started."""
+        loop = asyncio.get_running_loop()
+        self.broken: asyncio.Future[None] = loop.create_future()
+        """Ends with the error after which nothing is acknowledged any more."""
+        self._ready: asyncio.Future[None] = loop.create_future()
+        self._registered = self._kept = False
+        self._shortage = ""
+        self._driver: Driver | None = None
+        self._save_timer: asyncio.TimerHandle | None = None
+        self._loading: asyncio.Task[None] | None = None
+        self._committer: Committer | None = Committer(
+            files.log,
+            files.store,
+            on_durable=self._durable,
+            on_failure=self._failed,
+            on_full=self._disk_full,
+            on_room=self._disk_freed,
+            reserve_bytes=settings.disk_reserve_bytes,
+        )
+
+    @classmethod
+    async def open(
+        cls,
+        settings: ServerSettings,
+        config: BrokerConfig,
+        kinds: Kinds,
+        users: Mapping[str, str],
+        recorder: SipRecorder | None,
+    ) -> Self:
+        """Take the data directory, and bring the state up to date; :class:`StorageError` if it cannot be used.
+
+        :param users: the password of each user, by which the broker itself checks who calls
+        """
+        files = ServerFiles.open(settings.data_dir)
+        try:
+            state = files.load_state(config.publishes_remembered)
+            # Nobody is kept waiting yet, and with few subscriptions nobody may ever need a kernel.
+            kernel = await _loaded_kernel() if len(state.subscriptions) > SCANNED_MAX else None
+            broker = Broker(state, msgspec.structs.replace(config, server=files.identity.server), kinds, kernel)
+        except BaseException:
+            files.close()
+            raise
+        return cls(settings, users, recorder, files, broker)
+
+    async def start(self, properties: Properties, tls: ssl.SSLContext | None = None) -> None:
+        """Register as ``properties`` say, ``tls`` verifying the SIP server; return when agents can call.
+
+        :raises AuthenticationError: the SIP server does not take the broker
+        :raises Unreachable: it does not answer
+        :raises ConfigurationError: a port cannot be had
+        :raises StorageError: the disk is full
+        """
+        self._properties = msgspec.structs.replace(properties, instance=_instance(properties.uri, self.files))
+        self._start_access(self._properties, tls)
+        self._save_timer = asyncio.get_running_loop().call_later(SAVE_S, self._save_again)
+        await asyncio.wait((self._ready, self.broken), timeout=START_S_MAX, return_when=asyncio.FIRST_COMPLETED)
+        if self.broken.done():
+            self.broken.result()
+        if self._shortage and not self._kept:
+            raise StorageError(f"the disk is full, make room and start again: {self._shortage}")
+        if not self._ready.done():
+            raise Unreachable(f"the SIP server {shown(properties.server)} does not answer the broker {properties.uri}")
+        self._ready.result()
+
+    async def close(self) -> None:
+        """Stop; what was acknowledged is on disk, agents stay in their sessions until the next start."""
+        if self._save_timer is not None:
+            self._save_timer.cancel()
+        if self._loading is not None:
+            self._loading.cancel()
+            await asyncio.wait([self._loading])
+        if self._driver is not None:
+            self._driver.close()
+        if self._committer is not None:
+            self._save()
+            await asyncio.to_thread(self._committer.stop)
+            self._committer = None
+        self.files.close()
+
+    def _start_access(self, properties: Properties, tls: ssl.SSLContext | None) -> None:
+        tap = None if self._recorder is None else self._recorder.tap()
+        driver = self._driver = Driver(Unmade(), self._report, wall_clock=True, tap=tap, on_fault=self._broke)
+        certificate = own_certificate(self._settings.data_dir)
+        bound = self._bind(driver, properties.transport, certificate.file, tls)
+        self.sip_address = bound[SIP_SOCKET]
+        if tap is not None:
+            tap.hears(SIP_SOCKET, self.sip_address)
+        self.files.keep_ports(*(bound[name][1] for name in (SIP_SOCKET, DATA_SOCKET, STREAM_SOCKET)))
+        told = {name: (self._settings.advertise or host, port) for name, (host, port) in bound.items()}
+        random = SystemRandom()
+        access = AccessServer(
+            properties,
+            self.broker,
+            random,
+            sip_address=told[SIP_SOCKET],
+            data_address=told[DATA_SOCKET],
+            stream_address=told[STREAM_SOCKET],
+            authenticator=Authenticator(self._settings.domain.lower(), self._users.get, random.token(32)),
+            encryption=self._settings.encryption,
+            reset_key=self.files.reset_key,
+            fingerprint=certificate.fingerprint if self._settings.encryption else b"",
+            rudp=self._settings.rudp,
+            tcp=self._settings.tcp_channels,
+            baseline=None if self.eci_address is None else Baseline(self._settings.eci),
+        )
+        self._bind_eci(driver)
+        driver.machine = access
+        driver.perform(access.start(wall_us(), asyncio.get_running_loop().time()))
+
+    def _bind(
+        self, driver: Driver, transport: str, certificate: Path, tls: ssl.SSLContext | None
+    ) -> dict[str, Address]:
+        """Take the ports that agents know; if another program has them by now, agents call again and find new ones."""
+        host, known = self._settings.host, self.files.identity
+
+        def bind(sip: int, data: int, stream: int) -> dict[str, Address]:
+            # The SIP server may connect to us, as it has to after its restart; but TLS needs a certificate for that.
+            at, _ = listen_for_sip(driver, SIP_SOCKET, (host, sip), tcp=transport == "TCP", client_tls=tls)
+            bound = driver.bind({DATA_SOCKET: (host, data)})
+            kind, own = ("TLS", server_tls(certificate)) if self._settings.encryption else ("TCP", None)
+            wanted = {kind: (host, stream)}
+            streams = driver.bind_streams(STREAM_SOCKET, wanted, server_tls=own, limits=DATA_STREAM_LIMITS)
+            return {**bound, SIP_SOCKET: at, STREAM_SOCKET: streams[kind]}
+
+        settings = self._settings
+        asked = (settings.broker_port, settings.data_port, settings.stream_port)
+        before = (known.broker_port, known.data_port, known.stream_port)
+        ports = [kept if wanted is None else wanted for wanted, kept in zip(asked, before, strict=True)]
+        try:
+            return bind(*ports)
+        except OSError as error:
+            _log.warning("ports %s, %s and %s of before cannot be had (%s), others are taken", *ports, error.strerror)
+        try:
+            return bind(*(wanted or 0 for wanted in asked))
+        except OSError as error:
+            reason = f"{error.strerror}; look at broker_port, data_port, stream_port" if any(asked) else error.strerror
+            raise ConfigurationError(f"the broker's ports cannot be had on {host}: {reason}") from None
+
+    def _bind_eci(self, driver: Driver) -> None:
+        if self.eci_address is None:
+            return
+        try:
+            self.eci_address = driver.bind({ECI_SOCKET: self.eci_address})[ECI_SOCKET]
+        except (OSError, OverflowError) as error:
+            reason = error.strerror if isinstance(error, OSError) else error
+            raise ConfigurationError(
+                f"UDP port {shown(self.eci_address)} cannot be used: {reason}; give another with --eci-port"
+            ) from None
+
+    def _report(self, output: Output) -> None:
+        match output:
+            case Append(entries=entries, urgent=urgent):
+                if self._committer is not None:
+                    self._committer.append(entries, urgent=urgent)
+            case BrokerRegistered():
+                self._registered = True
+                self._check_ready()
+            case BrokerUnregistered(status=status, reason=reason):
+                self._unregistered(status, reason)
+            case ChannelRefused(user=user, reason=reason):
+                _log.warning("the data channel of %s is refused: %s", user, reason)
+            case UserStatusChanged(user=user, status=status):
+                _log.info("%s is %s", user, status)
+            case KernelWanted():
+                self._loading = asyncio.create_task(self._load_kernel())
+            case SubscriptionUnreadable(subscription=subscription, reason=reason):
+                _log.error("the subscription %s cannot be read any more, it hears of nothing: %s", subscription, reason)
+
+    def _unregistered(self, status: int | None, reason: str) -> None:
+        """The SIP server does not have the broker now; one that never took it ends the start."""
+        said = reason if status is None else f"{status} {reason}"
+        if status not in REGISTRATION_REFUSALS or self._ready.done():
+            _log.warning("the broker is not registered: %s", said)
+            return
+        server, uri = shown(self._properties.server), self._properties.uri
+        self._ready.set_exception(
+            AuthenticationError(f"the SIP server {server} does not take {uri}: {said}; check that user's password")
+        )
+
+    async def _load_kernel(self) -> None:
+        self._feed(KernelLoaded(await _loaded_kernel()))
+
+    def _feed(self, given: DiskFull | DiskFreed | KernelLoaded) -> None:
+        if self._driver is not None:
+            self._driver.feed(given)
+
+    def _check_ready(self) -> None:
+        """The server is ready when the broker can be called, and has seen its disk keep a record."""
+        if self._registered and self._kept and not self._ready.done():
+            self._ready.set_result(None)
+
+    def _durable(self, durable: int) -> None:
+        self._kept = True
+        self._check_ready()
+        if self._driver is not None:
+            self._driver.take(Appended(durable))
+
+    def _disk_full(self, reason: str) -> None:
+        self._shortage = reason
+        _log.error("the disk is full, new events and subscriptions are refused until there is room: %s", reason)
+        self._feed(DiskFull())
+
+    def _disk_freed(self) -> None:
+        self._shortage = ""
+        _log.warning("the disk has room again, events are taken as before (%s)", self._settings.data_dir)
+        self._feed(DiskFreed())
+
+    def _failed(self, error: Exception) -> None:
+        self._committer = None
+        if not self.broken.done():
+            self.broken.set_exception(
+                StorageError(f"writing to {self._settings.data_dir} failed, nothing more is acknowledged: {error}")
+            )
+
+    def _broke(self, error: Exception) -> None:
+        """A fault of our own in the broker: its memory can no longer be trusted, its log can."""
+        _log.error("the broker failed", exc_info=error)
+        committer = self._committer
+        self._committer = None
+        if committer is not None:
+            committer.stop()
+        if not self.broken.done():
+            self.broken.set_exception(
+                WanderbusError(f"the broker failed ({error!r}); start it again, what it acknowledged is in the log")
+            )
+
+    def _save_again(self) -> None:
+        self._save()
+        self._save_timer = asyncio.get_running_loop().call_later(SAVE_S, self._save_again)
+
+    def _save(self) -> None:
+        changes = self.broker.state.changes()
+        if changes and self._committer is not None:
+            self._committer.save(changes, self.broker.state.offset)
+
+
+def _instance(uri: str, files: ServerFiles) -> str:
+    """Return the device that this broker is to a registrar, over restarts (RFC 5626 4.1)."""
+    return f"<{uuid.uuid5(uuid.NAMESPACE_URL, f'{uri};server={files.identity.server}').urn}>"
+
+
+async def _loaded_kernel() -> Kernel:
+    """Load in a thread what matches many subscriptions: for a second or more the loop has other things to do."""
+    kernel = await asyncio.to_thread(load_kernel)
+    if kernel != "numba":
+        _log.warning("numba cannot be loaded, subscriptions are matched by %s, which takes longer", kernel)
+    return kernel

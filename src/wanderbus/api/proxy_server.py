@@ -1,0 +1,61 @@
+"""Registrar and proxy in a process of their own; brokers are in others, as user agents of it (DESIGN 6.4)."""
+
+from __future__ import annotations
+
+from types import TracebackType
+from typing import Self, Unpack
+
+from wanderbus.api import checking
+from wanderbus.api.sip_service import SIPService
+from wanderbus.config import ProxyArguments, ProxySettings
+from wanderbus.config.reading import make
+from wanderbus.machine import Address
+from wanderbus.runtime.sip_trace import SipRecorder
+from wanderbus.sip.routing import RoutingScript
+
+
+class ProxyServer:
+    """Registrar and proxy of one domain on one address; an async context manager that serves while it is entered.
+
+    Its keyword arguments are the keys of a file of settings; ``domain``, ``data_dir`` and ``users`` must be given.
+
+    :param routing: decides where the proxy sends requests (:mod:`wanderbus.sip.routing`); None: to the user
+    :raises ConfigurationError: what is given cannot be used
+    """
+
+    def __init__(self, *, routing: RoutingScript | None = None, **given: Unpack[ProxyArguments]) -> None:
+        settings = self._settings = make(ProxySettings, given)
+        checking.check_proxy(settings)
+        self._passwords = checking.passwords(settings, taken=None)
+        self._routing = routing
+        self._recorder: SipRecorder | None = None
+        self._sip: SIPService | None = None
+        self.address: Address = (settings.host, settings.port)
+        """Where it listens, over UDP and TCP, once started."""
+        self.tls_address: Address | None = None
+        """Where it listens over TLS, once started; None without a certificate."""
+
+    async def __aenter__(self) -> Self:
+        trace = self._settings.sip_trace
+        self._recorder = None if trace is None else SipRecorder.open(trace)
+        self._sip = SIPService(self._settings, self._passwords, routing=self._routing, recorder=self._recorder)
+        try:
+            await self._sip.start()
+        except BaseException:
+            await self.close()
+            raise
+        self.address, self.tls_address = self._sip.address, self._sip.tls_address
+        return self
+
+    async def __aexit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        await self.close()
+
+    async def close(self) -> None:
+        """Stop serving; registrations are on disk."""
+        if self._sip is not None:
+            await self._sip.close()
+        if self._recorder is not None:
+            self._recorder.close()
+        self._sip = self._recorder = None

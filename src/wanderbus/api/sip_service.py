@@ -1,0 +1,167 @@
+"""Registrar and proxy of one domain on one address, as a part of a server or alone (DESIGN 2)."""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+from collections.abc import Mapping, Sequence
+from contextlib import AsyncExitStack
+from ipaddress import ip_address
+from typing import Any
+
+from wanderbus.api import checking
+from wanderbus.config import ProxySettings
+from wanderbus.errors import ConfigurationError
+from wanderbus.machine import Address, Output, shown
+from wanderbus.relay import NG_SOCKET
+from wanderbus.relay.driving import RelayDriver, RelayFound, RelayLost
+from wanderbus.runtime.ambient import SystemRandom
+from wanderbus.runtime.disk import SYSTEM, make_directory
+from wanderbus.runtime.driver import Driver, Unmade
+from wanderbus.runtime.registrations import Registrations
+from wanderbus.runtime.server_files import kept_key, unusable
+from wanderbus.runtime.sip_listening import listen_for_sip
+from wanderbus.runtime.sip_trace import SipRecorder
+from wanderbus.runtime.tls import client_tls, server_tls
+from wanderbus.sip.flood import DEFAULT_LIMITS
+from wanderbus.sip.location import BindingsWritten
+from wanderbus.sip.routing import OnPathRouting, RoutingFailed, RoutingScript
+from wanderbus.sip.server import SIPServer
+
+_log = logging.getLogger("wanderbus.sip")
+
+KEY_FILE = "sip.key"
+"""In the data directory: by this secret the proxy knows the dialogs that it was on the path of, over restarts."""
+
+
+class SIPService:
+    """Registrar and proxy between :meth:`start` and :meth:`close`.
+
+    :param passwords: of each user
+    :param lodger: a user's URI that is registered from this process, so that where it was before is of no use
+    """
+
+    def __init__(
+        self,
+        settings: ProxySettings,
+        passwords: Mapping[str, str],
+        *,
+        routing: RoutingScript | None = None,
+        recorder: SipRecorder | None = None,
+        lodger: str = "",
+    ) -> None:
+        self._settings = settings
+        self._passwords = passwords
+        self._routing = routing
+        self._recorder = recorder
+        self._lodger = lodger
+        self.address: Address = (settings.host, settings.port)
+        """Where registrar and proxy listen, over UDP and TCP, once started."""
+        self.tls_address: Address | None = None
+        """Where they listen over TLS, once started; None without a certificate."""
+        self._registrations: Registrations | None = None
+        self._driver: Driver | None = None
+        self._relay = AsyncExitStack()
+
+    async def start(self) -> None:
+        """Listen.
+
+        :raises ConfigurationError: a port, a certificate or a relay cannot be used
+        :raises StorageError: the data directory cannot be used
+        """
+        directory = self._settings.data_dir
+        try:
+            make_directory(SYSTEM, directory, 0o700)
+            key = kept_key(directory / KEY_FILE)
+        except OSError as error:
+            raise unusable(directory, error) from None
+        self._registrations = Registrations.open(directory / "registrations.db")
+        tap = None if self._recorder is None else self._recorder.tap()
+        driver = self._driver = Driver(Unmade(), self._report, tap=tap)
+        streams = self._listen(driver)
+        relays = await self._relays()
+        if tap is not None:
+            tap.hears("sip", self.address, streams)
+        told = self._settings.advertise or self.address[0]
+        machine = SIPServer(
+            self._settings.domain.lower(),
+            (told, self.address[1]),
+            self._passwords.get,
+            SystemRandom(),
+            key,
+            streams={kind: (told, port) for kind, (_, port) in streams.items()},
+            routing=self._routing or (OnPathRouting() if self._settings.stay_on_path else None),
+            algorithms=self._settings.digest_algorithms,
+            flood=self._settings.flood or DEFAULT_LIMITS,
+            **self._anchoring(driver, relays),
+        )
+        driver.machine = machine
+        driver.perform(self._registrations.restore_into(machine, without=self._lodger))
+
+    async def close(self) -> None:
+        """Stop; registrations are on disk."""
+        if self._driver is not None:
+            self._driver.close()
+            self._driver = None
+        await self._relay.aclose()
+        await asyncio.sleep(0)  # connections that were just being accepted end in the next turn
+        if self._registrations is not None:
+            self._registrations.close()
+            self._registrations = None
+
+    def _listen(self, driver: Driver) -> dict[str, Address]:
+        """Take the ports: the machine has to know its addresses, so a free port is taken before it is made."""
+        settings = self._settings
+        secure = None if settings.tls_certificate is None else server_tls(settings.tls_certificate, settings.tls_key)
+        try:
+            self.address, streams = listen_for_sip(
+                driver,
+                "sip",
+                self.address,
+                tcp=settings.tcp,
+                tls_port=settings.tls_port,
+                server_tls=secure,
+                client_tls=None if secure is None else client_tls(),
+            )
+        except OSError as error:
+            option = "--tls-port" if str(error.filename).startswith("TLS") else "--port"
+            raise ConfigurationError(
+                f"{error.filename} cannot be used: {error.strerror}; give another with {option}"
+            ) from None
+        self.tls_address = streams.get("TLS")
+        return streams
+
+    async def _relays(self) -> list[Address]:
+        """Return where media relays take commands, after starting the one that belongs here, if one does."""
+        server = checking.relay_server(self._settings)
+        if server is None:
+            return checking.relay_addresses(self._settings)
+        try:
+            await self._relay.enter_async_context(server)
+        except ConfigurationError as error:
+            raise ConfigurationError(f"relay.{error}") from None
+        return [server.ng_address]
+
+    def _anchoring(self, driver: Driver, relays: Sequence[Address]) -> dict[str, Any]:
+        """Return what the machine is told of relays; it commands them from an address that they can answer."""
+        if not relays:
+            return {}
+        near = all(ip_address(host).is_loopback for host, _ in relays)
+        host = relays[0][0] if near else self.address[0]
+        try:
+            driver.bind({NG_SOCKET: (host, 0)})
+        except OSError as error:
+            raise ConfigurationError(f"relays: {host} cannot command them: {error.strerror}") from None
+        return {"media": RelayDriver(relays, SystemRandom()), "relay_calls": self._settings.relay_calls}
+
+    def _report(self, output: Output) -> None:
+        match output:
+            case BindingsWritten(aor=aor, bindings=bindings):
+                if self._registrations is not None:
+                    self._registrations.note(aor, bindings)
+            case RoutingFailed(method=method, error=error):
+                _log.warning("the routing script failed for %s: %s", method, error)
+            case RelayLost(address=address):
+                _log.warning("the media relay %s does not answer", shown(address))
+            case RelayFound(address=address):
+                _log.warning("the media relay %s answers again", shown(address))
