@@ -17,7 +17,7 @@ from contextlib import ExitStack
 from pathlib import Path
 from typing import Any
 
-from demo import CannotRunError
+from demo import CannotRunError, companions
 from demo.conductor import Evidence, Options, conduct
 from demo.progress import Board, Scene, result_table
 from demo.reckoning import verdict
@@ -40,9 +40,24 @@ def parser() -> argparse.ArgumentParser:
     add("--seed", type=int, default=2013, metavar="N", help="of the plan of who moves when (%(default)s)")
     add(
         "--address-mode",
-        choices=("auto", "netns", "loopback"),
+        choices=("auto", "netns", "nat", "loopback"),
         default="auto",
-        help="change addresses in network namespaces, or across 127.0.0.0/8; auto: namespaces where they can be made",
+        help="change addresses in network namespaces, there from NAT to NAT, or across 127.0.0.0/8; auto: in network "
+        "namespaces where they can be made",
+    )
+    add(
+        "--nat",
+        action="store_const",
+        const="nat",
+        dest="address_mode",
+        help="the same as --address-mode nat: everybody but the server is behind a NAT, and every move is to another",
+    )
+    add("--sip", choices=companions.SIP, default=companions.SIP[0], help="registrar and proxy (%(default)s)")
+    add(
+        "--relay",
+        choices=companions.RELAYS,
+        help="media relay that everybody's data goes by (none, with --nat ours); ours is in the server, or beside "
+        "Kamailio",
     )
     add("--keep", type=Path, metavar="DIR", help="keep logs, event log, lake and evidence in this empty directory")
     return arguments
@@ -56,7 +71,16 @@ def main(argv: Sequence[str] | None = None) -> int:
     with ExitStack() as stack:
         try:
             work = _work_directory(given.keep, stack)
-            options = Options(given.rows, given.rate, given.first_row, given.seed, given.address_mode, work)
+            options = Options(
+                given.rows,
+                given.rate,
+                given.first_row,
+                given.seed,
+                given.address_mode,
+                work,
+                given.sip,
+                given.relay or ("wanderbus" if given.address_mode == "nat" else "none"),
+            )
             board = Board(Scene(given.rows))
             with board.showing():
                 result, evidence = asyncio.run(_conduct(options, board))
@@ -112,12 +136,18 @@ def _tell(board: Board, given: argparse.Namespace, result: dict[str, Any], evide
         f"published {result['published']}, address changes {result['address_changes']} ({result['address_mode']}), "
         f"kill -9: travellers {kills['agent']}, server {kills['server']}; {result['seconds']} s in all"
     )
+    if (given.sip, given.relay) != (companions.SIP[0], companions.RELAYS[0]):
+        print_(f"SIP server: {result['sip']}, relay: {result['relay']}{_passed(result['relayed_datagrams'])}")
     write_report(given.report, result, evidence)
     if given.json is not None:
         given.json.parent.mkdir(parents=True, exist_ok=True)
         given.json.write_text(json.dumps(result, indent=2) + "\n")
     print_(f"report: {given.report}", soft_wrap=True)
     print_(verdict(result))
+
+
+def _passed(datagrams: int | None) -> str:
+    return "" if datagrams is None else f", which passed on {datagrams} datagrams"
 
 
 if __name__ == "__main__":

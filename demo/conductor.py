@@ -11,7 +11,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, Final
 
-from demo import CannotRunError, flights, network, reports
+from demo import CannotRunError, companions, flights, network, reports
 from demo.analyst import Analyst
 from demo.evidence import read_lines, write_evidence
 from demo.expected import expected_rows
@@ -48,7 +48,10 @@ Evidence = dict[str, list[dict[str, Any]]]
 
 @dataclass(frozen=True)
 class Options:
-    """What was asked for; ``rate`` in events a second, ``work`` an empty directory of this run's own."""
+    """What was asked for; ``rate`` in events a second, ``work`` an empty directory of this run's own.
+
+    ``sip`` is who serves as registrar and proxy, and by ``relay`` all data go.
+    """
 
     rows: int
     rate: float
@@ -56,6 +59,8 @@ class Options:
     seed: int
     address_mode: str
     work: Path
+    sip: companions.SipServer = "wanderbus"
+    relay: companions.RelayKind = "none"
 
 
 async def conduct(options: Options, board: Board) -> tuple[dict[str, Any], Evidence]:
@@ -77,7 +82,7 @@ async def conduct(options: Options, board: Board) -> tuple[dict[str, Any], Evide
 
 
 def preflight(options: Options) -> None:
-    """Raise :class:`CannotRunError` if the input, or Java for the reckoning, is missing; nothing was started yet."""
+    """Raise :class:`CannotRunError` if the input, Java or a program is missing; nothing was started yet."""
     from wanderbus.pipeline.session import check_java
 
     flights.data_file()
@@ -85,6 +90,7 @@ def preflight(options: Options) -> None:
         raise CannotRunError(
             f"the file has rows 0 to {flights.FILE_ROWS - 1}; choose --first-row and --rows within them"
         )
+    companions.preflight(options.sip, options.relay)
     try:
         check_java()
     except WanderbusError as error:
@@ -101,7 +107,10 @@ class Run:
         self._trouble: list[str] = []
         self._board = board
         self._world = World(options.work, net, crew, board.scene, board.news, passwords, port)
-        self._server = ServerHost(self._world)
+        self._companions = companions.Companions(
+            options.sip, options.relay, work=options.work, network=net, crew=crew, passwords=passwords, sip_port=port
+        )
+        self._server = ServerHost(self._world, self._companions)
         self._publisher = PublisherHost(self._world)
         self._seats = {person.name: Seat(self._world, person) for person in TRAVELLERS}
         self._analyst = Analyst(options.work, self._server.log, crew, board.phase)
@@ -128,12 +137,13 @@ class Run:
             killed=killed,
             trouble=self._trouble,
         )
-        return result, evidence
+        return {**result, **self._served}, evidence
 
     async def _set_stage(self) -> dict[str, list[int]]:
         """Start everybody, and compute meanwhile what each traveller is due."""
         options = self._options
         self._board.phase("starting the server")
+        await self._companions.start()
         await self._server.start()
         self._board.phase(f"starting {len(self._seats)} travellers and the publisher")
         departures = flights.read_slice(options.first_row, options.rows)
@@ -186,8 +196,13 @@ class Run:
                 self._trouble.append(f"{name} had failed: {words}")
                 self._board.news(self._trouble[-1])
         self._ended_us = reports.wall_us()
+        for line in self._companions.failures:
+            self._trouble.append(line)
+            self._board.news(line)
+        self._served = await self._companions.result()
         await asyncio.gather(self._publisher.stop(), *(seat.leave() for seat in self._seats.values()))
         await self._server.stop()
+        await self._companions.stop()
 
     def _collect(self, expected: dict[str, list[int]]) -> Evidence:
         """Write the evidence down, and return it with the kills, for the report."""

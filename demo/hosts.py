@@ -15,6 +15,7 @@ from pathlib import Path
 from typing import Any, Final
 
 from demo import BROKER, DOMAIN, CannotRunError, reports
+from demo.companions import Companions
 from demo.evidence import Move, Silence
 from demo.network import SERVER, Network
 from demo.people import PUBLISHER, Person
@@ -57,12 +58,13 @@ class World:
 
 
 class ServerHost:
-    """The one server process and its data directory."""
+    """The one server process with its data directory, and its companions, which live on when it is killed."""
 
-    def __init__(self, world: World) -> None:
+    def __init__(self, world: World, companions: Companions) -> None:
         self.data = world.work / "server"
         self.log = self.data / "log"
         self._world = world
+        self._companions = companions
         self._child: Child | None = None
         self._ready = asyncio.Event()
 
@@ -71,9 +73,9 @@ class ServerHost:
         world = self._world
         world.scene.server = "starting"
         users = world.work / "users"
-        users.write_text("".join(f"{name}:{password}\n" for name, password in world.passwords.items()))
+        users.write_text("".join(f"{name}:{password}\n" for name, password in self._companions.users.items()))
         address = world.network.address(SERVER)
-        up = ["up", "--host", address, "--port", str(world.sip_port), "--domain", DOMAIN]
+        up = ["up", "--host", address, "--domain", DOMAIN, *self._companions.arguments()]
         argv = python("wanderbus", *up, "--data", str(self.data), "--users", str(users))
         self._ready.clear()
         self._child = await world.crew.start(SERVER, world.network.command(SERVER, argv), self._hear)

@@ -1,43 +1,31 @@
-"""A network of namespaces: one per host, joined by a router in a namespace of its own.
-
-::
+"""Networks of namespaces, one for each host. In the plain one they are joined by a router in a namespace of its own::
 
     host h: eth0 10.42.<16h+place>.2/24 ──veth── w<h> 10.42.<16h+0..3>.1/24 :router, forwarding
 
 The router is the gateway of every place of every host, so a host changes place by losing its address and default
-route and getting others, in another subnet: what a device does that leaves one network and joins the next. All of
-it is inside namespaces named ``wbdemo<pid of the conductor>-<random>-<host>``; the machine's own network is left alone.
+route and getting others, in another subnet: what a device does that leaves one network and joins the next. In the
+other they are behind NATs of a little internet (:mod:`demo.internet`).
 """
 
 from __future__ import annotations
 
-import contextlib
-import os
-import re
-import secrets
-import shutil
-import subprocess
-import sys
 from collections.abc import Sequence
-from pathlib import Path
 from typing import Final
 
 from demo import CannotRunError
+from demo.internet import PUBLIC, Internet, Nat
+from demo.netns import Namespaces
 from demo.network import PLACES
 
 _ROUTER: Final = "router"
-_COMMAND_TIMEOUT_S: Final = 5.0
-_NAME: Final = re.compile(r"wbdemo(\d+)-")
-_RUNTIME: Final = Path("/run/netns")
 
-_LISTEN: Final = (
-    "import socket, sys; s = socket.socket(socket.AF_INET, socket.SOCK_DGRAM); s.settimeout(4); "
-    "s.bind((sys.argv[1], 5060)); print('bound', flush=True); print(s.recvfrom(99)[1][0], flush=True)"
-)
-_SPEAK: Final = (
-    "import socket, sys, time; s = socket.socket(socket.AF_INET, socket.SOCK_DGRAM)\n"
-    "for _ in range(5): s.sendto(b'x', (sys.argv[1], 5060)); time.sleep(0.05)"
-)
+_NATS: Final = {
+    "home": Nat.PORT_RESTRICTED,
+    "cafe": Nat.SYMMETRIC,
+    "office": Nat.PORT_RESTRICTED,
+    "train": Nat.SYMMETRIC,
+}
+"""As many as there are places."""
 
 
 class NamespaceNetwork:
@@ -49,17 +37,13 @@ class NamespaceNetwork:
     def __init__(self, hosts: Sequence[str]) -> None:
         self._numbers = {host: number for number, host in enumerate(hosts)}
         self._places = dict.fromkeys(hosts, 0)
-        self._made: list[str] = []
-        self._prefix = f"wbdemo{os.getpid()}-{secrets.token_hex(2)}"
+        self._namespaces = Namespaces("wbdemo")
 
     def open(self) -> None:
         """Build the network and send one datagram across it; :class:`CannotRunError` if any of it fails."""
-        if os.geteuid() != 0:
-            raise CannotRunError("making them takes root")
-        if shutil.which("ip") is None:
-            raise CannotRunError("the command 'ip' is missing (Debian: apt-get install iproute2)")
+        self._namespaces.check()
+        self._namespaces.sweep()
         try:
-            _sweep()
             self._build()
             self._check()
         except BaseException:
@@ -67,14 +51,12 @@ class NamespaceNetwork:
             raise
 
     def close(self) -> None:
-        """Remove the namespaces; their interfaces, addresses and routes go with them."""
-        while self._made:
-            with contextlib.suppress(CannotRunError):
-                _ip("netns", "delete", self._made.pop())
+        """Remove the namespaces."""
+        self._namespaces.remove()
 
     def command(self, host: str, argv: Sequence[str]) -> list[str]:
         """Return the command line that runs ``argv`` in the namespace of ``host``, under the same process id."""
-        return ["ip", "netns", "exec", self._name(host), *argv]
+        return self._namespaces.command(host, argv)
 
     def address(self, host: str) -> str:
         """Return the address ``host`` is at."""
@@ -84,11 +66,8 @@ class NamespaceNetwork:
         """Take the address and the default route from ``host`` and give it those of its next place."""
         old = self.address(host)
         self._places[host] = (self._places[host] + 1) % PLACES
-        _batch(self._name(host), [f"address delete {old}/24 dev eth0", *self._arrive(host)])
+        self._namespaces.configure(host, [f"address delete {old}/24 dev eth0", *self._arrive(host)])
         return self.address(host)
-
-    def _name(self, host: str) -> str:
-        return f"{self._prefix}-{host}"
 
     def _subnet(self, host: str, place: int) -> str:
         return f"10.42.{16 * self._numbers[host] + place}"
@@ -98,66 +77,64 @@ class NamespaceNetwork:
         return [f"address add {subnet}.2/24 dev eth0", f"route replace default via {subnet}.1 dev eth0"]
 
     def _build(self) -> None:
-        for host in (_ROUTER, *self._numbers):
-            self._made.append(self._name(host))
-            _ip("netns", "add", self._name(host))
-        router = ["link set lo up"]
+        self._namespaces.add((_ROUTER, *self._numbers))
+        router = []
         for host, number in self._numbers.items():
             port = f"w{number}"
-            _ip(
-                "link",
-                "add",
-                port,
-                "netns",
-                self._name(_ROUTER),
-                "type",
-                "veth",
-                "peer",
-                "eth0",
-                "netns",
-                self._name(host),
-            )
+            self._namespaces.join(_ROUTER, port, host, "eth0")
             router += [f"address add {self._subnet(host, place)}.1/24 dev {port}" for place in range(PLACES)]
             router.append(f"link set {port} up")
-            _batch(self._name(host), ["link set lo up", "link set eth0 up", *self._arrive(host)])
-        _batch(self._name(_ROUTER), router)
-        _run([*self.command(_ROUTER, ["sh", "-c", "echo 1 > /proc/sys/net/ipv4/ip_forward"])])
+            self._namespaces.configure(host, ["link set eth0 up", *self._arrive(host)])
+        self._namespaces.configure(_ROUTER, router)
+        self._namespaces.forward(_ROUTER)
 
     def _check(self) -> None:
-        """Let the last host say a word to the first; the first has to hear it from the last one's address."""
         first, *_, last = self._numbers
-        argv = self.command(first, [sys.executable, "-c", _LISTEN, self.address(first)])
-        with subprocess.Popen(argv, stdout=subprocess.PIPE, stderr=subprocess.DEVNULL, text=True) as listener:
-            assert listener.stdout is not None
-            listener.stdout.readline()
-            _run(self.command(last, [sys.executable, "-c", _SPEAK, self.address(first)]))
-            heard = listener.stdout.readline().strip()
-        if heard != self.address(last):
+        if self._namespaces.heard(first, self.address(first), by=last) != self.address(last):
             raise CannotRunError("the router does not forward")
 
 
-def _sweep() -> None:
-    """Remove what a conductor left that was killed before it could clean up; those of living ones stay."""
-    for path in _RUNTIME.glob("wbdemo*") if _RUNTIME.is_dir() else ():
-        match = _NAME.match(path.name)
-        if match and not Path("/proc", match[1]).exists():
-            _ip("netns", "delete", path.name)
+class NatNetwork:
+    """The first host is public; every other is behind a NAT, and changes place from one NAT to another.
 
+    There are as many routers as places. Hosts begin behind different ones, several with the same private address, and
+    each comes by all of them in turn.
+    """
 
-def _ip(*arguments: str) -> None:
-    _run(["ip", *arguments])
+    mode = "nat"
+    told = False
 
+    def __init__(self, hosts: Sequence[str]) -> None:
+        self._public, *private = hosts
+        self._numbers = {host: number for number, host in enumerate(private)}
+        self._places = dict.fromkeys(hosts, 0)
+        self._internet = Internet("wbdemo", _NATS, hosts)
 
-def _batch(namespace: str, lines: Sequence[str]) -> None:
-    _run(["ip", "-netns", namespace, "-batch", "-"], "\n".join(lines) + "\n")
+    def open(self) -> None:
+        """Build the network, and have a router translate a datagram; :class:`CannotRunError` if any of it fails."""
+        self._internet.open()
+        self._internet.plug(self._public, PUBLIC, 0)
+        for host in self._numbers:
+            self._arrive(host)
 
+    def close(self) -> None:
+        """Remove the namespaces."""
+        self._internet.close()
 
-def _run(argv: Sequence[str], text: str | None = None) -> None:
-    """Run a command to its end; :class:`CannotRunError` with the first line of its complaint if it fails."""
-    try:
-        done = subprocess.run(argv, input=text, capture_output=True, text=True, timeout=_COMMAND_TIMEOUT_S, check=False)
-    except (OSError, subprocess.TimeoutExpired) as error:
-        raise CannotRunError(f"{' '.join(argv[:4])}: {error}") from None
-    if done.returncode != 0:
-        complaint = (done.stderr or done.stdout).strip().splitlines() or [f"exit status {done.returncode}"]
-        raise CannotRunError(f"{' '.join(argv[:4])}: {complaint[0]}")
+    def command(self, host: str, argv: Sequence[str]) -> list[str]:
+        """Return the command line that runs ``argv`` in the namespace of ``host``, under the same process id."""
+        return self._internet.namespaces.command(host, argv)
+
+    def address(self, host: str) -> str:
+        """Return the address ``host`` is at, where it is: behind a NAT another may have the same one elsewhere."""
+        return self._internet.address(host)
+
+    def move(self, host: str) -> str:
+        """Unplug ``host``, and plug it in behind the next router; return its private address there."""
+        self._places[host] = (self._places[host] + 1) % PLACES
+        return self._arrive(host)
+
+    def _arrive(self, host: str) -> str:
+        """No two hosts have the same address behind one router, as each four in a row are behind four."""
+        place, (table, seat) = self._places[host], divmod(self._numbers[host], PLACES)
+        return self._internet.plug(host, list(_NATS)[(seat + place) % PLACES], PLACES * table + place)

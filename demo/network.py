@@ -1,8 +1,9 @@
 """Where the demonstration's hosts live and how they change address.
 
-Two networks with one face. :class:`~demo.namespaces.NamespaceNetwork` gives every host a network namespace of its
-own behind a router, so that an address really goes and another comes. :class:`LoopbackNetwork` serves where
-namespaces cannot be made: hosts share 127.0.0.0/8 and are told which address to use.
+Three networks with one face. :class:`~demo.namespaces.NamespaceNetwork` gives every host a network namespace of its
+own behind a router, so that an address really goes and another comes; in :class:`~demo.namespaces.NatNetwork` these
+routers are NATs. :class:`LoopbackNetwork` serves where namespaces cannot be made: hosts share 127.0.0.0/8 and are told
+which address to use.
 """
 
 from __future__ import annotations
@@ -24,7 +25,7 @@ class Network(Protocol):
     """A network of named hosts, each at one of its :data:`PLACES` addresses."""
 
     mode: str
-    """``netns`` or ``loopback``, as in the results."""
+    """``netns``, ``nat`` or ``loopback``, as in the results."""
 
     told: bool
     """Whether a process has to be told its address: True on loopback, False where the kernel shows it."""
@@ -87,12 +88,17 @@ class LoopbackNetwork:
 
 
 def choose(mode: str, hosts: Sequence[str]) -> tuple[Network, str]:
-    """Return an open network for ``mode`` (``auto``, ``netns`` or ``loopback``) and one line that says why that one.
+    """Return an open network for ``mode`` (``auto``, ``netns``, ``nat`` or ``loopback``) and one line that says why
+    that one.
 
     Raises :class:`CannotRunError` if the mode asked for cannot be had; ``auto`` falls back to loopback.
     """
-    from demo.namespaces import NamespaceNetwork
+    from demo.namespaces import NamespaceNetwork, NatNetwork
 
+    if mode == "nat":
+        behind_nat = NatNetwork(hosts)
+        behind_nat.open()
+        return behind_nat, "everybody but the server is behind a NAT, and moves to another one"
     fallen = ""
     if mode != "loopback":
         network = NamespaceNetwork(hosts)

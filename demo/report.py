@@ -56,16 +56,19 @@ def page(result: Mapping[str, Any], evidence: Mapping[str, Sequence[Mapping[str,
     )
 
 
+_WHERE: Final = {"netns": "in network namespaces", "nat": "from NAT to NAT", "loopback": "in 127.0.0.0/8"}
+
+
 def _summary(result: Mapping[str, Any]) -> str:
     delivered = sum(line["delivered"] for line in result["travellers"])
     tone = "good" if result["good"] else "bad"
     word = f"<strong class='{tone}'>{escape(verdict(result))}</strong>"
-    where = "network namespaces" if result["address_mode"] == "netns" else "127.0.0.0/8"
+    where = _WHERE[result["address_mode"]]
     kills = result["kills"]
     return (
         f"<p>{result['published']} departures were published and {delivered} notifications delivered to "
         f"{len(result['travellers'])} travellers, while addresses changed {result['address_changes']} times "
-        f"(in {where}), the server was killed {_times(kills['server'])} "
+        f"({where}), the server was killed {_times(kills['server'])} "
         f"and a traveller {_times(kills['agent'])}: {word}.</p>"
         f"<p class='quiet'>Rows {result['slice']['first_row']} to "
         f"{result['slice']['first_row'] + result['slice']['rows'] - 1} of the departures from New York in 2013. "

@@ -5,14 +5,15 @@ from __future__ import annotations
 import os
 import shutil
 import subprocess
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator, Sequence
 from pathlib import Path
 
 import pytest
 
-from demo import CannotRunError, namespaces
-from demo.namespaces import NamespaceNetwork
-from demo.network import PLACES, LoopbackNetwork, choose
+from demo import CannotRunError, netns
+from demo.namespaces import NamespaceNetwork, NatNetwork
+from demo.netns import Namespaces
+from demo.network import PLACES, LoopbackNetwork, Network, choose
 
 HOSTS = ("server", "ana", "bruno")
 
@@ -42,24 +43,28 @@ def test_asking_for_namespaces_that_cannot_be_is_an_error(monkeypatch: pytest.Mo
         choose("netns", HOSTS)
 
 
-def test_a_build_that_fails_halfway_leaves_nothing(monkeypatch: pytest.MonkeyPatch) -> None:
+@pytest.mark.parametrize(("make", "more"), [(NamespaceNetwork, 1), (NatNetwork, PLACES + 1)])
+def test_a_build_that_fails_halfway_leaves_nothing(
+    monkeypatch: pytest.MonkeyPatch, make: Callable[[Sequence[str]], Network], more: int
+) -> None:
     ran: list[tuple[str, ...]] = []
 
-    def run(argv: list[str], text: str | None = None) -> None:
+    def run(argv: list[str], text: str | None = None) -> str:
         ran.append(tuple(argv))
         if argv[:2] == ["ip", "link"]:
             raise CannotRunError("no veth here")
+        return ""
 
     monkeypatch.setattr(os, "geteuid", lambda: 0)
     monkeypatch.setattr(shutil, "which", lambda name: f"/sbin/{name}")
-    monkeypatch.setattr(namespaces, "_sweep", lambda: None)
-    monkeypatch.setattr(namespaces, "_run", run)
+    monkeypatch.setattr(Namespaces, "sweep", lambda _: None)
+    monkeypatch.setattr(netns, "run", run)
     with pytest.raises(CannotRunError, match="veth"):
-        NamespaceNetwork(HOSTS).open()
+        make(HOSTS).open()
     added = {argv[3] for argv in ran if argv[:3] == ("ip", "netns", "add")}
     deleted = {argv[3] for argv in ran if argv[:3] == ("ip", "netns", "delete")}
     assert added == deleted
-    assert len(added) == len(HOSTS) + 1
+    assert len(added) == len(HOSTS) + more
 
 
 @pytest.fixture
@@ -83,13 +88,39 @@ def test_a_move_takes_the_old_address_away_and_the_new_one_is_reached(net: Names
     ).stdout
     assert new in shown
     assert old not in shown
-    net._check()
+    assert net._namespaces.heard("server", net.address("server"), by="bruno") == new
 
 
 @pytest.mark.integration
 def test_what_a_dead_conductor_left_is_swept_and_the_living_keep_theirs(net: NamespaceNetwork) -> None:
     dead = "wbdemo99999999-0000-server"
     subprocess.run(["ip", "netns", "add", dead], check=True)
-    namespaces._sweep()
+    Namespaces("wbdemo").sweep()
     assert not Path("/run/netns", dead).exists()
     assert len(list(Path("/run/netns").glob(f"wbdemo{os.getpid()}-*"))) == len(HOSTS) + 1
+
+
+@pytest.fixture
+def behind_nat() -> Iterator[NatNetwork]:
+    built = NatNetwork(HOSTS)
+    try:
+        built.open()
+    except CannotRunError as error:
+        pytest.skip(f"no network namespaces here: {error}")
+    yield built
+    built.close()
+    assert not list(Path("/run/netns").glob(f"wbdemo{os.getpid()}-*"))
+
+
+@pytest.mark.integration
+def test_behind_nat_every_place_is_behind_another_public_address(behind_nat: NatNetwork) -> None:
+    """Two hosts may have one address, and are heard from two."""
+    assert behind_nat.address("ana") == behind_nat.address("bruno")
+    seen: dict[str, list[str]] = {}
+    for _ in range(PLACES):
+        for host in ("ana", "bruno"):
+            address = behind_nat.address("server")
+            seen.setdefault(host, []).append(behind_nat._internet.namespaces.heard("server", address, by=host))
+            behind_nat.move(host)
+    assert all(len(set(addresses)) == PLACES and "" not in addresses for addresses in seen.values())
+    assert all(one != other for one, other in zip(*seen.values(), strict=True))

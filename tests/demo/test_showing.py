@@ -64,6 +64,9 @@ def result(**changes: Any) -> dict[str, Any]:
         "healing_ms": healing,
         "address_mode": "netns",
         "trouble": [],
+        "sip": "wanderbus",
+        "relay": "none",
+        "relayed_datagrams": None,
         "good": True,
         **changes,
     }

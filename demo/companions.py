@@ -1,0 +1,147 @@
+"""What runs on the server's host beside the server: another's SIP server in place of ours, and a media relay."""
+
+from __future__ import annotations
+
+import asyncio
+import secrets
+import socket
+from collections.abc import Mapping
+from pathlib import Path
+from typing import Any, Final, Literal
+
+from demo import DOMAIN, CannotRunError, relays, reports, sip_servers
+from demo.asking import relay_answer, relay_question, sip_question
+from demo.network import SERVER, Network
+from demo.processes import Child, Crew, python
+
+SIP: Final = ("wanderbus", "kamailio")
+RELAYS: Final = ("none", "wanderbus", "rtpengine")
+
+SipServer = Literal["wanderbus", "kamailio"]
+RelayKind = Literal["none", "wanderbus", "rtpengine"]
+
+NG_PORT: Final = 2223
+ANSWER_S: Final = 15.0
+GOODBYE_S: Final = 5.0
+PORTS: Final = "20000-29999"
+"""Of the relay; none of them is among those that the system hands out of its own accord."""
+
+
+def preflight(sip: SipServer, relay: RelayKind) -> None:
+    """Raise :class:`CannotRunError` for a program that is not installed."""
+    if sip == "kamailio" and sip_servers.PROGRAM is None:
+        raise CannotRunError(sip_servers.MISSING)
+    if relay == "rtpengine" and relays.RTPENGINE is None:
+        raise CannotRunError(relays.MISSING)
+
+
+class Companions:
+    """Those of one run; ``passwords`` are by user name."""
+
+    def __init__(
+        self,
+        sip: SipServer,
+        relay: RelayKind,
+        *,
+        work: Path,
+        network: Network,
+        crew: Crew,
+        passwords: Mapping[str, str],
+        sip_port: int,
+    ) -> None:
+        self._sip = sip
+        self._relay = relay
+        self._work = work
+        self._network = network
+        self._crew = crew
+        # The broker is a user of another's server; of its own it needs no password.
+        self.users = {**passwords, "broker": secrets.token_urlsafe(12)} if sip == "kamailio" else passwords
+        self._address = network.address(SERVER)
+        self._sip_port = sip_port
+        # On loopback the port of commands is one among all of this machine; a namespace has its own.
+        self._ng = ("127.0.0.1", _free_port() if network.told else NG_PORT)
+        self._children: list[Child] = []
+
+    @property
+    def _relay_apart(self) -> bool:
+        """Whether the relay is a process of its own; ours in our server is not."""
+        return self._relay == "rtpengine" or (self._relay == "wanderbus" and self._sip == "kamailio")
+
+    async def start(self) -> None:
+        """Start them in the order in which they need each other; :class:`CannotRunError` if one does not come up."""
+        if self._relay == "rtpengine":
+            pid_file = self._work / "rtpengine.pid"
+            await self._start("rtpengine", relays.rtpengine_command(self._address, self._ng, pid_file, ports=PORTS))
+        elif self._relay_apart:
+            await self._start("relay", relays.own_command(self._address, self._ng, ports=PORTS))
+        if self._relay_apart:
+            await self._ask(*self._ng, relay_question("ping"))
+        if self._sip == "kamailio":
+            await self._start("kamailio", self._kamailio().install(self._work / "kamailio"))
+            await self._ask(self._address, self._sip_port, sip_question(DOMAIN))
+
+    def arguments(self) -> list[str]:
+        """Return what ``wanderbus up`` has to be told of them."""
+        if self._sip == "kamailio":
+            return ["--sip-server", f"sip:{self._address}:{self._sip_port}"]
+        if self._relay == "none":
+            return ["--port", str(self._sip_port)]
+        where = ["--relays", f"{self._ng[0]}:{self._ng[1]}"] if self._relay_apart else ["--relay"]
+        return ["--port", str(self._sip_port), *where, "--relay-calls", "all"]
+
+    async def result(self) -> dict[str, Any]:
+        """Return who served SIP and relayed, and the datagrams that a relay of its own has passed on so far."""
+        result: dict[str, Any] = {"sip": self._sip, "relay": self._relay, "relayed_datagrams": None}
+        if self._relay_apart:
+            answer = relay_answer(await self._ask(*self._ng, relay_question("statistics")))
+            result["relayed_datagrams"] = relays.datagrams_in(answer["statistics"])
+        return result
+
+    @property
+    def failures(self) -> list[str]:
+        """The last words of those that have ended on their own, a line each."""
+        return [f"{child.name} had failed: {child.last_words()}" for child in self._children if not child.running]
+
+    async def stop(self) -> None:
+        """Let them end in good order."""
+        await asyncio.gather(*(child.end(GOODBYE_S) for child in self._children))
+
+    def _kamailio(self) -> sip_servers.Kamailio:
+        return sip_servers.Kamailio(
+            domain=DOMAIN,
+            users=self.users,
+            address=self._address,
+            port=self._sip_port,
+            relays=[self._ng] if self._relay_apart else [],
+            relay_for_all=True,
+        )
+
+    async def _start(self, name: str, argv: list[str]) -> None:
+        child = await self._crew.start(name, self._network.command(SERVER, argv), lambda line: None)
+        self._children.append(child)
+
+    async def _ask(self, host: str, port: int, text: str) -> str:
+        """Return what the process that was started last answers, or another, on the server's host."""
+        answers: list[str] = []
+
+        def hear(line: str) -> None:
+            answers.append((reports.parse(line) or {})["answer"])
+
+        argv = self._network.command(SERVER, python("demo.asking", host, str(port), text))
+        asking = await self._crew.start("asking", argv, hear)
+        waits = [asyncio.create_task(each.wait()) for each in (asking, *self._children)]
+        await asyncio.wait(waits, timeout=ANSWER_S, return_when=asyncio.FIRST_COMPLETED)
+        for wait in waits:
+            wait.cancel()
+        await asking.end(0.0)
+        if self.failures:
+            raise CannotRunError(self.failures[0])
+        if not answers:
+            raise CannotRunError(f"{self._children[-1].name} did not answer within {ANSWER_S:.0f} s")
+        return answers[-1]
+
+
+def _free_port() -> int:
+    with socket.socket(socket.AF_INET, socket.SOCK_DGRAM) as probe:
+        probe.bind(("127.0.0.1", 0))
+        return int(probe.getsockname()[1])

@@ -1,0 +1,128 @@
+"""Another's SIP server and a relay beside the server: what is missing is said, and who is told what."""
+
+from __future__ import annotations
+
+import asyncio
+import json
+import socket
+import sys
+import threading
+from pathlib import Path
+
+import pytest
+
+from demo import CannotRunError, asking, companions, relays, sip_servers
+from demo.__main__ import main
+from demo.companions import Companions, RelayKind, SipServer
+from demo.network import LoopbackNetwork
+from demo.processes import Crew
+from demo.sip_servers import Kamailio
+
+
+@pytest.fixture(autouse=True)
+def programs(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Both are installed, as far as is asked."""
+    monkeypatch.setattr(sip_servers, "PROGRAM", "/usr/sbin/kamailio")
+    monkeypatch.setattr(relays, "RTPENGINE", "/usr/bin/rtpengine")
+
+
+def beside(tmp_path: Path, sip: SipServer, relay: RelayKind) -> Companions:
+    network = LoopbackNetwork(("server", "ana"))
+    passwords = {"ana": "secret"}
+    return Companions(
+        sip, relay, work=tmp_path, network=network, crew=Crew(tmp_path), passwords=passwords, sip_port=5070
+    )
+
+
+@pytest.mark.parametrize(
+    ("options", "package"),
+    [(["--sip", "kamailio"], "kamailio"), (["--relay", "rtpengine"], "rtpengine-daemon")],
+)
+def test_what_is_missing_is_said_in_one_line(
+    options: list[str],
+    package: str,
+    tmp_path: Path,
+    monkeypatch: pytest.MonkeyPatch,
+    capsys: pytest.CaptureFixture[str],
+) -> None:
+    monkeypatch.setattr(sip_servers, "PROGRAM", None)
+    monkeypatch.setattr(relays, "RTPENGINE", None)
+    assert main([*options, "--report", str(tmp_path / "report.html")]) == 2
+    (line,) = capsys.readouterr().err.splitlines()
+    assert line.startswith("demo: cannot run: ")
+    assert line.endswith(f"apt-get install --no-install-recommends {package}")
+
+
+def test_a_server_of_ours_needs_nobody(tmp_path: Path) -> None:
+    alone = beside(tmp_path, "wanderbus", "none")
+    assert alone.arguments() == ["--port", "5070"]
+    assert alone.users == {"ana": "secret"}
+    asyncio.run(alone.start())
+    assert asyncio.run(alone.result()) == {"sip": "wanderbus", "relay": "none", "relayed_datagrams": None}
+
+
+def test_a_server_of_ours_is_told_of_the_relay(tmp_path: Path) -> None:
+    assert beside(tmp_path, "wanderbus", "wanderbus").arguments()[2:] == ["--relay", "--relay-calls", "all"]
+    _, _, option, place, *rest = beside(tmp_path, "wanderbus", "rtpengine").arguments()
+    assert option == "--relays"
+    assert place.startswith("127.0.0.1:")
+    assert rest == ["--relay-calls", "all"]
+
+
+@pytest.mark.parametrize("relay", companions.RELAYS)
+def test_a_broker_at_kamailio_is_told_of_kamailio_alone(tmp_path: Path, relay: RelayKind) -> None:
+    with_kamailio = beside(tmp_path, "kamailio", relay)
+    assert with_kamailio.arguments() == ["--sip-server", "sip:127.42.1.1:5070"]
+    assert list(with_kamailio.users) == ["ana", "broker"]
+
+
+def test_kamailio_is_installed_with_the_configuration_that_is_shipped(tmp_path: Path) -> None:
+    site = Kamailio(
+        domain="example.org",
+        users={"odd": 'a"b\\c'},
+        address="::1",
+        port=5070,
+        relays=[("127.0.0.1", 2223), ("127.0.0.2", 2223)],
+    )
+    command = site.install(tmp_path)
+    assert str(tmp_path / "kamailio.cfg") in command
+    assert (tmp_path / "kamailio.cfg").read_bytes() == sip_servers.CONFIGURATION.read_bytes()
+    assert (tmp_path / "kamailio-users.cfg").read_text() == '$sht(users=>odd) = "a\\"b\\\\c";\n'
+    local = (tmp_path / "kamailio-local.cfg").read_text().splitlines()
+    assert '#!substdef "!MY_ADDRESS![::1]!g"' in local
+    assert '#!substdef "!MY_RELAYS!udp:127.0.0.1:2223 udp:127.0.0.2:2223!g"' in local
+    assert "#!define WITH_RELAY" in local
+    assert not {"#!define WITH_RELAY_FOR_ALL", "#!define WITH_TLS"} & set(local)
+
+
+def test_who_has_ended_is_quoted(tmp_path: Path) -> None:
+    async def run() -> list[str]:
+        ends = beside(tmp_path, "wanderbus", "none")
+        async with Crew(tmp_path) as crew:
+            ends._crew = crew
+            await ends._start("relay", [sys.executable, "-c", "import sys; sys.exit('no port is free')"])
+            with pytest.raises(CannotRunError, match="relay had failed: no port is free"):
+                await ends._ask("127.0.0.1", 9, "ping")
+            return ends.failures
+
+    assert asyncio.run(run()) == ["relay had failed: no port is free"]
+
+
+def test_it_is_asked_until_there_is_an_answer(capsys: pytest.CaptureFixture[str]) -> None:
+    with socket.socket(socket.AF_INET, socket.SOCK_DGRAM) as relay:
+        relay.bind(("127.0.0.1", 0))
+        port = relay.getsockname()[1]
+        question = asking.relay_question("statistics")
+
+        def answer() -> None:
+            relay.recv(65_536)
+            data, asker = relay.recvfrom(65_536)
+            relay.sendto(data.partition(b" ")[0] + b' {"statistics": {"streams": {"datagrams": 7}}}', asker)
+
+        thread = threading.Thread(target=answer)
+        thread.start()
+        asking.main(("127.0.0.1", str(port), question))
+        thread.join()
+    answered = asking.relay_answer(json.loads(capsys.readouterr().out)["answer"])
+    assert relays.datagrams_in(answered["statistics"]) == 7
+    assert relays.datagrams_in({"totalstatistics": {"relayedpackets": 8}}) == 8
