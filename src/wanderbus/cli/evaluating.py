@@ -1,4 +1,4 @@
-"""``wanderbus eval``: the paper's measurements repeated, beside what was published (SPEC R-02, R-04 to R-06, S-08)."""
+"""``wanderbus eval``: the paper's measurements repeated, beside what was published (SPEC section R, S-08)."""
 
 from __future__ import annotations
 
@@ -15,6 +15,7 @@ from rich.progress import track
 from wanderbus.cli.evaluation_table import mobility_table
 from wanderbus.cli.merging import merging
 from wanderbus.cli.output import check_writable, machine, run_async, say, write_json
+from wanderbus.cli.overhead import overhead
 from wanderbus.errors import ConfigurationError
 from wanderbus.evaluation.goals import Goal
 from wanderbus.evaluation.grid import EVENTS, GRID, OUTAGE_S, RATE_PER_S, SOURCE, Cell, Experiment, Outage
@@ -31,6 +32,7 @@ app = typer.Typer(help="The paper's measurements repeated, beside what was publi
 
 
 app.command()(merging)
+app.command()(overhead)
 
 
 @app.command()

@@ -27,6 +27,11 @@ class Goal(msgspec.Struct, frozen=True):
         """Return that ``value`` has to be from the least to the most of ``goal``."""
         return cls(name, round(value, 4), unit, goal, goal[0] <= value <= goal[1])
 
+    @classmethod
+    def at_most(cls, name: str, value: float, unit: str, goal: float) -> Self:
+        """Return that ``value`` must not be above ``goal``."""
+        return cls(name, round(value, 4), unit, round(goal, 4), value <= goal)
+
     def __str__(self) -> str:
         ends = self.goal if isinstance(self.goal, tuple) else (self.goal,)
         wanted = " to ".join(f"{end:g}" for end in ends)

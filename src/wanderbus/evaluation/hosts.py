@@ -10,25 +10,17 @@ On the loopback interface hosts share 127.78.0.0/16, and an agent is told which 
 from __future__ import annotations
 
 import contextlib
-import os
-import re
-import secrets
-import shutil
-import subprocess
 from collections.abc import Sequence
-from pathlib import Path
 from types import TracebackType
 from typing import Final, Protocol, Self
 
 from wanderbus.errors import ConfigurationError
+from wanderbus.evaluation.namespaces import Namespaces
 
 PLACES: Final = 4
 """The pool of addresses of a consumer, taken in turn."""
 
 _FIXED: Final = "fixed"
-_COMMAND_S_MAX: Final = 10.0
-_NAME: Final = re.compile(r"wbeval(\d+)-")
-_NAMESPACES: Final = Path("/run/netns")
 
 
 class Hosts(Protocol):
@@ -116,63 +108,48 @@ class LoopbackHosts(_Places):
 
 
 class NamespaceHosts(_Places):
-    """See the module. The namespaces are named ``wbeval<process id>-<random>-...``; the machine's own network is left
-    alone, and what a killed process left behind is removed by the next."""
+    """See the module and :class:`Namespaces`."""
 
     told = False
+    missing = staticmethod(Namespaces.missing)
 
     def __init__(self, consumers: int) -> None:
         super().__init__("10.78", consumers)
-        self._prefix = f"wbeval{os.getpid()}-{secrets.token_hex(2)}"
+        self._namespaces = Namespaces()
         self._there = [True] * consumers
-        self._made: list[str] = []
-
-    @staticmethod
-    def missing() -> str | None:
-        """Return why there can be none here, None if nothing is known to be in the way."""
-        if os.geteuid() != 0:
-            return "network namespaces take root"
-        if shutil.which("ip") is None:
-            return "the command 'ip' is missing (Debian: apt-get install iproute2)"
-        return None
 
     def __enter__(self) -> Self:
-        _sweep()
-        try:
+        with contextlib.ExitStack() as stack:
+            stack.enter_context(self._namespaces)
             self._make()
-        except BaseException:
-            self._remove()
-            raise
+            stack.pop_all()
         return self
 
     def __exit__(
         self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
     ) -> None:
-        self._remove()
+        self._namespaces.__exit__(kind, error, trace)
 
     def fixed(self, argv: Sequence[str]) -> list[str]:
         """Return the command line that runs ``argv`` on the host that stays, under the same process id."""
-        return ["ip", "netns", "exec", self._name(_FIXED), *argv]
+        return self._namespaces.command(_FIXED, argv)
 
     def mobile(self, number: int, argv: Sequence[str]) -> list[str]:
         """Return the command line that runs ``argv`` on the host of consumer ``number``, under the same process id."""
-        return ["ip", "netns", "exec", self._name(number), *argv]
+        return self._namespaces.command(number, argv)
 
     def leave(self, number: int) -> None:
         """Take the address from the host; its route goes with it."""
-        _batch(self._name(number), [self._lose(number)])
+        self._namespaces.configure(number, [self._lose(number)])
         self._there[number] = False
 
     def arrive(self, number: int) -> str:
         """Give the host its next address, in place of the one it has."""
         lost = [self._lose(number)] if self._there[number] else []
         address = self._next(number)
-        _batch(self._name(number), [*lost, *self._gain(number)])
+        self._namespaces.configure(number, [*lost, *self._gain(number)])
         self._there[number] = True
         return address
-
-    def _name(self, host: object) -> str:
-        return f"{self._prefix}-{host}"
 
     def _lose(self, number: int) -> str:
         return f"address delete {self.address(number)}/24 dev eth0"
@@ -182,46 +159,11 @@ class NamespaceHosts(_Places):
         return [f"address add {self.address(number)}/24 dev eth0", f"route replace default via {gateway} dev eth0"]
 
     def _make(self) -> None:
-        self._add(_FIXED)
+        self._namespaces.add(_FIXED)
         fixed = ["link set lo up", f"address add {self.server_address}/32 dev lo"]
         for number in range(len(self._places)):
-            self._add(number)
-            cable = f"link add w{number} netns {self._name(_FIXED)} type veth peer eth0 netns {self._name(number)}"
-            _ip(*cable.split())
+            self._namespaces.add(number)
+            self._namespaces.cable(_FIXED, f"w{number}", number, "eth0")
             fixed += [f"address add {self._network}.{number}.1/24 dev w{number}", f"link set w{number} up"]
-            _batch(self._name(number), ["link set lo up", "link set eth0 up", *self._gain(number)])
-        _batch(self._name(_FIXED), fixed)
-
-    def _add(self, host: object) -> None:
-        self._made.append(self._name(host))
-        _ip("netns", "add", self._name(host))
-
-    def _remove(self) -> None:
-        while self._made:
-            with contextlib.suppress(ConfigurationError):
-                _ip("netns", "delete", self._made.pop())
-
-
-def _sweep() -> None:
-    """Remove the namespaces of processes that are no more."""
-    for path in _NAMESPACES.glob("wbeval*") if _NAMESPACES.is_dir() else ():
-        match = _NAME.match(path.name)
-        if match and not Path("/proc", match[1]).exists():
-            with contextlib.suppress(ConfigurationError):
-                _ip("netns", "delete", path.name)
-
-
-def _batch(namespace: str, lines: Sequence[str]) -> None:
-    _ip("-netns", namespace, "-batch", "-", text="\n".join(lines) + "\n")
-
-
-def _ip(*arguments: str, text: str | None = None) -> None:
-    try:
-        done = subprocess.run(
-            ["ip", *arguments], input=text, capture_output=True, text=True, timeout=_COMMAND_S_MAX, check=False
-        )
-    except (OSError, subprocess.TimeoutExpired) as error:
-        raise ConfigurationError(f"ip {' '.join(arguments[:3])}: {error}") from None
-    if done.returncode != 0:
-        complaint = (done.stderr or done.stdout).strip().splitlines() or [f"exit status {done.returncode}"]
-        raise ConfigurationError(f"network namespaces cannot be had: ip {' '.join(arguments[:3])}: {complaint[0]}")
+            self._namespaces.configure(number, ["link set lo up", "link set eth0 up", *self._gain(number)])
+        self._namespaces.configure(_FIXED, fixed)

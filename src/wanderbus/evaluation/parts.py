@@ -125,10 +125,16 @@ async def _publish(agent: Agent, task: PublisherTask, began_s: float) -> None:
 
 
 async def _orders() -> AsyncIterator[Order]:
+    async for line in lines_of_standard_input():
+        yield msgspec.json.decode(line, type=Order)
+
+
+async def lines_of_standard_input() -> AsyncIterator[bytes]:
+    """Yield the lines of standard input as they come."""
     reader = asyncio.StreamReader()
     await asyncio.get_running_loop().connect_read_pipe(lambda: asyncio.StreamReaderProtocol(reader), sys.stdin)
     while line := await reader.readline():
-        yield msgspec.json.decode(line, type=Order)
+        yield line
 
 
 def main(role: str, tasks: str) -> None:

@@ -1,0 +1,98 @@
+"""A link that takes time: ``python -m wanderbus.evaluation.overhead.delaying HOST DEVICE HOST DEVICE SECONDS``.
+
+Each end is a TUN device in the namespace of its host; what comes out of one goes into the other so many seconds later.
+It prints ``ready`` when both devices are there, and ends when it is told to.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import fcntl
+import os
+import select
+import struct
+import sys
+import time
+from collections import deque
+from collections.abc import Callable
+from pathlib import Path
+from typing import Final
+
+from wanderbus.evaluation.namespaces import inside
+
+TUN: Final = Path("/dev/net/tun")
+
+WAITING_MAX: Final = 10_000
+"""Packets on their way in one direction; more are dropped, as a link drops them."""
+
+_TUNSETIFF: Final = 0x400454CA
+_IFF_TUN_NO_PI: Final = 0x1001
+_PACKET_BYTES_MAX: Final = 65_536
+
+
+class Direction:
+    """Packets that go from one end to the other, each after the same time."""
+
+    def __init__(self, delay_s: float, send: Callable[[bytes], None]) -> None:
+        self._delay_s = delay_s
+        self._send = send
+        self._waiting: deque[tuple[float, bytes]] = deque()
+
+    @property
+    def due_s(self) -> float | None:
+        """Return when the next packet is to come out, None if none is on its way."""
+        return self._waiting[0][0] if self._waiting else None
+
+    def enter(self, packet: bytes, now_s: float) -> None:
+        """Take a packet, or drop it where too many are on their way."""
+        if len(self._waiting) < WAITING_MAX:
+            self._waiting.append((now_s + self._delay_s, packet))
+
+    def leave(self, now_s: float) -> None:
+        """Send what is due."""
+        while self._waiting and self._waiting[0][0] <= now_s:
+            self._send(self._waiting.popleft()[1])
+
+
+def device(namespace: str, name: str) -> int:
+    """Make a TUN device in a namespace and return its descriptor; it goes when that is closed."""
+
+    def make() -> int:
+        descriptor = os.open(TUN, os.O_RDWR | os.O_NONBLOCK)
+        fcntl.ioctl(descriptor, _TUNSETIFF, struct.pack("16sH22x", name.encode(), _IFF_TUN_NO_PI))
+        return descriptor
+
+    return inside(namespace, make)
+
+
+def carry(one: int, other: int, delay_s: float) -> None:
+    """Carry packets between two devices for ever."""
+    ways = {one: Direction(delay_s, lambda packet: _write(other, packet))}
+    ways[other] = Direction(delay_s, lambda packet: _write(one, packet))
+    while True:
+        dues_s = [way.due_s for way in ways.values() if way.due_s is not None]
+        wait_s = max(0.0, min(dues_s) - time.monotonic()) if dues_s else None
+        ready, _, _ = select.select(list(ways), (), (), wait_s)
+        for end in ready:
+            with contextlib.suppress(BlockingIOError):
+                while True:
+                    ways[end].enter(os.read(end, _PACKET_BYTES_MAX), time.monotonic())
+        for way in ways.values():
+            way.leave(time.monotonic())
+
+
+def _write(end: int, packet: bytes) -> None:
+    # A device that is down, or full, loses the packet.
+    with contextlib.suppress(OSError):
+        os.write(end, packet)
+
+
+def main(one: str, device_of_one: str, other: str, device_of_other: str, delay_s: str) -> None:
+    """Make both ends and carry between them."""
+    ends = device(one, device_of_one), device(other, device_of_other)
+    print("ready", flush=True)
+    carry(*ends, float(delay_s))
+
+
+if __name__ == "__main__":
+    main(*sys.argv[1:])

@@ -1,0 +1,155 @@
+"""The two programs on the device: ``python -m wanderbus.evaluation.overhead.parts consumer|publisher JSON``.
+
+They use the public interface alone, the same in all configurations. Each prints ``"ready"``, and then answers every
+order, a JSON line on standard input, by a JSON line. Times are of the monotonic clock, which all processes of a machine
+share, so there is nothing to synchronise.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+import sys
+import time
+from typing import Any, Final
+
+import msgspec
+
+from wanderbus.api.agent import Agent
+from wanderbus.api.connecting import connect
+from wanderbus.errors import WanderbusError
+from wanderbus.evaluation.parts import lines_of_standard_input, say
+from wanderbus.event import Event
+
+SUBJECT: Final = "overhead"
+LATE_S_MAX: Final = 3.0
+"""What has not arrived so long after the last event was published is lost."""
+
+
+class Party(msgspec.Struct, frozen=True):
+    """How a program is connected: what ``connect`` is given."""
+
+    uri: str
+    given: dict[str, Any]
+
+    def agent(self) -> Agent:
+        """Return its agent."""
+        return connect(self.uri, **self.given)
+
+
+class Publish(msgspec.Struct, frozen=True):
+    """Publish events from number ``first``, evenly from second ``start_s`` on; those below 0 do not count."""
+
+    start_s: float
+    first: int
+    count: int
+    rate_per_s: float
+
+
+class Published(msgspec.Struct, frozen=True):
+    """Every event has been answered, or will not be."""
+
+    unanswered: int
+
+
+class Report(msgspec.Struct, frozen=True):
+    """Say what has arrived, when event ``until`` has or cannot be expected any more."""
+
+    until: int
+
+
+class Received(msgspec.Struct, frozen=True):
+    """The sample so far, as the paper's consumers compute it, and how long each event took since the last report."""
+
+    events: int
+    sum_s: float
+    average_ms: float
+    latencies_us: list[int]
+
+
+class Ledger:
+    """What a consumer keeps of the events that it receives."""
+
+    def __init__(self) -> None:
+        self._events = 0
+        self._sum_us = 0
+        self._fresh_us: list[int] = []
+        self._last = -sys.maxsize
+        self._arrived = asyncio.Event()
+
+    def take(self, event: Event, arrived_us: int) -> None:
+        """Take an event that has arrived."""
+        number, published_us = event["Number"], event["Published"]
+        assert isinstance(number, int)
+        assert isinstance(published_us, int)
+        if number >= 0:
+            latency_us = arrived_us - published_us
+            self._events += 1
+            self._sum_us += latency_us
+            self._fresh_us.append(latency_us)
+        self._last = max(self._last, number)
+        self._arrived.set()
+
+    async def report(self, order: Report) -> Received:
+        """Do as told."""
+        with contextlib.suppress(TimeoutError):
+            async with asyncio.timeout(LATE_S_MAX):
+                while self._last < order.until:
+                    self._arrived.clear()
+                    await self._arrived.wait()
+        fresh_us, self._fresh_us = self._fresh_us, []
+        average_ms = self._sum_us / self._events / 1_000 if self._events else 0.0
+        return Received(self._events, self._sum_us / 1_000_000, average_ms, fresh_us)
+
+
+async def consume(party: Party) -> None:
+    """Receive until the end of the orders."""
+    ledger = Ledger()
+    async with party.agent() as agent, agent.subscribe(SUBJECT) as notifications:
+
+        async def receive() -> None:
+            async for notification in notifications:
+                ledger.take(notification.event, now_us())
+
+        receiving = asyncio.create_task(receive())
+        say("ready")
+        async for line in lines_of_standard_input():
+            say(await ledger.report(msgspec.json.decode(line, type=Report)))
+        receiving.cancel()
+
+
+async def publish(party: Party) -> None:
+    """Publish as told until the end of the orders."""
+    async with party.agent() as agent:
+        say("ready")
+        async for line in lines_of_standard_input():
+            order = msgspec.json.decode(line, type=Publish)
+            publishing = []
+            for place in range(order.count):
+                await asyncio.sleep(order.start_s + place / order.rate_per_s - time.monotonic())
+                publishing.append(asyncio.create_task(_publish(agent, order.first + place)))
+            say(Published(len(publishing) - sum(await asyncio.gather(*publishing))))
+
+
+async def _publish(agent: Agent, number: int) -> bool:
+    """Publish an event; return whether the broker has answered."""
+    try:
+        await agent.publish(SUBJECT, {"Number": number, "Published": now_us()})
+    except WanderbusError:
+        return False
+    return True
+
+
+def now_us() -> int:
+    """Return the monotonic clock in microseconds."""
+    return time.monotonic_ns() // 1_000
+
+
+def main(role: str, party: str) -> None:
+    """Be one of the two."""
+    program = {"consumer": consume, "publisher": publish}[role]
+    asyncio.run(program(msgspec.json.decode(party, type=Party)))
+
+
+if __name__ == "__main__":
+    main(sys.argv[1], sys.argv[2])

@@ -1,0 +1,281 @@
+"""Runs of the experiment: real servers, relays, publishers and consumers, all configurations in turns.
+
+For each number of consumers there is a crew for every configuration at once, and one of them at a time has events.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+import os
+import statistics
+import sys
+import tempfile
+import time
+from collections.abc import AsyncIterator, Callable, Sequence
+from itertools import product
+from pathlib import Path
+from random import Random
+from typing import Any, Final
+
+import msgspec
+
+from wanderbus.errors import WanderbusError
+from wanderbus.evaluation.overhead.experiment import Configuration, Experiment, Turn, rounds
+from wanderbus.evaluation.overhead.network import (
+    ADDRESSES,
+    BROKER,
+    DEVICE,
+    PRIVATE,
+    RELAY,
+    RELAY_PORTS,
+    SIP_PORTS,
+    Network,
+    Relayed,
+    network,
+)
+from wanderbus.evaluation.overhead.parts import Party, Publish, Published, Received, Report
+from wanderbus.evaluation.overhead.summary import Places, Sample
+from wanderbus.evaluation.processes import Child, child
+
+READY_S_MAX: Final = 180.0
+"""Some eighty processes begin at once."""
+
+START_S: Final = 0.05
+"""From the order to publish to the first event."""
+
+OVERDUE_S: Final = 60.0
+"""So long after the last event of a turn everybody has answered, or the run has failed."""
+
+WARM_UP: Final = 20
+"""Events before the sample, which do not count: every way has been used, and every program has done everything."""
+
+PROBES: Final = 2
+"""Of the disk and of each link before every round."""
+
+SYNC_BYTES: Final = 300
+"""Written before each sync of the disk, about a record of the log."""
+
+_DOMAIN: Final = "eval.test"
+_PASSWORD: Final = "of the evaluation"
+_NG: Final = f"{ADDRESSES[RELAY]}:2223"
+
+
+async def run(experiment: Experiment, runs: int, seed: int, tell: Callable[[str], None]) -> tuple[list[Sample], Places]:
+    """Measure every configuration with every number of consumers so many times; return that, and what disk and links
+    were like. Whatever happens, nothing is left behind.
+
+    :param seed: decides on the order of turns in the first run
+    :param tell: hears how far it is
+    :raises WanderbusError: a program fails, or something goes around the relays
+    :raises ConfigurationError: the network cannot be had
+    """
+    samples: list[Sample] = []
+    with tempfile.TemporaryDirectory(prefix="wanderbus-eval-") as directory:
+        async with network(experiment, Path(directory)) as hosts:
+            probing = _Probing(hosts, Path(directory))
+            for number, consumers in product(range(runs), experiment.consumers):
+                where = f"run {number + 1} of {runs}, {consumers} of {_all(experiment.consumers)} consumers"
+                tell(f"{where}: starting")
+                async with _crews(experiment, consumers, hosts, Path(directory, f"{number}-{consumers}")) as crews:
+                    check_ways(experiment, hosts.relayed())
+                    for turns in rounds(experiment, Random(f"{seed + number} {consumers}")):
+                        await asyncio.to_thread(probing.probe)
+                        for turn in turns:
+                            tell(f"{where}: {turn.first} of {experiment.events} events, {turn.configuration.about}")
+                            await crews[turn.configuration].play(turn)
+                    samples += [crew.sample(number) for crew in crews.values()]
+                check_ways(experiment, hosts.relayed())
+            return samples, probing.found()
+
+
+def _all(numbers: Sequence[int]) -> str:
+    return ", ".join(map(str, numbers))
+
+
+@contextlib.asynccontextmanager
+async def _crews(
+    experiment: Experiment, consumers: int, hosts: Network, work: Path
+) -> AsyncIterator[dict[Configuration, _Crew]]:
+    """Have a crew for each configuration, connected and warm."""
+    async with contextlib.AsyncExitStack() as stack:
+        crews = {
+            each: _Crew(each, experiment, consumers, hosts, work / str(each)) for each in experiment.configurations
+        }
+        try:
+            async with asyncio.timeout(READY_S_MAX):
+                for crew in crews.values():
+                    await crew.start(stack)
+                for crew in crews.values():
+                    await crew.ready()
+        except TimeoutError:
+            raise WanderbusError(f"servers and agents were not ready within {READY_S_MAX:g} s") from None
+        for crew in crews.values():
+            await crew.warm_up()
+        yield crews
+
+
+class _Crew:
+    """One configuration with so many consumers."""
+
+    def __init__(
+        self, configuration: Configuration, experiment: Experiment, consumers: int, hosts: Network, work: Path
+    ) -> None:
+        self._configuration = configuration
+        self._experiment = experiment
+        self._count = consumers
+        self._hosts = hosts
+        self._work = work
+        self._consumers: list[Child] = []
+        self._unanswered = 0
+        self._totals: list[Received] = []
+        """Of each consumer, after the last turn."""
+        self._latencies_us: list[int] = []
+        self._rounds_ms: list[float] = []
+        """Mean of each turn."""
+
+    async def start(self, stack: contextlib.AsyncExitStack) -> None:
+        """Start everybody; publisher and consumers are still to become :meth:`ready`."""
+        self._work.mkdir(parents=True)
+        names = ["publisher", *(f"consumer-{number}" for number in range(self._count))]
+        (self._work / "users").write_text("".join(f"{name}:{_PASSWORD}\n" for name in names), encoding="utf-8")
+        if self._configuration is Configuration.RELAY_APART:
+            await (await self._run(stack, "relay", RELAY, [*_WANDERBUS, "relay", *_relay_options()])).line()
+        config = self._work / "server.toml"
+        config.write_text(self._settings(), encoding="utf-8")
+        server = await self._run(stack, "server", BROKER, [*_WANDERBUS, "up", "--config", str(config), "--json"])
+        places = msgspec.json.decode(await server.line())
+        parties = {name: msgspec.json.encode(self._party(name, places)).decode() for name in names}
+        for name in names[1:]:
+            argv = [*_PARTS, "consumer", parties[name]]
+            self._consumers.append(await self._run(stack, name, DEVICE, argv))
+        self._publisher = await self._run(stack, names[0], DEVICE, [*_PARTS, "publisher", parties[names[0]]])
+
+    async def ready(self) -> None:
+        """Return when all are connected and have subscribed."""
+        for each in (self._publisher, *self._consumers):
+            await each.line()
+
+    async def warm_up(self) -> None:
+        """Publish what does not count."""
+        await self._publish(-WARM_UP, WARM_UP)
+
+    async def play(self, turn: Turn) -> None:
+        """Publish the events of a turn, and take down how long they took."""
+        self._totals = await self._publish(turn.first, turn.count)
+        fresh_us = [latency_us for each in self._totals for latency_us in each.latencies_us]
+        self._latencies_us += fresh_us
+        if fresh_us:
+            self._rounds_ms.append(statistics.fmean(fresh_us) / 1_000)
+
+    def sample(self, run: int) -> Sample:
+        """Return what came of all turns."""
+        return Sample.of(
+            run,
+            self._configuration,
+            [each.sum_s for each in self._totals],
+            self._latencies_us,
+            self._rounds_ms,
+            missing=self._count * self._experiment.events - sum(each.events for each in self._totals),
+            unanswered=self._unanswered,
+        )
+
+    async def _publish(self, first: int, count: int) -> list[Received]:
+        rate_per_s = self._experiment.rate_per_s
+        try:
+            async with asyncio.timeout(count / rate_per_s + OVERDUE_S):
+                self._publisher.send(Publish(time.monotonic() + START_S, first, count, rate_per_s))
+                answer = msgspec.json.decode(await self._publisher.line(), type=Published)
+                self._unanswered += answer.unanswered
+                for each in self._consumers:
+                    each.send(Report(first + count - 1))
+                return [msgspec.json.decode(await each.line(), type=Received) for each in self._consumers]
+        except TimeoutError:
+            raise WanderbusError(f"{self._configuration.about}: a program does not answer any more") from None
+
+    def _settings(self) -> str:
+        """Return the server's file of settings."""
+        common = (
+            f'domain = "{_DOMAIN}"\nhost = "{ADDRESSES[BROKER]}"\nport = {SIP_PORTS[self._configuration]}\n'
+            f'users = "{self._work / "users"}"\ndata_dir = "{self._work / "data"}"\n'
+            f"encryption = {str(self._experiment.encryption).lower()}\n"
+        )
+        match self._configuration:
+            case Configuration.ECI:
+                return f'{common}eci_port = 0\neci_host = "{ADDRESSES[BROKER]}"\n'
+            case Configuration.MOBILE:
+                return common
+            case Configuration.RELAY_BESIDE:
+                ports = RELAY_PORTS[self._configuration]
+                return f'{common}[relay]\naddress = "{ADDRESSES[BROKER]}"\nports = "{ports}"\n'
+            case Configuration.RELAY_APART:
+                return f'{common}relays = ["{_NG}"]\n'
+
+    def _party(self, name: str, places: dict[str, str]) -> Party:
+        local_address = PRIVATE if self._configuration.behind_nat else ADDRESSES[DEVICE]
+        given: dict[str, Any] = {"local_address": local_address, "connect_s_max": READY_S_MAX}
+        if self._configuration is Configuration.ECI:
+            return Party(places["eci"], given)
+        server = places["ready"].removeprefix("sip:")
+        given |= {"server": server, "password": _PASSWORD, "state_dir": str(self._work / name)}
+        return Party(f"sip:{name}@{_DOMAIN}", given | {"encryption": self._experiment.encryption})
+
+    async def _run(self, stack: contextlib.AsyncExitStack, name: str, host: str, argv: Sequence[str]) -> Child:
+        return await stack.enter_async_context(child(name, self._hosts.on(host, argv), self._work))
+
+
+_WANDERBUS: Final = (sys.executable, "-m", "wanderbus")
+_PARTS: Final = (sys.executable, "-m", "wanderbus.evaluation.overhead.parts")
+
+
+def _relay_options() -> list[str]:
+    options = {
+        "--address": ADDRESSES[RELAY],
+        "--ports": RELAY_PORTS[Configuration.RELAY_APART],
+        "--ng-listen": _NG,
+        "--ng-from": ADDRESSES[BROKER],
+    }
+    return [word for option in options.items() for word in option]
+
+
+class _Probing:
+    """Measures the disk and the links between turns, when nothing else is to be measured."""
+
+    def __init__(self, hosts: Network, directory: Path) -> None:
+        self._hosts = hosts
+        self._file = directory / "probe"
+        self._syncs_s: list[float] = []
+        self._round_trips_s: dict[tuple[str, str], list[float]] = {
+            pair: [] for pair in ((DEVICE, BROKER), (DEVICE, RELAY), (BROKER, RELAY))
+        }
+
+    def probe(self) -> None:
+        """Measure everything a few times."""
+        for (one, other), found_s in self._round_trips_s.items():
+            found_s += self._hosts.round_trips_s(one, other, PROBES)
+        descriptor = os.open(self._file, os.O_WRONLY | os.O_CREAT | os.O_APPEND)
+        try:
+            for _ in range(PROBES):
+                os.write(descriptor, bytes(SYNC_BYTES))
+                began_s = time.monotonic()
+                os.fdatasync(descriptor)
+                self._syncs_s.append(time.monotonic() - began_s)
+        finally:
+            os.close(descriptor)
+
+    def found(self) -> Places:
+        """Return the medians."""
+        round_trips = {
+            f"{one}-{other}": statistics.median(s) * 1_000 for (one, other), s in self._round_trips_s.items()
+        }
+        return Places(statistics.median(self._syncs_s) * 1_000, round_trips)
+
+
+def check_ways(experiment: Experiment, seen: Relayed) -> None:
+    """Raise :class:`WanderbusError` unless what was to go by a relay did, and nothing else went from behind NAT."""
+    through = {Configuration.RELAY_BESIDE: seen.beside, Configuration.RELAY_APART: seen.apart}
+    for configuration, datagrams in through.items():
+        if (configuration in experiment.configurations) != (datagrams > 0):
+            raise WanderbusError(f"{configuration.about}: {datagrams} datagrams passed its relay")
+    if seen.around:
+        raise WanderbusError(f"{seen.around} datagrams from behind NAT went around the relays")

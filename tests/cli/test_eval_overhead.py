@@ -1,0 +1,79 @@
+"""``wanderbus eval overhead``: what it prints and writes, and what it refuses."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import msgspec
+import pytest
+
+from wanderbus.cli import overhead
+from wanderbus.cli.application import run
+from wanderbus.evaluation.overhead import summary
+from wanderbus.evaluation.overhead.experiment import Configuration, Experiment
+from wanderbus.evaluation.overhead.summary import Places, Sample
+
+PLACES = Places(0.4, {"device-broker": 2.2, "device-relay": 6.3, "broker-relay": 4.2})
+
+
+@pytest.fixture
+def measured(monkeypatch: pytest.MonkeyPatch) -> list[tuple[Experiment, int, int]]:
+    """Results without a network: what each configuration takes is its number, and half of that for two consumers."""
+    asked: list[tuple[Experiment, int, int]] = []
+
+    async def run(experiment: Experiment, runs: int, seed: int, tell: object) -> tuple[list[Sample], Places]:
+        asked.append((experiment, runs, seed))
+        return [
+            Sample.of(
+                number, each, [float(each) / count] * count, [1_000 * each], [float(each)], missing=0, unanswered=0
+            )
+            for number in range(runs)
+            for count in experiment.consumers
+            for each in experiment.configurations
+        ], PLACES
+
+    monkeypatch.setattr(overhead, "run", run)
+    monkeypatch.setattr(overhead, "missing", lambda experiment: None)
+    return asked
+
+
+def test_it_measures_the_published_experiment_unless_told_otherwise(
+    measured: list[tuple[Experiment, int, int]], tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    report, plots = tmp_path / "report.json", tmp_path / "plots"
+    assert run(["eval", "overhead", "--json", str(report), "--plots", str(plots), "--strict"]) == 0
+    assert measured == [(Experiment(), 1, 1)]
+    printed = capsys.readouterr().out
+    assert "mdeci_minus_eci_p50_ms: 1 ms, goal 1.4: met" in printed
+    assert "one sync of the disk 0.40; round trips device-broker 2.20" in printed
+    written = msgspec.json.decode(report.read_bytes())
+    assert {goal["name"]: goal["met"] for goal in written["goals"]} == dict.fromkeys(
+        ("ranking_holds", "small_increase_holds", "mdeci_minus_eci_p50_ms", "missing_events"), True
+    )
+    assert written["places"]["round_trip_p50_ms"]["broker-relay"] == 4.2
+    assert written["results"]["ranking"] == {str(count): True for count in (1, 2, 4, 8, 16)}
+    assert [path.name for path in plots.iterdir()] == ["overhead.svg"]
+
+
+def test_less_can_be_measured(measured: list[tuple[Experiment, int, int]]) -> None:
+    assert run(["eval", "overhead", "--quick", "--runs", "2", "--seed", "5", "--wifi-rtt-ms", "0"]) == 0
+    assert run(["eval", "overhead", "--configuration", "2", "--configuration", "1", "--events", "7"]) == 0
+    quick, two = measured
+    assert quick == (Experiment(consumers=(1, 4), events=100, wifi_rtt_s=0.0), 2, 5)
+    assert two == (Experiment(configurations=(Configuration.ECI, Configuration.MOBILE), events=7), 1, 1)
+
+
+def test_a_goal_that_is_not_met_is_an_exit_status(
+    measured: list[tuple[Experiment, int, int]], monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    monkeypatch.setattr(summary, "MOBILITY_MS_MAX", 0.1)
+    assert run(["eval", "overhead", "--strict"]) == 1
+    assert "mdeci_minus_eci_p50_ms: 1 ms, goal 0.5: NOT MET" in capsys.readouterr().out
+
+
+def test_without_a_network_nothing_is_pretended(
+    monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    monkeypatch.setattr(overhead, "missing", lambda experiment: "network namespaces take root")
+    assert run(["eval", "overhead"]) == 2
+    assert "cannot be measured here: network namespaces take root" in capsys.readouterr().err
