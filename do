@@ -33,6 +33,7 @@ SOAK = (
     ("simulation of SIP", ["wanderbus", "sim", "--layer", "sip", "--seeds"], "200", "1000"),
     ("simulation of reliable UDP", ["wanderbus", "sim", "--layer", "rudp", "--seeds"], "200", "1000"),
     ("simulation of the media relay", ["wanderbus", "sim", "--layer", "relay", "--seeds"], "200", "2000"),
+    ("simulation behind NATs", ["wanderbus", "sim", "--layer", "nat", "--seeds"], "100", "1000"),
     ("simulation of weeks", ["wanderbus", "sim", "--layer", "weeks", "--seeds"], "1000", "20000"),
     ("power cuts", ["faults", "powercut", "--points"], "500", "10000"),
     ("kills", ["faults", "crash", "--cycles"], "100", "2000"),
@@ -43,7 +44,7 @@ COMMANDS = {
     "demo": """run the demonstration: travellers who move while events follow them
         ./do demo [ARGUMENTS of python -m demo]""",
     "test": """everything in `check`, then the integration and Spark tests (about 20 minutes)
-        ./do test                 all of it
+        ./do test                 all of it, but for what `interop` runs
         ./do test ARGUMENTS       pytest alone with these arguments, integration and Spark tests included""",
     "check": """format, lint, strict types, unit tests, a short simulation (about 2 minutes)
         ./do check [ARGUMENTS of pytest, for the unit tests]""",
@@ -55,6 +56,8 @@ COMMANDS = {
         ./do crash [ARGUMENTS of python -m faults crash]""",
     "powercut": """cut the power of a recorded disk at random points, and compare what recovers with what was promised
         ./do powercut [ARGUMENTS of python -m faults powercut]""",
+    "interop": """others' SIP servers, relays and clients, and networks behind NAT: one table (about 20 minutes)
+        ./do interop [ARGUMENTS of python -m tests.interop]""",
     "soak": """the long runs: simulations, kills and power cuts (about two hours; with --ci about ten minutes)
         ./do soak [--ci]""",
     "bench": """measure against peers, in one run
@@ -62,9 +65,10 @@ COMMANDS = {
     "fmt": """format the code, mend what lint can mend, write docs/cli.md and docs/sip-conformance.md anew
         ./do fmt [ARGUMENTS of ruff format]""",
 }
-NEEDS_JAVA = ("demo", "test", "bench")
-NEEDS_IP = ("demo", "test", "bench")
-# Of program to the Debian package that holds it: peers that ours is held beside, and what loses packets.
+NEEDS_JAVA = ("demo", "test", "bench", "interop")
+NEEDS_IP = ("demo", "test", "bench", "interop")
+# Of program, or pattern of a file, to the Debian package that holds it: peers that ours is held beside, and what loses
+# packets.
 PEERS = {
     "kamailio": "kamailio",
     "sipp": "sip-tester",
@@ -75,7 +79,15 @@ PEERS = {
     "rtpengine": "rtpengine-daemon",
     "strace": "strace",
 }
-NEEDS_PEERS = ("test", "bench")
+INTEROP_PEERS = {
+    "/usr/lib/*/kamailio/modules/tls.so": "kamailio-tls-modules",
+    "baresip": "baresip-core",
+    "linphonec": "linphone-cli",
+    "sngrep": "sngrep",
+    "tshark": "tshark",
+    "conntrack": "conntrack",
+}
+NEEDS_PEERS = {"test": PEERS, "bench": PEERS, "interop": {**PEERS, **INTEROP_PEERS}}
 # Debian starts these on ports that are ours to choose; tests and benchmarks start them themselves, on free ones.
 SERVICES = ("kamailio", "mosquitto", "nats-server", "redis-server", "rtpengine-daemon")
 
@@ -110,6 +122,7 @@ def main(arguments: list[str]) -> int:
             "fuzz": fuzz,
             "crash": crash,
             "powercut": powercut,
+            "interop": interop,
             "soak": soak,
             "bench": bench,
             "fmt": fmt,
@@ -140,6 +153,7 @@ def show_help(command: str) -> int:
         "crash": ["faults", "crash"],
         "powercut": ["faults", "powercut"],
         "bench": ["bench"],
+        "interop": ["tests.interop"],
     }
     behind = ["-m", *modules[command]] if command in modules else None
     if behind and is_installed():
@@ -175,6 +189,10 @@ def bench(arguments: list[str]) -> None:
     pass_on("the benchmark", ["-m", "bench", *arguments])
 
 
+def interop(arguments: list[str]) -> None:
+    pass_on("interoperation", ["-m", "tests.interop", *arguments])
+
+
 def check(arguments: list[str]) -> None:
     sources = [
         name for name in ("src", "tests", "demo", "bench", "faults", "fuzz", "examples", "tools") if has_python(name)
@@ -193,7 +211,7 @@ def test(arguments: list[str]) -> None:
         pass_on("pytest", ["-m", "pytest", *arguments])
         return
     check([])
-    step("integration and Spark tests", ["-m", "pytest", "-q", "-m", "integration or spark"])
+    step("integration and Spark tests", ["-m", "pytest", "-q", "-m", "(integration or spark) and not interop"])
 
 
 def soak(arguments: list[str]) -> None:
@@ -256,9 +274,8 @@ def install(command: str) -> None:
         packages.append("openjdk-17-jre-headless")
     if command in NEEDS_IP and not shutil.which("ip", path=search_path()):
         packages.append("iproute2")
-    if command in NEEDS_PEERS:
-        peers = [package for program, package in PEERS.items() if not shutil.which(program, path=search_path())]
-        packages += wanted_peers(peers)
+    peers = NEEDS_PEERS.get(command, {})
+    packages += wanted_peers([package for program, package in peers.items() if not is_there(program)])
     base = None if is_installed() else base_python()
     if base and not can_make_venv(base):
         packages.append("python3-venv")
@@ -277,6 +294,10 @@ def wanted_peers(missing: list[str]) -> list[str]:
         )
         return []
     return missing
+
+
+def is_there(program: str) -> bool:
+    return bool(glob.glob(program) if program.startswith("/") else shutil.which(program, path=search_path()))
 
 
 def is_installed() -> bool:

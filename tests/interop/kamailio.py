@@ -1,66 +1,90 @@
-"""Kamailio as registrar and proxy on loopback: another's server, to hold our own beside."""
+"""Kamailio as registrar and proxy, with the configuration that is shipped: another's server to hold our own beside."""
 
 from __future__ import annotations
 
 import contextlib
-import re
-import shutil
 import tempfile
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import NamedTuple
 
-from tests.interop.processes import answers_options, free_port, running
+from demo.asking import sip_question
+from demo.sip_servers import MISSING as MISSING
+from demo.sip_servers import PROGRAM as PROGRAM
+from demo.sip_servers import Kamailio as Site
+from tests.certificates import Certificates
+from tests.interop.processes import answers_there, free_port, running
+from wanderbus.machine import Address
 
 DOMAIN = "example.org"
-PROGRAM = shutil.which("kamailio", path="/usr/sbin:/usr/local/sbin:/usr/bin:/usr/local/bin")
-MISSING = "Kamailio is not installed: apt-get install kamailio"
-
-_CONFIGURATION = Path(__file__).with_name("kamailio.cfg")
+TLS_MODULE = "the TLS module of Kamailio is not installed: apt-get install kamailio-tls-modules"
+HAS_TLS = any(Path("/usr/lib").glob("*/kamailio/modules/tls.so"))
 
 
 class Kamailio(NamedTuple):
-    """Where it listens, for UDP and TCP, and its main process."""
+    """Where it listens, over UDP and TCP and over TLS, and its main process."""
 
     port: int
+    tls_port: int
     pid: int
+    address: str = "127.0.0.1"
 
     @property
     def place(self) -> str:
         """The same as ``host:port``."""
-        return f"127.0.0.1:{self.port}"
+        return f"{self.address}:{self.port}"
+
+    def port_for(self, transport: str) -> int:
+        """The port for those who speak ``transport``."""
+        return self.tls_port if transport == "TLS" else self.port
 
 
 @contextlib.contextmanager
 def kamailio(
     users: Mapping[str, str],
     *,
+    domain: str = DOMAIN,
+    address: str = "127.0.0.1",
+    port: int | None = None,
+    tls_port: int | None = None,
     algorithm: str = "MD5",
+    ha1: bool = False,
     challenge_calls: bool = True,
+    certificates: Certificates | None = None,
+    relays: Sequence[Address] = (),
+    relay_for_all: bool = True,
+    relay_flags: str = "",
     children: int = 2,
     processor: int | None = None,
+    within: Sequence[str] = (),
 ) -> Iterator[Kamailio]:
-    """Run Kamailio for ``users`` (names and passwords); ``algorithm`` is what its digest challenges name."""
-    if PROGRAM is None:
-        raise FileNotFoundError(MISSING)
-    port = free_port()
+    """Run Kamailio for ``users`` (names and passwords), on free ports unless they are given.
+
+    ``within`` is what a command line begins with that enters a namespace, as ``ip netns exec NAME``.
+    """
+    port, tls_port = port or free_port(), tls_port or free_port()
     with tempfile.TemporaryDirectory(prefix="wanderbus-kamailio-") as directory:
-        runtime = Path(directory)
-        filled = {
-            "PORT": str(port),
-            "CHILDREN": str(children),
-            "ALGORITHM": algorithm,
-            "USERS": "\n".join(f'    $sht(users=>{name}) = "{password}";' for name, password in users.items()),
-        }
-        text = re.sub("|".join(filled), lambda found: filled[found[0]], _without_comments(_CONFIGURATION.read_text()))
-        configuration = runtime / "kamailio.cfg"
-        configuration.write_text(text)
-        # In the foreground (-DD), so that the process we started is the one that ends all its children.
-        command = [PROGRAM, "-DD", "-E", "-f", str(configuration), "-m", "64", "-M", "8", "-Y", directory]
-        command += ["-w", directory, *(["-A", "CHALLENGE_CALLS"] if challenge_calls else [])]
-        with running(command, runtime / "said", lambda: answers_options(port), processor=processor) as process:
-            yield Kamailio(port, process.pid)
-
-
-def _without_comments(text: str) -> str:
-    return re.sub(r"(?m)^# .*\n", "", text)
+        site = Site(
+            domain=domain,
+            users=users,
+            address=address,
+            port=port,
+            tls_port=tls_port,
+            certificate=None if certificates is None else (certificates.certificate, certificates.key),
+            algorithm=algorithm,
+            ha1=ha1,
+            call_digest=challenge_calls,
+            relays=relays,
+            relay_for_all=relay_for_all,
+            relay_flags=relay_flags,
+            workers=children,
+        )
+        command = [*within, *site.install(Path(directory))]
+        question = sip_question(domain)
+        with running(
+            command,
+            Path(directory) / "said",
+            lambda: answers_there(within, (address, port), question),
+            processor=processor,
+        ) as process:
+            yield Kamailio(port, tls_port, process.pid, address)

@@ -10,6 +10,8 @@ import time
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from pathlib import Path
 
+from demo.processes import ROOT, python
+
 ENDING_S_MAX = 5.0
 READY_S_MAX = 20.0
 
@@ -95,6 +97,14 @@ def answers_options(port: int, host: str = "127.0.0.1") -> bool:
         asker.sendto("\r\n".join([*lines, "", ""]).encode(), (host, port))
         with contextlib.suppress(OSError):
             return asker.recv(65_536).startswith(b"SIP/2.0 ")
+    return False
+
+
+def answers_there(within: Sequence[str], place: tuple[str, int], question: str) -> bool:
+    """Say whether a server is there that answers this datagram, asked from ``within`` a namespace if one is named."""
+    asking = [*within, *python("demo.asking", place[0], str(place[1]), question)]
+    with contextlib.suppress(subprocess.TimeoutExpired):
+        return bool(subprocess.run(asking, stdout=subprocess.PIPE, cwd=ROOT, timeout=1.0, check=False).stdout)
     return False
 
 

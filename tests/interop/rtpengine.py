@@ -1,21 +1,23 @@
-"""rtpengine in userspace on loopback: another's media relay, to hold our own beside."""
+"""rtpengine in userspace: another's media relay, to hold our own beside."""
 
 from __future__ import annotations
 
 import contextlib
-import shutil
+import secrets
 import socket
 import tempfile
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from pathlib import Path
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
-from tests.interop.processes import free_port, running
+from demo.asking import relay_question
+from demo.relays import MISSING as MISSING
+from demo.relays import RTPENGINE, rtpengine_command
+from tests.interop.processes import answers_there, free_port, running
 from wanderbus.machine import Address
 from wanderbus.relay import ng
 
-PROGRAM = shutil.which("rtpengine", path="/usr/bin:/usr/sbin:/usr/local/bin:/usr/local/sbin")
-MISSING = "rtpengine is not installed: apt-get install rtpengine-daemon"
+PROGRAM = RTPENGINE
 
 
 class Rtpengine(NamedTuple):
@@ -24,28 +26,45 @@ class Rtpengine(NamedTuple):
     ng: Address
     pid: int
 
+    def ask(self, **fields: Any) -> dict[str, Any]:
+        """Give it a command; return its answer."""
+        with socket.socket(socket.AF_INET, socket.SOCK_DGRAM) as asker:
+            asker.settimeout(5.0)
+            asker.connect(self.ng)
+            # A cookie that it has had in the last seconds is answered as at first.
+            asker.send(ng.write_command(secrets.token_hex(8).encode(), fields))
+            return ng.read_reply(asker.recv(65_536))[1]
+
+    def calls(self) -> list[str]:
+        """Return the Call-IDs of the calls that it has now."""
+        return list(self.ask(command="list")["calls"])
+
+    def passed(self) -> tuple[int, int]:
+        """Return the datagrams, and bytes, that have come to it in the calls that it has now."""
+        totals = [self.ask(**{"command": "query", "call-id": call})["totals"]["RTP"] for call in self.calls()]
+        return sum(int(each["packets"]) for each in totals), sum(int(each["bytes"]) for each in totals)
+
 
 @contextlib.contextmanager
-def rtpengine(*, ports: str = "22000-22999", processor: int | None = None) -> Iterator[Rtpengine]:
-    """Run rtpengine with these ports for streams, without its kernel module (``--table=-1``)."""
-    if PROGRAM is None:
-        raise FileNotFoundError(MISSING)
-    first, _, last = ports.partition("-")
-    place = ("127.0.0.1", free_port())
+def rtpengine(
+    *,
+    address: str = "127.0.0.1",
+    ng_port: int | None = None,
+    ports: str = "22000-22999",
+    processor: int | None = None,
+    within: Sequence[str] = (),
+) -> Iterator[Rtpengine]:
+    """Run rtpengine with these ports for streams, without its kernel module; ``within`` a namespace that it enters."""
+    place = (address, ng_port or free_port(address))
+    question = relay_question("ping")
     with tempfile.TemporaryDirectory(prefix="wanderbus-rtpengine-") as directory:
-        command = [PROGRAM, "--table=-1", "--config-file=none", "--interface=127.0.0.1", "--foreground"]
-        command += [f"--listen-ng={place[0]}:{place[1]}", f"--port-min={first}", f"--port-max={last}"]
-        command += ["--log-stderr", "--log-level=3", "--delete-delay=0", f"--pidfile={directory}/pid"]
-        with running(command, Path(directory) / "said", lambda: answers(place), processor=processor) as process:
+        command = [*within, *rtpengine_command(address, place, Path(directory) / "pid", ports=ports)]
+        with running(
+            command, Path(directory) / "said", lambda: answers_there(within, place, question), processor=processor
+        ) as process:
             yield Rtpengine(place, process.pid)
 
 
 def answers(place: Address) -> bool:
     """Say whether a relay answers a ping."""
-    with socket.socket(socket.AF_INET, socket.SOCK_DGRAM) as asker:
-        asker.settimeout(0.2)
-        asker.connect(place)
-        with contextlib.suppress(OSError):
-            asker.send(ng.write_command(b"ready", ng.ping()))
-            return ng.read_reply(asker.recv(65_536)) == (b"ready", {"result": "pong"})
-    return False
+    return answers_there((), place, relay_question("ping"))

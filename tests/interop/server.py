@@ -13,49 +13,84 @@ import contextlib
 import cProfile
 import signal
 import sys
-from collections.abc import AsyncIterator, Iterable, Mapping, Sequence
+from collections.abc import AsyncIterator, Mapping, Sequence
 from pathlib import Path
+from typing import NamedTuple
 
+from tests.certificates import Certificates
 from tests.interop.kamailio import DOMAIN
-from wanderbus.api.sip_mobility.ports import take_ports
-from wanderbus.machine import Input, Output
 from wanderbus.runtime.ambient import SystemRandom
-from wanderbus.runtime.driver import Driver
+from wanderbus.runtime.driver import Driver, Unmade
+from wanderbus.runtime.sip_listening import listen_for_sip
+from wanderbus.runtime.tls import client_tls, server_tls
+from wanderbus.sip.digest import ALGORITHMS
 from wanderbus.sip.flood import FloodLimits
+from wanderbus.sip.routing import RoutingScript
 from wanderbus.sip.server import SOCKET, SIPServer
 
 UNLIMITED = FloodLimits(requests_per_s=1e9, burst_requests=1e9)
 
 
+class Served(NamedTuple):
+    """Our server on loopback: its port for UDP and TCP, the one for TLS, and the machine."""
+
+    port: int
+    tls_port: int | None
+    machine: SIPServer
+
+    def contacts(self, aor: str) -> tuple[str, ...]:
+        """Return where the user is registered, alive or not."""
+        return tuple(binding.contact for binding in self.machine.location.bindings(aor, 0.0))
+
+
 @contextlib.asynccontextmanager
-async def serving(
-    users: Mapping[str, str], *, port: int = 0, algorithms: Sequence[str] = ("MD5",), flood: FloodLimits = UNLIMITED
-) -> AsyncIterator[int]:
-    """Serve ``users`` (names and passwords) over UDP and TCP; yield the port."""
+async def serving_all(
+    users: Mapping[str, str],
+    *,
+    host: str = "127.0.0.1",
+    port: int = 0,
+    algorithms: Sequence[str] = ALGORITHMS,
+    flood: FloodLimits = UNLIMITED,
+    certificates: Certificates | None = None,
+    routing: RoutingScript | None = None,
+) -> AsyncIterator[Served]:
+    """Serve ``users`` (names and passwords) over UDP and TCP, and over TLS where there are ``certificates``."""
     random = SystemRandom()
-    driver = Driver(_Silent(), lambda report: None)
+    driver = Driver(Unmade(), lambda report: None)
+    made = certificates
     try:
-        address = take_ports(driver, SOCKET, ("127.0.0.1", port), "TCP")
-        driver.machine = SIPServer(
+        address, streams = listen_for_sip(
+            driver,
+            SOCKET,
+            (host, port),
+            tcp=True,
+            server_tls=made and server_tls(made.certificate, made.key),
+            client_tls=made and client_tls(made.authority),
+        )
+        machine = SIPServer(
             DOMAIN,
             address,
             users.get,
             random,
             random.token(32),
-            streams={"TCP": address},
+            streams=streams,
+            routing=routing,
             flood=flood,
             algorithms=algorithms,
         )
-        yield address[1]
+        driver.machine = machine
+        yield Served(address[1], streams["TLS"][1] if made else None, machine)
     finally:
         driver.close()
 
 
-class _Silent:
-    """Stands in the driver until its socket is bound."""
-
-    def step(self, inputs: Iterable[Input], now: float) -> list[Output]:
-        return []
+@contextlib.asynccontextmanager
+async def serving(
+    users: Mapping[str, str], *, port: int = 0, routing: RoutingScript | None = None
+) -> AsyncIterator[int]:
+    """Serve ``users`` over UDP and TCP with the digest that SIPp knows; yield the port."""
+    async with serving_all(users, port=port, algorithms=("MD5",), routing=routing) as served:
+        yield served.port
 
 
 async def _serve(port: int, users: Mapping[str, str]) -> None:

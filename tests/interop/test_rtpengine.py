@@ -14,7 +14,10 @@ from tests.relay.process import Proxy, datagram_socket, place, relaying
 from tests.relay.test_machine import REFUSALS
 from wanderbus.relay import ng
 
-pytestmark = [pytest.mark.integration, pytest.mark.skipif(PROGRAM is None, reason=MISSING)]
+pytestmark = [
+    pytest.mark.interop(peer="rtpengine", scenario="the same commands, the same answers as of our relay"),
+    pytest.mark.skipif(PROGRAM is None, reason=MISSING),
+]
 
 KINDS = ("ours", "rtpengine")
 
@@ -48,6 +51,7 @@ def test_the_same_datagrams_are_answered_alike(proxies: dict[str, Proxy], data: 
     assert answers[0] == answers[1] or json.loads(answers[0][2:]) == json.loads(answers[1][2:])
 
 
+@pytest.mark.interop(scenario="our proxy's commands, a data channel", transport="UDP")
 @pytest.mark.parametrize("kind", KINDS)
 @pytest.mark.parametrize("source_ip", ["", "127.0.0.1"])
 def test_a_data_channel_passes(proxies: dict[str, Proxy], kind: str, source_ip: str) -> None:

@@ -1,0 +1,87 @@
+"""What publisher and subscriber do; each is a job of a process in its namespace (:mod:`bench.workers`).
+
+Both read one clock. The publisher says in each event when it was published, so that the subscriber can tell which are
+younger than a move.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import time
+from collections.abc import AsyncIterator, Mapping
+from typing import Any, Final, NamedTuple
+
+import wanderbus
+from bench.workers import Line
+
+SUBJECT: Final = "Departure"
+EVENTS_PER_S: Final = 50.0
+HEAL_S_MAX: Final = 25.0
+TWICE_S: Final = 0.3
+"""What comes twice comes within this time."""
+
+
+class Arrival(NamedTuple):
+    """An event that came: its number, and when it was published and received."""
+
+    number: int
+    published_s: float
+    received_s: float
+
+
+async def subscribe(line: Line, options: Mapping[str, Any]) -> None:
+    """Subscribe; then, as often as the test says a moment, say when the first event came that is younger than it, or
+    None. Told how many events there are, say all that came once these have, and end."""
+    arrivals: list[Arrival] = []
+    async with _agent(options) as agent, agent.subscribe(SUBJECT, "Number >= 0") as notifications:
+        reading = asyncio.get_running_loop().create_task(_read(notifications, arrivals))
+        line.say("ready")
+        while not isinstance(asked := await line.hear(), int):
+            line.say(await _first_after(arrivals, asked))
+        until_s = time.monotonic() + HEAL_S_MAX
+        while len({each.number for each in arrivals}) < asked and time.monotonic() < until_s:
+            await asyncio.sleep(0.02)
+        await asyncio.sleep(TWICE_S)
+        reading.cancel()
+        line.say(arrivals)
+        await line.hear()
+
+
+async def publish(line: Line, options: Mapping[str, Any]) -> None:
+    """Publish steadily when told to flow, until told something else; then say how many were published in all. Told
+    ``end``, end."""
+    number = 0
+    async with _agent(options) as agent:
+        line.say("ready")
+        while await line.hear() != "end":
+            stopped = asyncio.get_running_loop().create_task(line.hear())
+            began_s, first = time.monotonic(), number
+            async with asyncio.TaskGroup() as group:
+                while not stopped.done():
+                    event = {"Number": number, "PublishedS": time.monotonic()}
+                    group.create_task(agent.publish(SUBJECT, event))
+                    number += 1
+                    await asyncio.sleep(began_s + (number - first) / EVENTS_PER_S - time.monotonic())
+            line.say(number)
+
+
+async def _read(notifications: AsyncIterator[wanderbus.Notification], arrivals: list[Arrival]) -> None:
+    async for notification in notifications:
+        number, published_s = notification.event["Number"], notification.event["PublishedS"]
+        assert isinstance(number, int)
+        assert isinstance(published_s, float)
+        arrivals.append(Arrival(number, published_s, time.monotonic()))
+
+
+async def _first_after(arrivals: list[Arrival], moment_s: float) -> float | None:
+    until_s = time.monotonic() + HEAL_S_MAX
+    while time.monotonic() < until_s:
+        for each in arrivals:
+            if each.published_s > moment_s:
+                return each.received_s
+        await asyncio.sleep(0.02)
+    return None
+
+
+def _agent(options: Mapping[str, Any]) -> wanderbus.Agent:
+    return wanderbus.connect(**options, connect_s_max=20.0)

@@ -1,0 +1,127 @@
+"""One run: a server, a publisher and a subscriber on hosts of a little internet, who moves, and what has come."""
+
+from __future__ import annotations
+
+import contextlib
+import time
+from collections.abc import Callable, Iterator, Mapping
+from pathlib import Path
+from typing import Any, Final, Self
+
+from bench.workers import Worker
+from demo.internet import PUBLIC, Internet
+from tests.interop.nat import sides
+from tests.interop.nat.places import ALICE, BOB, NORTH, OFFICE, RELAY, SERVER, SOUTH, WEST
+from tests.interop.nat.programs import DOMAIN, PASSWORDS, Layout, programs
+
+TRANSPORTS: Final = {
+    "UDP": ("udp", "udp"),
+    "TCP": ("tcp", "tcp"),
+    "UDP, SIP over TCP": ("udp", "tcp"),
+    "TCP, SIP over UDP": ("tcp", "udp"),
+}
+"""What events go over and what SIP goes over, by what the table calls it."""
+
+
+Serving = Callable[[Internet, Path], Mapping[str, Any]]
+"""Returns programs of other makes, each with ``start`` and ``end``, in the order to start them."""
+
+
+class Stage:
+    """Made by :meth:`set`; every host gets an address that none had before at every place it moves to."""
+
+    programs: Mapping[str, Any]
+    """What serves, by the host that it is on."""
+
+    _publisher: Worker
+    _subscriber: Worker
+
+    def __init__(self, internet: Internet, work: Path) -> None:
+        self.internet = internet
+        self._work = work
+        self._numbers = iter(range(1, 150))
+        for host in (SERVER, RELAY):
+            self.move(host, PUBLIC)
+        self.move(OFFICE, WEST)
+
+    @classmethod
+    @contextlib.contextmanager
+    def set(
+        cls,
+        internet: Internet,
+        work: Path,
+        *,
+        layout: Layout | Serving = Layout.TOGETHER,
+        transport: str = "UDP",
+        alice: str = NORTH,
+        bob: str = SOUTH,
+    ) -> Iterator[Self]:
+        """Start everything, with publisher and subscriber behind these routers or in public; end it after the block.
+
+        Behind two routers, the two have the same private address.
+        """
+        stage = cls(internet, work)
+        with contextlib.ExitStack() as stack:
+            if isinstance(layout, Layout):
+                stage.programs = programs(layout, internet, work)
+            else:
+                stage.programs = layout(internet, work)
+            for program in stage.programs.values():
+                stack.callback(program.end)
+                program.start()
+            number = next(stage._numbers)
+            internet.plug(ALICE, alice, number)
+            internet.plug(BOB, bob, next(stage._numbers) if alice == bob else number)
+            stage._publisher, stage._subscriber = (
+                stack.enter_context(Worker(namespace=internet.namespaces.name(host))) for host in (ALICE, BOB)
+            )
+            stage._publisher.start(sides.publish, stage._agent(ALICE, transport))
+            stage._subscriber.start(sides.subscribe, stage._agent(BOB, transport)).hear()
+            stage._publisher.hear()
+            yield stage
+
+    def move(self, host: str, segment: str) -> float:
+        """Move a host to another place; return the moment it left, on the monotonic clock."""
+        left_s = time.monotonic()
+        self.internet.plug(host, segment, next(self._numbers))
+        return left_s
+
+    def rebind(self, router: str) -> float:
+        """Let a router forget its connections, and give each another port; return the moment before."""
+        before_s = time.monotonic()
+        self.internet.rebind(router)
+        return before_s
+
+    def flow(self) -> None:
+        """Let events flow."""
+        self._publisher.tell("flow")
+
+    def hold(self) -> int:
+        """Let no more events flow; return how many were published in all, each of them acknowledged."""
+        self._publisher.tell("hold")
+        published: int = self._publisher.hear()
+        return published
+
+    def healed_s(self, moment_s: float) -> float:
+        """Wait for an event that was published after a moment; return how long after it the event came, in seconds."""
+        self._subscriber.tell(moment_s)
+        received_s: float | None = self._subscriber.hear()
+        assert received_s is not None, f"no event came within {sides.HEAL_S_MAX:g} s"
+        return received_s - moment_s
+
+    def check(self, published: int) -> None:
+        """See that each of so many events came once, and in order."""
+        self._subscriber.tell(published)
+        arrivals: list[sides.Arrival] = self._subscriber.hear()
+        assert [each.number for each in arrivals] == list(range(published))
+
+    def _agent(self, user: str, transport: str) -> dict[str, str]:
+        data_transport, sip_transport = TRANSPORTS[transport]
+        return {
+            "uri": f"sip:{user}@{DOMAIN}",
+            "password": PASSWORDS[user],
+            "server": self.internet.address(SERVER),
+            "transport": sip_transport,
+            "data_transport": data_transport,
+            "state_dir": str(self._work / user),
+        }
