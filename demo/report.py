@@ -70,6 +70,7 @@ def _summary(result: Mapping[str, Any]) -> str:
         f"{len(result['travellers'])} travellers, while addresses changed {result['address_changes']} times "
         f"({where}), the server was killed {_times(kills['server'])} "
         f"and a traveller {_times(kills['agent'])}: {word}.</p>"
+        f"<p class='quiet'>SIP server: {escape(result['sip'])}; media relay: {escape(result['relay'])}.</p>"
         f"<p class='quiet'>Rows {result['slice']['first_row']} to "
         f"{result['slice']['first_row'] + result['slice']['rows'] - 1} of the departures from New York in 2013. "
         "Expected is computed apart, by the reference evaluator over the input; the rest by a Spark job over the "

@@ -100,6 +100,7 @@ def test_the_report_needs_no_network_and_escapes_what_it_quotes() -> None:
     assert "(DepDelay &lt; 30)" in html
     assert "&lt;killed&gt;" in html
     assert "none lost, repeated or out of order" in html
+    assert "SIP server: kamailio; media relay: rtpengine" in page(result(sip="kamailio", relay="rtpengine"), EVIDENCE)
 
 
 def test_the_report_says_what_is_wrong() -> None:
