@@ -24,7 +24,7 @@ from wanderbus.simulation.rudp_scenario import RudpScenario, run_rudp_seed
 
 CALM_SEED = next(seed for seed in range(1, 100) if RudpScenario(seed).calm)
 ROUGH_SEED = next(seed for seed in range(1, 100) if not RudpScenario(seed).calm)
-SEEDS = range(1, 61)
+SEEDS = range(1, 201)
 Patch = pytest.MonkeyPatch
 
 
