@@ -56,7 +56,7 @@ COMMANDS = {
         ./do crash [ARGUMENTS of python -m faults crash]""",
     "powercut": """cut the power of a recorded disk at random points, and compare what recovers with what was promised
         ./do powercut [ARGUMENTS of python -m faults powercut]""",
-    "interop": """others' SIP servers, relays and clients, and networks behind NAT: one table (about 20 minutes)
+    "interop": """others' SIP servers, relays and clients, and networks behind NAT: one table (about 12 minutes)
         ./do interop [ARGUMENTS of python -m tests.interop]""",
     "soak": """the long runs: simulations, kills and power cuts (about two hours; with --ci about ten minutes)
         ./do soak [--ci]""",

@@ -2,19 +2,22 @@
 
 from __future__ import annotations
 
+import asyncio
 import logging
 import socket
 from pathlib import Path
 from typing import Any
 
+import msgspec
 import pytest
 
 import wanderbus
 from tests.api.world import PASSWORDS, World, crash, numbers, publish, run
 from wanderbus.api.proxy_server import ProxyServer
 from wanderbus.config import RelaySettings
-from wanderbus.errors import ConfigurationError, Unreachable
+from wanderbus.errors import AuthenticationError, ConfigurationError, Unreachable
 from wanderbus.machine import Address, shown
+from wanderbus.relay import RelayLimits
 from wanderbus.runtime.relaying import RelayServer
 
 pytestmark = pytest.mark.integration
@@ -102,12 +105,68 @@ def test_a_relay_elsewhere_and_one_that_does_not_answer(world: World, caplog: py
         run(story())
 
 
+def test_a_relay_elsewhere_knows_the_proxy_by_its_host(world: World) -> None:
+    settings = RelaySettings(ports=RELAY.ports, ng_listen="127.0.0.3:0", ng_from=("127.0.0.2",))
+
+    async def story() -> None:
+        async with RelayServer(settings) as relay:
+            told: dict[str, Any] = {"relays": (shown(relay.ng_address),), "relay_calls": "all", "host": "127.0.0.2"}
+            async with (
+                world.server(**told) as server,
+                world.agent("alice", server=shown(server.address)) as alice,
+            ):
+                assert remote(alice)[1] in PORTS
+
+    run(story())
+
+
+def test_calls_of_strangers_take_no_ports(world: World) -> None:
+    """A call is offered to the relay before anybody is asked for a password, and given up when that is asked for."""
+    one_call = msgspec.structs.replace(RELAY, limits=RelayLimits(calls_max=1))
+
+    async def story() -> None:
+        async with world.server(relay=one_call, relay_calls="all") as server:
+            with pytest.raises(AuthenticationError):
+                await world.agent("alice", password="guess").__aenter__()
+            with socket.socket(socket.AF_INET, socket.SOCK_DGRAM) as stranger:
+                stranger.bind(("127.0.0.1", 0))
+                stranger.setblocking(False)
+                loop = asyncio.get_running_loop()
+                for number in range(3):
+                    stranger.sendto(invitation(stranger.getsockname(), number), server.address)
+                    while (answer := await loop.sock_recv(stranger, 4096)).startswith(b"SIP/2.0 100"):
+                        pass
+                    assert answer.startswith(b"SIP/2.0 401")
+            async with world.agent("alice") as alice:
+                assert remote(alice)[1] in PORTS
+
+    run(story())
+
+
+def invitation(source: Address, number: int) -> bytes:
+    """Return a call of the broker by somebody without a password."""
+    sdp = "v=0\r\no=x 1 1 IN IP4 127.0.0.1\r\ns=-\r\nc=IN IP4 127.0.0.1\r\nt=0 0\r\nm=audio 9000 RTP/AVP 0\r\n"
+    lines = (
+        "INVITE sip:broker@localhost SIP/2.0",
+        f"Via: SIP/2.0/UDP {shown(source)};branch=z9hG4bK{number}",
+        f"From: <sip:mallory@localhost>;tag={number}",
+        "To: <sip:broker@localhost>",
+        f"Call-ID: {number}",
+        "CSeq: 1 INVITE",
+        f"Contact: <sip:mallory@{shown(source)}>",
+        "Max-Forwards: 70",
+        "Content-Type: application/sdp",
+        f"Content-Length: {len(sdp)}",
+    )
+    return "\r\n".join((*lines, "", sdp)).encode()
+
+
 def test_no_relay_answers(world: World) -> None:
     async def story() -> None:
         with socket.socket(socket.AF_INET, socket.SOCK_DGRAM) as silent:
             silent.bind(("127.0.0.1", 0))
             async with world.server(relays=(shown(silent.getsockname()),), relay_calls="all"):
-                with pytest.raises(Unreachable):
+                with pytest.raises(Unreachable, match=r"\(503 Media Relay Unreachable\); is it up"):
                     await world.agent("alice", connect_s_max=5.0).__aenter__()
 
     run(story())

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
+import json
 import re
 import socket
 import time
@@ -51,7 +52,7 @@ def free_ports(count: int) -> list[int]:
         return [int(each.getsockname()[1]) for each in sockets]
 
 
-def test_the_broker_is_at_the_ports_that_are_named(tmp_path: Path) -> None:
+def test_the_broker_is_at_the_ports_that_are_named(tmp_path: Path, caplog: pytest.LogCaptureFixture) -> None:
     sip, data, stream = free_ports(3)
     more = f"broker_port = {sip}\ndata_port = {data}\nstream_port = {stream}"
 
@@ -67,6 +68,24 @@ def test_the_broker_is_at_the_ports_that_are_named(tmp_path: Path) -> None:
             with pytest.raises(ConfigurationError, match="look at broker_port, data_port, stream_port"):
                 async with server(tmp_path, more):
                     pass
+        assert not caplog.records, "no others are taken"
+
+    run(story())
+
+
+def test_a_port_of_before_that_is_taken_costs_no_port_that_is_named(tmp_path: Path) -> None:
+    (sip,) = free_ports(1)
+    more = f"broker_port = {sip}"
+
+    async def story() -> None:
+        async with server(tmp_path, more):
+            pass
+        kept = json.loads((tmp_path / "data" / "server.json").read_text())["data_port"]
+        with socket.socket(socket.AF_INET, socket.SOCK_DGRAM) as other:
+            other.bind(("127.0.0.1", kept))
+            async with server(tmp_path, more):
+                found = json.loads((tmp_path / "data" / "server.json").read_text())
+        assert (found["broker_port"], found["data_port"] != kept) == (sip, True)
 
     run(story())
 

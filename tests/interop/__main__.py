@@ -57,7 +57,7 @@ def parser() -> argparse.ArgumentParser:
     arguments = argparse.ArgumentParser(
         prog="./do interop",
         description="Run everything with others' SIP servers, relays and clients, and through NAT; print one table.",
-        epilog="examples: ./do interop    ./do interop --json out/interop.json --strict    ./do interop -k baresip",
+        epilog="examples: ./do interop; ./do interop --json out/interop.json --strict; ./do interop -k baresip",
     )
     add = arguments.add_argument
     add("--json", type=Path, metavar="FILE", help="write table and goals there as JSON")

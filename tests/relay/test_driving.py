@@ -195,6 +195,18 @@ class TestOneRelay:
         assert all(told.sdp is None for told in described)
         assert len(desk.driver) == 0
 
+    def test_a_call_without_an_answer_can_be_ended_alone(self) -> None:
+        desk = Desk()
+        end = Release("call", "a", unless_answered=True)
+        desk.tell(offer(), end)
+        desk.ok()
+        assert [command.text("command") for _, command in desk.commands()] == ["delete"]
+        desk = Desk()
+        desk.tell(offer(), answer(), end, offer("k3"))
+        desk.ok()
+        desk.ok()
+        assert [command.text("command") for _, command in desk.commands()] == ["offer"]
+
     def test_there_is_a_bound(self) -> None:
         desk = Desk()
         desk.tell(*(offer(str(number), str(number)) for number in range(COMMANDS_MAX)))
@@ -206,9 +218,17 @@ class TestOneRelay:
         assert desk.sent == []
         assert len(desk.driver) == COMMANDS_MAX
 
-    def test_a_description_that_no_datagram_carries_makes_no_relay_look_dead(self) -> None:
+    @pytest.mark.parametrize(
+        "wish",
+        [
+            Describe("k", "offer", b"x" * (DESCRIPTION_BYTES_MAX + 1), "call", "a"),
+            Describe("k", "offer", b"x" * DESCRIPTION_BYTES_MAX, "c" * 49_000, "a"),
+            Describe("k", "answer", SDP, "call", "a", "b" * (ng.NAME_CHARACTERS_MAX + 1)),
+        ],
+    )
+    def test_what_no_datagram_carries_makes_no_relay_look_dead(self, wish: Describe) -> None:
         desk = Desk()
-        desk.tell(Describe("k", "offer", b"x" * (DESCRIPTION_BYTES_MAX + 1), "call", "a"))
+        desk.tell(wish)
         (told,) = desk.told
         assert isinstance(told, Described)
         assert told.sdp is None

@@ -8,10 +8,11 @@ from typing import Any
 import pytest
 
 from tests.relay.desk import A_HOME, A_ID, B_HOME, B_ID, PROXY, RELAY, Desk, medium, packet, sdp
+from wanderbus.limits import UDP_PAYLOAD_BYTES_MAX
 from wanderbus.machine import DatagramReceived, SendDatagram
 from wanderbus.relay import ng
 from wanderbus.relay.calls import DIALOGUES_MAX
-from wanderbus.relay.machine import NO_PORTS
+from wanderbus.relay.machine import NO_PORTS, SDP_TOO_LONG
 from wanderbus.relay.ng import LOAD_LIMIT, NAME_CHARACTERS_MAX
 from wanderbus.sip.sdp import MediaDescription
 
@@ -37,6 +38,25 @@ def test_refusals_are_rtpengines(fields: dict[str, object], reason: str) -> None
     desk = Desk()
     assert desk.give(fields) == {"result": "error", "error-reason": reason}
     assert (desk.open, desk.relay.calls) == ({}, {})
+
+
+def test_a_description_that_grows_beyond_a_datagram_is_refused() -> None:
+    """Each c= is written anew; an answer that cannot be sent would have the proxy give this relay up."""
+    desk = Desk()
+    long = sdp(A_HOME) + "c=IN IP4 192.0.2.10\r\n" + "c=\r\n" * 4_000
+    assert desk.offer(long) == {"result": "error", "error-reason": SDP_TOO_LONG}
+    assert (desk.open, desk.relay.calls) == ({}, {})
+
+
+def test_the_end_of_a_large_call_is_answered_within_a_datagram() -> None:
+    desk = Desk(ports=range(30_000, 30_600))
+    head, line = sdp(A_HOME).split("m=")
+    for number in range(DIALOGUES_MAX):
+        assert desk.offer(f"{head}m={line}" + f"m={line}" * 7, tag=f"a{number}")["result"] == "ok"
+    (said,) = desk.datagram(ng.write_command(b"end", ng.delete(call_id="call")))
+    assert len(said) <= UDP_PAYLOAD_BYTES_MAX
+    assert ng.read_reply(said) == (b"end", {"result": "ok"})
+    assert desk.open == {}
 
 
 def test_ping() -> None:

@@ -16,7 +16,7 @@ from pathlib import Path
 
 import pytest
 
-from tests.relay.desk import A_ID, B_ID, packet, sdp
+from tests.relay.desk import A_ID, B_ID, medium, packet, sdp
 from tests.relay.process import WAIT_S, Proxy, datagram_socket, place, relaying
 from wanderbus.relay import ng
 from wanderbus.tcp.frames import encode_hello
@@ -138,6 +138,22 @@ def test_bytes_pass_both_ways_and_each_side_may_end_first(proxy: Proxy, protocol
             accepted.sendall(b"a long answer" * 10_000)
             accepted.shutdown(socket.SHUT_WR)
             assert exactly(agent, 1 << 30) == b"a long answer" * 10_000
+
+
+def test_nobody_is_connected_to_before_the_answer(proxy: Proxy) -> None:
+    """An offer may name any host and port; who connects early waits until somebody has agreed to that call."""
+    with socket.create_server(("127.0.0.1", 0)) as listener:
+        offer = sdp(place(listener), B_ID, protocol="TCP", setup="passive")
+        shown = medium(proxy.give(ng.describe("offer", offer, call_id="early", from_tag="a"))["sdp"])
+        with socket.create_connection((shown.address, shown.port), WAIT_S) as early:
+            early.sendall(HELLO)
+            assert not select.select([listener], [], [], 0.3)[0]
+            answer = sdp(("127.0.0.1", 9), A_ID, protocol="TCP", setup="active")
+            proxy.give(ng.describe("answer", answer, call_id="early", from_tag="a", to_tag="b"))
+            listener.settimeout(WAIT_S)
+            with listener.accept()[0] as accepted:
+                assert exactly(accepted, len(HELLO)) == HELLO
+    proxy.give(ng.delete(call_id="early"))
 
 
 def test_a_connection_that_does_not_name_the_party_is_closed(proxy: Proxy) -> None:

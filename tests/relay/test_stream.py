@@ -59,13 +59,15 @@ def test_the_way_to_a_party_stays_when_strangers_shout() -> None:
     assert a.figures.unknown_source == 100
 
 
-def test_before_the_answer_the_called_side_may_send() -> None:
-    """It knows the caller's id from the offer; the caller knows none yet, and is believed by its address alone."""
+def test_before_the_answer_nobody_is_taken_for_the_called_side() -> None:
+    """Who offered knows the id too, and may have named the address of a third party, whom it could talk to then."""
     desk = Desk()
     desk.offer(sdp(A_HOME, A_ID))
     b = next(side for side in desk.open.values() if side.announced is None)
+    assert b.take(NAT, packet(A_ID), 1.0) is None
+    assert b.other.take(A_HOME, b"x", 1.0) is None
+    desk.answer(sdp(B_HOME, B_ID))
     assert b.take(NAT, packet(A_ID), 1.0) == A_HOME
-    assert b.other.take(A_HOME, b"x", 1.0) == NAT
 
 
 def test_without_an_address_of_the_other_side_there_is_nowhere_to_send() -> None:

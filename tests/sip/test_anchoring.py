@@ -123,17 +123,17 @@ class TestOffers:
         assert anchor.describe("s1") == []
         assert len(anchor.desk.proxy) == 0
 
-    def test_a_cancelled_offer_within_a_call_ends_nothing(self, anchor: Anchor) -> None:
+    def test_a_cancelled_offer_within_a_call_ends_nothing_that_was_answered(self, anchor: Anchor) -> None:
         anchor.desk.ask(offering("INVITE", "sip:bob@10.0.0.2:5062", to_tag="b"))
         commands = anchor.desk.tell(CancelReceived("s1", sip("CANCEL")))
         assert statuses(commands) == [487]
-        assert released(commands) == []
+        assert released(commands) == [Release("call-1", "a", unless_answered=True)]
 
     def test_an_update_that_waited_too_long_is_forgotten(self, anchor: Anchor) -> None:
         """RFC 4320 4.2."""
         commands = anchor.desk.ask(offering("UPDATE", "sip:bob@10.0.0.2:5062", to_tag="b"))
         assert statuses(commands) == []
-        assert anchor.desk.tell(TransactionTimedOut("s1")) == []
+        assert anchor.desk.tell(TransactionTimedOut("s1")) == [Release("call-1", "a", unless_answered=True)]
         assert anchor.describe("s1") == []
         assert len(anchor.desk.proxy) == 0
 
@@ -355,19 +355,39 @@ class TestTheEnd:
         (branch,) = anchor.desk.forked(offering("INVITE", BOB, back, to_tag="b", contact=CONTACT))
         assert released(anchor.desk.tell(answer(branch, 488))) == []
 
-    @pytest.mark.parametrize(("status", "ended"), [(486, True), (603, True), (401, False), (407, False)])
-    def test_a_call_that_is_refused_needs_no_relay(self, anchor: Anchor, status: int, ended: bool) -> None:
-        """Unless it comes again with credentials: what it has there can serve."""
+    @pytest.mark.parametrize("status", [486, 603, 401, 407])
+    def test_a_call_that_is_refused_needs_no_relay(self, anchor: Anchor, status: int) -> None:
+        """Nor does one that is challenged, or strangers would hold the ports of all others."""
         (branch,) = anchor.invite()
-        assert released(anchor.desk.tell(answer(branch, status))) == ([Release("call-1", "a")] if ended else [])
+        assert released(anchor.desk.tell(answer(branch, status))) == [Release("call-1", "a")]
 
     def test_a_call_that_nobody_answers_needs_none(self, anchor: Anchor) -> None:
         (branch,) = anchor.invite()
         assert released(anchor.desk.tell(TransactionTimedOut(branch.transaction))) == [Release("call-1", "a")]
 
-    def test_a_refused_offer_within_a_call_ends_nothing(self, anchor: Anchor) -> None:
+    @pytest.mark.parametrize("status", [401, 420, 481, 491])
+    def test_a_refused_offer_within_a_call_ends_nothing_that_was_answered(self, anchor: Anchor, status: int) -> None:
+        """But anybody may write a To tag: where there is no such call, nothing stays."""
         (branch,) = anchor.invite(offering("INVITE", BOB, to_tag="b"))
-        assert released(anchor.desk.tell(answer(branch, 491))) == []
+        commands = anchor.desk.tell(answer(branch, status))
+        assert released(commands) == [Release("call-1", "a", unless_answered=True)]
+
+    def test_who_has_no_tag_ends_nothing(self, anchor: Anchor) -> None:
+        """A relay would take that for the whole call, whoever is in it."""
+        anchor.desk.ask(offering().replacing("From", "<sip:alice@example.org>"))
+        assert released(anchor.desk.tell(CancelReceived("s1", sip("CANCEL")))) == []
+
+    def test_an_update_that_nobody_answers_keeps_nothing_either(self, anchor: Anchor) -> None:
+        (branch,) = anchor.invite(offering("UPDATE", BOB, to_tag="b"))
+        commands = anchor.desk.tell(TransactionTimedOut(branch.transaction))
+        assert released(commands) == [Release("call-1", "a", unless_answered=True)]
+
+    def test_each_caller_of_one_call_id_is_let_go(self, anchor: Anchor) -> None:
+        """What others have under way there makes no difference."""
+        other = offering().replacing("From", "<sip:alice@example.org>;tag=a2")
+        (first,), (second,) = anchor.invite(), anchor.invite(other, "s2")
+        assert released(anchor.desk.tell(answer(first, 401))) == [Release("call-1", "a")]
+        assert released(anchor.desk.tell(answer(second, 401))) == [Release("call-1", "a2")]
 
     def test_who_calls_again_from_elsewhere_keeps_the_relay(self, anchor: Anchor) -> None:
         """A caller that moved before it was answered repeats its INVITE, and the first one is refused."""

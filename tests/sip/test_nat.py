@@ -20,9 +20,10 @@ from wanderbus.machine import (
 )
 from wanderbus.sip.digest import DigestClient
 from wanderbus.sip.headers import NameAddr
+from wanderbus.sip.location import Binding
 from wanderbus.sip.message import Message, Request, Response, encode_message, make_response, parse_message
 from wanderbus.sip.nat import is_behind_nat, marked, way_back
-from wanderbus.sip.routing import Redirect
+from wanderbus.sip.routing import Forward, Redirect
 from wanderbus.sip.server import SIPServer
 from wanderbus.sip.targets import Target, Transport
 from wanderbus.sip.transactions import RequestReceived, ResponseReceived, SendRequest
@@ -324,6 +325,24 @@ class TestCalls:
         alice.send(self.within(alice, "BYE", target, accepted[1], calling=True))
         assert mallory.take() == []
         assert bob.taken_request().method == "BYE"
+
+    @pytest.mark.parametrize(
+        ("target", "claimed", "where"),
+        [
+            ("sip:x@192.0.2.7:5062", "sip:x@192.0.2.7:5062;alias=203.0.113.6~6~1", ("192.0.2.7", 5062)),
+            ("sip:x@10.0.0.5;alias=192.0.2.11~40001~1", "sip:x@10.0.0.5", OUTSIDE),
+            ("sip:x@10.0.0.5;alias=192.0.2.11~40001~1", "sip:x@10.0.0.5;%61lias=203.0.113.6~6~1", OUTSIDE),
+        ],
+    )
+    def test_nobody_else_leads_a_dialog_elsewhere(self, target: str, claimed: str, where: Address) -> None:
+        """Nor where the registration and the dialog differ in that one of them has no alias."""
+        desk = Desk(routing=Script(Forward(stay_on_path=True)))
+        (branch,) = desk.forked(sip())
+        desk.tell(answer(branch, 200))
+        route = ("Route", branch.request.headers_all("Record-Route")[0])
+        desk.location.replace("sip:carol@example.org", [Binding(claimed, 1000.0, "c", 1)])
+        (passed,) = desk.forked(sip("BYE", target, route, to_tag="b"), "s2")
+        assert passed.destination == Target("UDP", where)
 
     def test_a_contact_that_got_behind_nat_is_followed_there(
         self, world: World, accepted: tuple[Request, Response], alice: Phone, bob: NATPhone

@@ -309,6 +309,8 @@ class Agent:
                 self._outputs.append(CancelTimer("heal"))
                 return
             pause_s = self._heal_pause_s
+        elif status is not None and not self._ever_connected:
+            self._outputs.append(ServerUnreachable(f"{status} {reason}"))
         self._disconnected(reason)
         self._outputs.append(SetTimer("heal", now + pause_s))
 

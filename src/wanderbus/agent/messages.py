@@ -198,7 +198,7 @@ class ConnectRefused(Output, frozen=True):
 
 
 class ServerUnreachable(Output, frozen=True):
-    """A registration went unanswered because of ``reason``; it is tried again."""
+    """A registration, or the first call of the broker, came to nothing because of ``reason``; it is tried again."""
 
     reason: str
 

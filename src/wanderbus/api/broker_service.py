@@ -6,7 +6,7 @@ import asyncio
 import logging
 import ssl
 import uuid
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from pathlib import Path
 from typing import Self
 
@@ -87,7 +87,7 @@ class BrokerService:
         """Ends with the error after which nothing is acknowledged any more."""
         self._ready: asyncio.Future[None] = loop.create_future()
         self._registered = self._kept = False
-        self._shortage = ""
+        self._shortage = self._trouble = ""
         self._driver: Driver | None = None
         self._save_timer: asyncio.TimerHandle | None = None
         self._loading: asyncio.Task[None] | None = None
@@ -142,7 +142,10 @@ class BrokerService:
         if self._shortage and not self._kept:
             raise StorageError(f"the disk is full, make room and start again: {self._shortage}")
         if not self._ready.done():
-            raise Unreachable(f"the SIP server {shown(properties.server)} does not answer the broker {properties.uri}")
+            raise Unreachable(
+                f"the SIP server {shown(properties.server)} does not answer the broker {properties.uri} in "
+                f"{START_S_MAX:g} s{self._trouble}; is it up, and is sip_server right?"
+            )
         self._ready.result()
 
     async def close(self) -> None:
@@ -193,30 +196,42 @@ class BrokerService:
     def _bind(
         self, driver: Driver, transport: str, certificate: Path, tls: ssl.SSLContext | None
     ) -> dict[str, Address]:
-        """Take the ports that agents know; if another program has them by now, agents call again and find new ones."""
-        host, known = self._settings.host, self.files.identity
+        """Take the ports that agents know; where another program has one by now, agents call again and find a new one.
 
-        def bind(sip: int, data: int, stream: int) -> dict[str, Address]:
+        A port that the settings name is that or none.
+        """
+        settings, known = self._settings, self.files.identity
+        host = settings.host
+
+        def taken(wanted: int | None, before: int, listen: Callable[[int], Address]) -> Address:
+            if wanted is not None:
+                return listen(wanted)
+            try:
+                return listen(before)
+            except OSError as error:
+                _log.warning("the port %s of before cannot be had (%s), another is taken", before, error.strerror)
+                return listen(0)
+
+        def for_sip(port: int) -> Address:
             # The SIP server may connect to us, as it has to after its restart; but TLS needs a certificate for that.
-            at, _ = listen_for_sip(driver, SIP_SOCKET, (host, sip), tcp=transport == "TCP", client_tls=tls)
-            bound = driver.bind({DATA_SOCKET: (host, data)})
-            kind, own = ("TLS", server_tls(certificate)) if self._settings.encryption else ("TCP", None)
-            wanted = {kind: (host, stream)}
-            streams = driver.bind_streams(STREAM_SOCKET, wanted, server_tls=own, limits=DATA_STREAM_LIMITS)
-            return {**bound, SIP_SOCKET: at, STREAM_SOCKET: streams[kind]}
+            return listen_for_sip(driver, SIP_SOCKET, (host, port), tcp=transport == "TCP", client_tls=tls)[0]
 
-        settings = self._settings
-        asked = (settings.broker_port, settings.data_port, settings.stream_port)
-        before = (known.broker_port, known.data_port, known.stream_port)
-        ports = [kept if wanted is None else wanted for wanted, kept in zip(asked, before, strict=True)]
+        def for_data(port: int) -> Address:
+            return driver.bind({DATA_SOCKET: (host, port)})[DATA_SOCKET]
+
+        def for_streams(port: int) -> Address:
+            kind, own = ("TLS", server_tls(certificate)) if settings.encryption else ("TCP", None)
+            wanted = {kind: (host, port)}
+            return driver.bind_streams(STREAM_SOCKET, wanted, server_tls=own, limits=DATA_STREAM_LIMITS)[kind]
+
         try:
-            return bind(*ports)
+            return {
+                SIP_SOCKET: taken(settings.broker_port, known.broker_port, for_sip),
+                DATA_SOCKET: taken(settings.data_port, known.data_port, for_data),
+                STREAM_SOCKET: taken(settings.stream_port, known.stream_port, for_streams),
+            }
         except OSError as error:
-            _log.warning("ports %s, %s and %s of before cannot be had (%s), others are taken", *ports, error.strerror)
-        try:
-            return bind(*(wanted or 0 for wanted in asked))
-        except OSError as error:
-            reason = f"{error.strerror}; look at broker_port, data_port, stream_port" if any(asked) else error.strerror
+            reason = f"{error.strerror}; look at broker_port, data_port, stream_port"
             raise ConfigurationError(f"the broker's ports cannot be had on {host}: {reason}") from None
 
     def _bind_eci(self, driver: Driver) -> None:
@@ -251,14 +266,16 @@ class BrokerService:
 
     def _unregistered(self, status: int | None, reason: str) -> None:
         """The SIP server does not have the broker now; one that never took it ends the start."""
-        said = reason if status is None else f"{status} {reason}"
+        said = reason if status is None else f"{status} {reason}".rstrip()
         if status not in REGISTRATION_REFUSALS or self._ready.done():
             _log.warning("the broker is not registered: %s", said)
+            self._trouble = f" ({said})"
             return
         server, uri = shown(self._properties.server), self._properties.uri
-        self._ready.set_exception(
-            AuthenticationError(f"the SIP server {server} does not take {uri}: {said}; check that user's password")
-        )
+        advice = "check that user's password"
+        if self._properties.password is None:
+            advice = "give that user's password with --broker-password-file, or a line in users"
+        self._ready.set_exception(AuthenticationError(f"the SIP server {server} does not take {uri}: {said}; {advice}"))
 
     async def _load_kernel(self) -> None:
         self._feed(KernelLoaded(await _loaded_kernel()))

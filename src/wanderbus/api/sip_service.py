@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import errno
 import logging
 from collections.abc import Mapping, Sequence
 from contextlib import AsyncExitStack
@@ -61,6 +62,7 @@ class SIPService:
         """Where they listen over TLS, once started; None without a certificate."""
         self._registrations: Registrations | None = None
         self._driver: Driver | None = None
+        self._commands_from = ""
         self._relay = AsyncExitStack()
 
     async def start(self) -> None:
@@ -125,9 +127,10 @@ class SIPService:
             )
         except OSError as error:
             option = "--tls-port" if str(error.filename).startswith("TLS") else "--port"
-            raise ConfigurationError(
-                f"{error.filename} cannot be used: {error.strerror}; give another with {option}"
-            ) from None
+            advice = f"give another with {option}"
+            if error.errno == errno.EADDRNOTAVAIL:
+                advice = "give an address of this machine with --host, and the one that others reach with --advertise"
+            raise ConfigurationError(f"{error.filename} cannot be used: {error.strerror}; {advice}") from None
         self.tls_address = streams.get("TLS")
         return streams
 
@@ -146,10 +149,14 @@ class SIPService:
         """Return what the machine is told of relays; it commands them from an address that they can answer."""
         if not relays:
             return {}
-        near = all(ip_address(host).is_loopback for host, _ in relays)
-        host = relays[0][0] if near else self.address[0]
+        # They know us by our host (ng_from), but those on loopback are reached from loopback alone.
+        here, there = ip_address(self.address[0]), [ip_address(host) for host, _ in relays]
+        near = all(host.is_loopback for host in there)
+        fits = here.is_loopback and here.version == there[0].version
+        host = str(there[0] if near and not fits else here)
         try:
             driver.bind({NG_SOCKET: (host, 0)})
+            self._commands_from = host
         except OSError as error:
             raise ConfigurationError(f"relays: {host} cannot command them: {error.strerror}") from None
         return {"media": RelayDriver(relays, SystemRandom()), "relay_calls": self._settings.relay_calls}
@@ -162,6 +169,10 @@ class SIPService:
             case RoutingFailed(method=method, error=error):
                 _log.warning("the routing script failed for %s: %s", method, error)
             case RelayLost(address=address):
-                _log.warning("the media relay %s does not answer", shown(address))
+                _log.warning(
+                    "the media relay %s does not answer; is it up, and does its ng_from name %s?",
+                    shown(address),
+                    self._commands_from,
+                )
             case RelayFound(address=address):
                 _log.warning("the media relay %s answers again", shown(address))

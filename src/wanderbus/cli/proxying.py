@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import signal
+from pathlib import Path
 from typing import Annotated
 
 import typer
@@ -15,7 +16,6 @@ from wanderbus.cli.serving import (
     Certificate,
     CertificateKey,
     Config,
-    DataDir,
     Domain,
     Host,
     Port,
@@ -27,9 +27,12 @@ from wanderbus.cli.serving import (
     TlsPort,
     Users,
     given_to,
+    option,
 )
 from wanderbus.config import ProxySettings
 from wanderbus.machine import shown
+
+DataDir = Annotated[Path | None, option("data_dir", "Directory of registrations and keys; made if need be.", "--data")]
 
 
 def proxy(

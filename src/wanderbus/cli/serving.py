@@ -23,7 +23,7 @@ _UNLESS_GIVEN: Final = {"domain": "localhost", "data_dir": Path("wanderbus-data"
 """What the command adds to a file or options that do not say it."""
 
 
-def _option(key: str, help: str, *names: str, **more: Any) -> Any:
+def option(key: str, help: str, *names: str, **more: Any) -> Any:
     """Return an option that shows the default of ``key`` and is None unless given, so that a file can say it."""
     default = _UNLESS_GIVEN.get(key, default_of(ServerSettings, key))
     return typer.Option(*names, help=help, show_default=str(default), **more)
@@ -33,19 +33,19 @@ Config = Annotated[
     Path | None, typer.Option(help="TOML file of settings; the other options come before it.", show_default=False)
 ]
 Users = Annotated[Path | None, typer.Option(help="File of name:password lines.", show_default=False)]
-DataDir = Annotated[Path | None, _option("data_dir", "Directory of log and state; made if need be.", "--data")]
-Host = Annotated[str | None, _option("host", "IP address to listen on.")]
+DataDir = Annotated[Path | None, option("data_dir", "Directory of log and state; made if need be.", "--data")]
+Host = Annotated[str | None, option("host", "IP address to listen on.")]
 Advertise = Annotated[
     str | None, typer.Option(help="IP address to tell instead, if another stands before --host, as in clouds.")
 ]
-Port = Annotated[int | None, _option("port", "UDP and TCP port of SIP; 0 takes a free one.", min=0, max=65_535)]
-Tcp = Annotated[bool | None, _option("tcp", "Serve TCP besides UDP.")]
+Port = Annotated[int | None, option("port", "UDP and TCP port of SIP; 0 takes a free one.", min=0, max=65_535)]
+Tcp = Annotated[bool | None, option("tcp", "Serve TCP besides UDP.")]
 Certificate = Annotated[Path | None, typer.Option(help="PEM file of a certificate chain: serve TLS too.")]
 CertificateKey = Annotated[Path | None, typer.Option(help="PEM file of its key, unless that is in the same file.")]
 TlsPort = Annotated[int | None, typer.Option(min=0, max=65_535, help="TCP port of TLS; --port + 1 if not given.")]
-Domain = Annotated[str | None, _option("domain", "SIP domain to serve.")]
+Domain = Annotated[str | None, option("domain", "SIP domain to serve.")]
 Encryption = Annotated[
-    bool | None, _option("encryption", "Whether events travel encrypted; agents have to say the same.")
+    bool | None, option("encryption", "Whether events travel encrypted; agents have to say the same.")
 ]
 EciPort = Annotated[
     int | None,
@@ -55,7 +55,7 @@ EciPort = Annotated[
         help="UDP port for the original ECI: plain, and without any authentication. Not served unless given.",
     ),
 ]
-EciHost = Annotated[str | None, _option("eci_host", "IP address of --eci-port, wherever --host is.")]
+EciHost = Annotated[str | None, option("eci_host", "IP address of --eci-port, wherever --host is.")]
 SipTrace = Annotated[
     Path | None, typer.Option(help="Write every SIP message to this file, for 'wanderbus sip ladder'.")
 ]
@@ -72,7 +72,7 @@ Relays = Annotated[
     typer.Option(help="Media relay elsewhere, as HOST:PORT of its commands (ng); repeatable."),
 ]
 RelayCalls = Annotated[
-    str | None, _option("relay_calls", "What passes a relay: nat, calls with a side behind NAT, or all.")
+    str | None, option("relay_calls", "What passes a relay: nat, calls with a side behind NAT, or all.")
 ]
 SipServer = Annotated[
     str | None,
@@ -119,8 +119,8 @@ def up(
 
     Prints "ready sip:HOST:PORT" when agents can connect, and after it "sips:HOST:PORT" where TLS is served and
     "eci://HOST:PORT" where the original ECI is. With --sip-server that is "ready sip:USER@HOST:PORT", where the broker
-    itself is. Ends at SIGINT or SIGTERM; killing it loses nothing. All else that can
-    be set stands in a file: 'wanderbus config sample broker' prints one.
+    itself is. Ends at SIGINT or SIGTERM; killing it loses nothing. All else that can be set stands in a file:
+    'wanderbus config sample broker' prints one.
 
     Example: wanderbus up --users users.txt --domain example.org --host 192.0.2.1
 

@@ -78,6 +78,13 @@ class _Command(msgspec.Struct):
     tries: int = 1
 
 
+class _Home(msgspec.Struct, frozen=True):
+    """The relay of a call, and whether an answer has been described there."""
+
+    relay: Address
+    answered: bool
+
+
 class RelayDriver:
     """Commands the relays at ``relays``, our own or rtpengine.
 
@@ -93,7 +100,7 @@ class RelayDriver:
         self._under_way: dict[str, _Command] = {}
         """By cookie."""
         self._waiting = 0
-        self._homes: dict[str, Address] = {}
+        self._homes: dict[str, _Home] = {}
         self._lost_until: dict[Address, float] = {}
 
     def __len__(self) -> int:
@@ -118,6 +125,8 @@ class RelayDriver:
             return _failed(wish, f"{COMMANDS_MAX} commands wait for media relays")
         if isinstance(wish, Describe) and len(wish.sdp) > DESCRIPTION_BYTES_MAX:
             return _failed(wish, f"a description of over {DESCRIPTION_BYTES_MAX} bytes")
+        if max(map(len, (wish.call_id, wish.from_tag, wish.to_tag))) > ng.NAME_CHARACTERS_MAX:
+            return _failed(wish, f"a Call-ID or tag of over {ng.NAME_CHARACTERS_MAX} characters")
         self._waiting += 1
         line = self._lines.setdefault(wish.call_id, deque())
         line.append(wish)
@@ -139,7 +148,10 @@ class RelayDriver:
         """Return whom to ask, in order: for an offer all that answer, the call's own first; else that one alone."""
         ranked = sorted(self._relays, key=lambda relay: _rank(wish.call_id, relay))
         home = self._homes.get(wish.call_id)
-        ranked = ranked if home is None else [home, *(relay for relay in ranked if relay != home)]
+        if home is not None:
+            ranked = [home.relay, *(relay for relay in ranked if relay != home.relay)]
+            if isinstance(wish, Release) and wish.unless_answered and home.answered:
+                return []
         present = [relay for relay in ranked if self._lost_until.get(relay, now) <= now]
         if not (isinstance(wish, Describe) and wish.kind == "offer"):
             return [relay for relay in ranked[:1] if relay in present]
@@ -173,7 +185,7 @@ class RelayDriver:
             return [*outputs, *self._done(command.wish, now)]
         if fault or not sdp:
             return [*outputs, *self._next(command, f"{shown(command.relay)}: {fault or 'no description'}", now)]
-        self._remember(command.wish.call_id, command.relay)
+        self._remember(command.wish, command.relay)
         outputs.append(Described(command.wish.key, sdp.encode(errors="surrogateescape")))
         return [*outputs, *self._done(command.wish, now)]
 
@@ -204,11 +216,12 @@ class RelayDriver:
         self._lines[wish.call_id].popleft()
         return self._go_on(wish.call_id, now)
 
-    def _remember(self, call_id: str, relay: Address) -> None:
-        self._homes.pop(call_id, None)
+    def _remember(self, wish: Describe, relay: Address) -> None:
+        before = self._homes.pop(wish.call_id, None)
         if len(self._homes) >= HOMES_MAX:
             del self._homes[next(iter(self._homes))]
-        self._homes[call_id] = relay
+        answered = wish.kind == "answer" or (before is not None and before.answered)
+        self._homes[wish.call_id] = _Home(relay, answered)
 
 
 def _failed(wish: Describe | Release, reason: str) -> list[Output]:

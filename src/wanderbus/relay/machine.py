@@ -18,6 +18,7 @@ import msgspec
 
 from wanderbus.datachannel import DISCARD_PORT
 from wanderbus.errors import RemoteProtocolError, SIPParseError
+from wanderbus.limits import UDP_PAYLOAD_BYTES_MAX
 from wanderbus.machine import (
     Address,
     ClockRead,
@@ -41,11 +42,16 @@ from wanderbus.relay.stream import Figures, Side, joined
 
 NG_SOCKET: Final = "ng"
 NO_PORTS: Final = "Ran out of ports"
+SDP_TOO_LONG: Final = "The SDP body is too long"
+
+DESCRIPTION_BYTES_MAX: Final = UDP_PAYLOAD_BYTES_MAX // 2
+"""A description as it is answered, which may be many times as long as it came: a proxy takes silence for our end."""
 
 _SWEEP: Final = "sweep"
 _SWEEP_EACH_S: Final = 5.0
 _OPENINGS_MAX: Final = 16
 """Ports that are tried in place of one that cannot be opened."""
+_PORT_MAX: Final = 65_535
 _TAGS: Final = ("from-tag", "to-tag", "via-branch")
 
 
@@ -173,6 +179,9 @@ class Relay:
 
     def _answer(self, command: Command, source: Address, reply: Fields, now: float, outputs: list[Output]) -> None:
         written = write_reply(command.cookie, reply, json=command.json)
+        if len(written) > UDP_PAYLOAD_BYTES_MAX:
+            # The figures of a large call; a datagram that cannot be sent would be no answer at all.
+            written = write_reply(command.cookie, {"result": reply["result"]}, json=command.json)
         self._answers.remember(source, command.cookie, written, now)
         outputs.append(SendDatagram(NG_SOCKET, source, written))
 
@@ -195,6 +204,9 @@ class Relay:
         wanted = sum(medium.wanted for medium in described.media)
         if wanted > self._limits.media_max:
             return refused(f"More than {self._limits.media_max} media")
+        longest = rewritten(described.text, self.address, [_PORT_MAX] * len(described.media), origin=True)
+        if len(longest.encode(errors="surrogateescape")) > DESCRIPTION_BYTES_MAX:
+            return refused(SDP_TOO_LONG)
         call = self.calls.get(call_id)
         if offers:
             if call is None and (len(self.calls) >= self._limits.calls_max or len(self._ports) < 2 * wanted):

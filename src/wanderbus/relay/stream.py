@@ -79,6 +79,7 @@ class Side:
         "ids",
         "other",
         "port",
+        "said",
         "sealed",
         "source",
         "transport",
@@ -91,6 +92,9 @@ class Side:
         self.figures = Figures()
         self.port = 0
         """The relay's port that this party sends to, 0 while it has none."""
+        self.said = False
+        """Whether the party has described itself. Before, nobody is taken for it: an offer names any address, and who
+        made it could talk to whoever is there without anybody's consent."""
         self.announced: Address | None = None
         """Where SDP says that the party is; None before, and for what cannot be an address of anybody."""
         self.source: Address | None = None
@@ -116,6 +120,7 @@ class Side:
 
     def announce(self, medium: Medium) -> None:
         """Take what the party says of itself; what was learnt stays while it says the same as before."""
+        self.said = True
         address = medium.address if self._is_usable(medium) else None
         if address != self.announced:
             self.announced = self.source = address
@@ -193,6 +198,8 @@ class Side:
     def _believes(self, source: Address, data: bytes | memoryview) -> bool:
         """Tell whether a datagram from elsewhere is the party's, and take it to be there if that is so now."""
         ids = self.other.ids
+        if not self.said:
+            return False
         if not ids:
             if not self._is_open:
                 return False

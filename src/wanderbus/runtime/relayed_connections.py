@@ -28,6 +28,11 @@ the other party does; what is not closed then would count as a connection for ho
 _ACCEPTED_A_TURN: Final = 64
 _PIECE_BYTES: Final = 65_536
 
+_ACCEPT_PAUSE_S: Final = 1.0
+"""How long nothing is accepted after the system refused to, for want of descriptors."""
+_ANSWER_LOOKED_FOR_S: Final = 0.05
+"""Pause between two looks whether a party has answered, which may connect before its answer is here."""
+
 _JOINED: Final = 2
 
 _Ends = tuple[asyncio.StreamReader, asyncio.StreamWriter]
@@ -43,11 +48,14 @@ class Listener:
         self._tasks: set[asyncio.Task[None]] = set()
         self._local_host = address[0]
         self._socket = open_listener(address)
+        self._pause: asyncio.TimerHandle | None = None
         self._loop.add_reader(self._socket, self._accept)
 
     def close(self) -> None:
         """Accept no more, and close every connection that came by this port."""
         self._loop.remove_reader(self._socket)
+        if self._pause is not None:
+            self._pause.cancel()
         self._socket.close()
         for task in self._tasks:
             task.cancel()
@@ -56,9 +64,13 @@ class Listener:
         for _ in range(_ACCEPTED_A_TURN):
             try:
                 accepted, source = self._socket.accept()
+            except (BlockingIOError, ConnectionAbortedError, InterruptedError):
+                return
             except OSError as error:
-                if not isinstance(error, BlockingIOError):
-                    _log.warning("a connection cannot be accepted: %s", error.strerror)
+                _log.warning("a connection cannot be accepted now: %s", error.strerror)
+                # The reader would be called without end.
+                self._loop.remove_reader(self._socket)
+                self._pause = self._loop.call_later(_ACCEPT_PAUSE_S, self._loop.add_reader, self._socket, self._accept)
                 return
             if self._side.admit(source[0]):
                 task = self._loop.create_task(self._serve(accepted, source[0]))
@@ -89,6 +101,8 @@ class Listener:
         async with asyncio.timeout(self._limits.opening_s_max):
             reader, writer = await self._opened(writers, sock=accepted)
             opening = await self._opening(reader)
+            while not self._side.said:
+                await asyncio.sleep(_ANSWER_LOOKED_FOR_S)
             target = self._side.target
             if opening is None or target is None:
                 self._side.figures.refused += 1

@@ -46,12 +46,14 @@ class Describe(Input, frozen=True):
 class Release(Input, frozen=True):
     """End what was anchored of a call between these two tags; with ``to_tag`` "" all that ``from_tag`` offered in it.
 
-    Nothing is told about it, and no harm done if there is nothing.
+    With ``unless_answered`` a call stays of which an answer has been described. Nothing is told about it, and no harm
+    done if there is nothing.
     """
 
     call_id: str
     from_tag: str
     to_tag: str = ""
+    unless_answered: bool = False
 
 
 class Described(Output, frozen=True):

@@ -141,14 +141,14 @@ class LocationService:
         """Return what is kept of ``aor``, newest first, whether or not it ended meanwhile."""
         return self._bindings.get(aor, ())
 
-    def binding_at(self, uri: SIPUri, now: float) -> Binding | None:
-        """Return the live binding of anybody whose contact is ``uri``, None if there is none at second ``now``.
+    def bindings_at(self, uri: SIPUri, now: float) -> Iterator[Binding]:
+        """Yield the live bindings of anybody whose contact is ``uri`` at second ``now``.
 
-        Anybody may claim any contact, so that of the user whom ``uri`` names goes before those of others.
+        Anybody may claim any contact, so those of the user whom ``uri`` names go before those of others.
         """
         owners = sorted(self._owners.get(_place(uri), ()), key=lambda aor: (SIPUri.parse(aor).user != uri.user, aor))
         bindings = (binding for aor in owners for binding in self.bindings(aor, now))
-        return next((binding for binding in bindings if same_contact(SIPUri.parse(binding.contact), uri)), None)
+        return (binding for binding in bindings if same_contact(SIPUri.parse(binding.contact), uri))
 
     def snapshot(self) -> dict[str, tuple[Binding, ...]]:
         """Return all bindings as plain values; their times mean something in this process alone (:func:`moved`)."""

@@ -21,9 +21,6 @@ from wanderbus.sip.transaction_signals import RequestReceived, Respond
 RESPONSES_HELD_MAX: Final = 16
 """Answers to one request that wait at a time; beyond, a 2xx is lost, which is repeated, or a word on the progress."""
 
-_RETRIED: Final = (401, 407)
-"""Refusals after which the same call comes again, with credentials."""
-
 _Command = TypeVar("_Command")
 
 
@@ -54,7 +51,8 @@ class MediaDesk:
     def __init__(self) -> None:
         self._waiting: dict[str, Passage] = {}
         self._lines: dict[str, deque[_Held]] = {}
-        self._under_way: Counter[str] = Counter()
+        self._under_way: Counter[tuple[str, str]] = Counter()
+        """By Call-ID and the tag of who offers."""
         self._asked = 0
 
     def __len__(self) -> int:
@@ -66,8 +64,9 @@ class MediaDesk:
     def wait(self, passage: Passage, source_ip: str) -> Describe:
         """Keep a request with an offer until a relay has described that."""
         self._waiting[passage.transaction] = passage
-        self._under_way[passage.received.request.call_id] += 1
-        return offer_of(passage.received.request, passage.transaction, source_ip)
+        wish = offer_of(passage.received.request, passage.transaction, source_ip)
+        self._under_way[wish.call_id, wish.from_tag] += 1
+        return wish
 
     def take(self, transaction: str) -> Passage | None:
         """Return the request that waits under ``transaction``, which waits no more; None if there is none."""
@@ -81,15 +80,18 @@ class MediaDesk:
         """Note that a request with an offer has come to its end: ``refused_with`` a status, None if it has not been.
 
         A call that was refused is ended, unless another request of it is under way: the caller may have moved, and
-        asked again from there.
+        asked again from there. One that was challenged is ended too, and offered anew when it comes with credentials:
+        who has none shall keep no ports of a relay. Nor shall who names a call that there is not, as anybody may write
+        a To tag; a call that was answered stays when an offer within it is refused.
         """
-        self._under_way[offer.call_id] -= 1
-        if self._under_way[offer.call_id] > 0:
+        caller = offer.call_id, offer.from_tag
+        self._under_way[caller] -= 1
+        if self._under_way[caller] > 0:
             return []
-        del self._under_way[offer.call_id]
-        if refused_with is None or refused_with in _RETRIED or not offer.begins:
+        del self._under_way[caller]
+        if refused_with is None or not offer.from_tag:
             return []
-        return [Release(offer.call_id, offer.from_tag)]
+        return [Release(*caller, unless_answered=not offer.begins)]
 
     # Responses --------------------------------------------------------------------------------------------------------
 

@@ -287,7 +287,7 @@ class Proxy:
         if context.answered:
             return []
         if not any(context.pending()):
-            status = context.best().status if context.refusals else None
+            status = context.best().status if context.refusals else 408
             return [*self._drop(context, refused_with=status), *self._best(context)]
         if context.waits_for_the_silent_alone():
             return [SetTimer(context.transaction, max(now, context.started_at + CHALLENGE_PATIENCE_S))]

@@ -154,10 +154,15 @@ class TargetSelector:
         return aims or Refusal(480)
 
     def _binding_at(self, uri: SIPUri, now: float) -> Binding | None:
-        """Return the binding that ``uri`` names, or the one of its user that differs from it by the alias alone."""
-        binding = self._location.binding_at(uri, now)
-        if binding is not None or nat.way_back(uri) is None:
-            return binding
+        """Return the binding that ``uri`` names, or the one of its user that differs from it by the alias alone.
+
+        Anybody may register the contact of another, who would then be reached elsewhere: of what others have
+        registered only that counts which leads to where ``uri`` itself does.
+        """
+        way = nat.way_back(uri)
+        for binding in self._location.bindings_at(uri, now):
+            if nat.way_back(SIPUri.parse(binding.contact)) == way:
+                return binding
         aor = self._domain.address_of_record(uri.user or "")
         same = [each for each in self._location.bindings(aor, now) if nat.is_same_device(uri, each.contact)]
         return same[0] if len(same) == 1 else None
