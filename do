@@ -85,7 +85,6 @@ INTEROP_PEERS = {
     "linphonec": "linphone-cli",
     "sngrep": "sngrep",
     "tshark": "tshark",
-    "conntrack": "conntrack",
 }
 NEEDS_PEERS = {"test": PEERS, "bench": PEERS, "interop": {**PEERS, **INTEROP_PEERS}}
 # Debian starts these on ports that are ours to choose; tests and benchmarks start them themselves, on free ones.
