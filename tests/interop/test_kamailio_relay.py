@@ -38,11 +38,13 @@ OUR_PORTS = "23000-23999"
 
 
 class Relayed(NamedTuple):
-    """Kamailio with a relay that has these ports; the datagrams and bytes that have passed it, and its calls now."""
+    """Kamailio with a relay that has these ports; the datagrams and bytes that have passed it, the datagrams that it
+    did not take, and its calls now."""
 
     server: Kamailio
     ports: str
     passed: Callable[[], tuple[int, int]]
+    refused: Callable[[], int]
     calls: Callable[[], int]
 
 
@@ -52,7 +54,7 @@ def by_rtpengine(*, for_all: bool = True) -> Iterator[Relayed]:
         rtpengine(ports=RTPENGINE_PORTS) as relay,
         kamailio(USERS, domain=DOMAIN, relays=[relay.ng], relay_for_all=for_all) as server,
     ):
-        yield Relayed(server, RTPENGINE_PORTS, relay.passed, lambda: len(relay.calls()))
+        yield Relayed(server, RTPENGINE_PORTS, relay.passed, lambda: 0, lambda: len(relay.calls()))
 
 
 @contextlib.contextmanager
@@ -65,7 +67,11 @@ def by_ours(users: Mapping[str, str] = USERS, domain: str = DOMAIN, *, for_all: 
         def calls() -> int:
             return int(proxy.give({"command": "statistics"})["statistics"]["calls"])
 
-        yield Relayed(server, OUR_PORTS, lambda: (proxy.figures()["datagrams"], proxy.figures()["bytes"]), calls)
+        def passed() -> tuple[int, int]:
+            figures = proxy.figures()
+            return figures["datagrams"], figures["bytes"]
+
+        yield Relayed(server, OUR_PORTS, passed, lambda: proxy.figures()["unknown_source"], calls)
 
 
 def story_over(relayed: Relayed, directory: Path, data_transport: str) -> None:
@@ -73,7 +79,8 @@ def story_over(relayed: Relayed, directory: Path, data_transport: str) -> None:
 
     Over TCP it is in the clear, so that the bytes that are counted are those that pass.
     """
-    home = Home(directory, relayed.server, encryption=data_transport == "udp")
+    udp = data_transport == "udp"
+    home = Home(directory, relayed.server, encryption=udp)
 
     async def story() -> None:
         with counting_data() as sent:
@@ -83,9 +90,13 @@ def story_over(relayed: Relayed, directory: Path, data_transport: str) -> None:
                 notifications = await bob.subscribe(SUBJECT).__aenter__()
                 await publish(alice, *range(EVENTS))
                 assert await numbers(notifications, EVENTS) == list(range(EVENTS))
-                await until(lambda: relayed.passed()[1] == sent.bytes > EVENTS * EVENT_BYTES_MIN)
-                if data_transport == "udp":
-                    assert relayed.passed()[0] == sent.datagrams
+                if udp:
+                    await until(lambda: relayed.passed()[0] + relayed.refused() == sent.datagrams)
+                    # What overtakes the broker's answer is not taken yet, and is said again: a PING of each call.
+                    assert relayed.refused() <= 2
+                else:
+                    await until(lambda: relayed.passed()[1] == sent.bytes)
+                assert relayed.passed()[1] > EVENTS * EVENT_BYTES_MIN
                 await bob.rebind("127.0.0.7")
                 await publish(alice, 100)
                 await alice.rebind("127.0.0.8")
@@ -98,7 +109,7 @@ def story_over(relayed: Relayed, directory: Path, data_transport: str) -> None:
                 await bob.close()
                 await alice.close()
                 await until(lambda: relayed.calls() == 0)
-        if data_transport == "udp":
+        if udp:
             first, _, last = relayed.ports.partition("-")
             assert sent.ports <= set(range(int(first), int(last) + 1))
 
