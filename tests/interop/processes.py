@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import contextlib
 import os
+import signal
 import socket
 import subprocess
 import time
@@ -36,7 +37,12 @@ def running(
     pin = [] if processor is None else ["taskset", "--cpu-list", str(processor)]
     with said.open("wb") as output:
         process = subprocess.Popen(
-            [*pin, *command], stdin=subprocess.DEVNULL, stdout=output, stderr=output, env=environment
+            [*pin, *command],
+            stdin=subprocess.DEVNULL,
+            stdout=output,
+            stderr=output,
+            env=environment,
+            start_new_session=True,
         )
     try:
         _await(process, is_ready, said)
@@ -46,13 +52,16 @@ def running(
 
 
 def end(process: subprocess.Popen[bytes]) -> None:
-    """End ``process`` gently, and by force if it does not listen."""
+    """End ``process`` gently, and by force if it does not listen; then its children too, if it leads a session."""
     if process.poll() is not None:
         return
     process.terminate()
     try:
         process.wait(ENDING_S_MAX)
     except subprocess.TimeoutExpired:
+        # Workers may wait for each other for ever while they end, as Kamailio's do now and then.
+        if os.getsid(process.pid) == process.pid:
+            os.killpg(process.pid, signal.SIGKILL)
         process.kill()
         process.wait()
 
