@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
+import contextlib
 import os
 import shutil
 import subprocess
 from collections.abc import Callable, Iterator, Sequence
 from pathlib import Path
+from typing import TypeVar
 
 import pytest
 
@@ -16,6 +18,7 @@ from demo.netns import Namespaces
 from demo.network import PLACES, LoopbackNetwork, Network, choose
 
 HOSTS = ("server", "ana", "bruno")
+Built = TypeVar("Built", NamespaceNetwork, NatNetwork)
 
 
 def test_loopback_addresses_are_distinct_and_come_round() -> None:
@@ -67,9 +70,8 @@ def test_a_build_that_fails_halfway_leaves_nothing(
     assert len(added) == len(HOSTS) + more
 
 
-@pytest.fixture
-def net() -> Iterator[NamespaceNetwork]:
-    built = NamespaceNetwork(HOSTS)
+@contextlib.contextmanager
+def opened(built: Built) -> Iterator[Built]:
     try:
         built.open()
     except CannotRunError as error:
@@ -77,6 +79,12 @@ def net() -> Iterator[NamespaceNetwork]:
     yield built
     built.close()
     assert not list(Path("/run/netns").glob(f"wbdemo{os.getpid()}-*"))
+
+
+@pytest.fixture
+def net() -> Iterator[NamespaceNetwork]:
+    with opened(NamespaceNetwork(HOSTS)) as built:
+        yield built
 
 
 @pytest.mark.integration
@@ -102,14 +110,8 @@ def test_what_a_dead_conductor_left_is_swept_and_the_living_keep_theirs(net: Nam
 
 @pytest.fixture
 def behind_nat() -> Iterator[NatNetwork]:
-    built = NatNetwork(HOSTS)
-    try:
-        built.open()
-    except CannotRunError as error:
-        pytest.skip(f"no network namespaces here: {error}")
-    yield built
-    built.close()
-    assert not list(Path("/run/netns").glob(f"wbdemo{os.getpid()}-*"))
+    with opened(NatNetwork(HOSTS)) as built:
+        yield built
 
 
 @pytest.mark.integration

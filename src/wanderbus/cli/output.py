@@ -79,6 +79,14 @@ async def _until_terminated(main: Coroutine[Any, Any, Returned]) -> Returned:
     return await main
 
 
+def ended_by_signal() -> asyncio.Event:
+    """Return an event of the running loop that SIGINT and SIGTERM set, the ordinary end of what serves."""
+    ended = asyncio.Event()
+    for number in (signal.SIGINT, signal.SIGTERM):
+        asyncio.get_running_loop().add_signal_handler(number, ended.set)
+    return ended
+
+
 def machine() -> dict[str, object]:
     """Return what a figure was measured on."""
     return {"python": platform.python_version(), "system": platform.system(), "processors": os.cpu_count()}

@@ -2,15 +2,13 @@
 
 from __future__ import annotations
 
-import asyncio
-import signal
 from pathlib import Path
 from typing import Annotated
 
 import typer
 
 from wanderbus.api.proxy_server import ProxyServer
-from wanderbus.cli.output import log_to_stderr, run_async, say, say_json
+from wanderbus.cli.output import ended_by_signal, log_to_stderr, run_async, say, say_json
 from wanderbus.cli.serving import (
     Advertise,
     Certificate,
@@ -68,11 +66,8 @@ def proxy(
 
 async def _serve(server: ProxyServer, json: bool) -> None:
     """Serve until a signal, which is the ordinary end."""
-    ended = asyncio.Event()
-    loop = asyncio.get_running_loop()
     async with server:
-        for number in (signal.SIGINT, signal.SIGTERM):
-            loop.add_signal_handler(number, ended.set)
+        ended = ended_by_signal()
         place = f"sip:{shown(server.address)}"
         others = {} if server.tls_address is None else {"tls": f"sips:{shown(server.tls_address)}"}
         say_json({"ready": place, **others}) if json else say(" ".join(("ready", place, *others.values())))

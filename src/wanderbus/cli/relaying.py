@@ -4,14 +4,13 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
-import signal
 from pathlib import Path
 from typing import Annotated, Any
 
 import msgspec
 import typer
 
-from wanderbus.cli.output import log_to_stderr, run_async, say, say_json
+from wanderbus.cli.output import ended_by_signal, log_to_stderr, run_async, say, say_json
 from wanderbus.config import RelayLimits, RelaySettings
 from wanderbus.config.keys import default_of
 from wanderbus.errors import ConfigurationError
@@ -95,11 +94,8 @@ def relay(
 
 async def _serve(server: RelayServer, figures_s: float | None, json: bool) -> None:
     """Serve until a signal, which is the ordinary end."""
-    ended = asyncio.Event()
-    loop = asyncio.get_running_loop()
     async with server:
-        for number in (signal.SIGINT, signal.SIGTERM):
-            loop.add_signal_handler(number, ended.set)
+        ended = ended_by_signal()
         place = f"ng:{shown(server.ng_address)}"
         say_json({"ready": place}) if json else say(f"ready {place}")
         while not ended.is_set():
