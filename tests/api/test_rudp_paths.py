@@ -3,6 +3,9 @@
 from __future__ import annotations
 
 import asyncio
+import random
+
+import pytest
 
 from tests.api.test_rudp import SECRET, all_of, run
 from wanderbus.api import rudp
@@ -11,18 +14,23 @@ from wanderbus.machine import Address
 
 
 class Nat(asyncio.DatagramProtocol):
-    """Forwards between one client and ``server``; :meth:`rebind` gives the client another outside port."""
+    """Forwards between one client and ``server``; :meth:`rebind` gives the client another outside port.
 
-    def __init__(self, server: Address) -> None:
+    ``loss`` is the part of all datagrams, both ways, that it drops.
+    """
+
+    def __init__(self, server: Address, seed: int = 0) -> None:
         self._server = server
+        self._random = random.Random(seed)
+        self.loss = 0.0
         self._client: Address | None = None
         self._inside: asyncio.DatagramTransport | None = None
         self.outside: asyncio.DatagramTransport | None = None
 
     @classmethod
-    async def open(cls, server: Address) -> tuple[Nat, asyncio.DatagramTransport]:
+    async def open(cls, server: Address, seed: int = 0) -> tuple[Nat, asyncio.DatagramTransport]:
         loop = asyncio.get_running_loop()
-        inside, nat = await loop.create_datagram_endpoint(lambda: cls(server), local_addr=("127.0.0.1", 0))
+        inside, nat = await loop.create_datagram_endpoint(lambda: cls(server, seed), local_addr=("127.0.0.1", 0))
         nat._inside = inside
         await nat.rebind()
         return nat, inside
@@ -31,7 +39,8 @@ class Nat(asyncio.DatagramProtocol):
         class Outside(asyncio.DatagramProtocol):
             def datagram_received(_, data: bytes, address: Address) -> None:  # noqa: N805
                 assert self._inside is not None
-                self._inside.sendto(data, self._client)
+                if self._random.random() >= self.loss:
+                    self._inside.sendto(data, self._client)
 
         loop = asyncio.get_running_loop()
         before = self.outside
@@ -42,7 +51,8 @@ class Nat(asyncio.DatagramProtocol):
     def datagram_received(self, data: bytes, address: Address) -> None:
         self._client = address
         assert self.outside is not None
-        self.outside.sendto(data, self._server)
+        if self._random.random() >= self.loss:
+            self.outside.sendto(data, self._server)
 
     @property
     def address(self) -> Address:
@@ -101,5 +111,32 @@ def test_messages_survive_a_path_that_changes_in_their_midst() -> None:
             inside.close()
             assert nat.outside is not None
             nat.outside.close()
+
+    run(story())
+
+
+@pytest.mark.parametrize("seed", range(25))
+def test_nobody_is_left_in_doubt_on_a_line_that_loses_packets(seed: int) -> None:
+    """Whoever leaves first, and for good: the ACK of the other's last word has arrived by then."""
+    config = RudpConfig(timeout_min_s=0.01, initial_timeout_s=0.02, timeout_max_s=0.1)
+
+    async def story() -> None:
+        listening: asyncio.Future[Address] = asyncio.get_running_loop().create_future()
+
+        async def listen() -> list[bytes]:
+            async with rudp.listen("127.0.0.1", secret=SECRET, config=config) as listener:
+                listening.set_result(listener.address)
+                async with await anext(listener) as there:
+                    await there.send(b"opened")
+                    return await all_of(there)
+
+        hearing = asyncio.create_task(listen())
+        nat, inside = await Nat.open(await listening, seed)
+        port = inside.get_extra_info("sockname")[1]
+        async with rudp.connect("127.0.0.1", port, secret=SECRET, config=config) as here:
+            assert await anext(here) == b"opened"
+            nat.loss = 0.2
+            await here.send(b"last word")
+        assert await hearing == [b"last word"]
 
     run(story())

@@ -168,6 +168,28 @@ def test_finish_comes_after_the_last_message_and_once(pair: Pair) -> None:
     assert pair.right.reports.count(PeerFinished(pair.right.local_id)) == 1
 
 
+def test_the_last_word_and_its_repeats_confirm_that_of_the_peer(pair: Pair) -> None:
+    """Who has it confirmed may leave: the peer has the ACK, whatever became of the first one."""
+    pair.right.take(0.1, pair.left.step(0.0, FinishSending(pair.left.local_id)))
+    pair.right.step(0.2, FinishSending(pair.right.local_id))
+    again = pair.right.fire()[1]
+    assert pair.data(again) == [(0, FINISH, b"")]
+    pair.left.take(3.0, again)
+    assert pair.left.endpoint.all_confirmed(pair.left.local_id)
+
+
+def test_who_has_finished_first_asks_whether_the_ack_of_the_other_last_word_has_arrived(pair: Pair) -> None:
+    pair.settle(0.0, pair.left.step(0.0, FinishSending(pair.left.local_id)))
+    assert pair.left.endpoint.all_heard(pair.left.local_id)
+    lost = pair.left.take(0.2, pair.right.step(0.1, FinishSending(pair.right.local_id)))
+    assert len(lost) == 1
+    assert not pair.left.endpoint.all_heard(pair.left.local_id)
+    pair.left.take(0.4, pair.right.take(0.3, pair.left.fire(0.3)[1] or pair.left.fire()[1]))
+    for side in (pair.left, pair.right):
+        assert side.endpoint.all_heard(side.local_id)
+        assert side.endpoint.all_confirmed(side.local_id)
+
+
 def test_the_other_direction_goes_on_after_finish_and_nothing_more_is_sent(pair: Pair) -> None:
     pair.settle(0.0, pair.left.step(0.0, FinishSending(pair.left.local_id)))
     assert pair.left.send(0.1, b"too late") == []

@@ -172,22 +172,26 @@ class Channel:
     async def _until(self, condition: Callable[[], bool]) -> None:
         """Wait until ``condition`` holds after a step of the machine, or the channel is no more."""
         if self._error is None and not condition():
-            done = asyncio.get_running_loop().create_future()
-            self._waits.append((condition, done))
-            self._socket.watch(self)
-            await done
+            await self._next(condition)
+
+    async def _next(self, condition: Callable[[], bool]) -> None:
+        """Wait as :meth:`_until` does, but for one step at least: what has just been asked for takes one."""
+        done = asyncio.get_running_loop().create_future()
+        self._waits.append((condition, done))
+        self._socket.watch(self)
+        await done
 
     async def _finish(self) -> None:
         """Say the last word and have it confirmed; then stay a little, for the other side to do the same.
 
-        Who has had the other side's last word and owes nothing has no reason to complain: the other side may be gone.
+        The ACK of its last word may be lost, so this side stays until the other is known to have it. Who has had the
+        other side's last word and owes nothing has no reason to complain: the other side may be gone.
         """
         owes = not self._is_settled()
-        self._unsent_bytes += 1
         self._socket.feed(self, FinishSending(self._local_id))
         try:
             async with asyncio.timeout(CLOSE_S_MAX if owes or not self._peer_finished else LINGER_S):
-                await self._until(self._is_settled)
+                await self._next(self._is_settled)
         except TimeoutError:
             self._error = Unreachable(f"{shown(self.remote)} did not confirm everything in {CLOSE_S_MAX:g} s")
         if self._error is not None:
@@ -197,6 +201,7 @@ class Channel:
         with contextlib.suppress(TimeoutError):
             async with asyncio.timeout(LINGER_S):
                 await self._until(lambda: self._peer_finished)
+                await self._until(lambda: self._socket.endpoint.all_heard(self._local_id))
 
     def _abandon(self, error: WanderbusError) -> None:
         """Forget the connection; whoever waits for it learns of ``error``."""

@@ -52,7 +52,7 @@ class Arrivals:
         self._due.append(number)
 
     def acknowledge_again(self) -> None:
-        """Have the last ACK said once more, since the peer has moved from where it went."""
+        """Have the last ACK said once more, if none is due."""
         if not self._due and self._acknowledged >= 0:
             self._due.append(self._acknowledged)
 

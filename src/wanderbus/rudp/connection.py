@@ -127,6 +127,11 @@ class Connection:
         """Whether the peer has acknowledged everything that was to be sent."""
         return not (self._incomplete or self.sender.unconfirmed_bytes)
 
+    @property
+    def all_heard(self) -> bool:
+        """Whether every packet that wants an ACK has left and got it; PINGs as well."""
+        return not (self._incomplete or self.sender.wants_to_send or self.sender.packets_in_flight)
+
     def start(self, now: float, outputs: list[Output]) -> None:
         """Begin to keep the path alive, if configured; nothing is sent yet."""
         self._active_at = now
@@ -214,6 +219,8 @@ class Connection:
         outputs += [MessageReceived(local_id, message) for message in receiver.take(data)]
         if receiver.finished and not finished:
             outputs.append(PeerFinished(local_id))
+            if self.sender.finished:
+                self.sender.ping()  # which tells, once confirmed, that the peer has the ACK of its last word
 
     def _take_controls(self, controls: list[ControlFrame], source: Address, outputs: list[Output]) -> bool:
         """Do what they ask for; return whether the packet is to be acknowledged."""
@@ -264,7 +271,7 @@ class Connection:
         alive = True
         if self._path_changed:
             sender.restart(self._packets.next_number)
-            self._arrivals.acknowledge_again()
+            self._arrivals.acknowledge_again()  # the last one may have gone to where the peer was before
         elif self._timer_fired:
             alive = self._look_at_timers(now)
         holds_ack = self._may_hold_ack()
@@ -306,6 +313,7 @@ class Connection:
     def _transmit(self, now: float, outputs: list[Output]) -> bool:
         """Send bundles, repeated ones first, and ACKs; return whether any bundle left."""
         sender, packets = self.sender, self._packets
+        both_finished = sender.finished and self.receiver.finished
         acks = packets.take_acks()
         grant = self.receiver.next_grant()
         if grant is not None:
@@ -315,9 +323,13 @@ class Connection:
             self._token = b""
         most = packets.frame_bytes_max
         sent = False
-        while (bundle := sender.next_bundle(min(len(acks) * ACK_BYTES, most // 2))) is not None:
+        while (bundle := sender.next_bundle(min((len(acks) or both_finished) * ACK_BYTES, most // 2))) is not None:
             sent = True
             frames = bundle.payload
+            if both_finished and not (acks or sender.unsent_bytes):
+                # This side may leave as soon as this is confirmed, so it tells whatever the peer has to know besides.
+                self._arrivals.acknowledge_again()
+                acks = packets.take_acks()
             sender.sent(bundle, packets.next_number, now)
             if acks:
                 frames = take_fitting(acks, most - len(frames)) + frames

@@ -86,6 +86,15 @@ class Endpoint:
         connection = self._connections.get(local_id)
         return connection is None or connection.all_confirmed
 
+    def all_heard(self, local_id: int) -> bool:
+        """Return whether every packet that wants an ACK has left and got it, PINGs as well; True for an unknown id.
+
+        After the last words of both sides it tells that the peer knows that everything of its own has arrived, so
+        that this side may leave without leaving it in doubt.
+        """
+        connection = self._connections.get(local_id)
+        return connection is None or connection.all_heard
+
     def step(self, inputs: Iterable[Input], now: float) -> list[Output]:
         """Take a batch of inputs at monotonic second ``now``.
 

@@ -179,6 +179,10 @@ class DirectEndpoint:
         """Return whether the peer has acknowledged everything that was to be sent; True for an unknown id."""
         return self._endpoint.all_confirmed(local_id)
 
+    def all_heard(self, local_id: int) -> bool:
+        """Return whether every packet that wants an ACK has got it; see :meth:`Endpoint.all_heard`."""
+        return self._endpoint.all_heard(local_id)
+
     def step(self, inputs: Iterable[Input], now: float) -> list[Output]:
         """Take a batch of inputs at monotonic second ``now``; see :meth:`Endpoint.step`."""
         outputs: list[Output] = []

@@ -71,7 +71,6 @@ class Sender:
         "_controls",
         "_counters",
         "_earlier",
-        "_finished",
         "_frame_bytes_max",
         "_in_flight",
         "_largest",
@@ -86,6 +85,7 @@ class Sender:
         "_timed_out",
         "_waiting",
         "congestion",
+        "finished",
         "granted",
         "loss_at",
         "round_trip",
@@ -102,6 +102,8 @@ class Sender:
         self._sent_bytes = 0
         self.loss_at: float | None = None
         """When the first packet that was overtaken counts as lost, None while there is none."""
+        self.finished = False
+        """Whether the last word has been given to it."""
         self._config = config
         self._counters = counters
         self._frame_bytes_max = frame_bytes_max
@@ -109,7 +111,6 @@ class Sender:
         self._waiting: deque[bytes] | tuple[()] = ()
         """A deque while something waits: an empty one has more bytes than the rest of an idle sender."""
         self._number_due = 0
-        self._finished = False
         self._controls: dict[int, bytes] = {}
         self._in_flight: dict[int, Bundle] = {}
         self._overdue: list[Bundle] = []
@@ -145,7 +146,7 @@ class Sender:
 
     def queue(self, message: bytes) -> None:
         """Take a message; above one datagram it is cut into DATA frames that fill one each."""
-        if self._finished:
+        if self.finished:
             return
         size, most = len(message), self._payload_bytes_max
         if size <= most:
@@ -157,13 +158,13 @@ class Sender:
 
     def finish(self) -> None:
         """Tell the peer, after the last message, that it was the last; what is queued later is ignored."""
-        if not self._finished:
+        if not self.finished:
             self._queue_frame(encode_numbered(FINISH, self._number_due))
-            self._finished = True
+            self.finished = True
 
     def close(self) -> None:
         """Ignore what is queued from now on."""
-        self._finished = True
+        self.finished = True
 
     def _queue_frame(self, frame: bytes) -> None:
         self._number_due += 1

@@ -55,6 +55,7 @@ class End:
         self.known: tuple[int, Address] = (0, party.address)
         """Generation and address of the peer, as far as signalling and challenges have told."""
         self.unconsumed = 0
+        self.finished = False
         self.peer_finished = False
         self.answered = False
         """Whether a probe was answered after the connection failed."""
@@ -234,6 +235,7 @@ class Party:
 
     def finish(self, end: End) -> None:
         """Say that this was all."""
+        end.finished = True
         self.node.feed([FinishSending(end.local_id)])
 
     def close(self, end: End) -> None:
@@ -280,6 +282,15 @@ class Party:
         for end in self._due:
             self._complain(end.peer, self.watch.way(end).check_acknowledged())
         self._due.clear()
+        for end in self._by_id.values():
+            if end.state == "open" and end.finished and end.peer_finished:
+                self._check_may_leave(end)
+
+    def _check_may_leave(self, end: End) -> None:
+        """Who has heard everything may leave: the peer knows that all of its own has arrived."""
+        knows = end.peer.state != "open" or end.peer.party.endpoint.all_confirmed(end.peer.local_id)
+        if self.endpoint.all_heard(end.local_id) and not knows:
+            self._complain(end, ["may leave while the peer waits for an acknowledgement"])
 
     def _report(self, output: Output) -> None:
         if isinstance(output, GapDetected):

@@ -64,7 +64,8 @@ class Way:
         self.quiet_since = 0.0
         """When the sending side last heard something, or took another path."""
         self.path_changed_at = -1.0
-        """When the sending side took another path last; it may say once more there what arrived last."""
+        """When the sending side took another path last; it may say once more there what arrived last, as it may with
+        its last words."""
         self.answered_at = 0.0
         """When the latest packet left whose acknowledgement came."""
         self.times: defaultdict[int, list[float]] = defaultdict(list)
@@ -85,8 +86,9 @@ class Way:
         self._newest = packet.number
         self.sent[datagram] = packet
         self.sent_at[packet.number] = now
+        may_repeat = now == self.path_changed_at or (self.end.finished and self.end.peer_finished)
         for number in packet.fresh:
-            if number in back.acknowledged and now != self.path_changed_at:
+            if number in back.acknowledged and not may_repeat:
                 problems.append(f"acknowledged packet {number} as fresh again")
             back.acknowledged.add(number)
         invented = [number for number in (*packet.fresh, *packet.again) if number not in back.arrived]
