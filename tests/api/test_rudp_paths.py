@@ -8,7 +8,7 @@ import random
 import pytest
 
 from tests.api.test_rudp import SECRET, all_of, run
-from wanderbus.api import rudp
+from wanderbus.api import rudp, rudp_socket
 from wanderbus.api.rudp import RudpConfig
 from wanderbus.machine import Address
 
@@ -16,13 +16,14 @@ from wanderbus.machine import Address
 class Nat(asyncio.DatagramProtocol):
     """Forwards between one client and ``server``; :meth:`rebind` gives the client another outside port.
 
-    ``loss`` is the part of all datagrams, both ways, that it drops.
+    ``loss`` is the part of all datagrams, both ways, that it drops; ``pace_s`` the time that each takes to the server.
     """
 
     def __init__(self, server: Address, seed: int = 0) -> None:
         self._server = server
         self._random = random.Random(seed)
-        self.loss = 0.0
+        self.loss = self.pace_s = 0.0
+        self._free_at = 0.0
         self._client: Address | None = None
         self._inside: asyncio.DatagramTransport | None = None
         self.outside: asyncio.DatagramTransport | None = None
@@ -50,9 +51,14 @@ class Nat(asyncio.DatagramProtocol):
 
     def datagram_received(self, data: bytes, address: Address) -> None:
         self._client = address
-        assert self.outside is not None
         if self._random.random() >= self.loss:
-            self.outside.sendto(data, self._server)
+            loop = asyncio.get_running_loop()
+            self._free_at = max(self._free_at, loop.time()) + self.pace_s
+            loop.call_at(self._free_at, self._forward, data)
+
+    def _forward(self, data: bytes) -> None:
+        assert self.outside is not None
+        self.outside.sendto(data, self._server)
 
     @property
     def address(self) -> Address:
@@ -111,6 +117,28 @@ def test_messages_survive_a_path_that_changes_in_their_midst() -> None:
             inside.close()
             assert nat.outside is not None
             nat.outside.close()
+
+    run(story())
+
+
+def test_closing_waits_as_long_as_more_is_confirmed(monkeypatch: pytest.MonkeyPatch) -> None:
+    """A slow line is no reason to give up what is still arriving."""
+    monkeypatch.setattr(rudp_socket, "CLOSE_S_MAX", 0.4)
+    messages = [bytes(1_000)] * 250
+
+    async def story() -> None:
+        async with rudp.listen("127.0.0.1", secret=SECRET) as listener:
+            nat, inside = await Nat.open(listener.address)
+            async with rudp.connect("127.0.0.1", inside.get_extra_info("sockname")[1], secret=SECRET) as here:
+                there = await anext(listener)
+                nat.pace_s = 0.005
+                for message in messages:
+                    await here.send(message)
+                hearing = asyncio.create_task(all_of(there))
+                before = asyncio.get_running_loop().time()
+                await here.close()
+                assert asyncio.get_running_loop().time() - before > 2 * rudp_socket.CLOSE_S_MAX
+                assert await hearing == messages
 
     run(story())
 

@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 import contextlib
 import logging
+import math
 from collections import deque
 from collections.abc import Callable, Iterable
 from types import TracebackType
@@ -41,7 +42,7 @@ CONSUMED_BYTES: Final = 2**16
 """What is read before the other side is told; either is small against what it may send ahead, a thousand datagrams."""
 
 CLOSE_S_MAX: Final = 5.0
-"""How long :meth:`Channel.close` waits for the other side to confirm everything, seconds."""
+"""How long :meth:`Channel.close` waits for the other side to confirm more of what is left, seconds."""
 
 LINGER_S: Final = 1.0
 """How long it then stays to hear, and to confirm, the other side's last word, seconds."""
@@ -114,7 +115,7 @@ class Channel:
     async def close(self) -> None:
         """Wait until everything is confirmed, say that there will be no more, and forget the channel.
 
-        :raises Unreachable: not everything was confirmed in time, so the other side may lack the end
+        :raises Unreachable: for 5 s nothing more was confirmed, so the other side may lack the end
         :raises Closed: the other side no longer knew the channel before everything was confirmed
         """
         if self._closing:
@@ -175,7 +176,7 @@ class Channel:
             await self._next(condition)
 
     async def _next(self, condition: Callable[[], bool]) -> None:
-        """Wait as :meth:`_until` does, but for one step at least: what has just been asked for takes one."""
+        """Wait as :meth:`_until` does, but for one step at least, which takes what has been asked for."""
         done = asyncio.get_running_loop().create_future()
         self._waits.append((condition, done))
         self._socket.watch(self)
@@ -189,11 +190,8 @@ class Channel:
         """
         owes = not self._is_settled()
         self._socket.feed(self, FinishSending(self._local_id))
-        try:
-            async with asyncio.timeout(CLOSE_S_MAX if owes or not self._peer_finished else LINGER_S):
-                await self._next(self._is_settled)
-        except TimeoutError:
-            self._error = Unreachable(f"{shown(self.remote)} did not confirm everything in {CLOSE_S_MAX:g} s")
+        if not await self._settles(CLOSE_S_MAX if owes or not self._peer_finished else LINGER_S):
+            self._error = Unreachable(f"{shown(self.remote)} did not confirm everything: silent for {CLOSE_S_MAX:g} s")
         if self._error is not None:
             if owes or not self._peer_finished:
                 raise self._error
@@ -202,6 +200,18 @@ class Channel:
             async with asyncio.timeout(LINGER_S):
                 await self._until(lambda: self._peer_finished)
                 await self._until(lambda: self._socket.endpoint.all_heard(self._local_id))
+
+    async def _settles(self, patience_s: float) -> bool:
+        """Wait until all is confirmed, or the channel is no more; False once nothing more was for ``patience_s``."""
+        await self._next(lambda: True)
+        left_bytes = math.inf
+        while (now_left_bytes := self._socket.endpoint.unconfirmed_bytes(self._local_id)) < left_bytes:
+            left_bytes = now_left_bytes
+            with contextlib.suppress(TimeoutError):
+                async with asyncio.timeout(patience_s):
+                    await self._until(self._is_settled)
+                    return True
+        return False
 
     def _abandon(self, error: WanderbusError) -> None:
         """Forget the connection; whoever waits for it learns of ``error``."""

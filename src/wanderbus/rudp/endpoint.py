@@ -81,6 +81,11 @@ class Endpoint:
         connection = self._connections.get(local_id)
         return connection.sender.unsent_bytes if connection else 0
 
+    def unconfirmed_bytes(self, local_id: int) -> int:
+        """Return how much waits to be sent or for its ACK, in bytes of DATA frames; 0 for an unknown id."""
+        connection = self._connections.get(local_id)
+        return connection.sender.unconfirmed_bytes if connection else 0
+
     def all_confirmed(self, local_id: int) -> bool:
         """Return whether the peer has acknowledged everything that was to be sent; True for an unknown id."""
         connection = self._connections.get(local_id)

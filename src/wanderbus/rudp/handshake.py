@@ -175,6 +175,10 @@ class DirectEndpoint:
         """Return how much waits to be sent for the first time, in bytes; 0 for an unknown id."""
         return self._endpoint.unsent_bytes(local_id)
 
+    def unconfirmed_bytes(self, local_id: int) -> int:
+        """Return how much waits to be sent or for its ACK, in bytes; 0 for an unknown id."""
+        return self._endpoint.unconfirmed_bytes(local_id)
+
     def all_confirmed(self, local_id: int) -> bool:
         """Return whether the peer has acknowledged everything that was to be sent; True for an unknown id."""
         return self._endpoint.all_confirmed(local_id)
