@@ -19,6 +19,7 @@ import pytest
 from tests.relay.desk import A_ID, B_ID, medium, packet, sdp
 from tests.relay.process import WAIT_S, Proxy, datagram_socket, place, relaying
 from wanderbus.relay import ng
+from wanderbus.runtime.relayed_connections import HALF_CLOSED_S_MAX
 from wanderbus.tcp.frames import encode_hello
 
 pytestmark = pytest.mark.integration
@@ -184,6 +185,19 @@ def test_a_side_that_does_not_read_holds_the_other_back(proxy: Proxy) -> None:
             assert carried < written
             agent.setblocking(True)
             assert exactly(accepted, written) == bytes(written)
+
+
+def test_who_moves_often_has_room_for_the_next_connection(proxy: Proxy) -> None:
+    """What a party has left open behind it ends when the other one closes it, and no longer counts."""
+    with broker(proxy, "moving") as (listener, to_b), contextlib.ExitStack() as opened:
+        agent, accepted = map(opened.enter_context, connected(listener, to_b))
+        began_s = time.monotonic()
+        for _ in range(12):
+            left, closing = agent, accepted
+            agent, accepted = map(opened.enter_context, connected(listener, to_b))
+            closing.close()
+            assert left.recv(1) == b""
+        assert time.monotonic() - began_s < HALF_CLOSED_S_MAX
 
 
 def test_the_end_of_a_call_ends_its_connections(proxy: Proxy) -> None:

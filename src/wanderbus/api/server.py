@@ -24,6 +24,7 @@ from wanderbus.config import ServerArguments, ServerSettings
 from wanderbus.config.reading import make
 from wanderbus.errors import ConfigurationError
 from wanderbus.machine import Address
+from wanderbus.mobility.flow import KEEP_ALIVE_S
 from wanderbus.mobility.properties import Properties
 from wanderbus.runtime.ambient import SystemRandom
 from wanderbus.runtime.config_files import settings_in
@@ -31,9 +32,6 @@ from wanderbus.runtime.sip_trace import SipRecorder
 from wanderbus.runtime.tls import client_tls
 from wanderbus.sip.routing import RoutingScript
 from wanderbus.sip.targets import Target
-
-KEEP_ALIVE_S = {"UDP": 25.0, "TCP": 100.0, "TLS": 100.0}
-"""Most seconds between two keep-alives to a SIP server elsewhere (RFC 5626 4.4.1: 24 to 29, 95 to 120)."""
 
 
 class Server:
@@ -153,7 +151,7 @@ class Server:
             server_known_as=None
             if self.sip_server
             else (self._settings.advertise or server.address[0], server.address[1]),
-            keep_alive_s=None if self.sip_server is None else KEEP_ALIVE_S[server.transport],
+            keep_alive_s=KEEP_ALIVE_S[server.transport] if self.sip_server else None,
         )
         await broker.start(properties, self._tls)
         self.broker_address, self.eci_address = broker.sip_address, broker.eci_address

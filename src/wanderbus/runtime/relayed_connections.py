@@ -46,6 +46,7 @@ class Listener:
         self._limits = limits
         self._loop = asyncio.get_running_loop()
         self._tasks: set[asyncio.Task[None]] = set()
+        self._newest: asyncio.Task[None] | None = None
         self._local_host = address[0]
         self._socket = open_listener(address)
         self._pause: asyncio.TimerHandle | None = None
@@ -111,13 +112,16 @@ class Listener:
                 writers, host=target[0], port=target[1], local_addr=(self._local_host, 0)
             )
         self._side.figures.connections += 1
+        self._newest = own = asyncio.current_task()
         async with asyncio.TaskGroup() as group:
             both = [
                 group.create_task(self._carry(self._side, opening, reader, there)),
                 group.create_task(self._carry(self._side.other, b"", from_there, writer)),
             ]
             await asyncio.wait(both, return_when=asyncio.FIRST_COMPLETED)
-            async with asyncio.timeout(HALF_CLOSED_S_MAX):
+            # A data channel has one connection: who has opened another has left this one behind.
+            left = self._side.other.ids and self._newest is not own
+            async with asyncio.timeout(0 if left else HALF_CLOSED_S_MAX):
                 await asyncio.wait(both)
 
     async def _opened(self, writers: list[asyncio.StreamWriter], **where: Any) -> _Ends:
