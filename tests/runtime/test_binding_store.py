@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import shutil
+import tempfile
 from pathlib import Path
 
 import apsw
@@ -17,10 +19,18 @@ TABLET = Binding("sip:alice@10.0.0.2:7", 130.0, "other", 3)
 
 
 def stored(path: Path, wall_s: float, now: float) -> dict[str, tuple[Binding, ...]]:
+    """Return what the next process would find if whoever has the file were killed now."""
+    with tempfile.TemporaryDirectory() as elsewhere:
+        for file in path.parent.glob(f"{path.name}*"):
+            shutil.copy(file, elsewhere)
+        return loaded(Path(elsewhere, path.name), wall_s, now)
+
+
+def loaded(path: Path, wall_s: float, now: float) -> dict[str, tuple[Binding, ...]]:
     store = BindingStore.open(path)
-    loaded = store.load(wall_s, now)
+    found = store.load(wall_s, now)
     store.close()
-    return loaded
+    return found
 
 
 def test_the_remaining_time_is_kept_from_clock_to_clock(tmp_path: Path) -> None:
@@ -72,7 +82,7 @@ def test_a_file_of_another_layout_is_not_read(tmp_path: Path) -> None:
     connection.execute("CREATE TABLE bindings(aor TEXT PRIMARY KEY, row BLOB, more TEXT)")
     connection.execute("PRAGMA user_version = 99")
     connection.close()
-    assert stored(path, 0.0, 0.0) == {}
+    assert loaded(path, 0.0, 0.0) == {}
     assert (tmp_path / "bindings.db.damaged").exists()
 
 
@@ -97,11 +107,18 @@ def test_a_file_that_cannot_be_written_is_one_line_and_stays_as_it_was(tmp_path:
     path = tmp_path / "bindings.db"
     store = BindingStore.open(path)
     store.save({ALICE: (PHONE,)}, 0.0, 0.0)
-    other = apsw.Connection(str(path))
-    other.execute("BEGIN IMMEDIATE")
+    store._connection.execute("PRAGMA max_page_count = 1")
+    many = {f"sip:{number}@example.org": (PHONE,) for number in range(1_000)}
     with pytest.raises(StorageError, match="cannot be written"):
-        store.save({ALICE: (TABLET,), BOB: (PHONE,)}, 0.0, 0.0)
-    other.execute("ROLLBACK")
-    other.close()
+        store.save({ALICE: (TABLET,), **many}, 0.0, 0.0)
     assert store.load(0.0, 0.0) == {ALICE: (PHONE,)}
     store.close()
+
+
+def test_a_file_has_one_registrar_at_a_time(tmp_path: Path) -> None:
+    path = tmp_path / "bindings.db"
+    store = BindingStore.open(path)
+    with pytest.raises(StorageError, match="in use by another process"):
+        BindingStore.open(path)
+    store.close()
+    BindingStore.open(path).close()

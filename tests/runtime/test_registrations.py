@@ -6,6 +6,7 @@ import asyncio
 import time
 from pathlib import Path
 
+from tests.runtime.test_binding_store import stored
 from wanderbus.machine import SetTimer
 from wanderbus.runtime.ambient import SystemRandom
 from wanderbus.runtime.binding_store import BindingStore
@@ -56,10 +57,8 @@ def test_the_writes_of_one_turn_are_one_and_the_last_counts(tmp_path: Path) -> N
         registrations.note(ALICE, (binding("alice"),))
         await asyncio.sleep(0)
         await asyncio.sleep(0)
-        other = BindingStore.open(path)
-        loaded = other.load(0.0, 0.0)
-        other.close()
+        found = stored(path, 0.0, 0.0)
         registrations.close()
-        return loaded
+        return found
 
     assert [b.contact for b in asyncio.run(noted())[ALICE]] == ["sip:alice@10.0.0.1:7"]

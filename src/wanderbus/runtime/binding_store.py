@@ -39,7 +39,7 @@ class BindingStore:
     def open(cls, path: Path) -> BindingStore:
         """Open the file, or begin one where there is none or none that can be used; the old one is then moved aside.
 
-        Raises :class:`StorageError` in one line if there is no writing to its directory.
+        Raises :class:`StorageError` in one line if there is no writing to its directory, or another process has it.
         """
         try:
             return cls(path, _connected(path))
@@ -47,6 +47,8 @@ class BindingStore:
             for suffix in ("", "-wal", "-shm"):
                 with contextlib.suppress(FileNotFoundError):
                     os.replace(f"{path}{suffix}", f"{path}.damaged{suffix}")
+        except apsw.BusyError:
+            raise StorageError(f"{path} is in use by another process; stop that one first") from None
         except apsw.Error as error:
             raise StorageError(f"{path} cannot be used: {error}") from None
         return cls(path, _connected(path))
@@ -86,6 +88,8 @@ class _Unusable(Exception):
 def _connected(path: Path) -> apsw.Connection:
     connection = apsw.Connection(str(path))
     try:
+        # Two registrars of one file would each forget what the other was told.
+        connection.execute("PRAGMA locking_mode = EXCLUSIVE")
         connection.execute("PRAGMA journal_mode = WAL")
         connection.execute("PRAGMA synchronous = OFF")
         if connection.execute("PRAGMA integrity_check(1)").fetchall() != [("ok",)]:
