@@ -146,7 +146,7 @@ def test_closing_waits_as_long_as_more_is_confirmed(monkeypatch: pytest.MonkeyPa
 @pytest.mark.parametrize("seed", range(25))
 def test_nobody_is_left_in_doubt_on_a_line_that_loses_packets(seed: int) -> None:
     """Whoever leaves first, and for good: the ACK of the other's last word has arrived by then."""
-    config = RudpConfig(timeout_min_s=0.01, initial_timeout_s=0.02, timeout_max_s=0.1)
+    config = RudpConfig(timeout_min_s=0.01, initial_timeout_s=0.02, timeout_max_s=0.1, retries_max=20)
 
     async def story() -> None:
         listening: asyncio.Future[Address] = asyncio.get_running_loop().create_future()
