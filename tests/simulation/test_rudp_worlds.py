@@ -240,6 +240,10 @@ def never_finish(patch: Patch) -> None:
     patch.setattr(Sender, "finish", lambda self: None)
 
 
+def acknowledge_last_words_once(patch: Patch) -> None:
+    patch.setattr(Arrivals, "acknowledge_again", lambda self: None)
+
+
 def ping_for_ever(patch: Patch) -> None:
     see_to_timer = Connection._see_to_timer
 
@@ -275,6 +279,7 @@ SABOTAGES: dict[Callable[[Patch], None], str] = {
     leave_timers: "timers are left",
     never_answer_probes: "no probe of a failed connection",
     never_finish: "did not hear that this was all",
+    acknowledge_last_words_once: "may leave while the peer waits",
     ping_for_ever: "timers are left at rest",
 }
 

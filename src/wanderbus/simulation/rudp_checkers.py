@@ -32,6 +32,9 @@ FLIGHT_WEIGHT: Final = 100_000
 
 WEIGHED_EACH_S: Final = 2.0
 
+FINISHING_LOSS: Final = 0.4
+"""What is lost for two round trips after all have said their last word; far fewer than the repeats of it."""
+
 
 def settle_s(config: RudpConfig, rtt_s: float, packets: int, rate: float | None, stall_s: float) -> float:
     """Return within how many seconds an undisturbed connection delivers ``packets`` outstanding ones, at most::
@@ -96,11 +99,17 @@ def check_settled(scenario: RudpScenario) -> float:
 
 
 def check_finished(scenario: RudpScenario) -> None:
-    """Who lives says that this was all; who sends to somebody that is gone finds out. Then there is rest."""
+    """Who lives says that this was all; who sends to somebody that is gone finds out. Then there is rest.
+
+    Of the last words and their ACKs some are lost; :meth:`Party.check_acknowledged` sees who may leave all the same.
+    """
     config = scenario.parties[0].config
     living = [channel for channel in scenario.channels if channel.lives and channel.can_meet]
     for end in [end for channel in living for end in channel.ends]:
         end.party.finish(end)
+    _lose(scenario, FINISHING_LOSS)
+    scenario.world.run(scenario.world.now + 2 * _worst_rtt_s(scenario))
+    _lose(scenario, 0.0)
     patience_s = (1 + config.retries_max) * config.timeout_max_s + 2 * _worst_rtt_s(scenario)
     scenario.world.run(scenario.world.now + patience_s)
     for channel in living:
@@ -110,6 +119,11 @@ def check_finished(scenario: RudpScenario) -> None:
         if end.state == "open" and not end.party.endpoint.all_confirmed(end.local_id):
             scenario.problems.append(f"{end.party.name}: something is unconfirmed that no one will confirm")
     _check_rest(scenario)
+
+
+def _lose(scenario: RudpScenario, loss: float) -> None:
+    for party in scenario.parties:
+        party.conditions.loss = loss
 
 
 def check_retired(scenario: RudpScenario) -> None:
