@@ -6,8 +6,9 @@ import pytest
 
 from tests.agent.town import Phone, Town, connected
 from wanderbus.agent.messages import Connect, Moved, PublishSettled
-from wanderbus.machine import Input, Output, SetTimer, TimerFired
+from wanderbus.machine import Input, Output, SendDatagram, SetTimer, TimerFired
 from wanderbus.simulation.network import Conditions
+from wanderbus.sip.message import Request, parse_message
 from wanderbus.transport import ConnectionReset, SendMessage
 
 
@@ -88,3 +89,16 @@ def test_d10_a_round_trip_of_more_than_two_seconds_is_no_reason_not_to_connect(o
     alice.move("10.1.7.7")
     town.run(10.0)
     assert alice.statuses == ["CONNECTED", "CONNECTED"]
+
+
+def test_d10_an_update_that_stays_in_vain_gives_way_to_a_new_session(town: Town) -> None:
+    """If both sides have moved, each looks for the other where it was; the registrar knows where the broker is."""
+    phone = connected(town, heal_s=3.0)
+
+    def calls_anew() -> bool:
+        """Heal once more, unheard; whether somebody is called outside of a dialog."""
+        outputs = phone.agent.step([TimerFired("heal")], town.world.now)
+        sent = [parse_message(output.data) for output in outputs if isinstance(output, SendDatagram)]
+        return any(isinstance(each, Request) and each.method == "INVITE" and each.to.tag is None for each in sent)
+
+    assert [calls_anew() for _ in range(3)] == [False, True, True]

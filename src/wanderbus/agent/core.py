@@ -216,7 +216,13 @@ class Agent:
         self._outputs.append(SetTimer("heal", now + self._heal_pause_s))
 
     def _heal_again(self, now: float) -> None:
-        """Try once more, and give the next answer more time: the way may be longer than the pause (RFC 5626 4.5)."""
+        """Try once more, and give the next answer more time: the way may be longer than the pause (RFC 5626 4.5).
+
+        When that was in vain too, in a new session: if both sides have moved, each looks for the other where it was,
+        while the registrar knows where the broker is.
+        """
+        if self._heal_pause_s > self._properties.heal_s:
+            self._established = False
         self._heal_pause_s = min(2 * self._heal_pause_s, self._properties.heal_s_max)
         self._heal(now)
 
