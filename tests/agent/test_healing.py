@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 
 from tests.agent.town import Phone, Town, connected
-from wanderbus.agent.messages import Connect, Moved, PublishSettled
+from wanderbus.agent.messages import Connect, ConnectRefused, Moved, PublishSettled
 from wanderbus.machine import Input, Output, SendDatagram, SetTimer, TimerFired
 from wanderbus.simulation.network import Conditions
 from wanderbus.sip.message import Request, parse_message
@@ -89,6 +89,18 @@ def test_d10_a_round_trip_of_more_than_two_seconds_is_no_reason_not_to_connect(o
     alice.move("10.1.7.7")
     town.run(10.0)
     assert alice.statuses == ["CONNECTED", "CONNECTED"]
+
+
+def test_d10_the_answer_to_the_description_of_a_channel_that_has_ended_is_no_refusal(town: Town) -> None:
+    """Where healing waits for a while, since nothing had come on that channel."""
+    phone = connected(town)
+    phone.move("10.1.0.9")
+    town.run(0.001)
+    phone.agent._barren = True
+    phone.agent._take_data([ConnectionReset(phone.agent._channel.local)], town.world.now)
+    town.run(5.0)
+    assert phone.all_of(ConnectRefused) == []
+    assert phone.statuses[-2:] == ["DISCONNECTED", "CONNECTED"]
 
 
 def test_d10_an_update_that_stays_in_vain_gives_way_to_a_new_session(town: Town) -> None:

@@ -283,6 +283,8 @@ class Agent:
 
         Or the answer is not what the broker said, or less than we demand: then there is no session (DESIGN 6.5).
         """
+        if not self._channel.local:
+            return  # What was described has ended meanwhile; healing, which is due, describes another.
         try:
             opened, outputs = self._channel.agreed(self._channel.read(media), now)
         except RemoteProtocolError as error:
