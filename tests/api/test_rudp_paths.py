@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 import asyncio
+import contextlib
 import random
+from collections.abc import AsyncIterator
 
 import pytest
 
@@ -29,12 +31,19 @@ class Nat(asyncio.DatagramProtocol):
         self.outside: asyncio.DatagramTransport | None = None
 
     @classmethod
-    async def open(cls, server: Address, seed: int = 0) -> tuple[Nat, asyncio.DatagramTransport]:
+    @contextlib.asynccontextmanager
+    async def before(cls, server: Address, seed: int = 0) -> AsyncIterator[tuple[Nat, int]]:
+        """Have one for the block, and the port that its client sends to."""
         loop = asyncio.get_running_loop()
         inside, nat = await loop.create_datagram_endpoint(lambda: cls(server, seed), local_addr=("127.0.0.1", 0))
         nat._inside = inside
         await nat.rebind()
-        return nat, inside
+        try:
+            yield nat, inside.get_extra_info("sockname")[1]
+        finally:
+            inside.close()
+            assert nat.outside is not None
+            nat.outside.close()
 
     async def rebind(self) -> None:
         class Outside(asyncio.DatagramProtocol):
@@ -71,25 +80,23 @@ def test_the_listening_side_follows_a_path_that_changes() -> None:
     """Also if only a keepalive tells: then the listening side reaches the other again (RFC 9000 9.3)."""
 
     async def story() -> None:
-        async with rudp.listen("127.0.0.1", secret=SECRET) as listener:
-            nat, inside = await Nat.open(listener.address)
-            port = inside.get_extra_info("sockname")[1]
-            config = RudpConfig(keepalive_s=0.1)
-            async with rudp.connect("127.0.0.1", port, secret=SECRET, config=config) as here:
-                there = await anext(listener)
-                for turn in range(3):
-                    await nat.rebind()
-                    for _ in range(100):
-                        if there.remote == nat.address:
-                            break
-                        await asyncio.sleep(0.02)
-                    assert there.remote == nat.address
-                    await there.send(b"turn %d" % turn)
-                    assert await anext(here) == b"turn %d" % turn
-                await asyncio.gather(here.close(), there.close())
-            inside.close()
-            assert nat.outside is not None
-            nat.outside.close()
+        config = RudpConfig(keepalive_s=0.1)
+        async with (
+            rudp.listen("127.0.0.1", secret=SECRET) as listener,
+            Nat.before(listener.address) as (nat, port),
+            rudp.connect("127.0.0.1", port, secret=SECRET, config=config) as here,
+        ):
+            there = await anext(listener)
+            for turn in range(3):
+                await nat.rebind()
+                for _ in range(100):
+                    if there.remote == nat.address:
+                        break
+                    await asyncio.sleep(0.02)
+                assert there.remote == nat.address
+                await there.send(b"turn %d" % turn)
+                assert await anext(here) == b"turn %d" % turn
+            await asyncio.gather(here.close(), there.close())
 
     run(story())
 
@@ -98,25 +105,24 @@ def test_messages_survive_a_path_that_changes_in_their_midst() -> None:
     messages = [str(number).encode() for number in range(20_000)]
 
     async def story() -> None:
-        async with rudp.listen("127.0.0.1", secret=SECRET) as listener:
-            nat, inside = await Nat.open(listener.address)
-            async with rudp.connect("127.0.0.1", inside.get_extra_info("sockname")[1], secret=SECRET) as here:
-                there = await anext(listener)
+        async with (
+            rudp.listen("127.0.0.1", secret=SECRET) as listener,
+            Nat.before(listener.address) as (nat, port),
+            rudp.connect("127.0.0.1", port, secret=SECRET) as here,
+        ):
+            there = await anext(listener)
 
-                async def say() -> None:
-                    for number, message in enumerate(messages):
-                        if number % 5_000 == 2_500:
-                            await nat.rebind()
-                        await here.send(message)
-                    await here.close()
+            async def say() -> None:
+                for number, message in enumerate(messages):
+                    if number % 5_000 == 2_500:
+                        await nat.rebind()
+                    await here.send(message)
+                await here.close()
 
-                saying = asyncio.create_task(say())
-                assert await all_of(there) == messages
-                await there.close()
-                await saying
-            inside.close()
-            assert nat.outside is not None
-            nat.outside.close()
+            saying = asyncio.create_task(say())
+            assert await all_of(there) == messages
+            await there.close()
+            await saying
 
     run(story())
 
@@ -127,18 +133,20 @@ def test_closing_waits_as_long_as_more_is_confirmed(monkeypatch: pytest.MonkeyPa
     messages = [bytes(1_000)] * 250
 
     async def story() -> None:
-        async with rudp.listen("127.0.0.1", secret=SECRET) as listener:
-            nat, inside = await Nat.open(listener.address)
-            async with rudp.connect("127.0.0.1", inside.get_extra_info("sockname")[1], secret=SECRET) as here:
-                there = await anext(listener)
-                nat.pace_s = 0.005
-                for message in messages:
-                    await here.send(message)
-                hearing = asyncio.create_task(all_of(there))
-                before = asyncio.get_running_loop().time()
-                await here.close()
-                assert asyncio.get_running_loop().time() - before > 2 * rudp_socket.CLOSE_S_MAX
-                assert await hearing == messages
+        async with (
+            rudp.listen("127.0.0.1", secret=SECRET) as listener,
+            Nat.before(listener.address) as (nat, port),
+            rudp.connect("127.0.0.1", port, secret=SECRET) as here,
+        ):
+            there = await anext(listener)
+            nat.pace_s = 0.005
+            for message in messages:
+                await here.send(message)
+            hearing = asyncio.create_task(all_of(there))
+            before = asyncio.get_running_loop().time()
+            await here.close()
+            assert asyncio.get_running_loop().time() - before > 2 * rudp_socket.CLOSE_S_MAX
+            assert await hearing == messages
 
     run(story())
 
@@ -159,9 +167,10 @@ def test_nobody_is_left_in_doubt_on_a_line_that_loses_packets(seed: int) -> None
                     return await all_of(there)
 
         hearing = asyncio.create_task(listen())
-        nat, inside = await Nat.open(await listening, seed)
-        port = inside.get_extra_info("sockname")[1]
-        async with rudp.connect("127.0.0.1", port, secret=SECRET, config=config) as here:
+        async with (
+            Nat.before(await listening, seed) as (nat, port),
+            rudp.connect("127.0.0.1", port, secret=SECRET, config=config) as here,
+        ):
             assert await anext(here) == b"opened"
             nat.loss = 0.2
             await here.send(b"last word")
