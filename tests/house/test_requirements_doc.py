@@ -9,12 +9,13 @@ from pathlib import Path
 import pytest
 
 COUNTS = {
-    **{"A": 17, "B": 13, "C": 20, "D": 12, "E": 10, "F": 10, "G": 22, "H": 11, "I": 7, "J": 13, "K": 8},
-    **{"L": 7, "M": 5, "N": 3, "O": 2, "P": 3, "Q": 7, "R": 8, "S": 8, "T": 11, "U": 9},
+    **{"A": 17, "B": 13, "C": 21, "D": 13, "E": 10, "F": 10, "G": 25, "H": 11, "I": 8, "J": 13, "K": 8},
+    **{"L": 7, "M": 5, "N": 3, "O": 3, "P": 3, "Q": 7, "R": 8, "S": 8, "T": 11, "U": 9},
 }
 IDS = [f"{section}-{number:02}" for section, count in COUNTS.items() for number in range(1, count + 1)]
+IDS += ["X41", "X42"]
 NOT_YET = "not yet"
-ROW = re.compile(r"^\| (\w-\d\d) \| (.+) \| (.+) \| (.+) \|$")
+ROW = re.compile(r"^\| (\w-?\d\d) \| (.+) \| (.+) \| (.+) \|$")
 
 
 @pytest.fixture(scope="module")
@@ -22,7 +23,7 @@ def rows(root: Path) -> list[tuple[str, str, str, str]]:
     """The table's rows: id, what it is, where it lives, the test that shows it."""
     lines = (root / "docs" / "REQUIREMENTS.md").read_text(encoding="utf-8").splitlines()
     found = [match for line in lines if line.startswith("|") and (match := ROW.match(line))]
-    assert len(found) == sum(bool(re.match(r"\| \w-\d", line)) for line in lines), "a row is not of the form"
+    assert len(found) == sum(bool(re.match(r"\| \w-?\d", line)) for line in lines), "a row is not of the form"
     return [(row[1], row[2], row[3], row[4]) for row in found]
 
 
