@@ -9,9 +9,12 @@ import pytest
 from tests.api_sip.parties import BOB, Recorder, run, two, until
 from wanderbus.api.sip_mobility import (
     RemoteMediaStatus,
+    SDPMediaDescriptionData,
     SIPCommunicationStatus,
     SIPMobilityListener,
     SIPMobilityListenerManager,
+    local_media,
+    remote_media,
 )
 
 ELEVEN = {
@@ -121,5 +124,24 @@ def test_c11_c14_a_session_is_told_as_it_was() -> None:
             assert (session.remote_uri, session.sip_transport) == (BOB, "UDP")
             assert session.sip_address == alice.mobility.address
             assert bob.mobility.sessions[session.id].media_status is RemoteMediaStatus.CONNECTED
+
+    run(scenario())
+
+
+def test_c11_after_establishment_every_field_is_right() -> None:
+    async def scenario() -> None:
+        async with two(bob={"media": (SDPMediaDescriptionData(4700),)}) as (alice, bob):
+            here = await alice.mobility.create_session(BOB)
+            await until(lambda: "session_connected" in bob.told.names)
+            there = bob.mobility.sessions[here.id]
+            for session, party, own, other in ((here, alice, 4000, 4700), (there, bob, 4700, 4000)):
+                assert session.sip_address == party.mobility.address
+                assert session.sip_transport == "UDP"
+                assert session.created_here is (party is alice)
+                assert [(m.address, m.port, m.protocol) for m in local_media(session)] == [("127.0.0.1", own, "UDP")]
+                assert [(m.address, m.port, m.protocol) for m in remote_media(session)] == [("127.0.0.1", other, "UDP")]
+                assert session.communication is SIPCommunicationStatus.CONNECTED
+                assert session.media_status is RemoteMediaStatus.CONNECTED
+            assert (here.owner_uri, here.remote_uri) == (there.remote_uri, there.owner_uri)
 
     run(scenario())

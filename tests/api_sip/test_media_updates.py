@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import socket
 
 import pytest
 
@@ -93,6 +94,31 @@ def test_c18_added_and_removed_media_reach_the_peer() -> None:
             assert [port for port in ports(bob, session.id) if port] == [4002]
             with pytest.raises(LocalProtocolError, match="at least one"):
                 alice.mobility.remove_media_description(VOICE)
+
+    run(scenario())
+
+
+def test_c18_the_peers_next_data_use_the_new_port() -> None:
+    async def scenario() -> None:
+        with (
+            socket.socket(socket.AF_INET, socket.SOCK_DGRAM) as before,
+            socket.socket(socket.AF_INET, socket.SOCK_DGRAM) as after,
+        ):
+            for each in (before, after):
+                each.bind(("127.0.0.1", 0))
+                each.setblocking(False)
+            first = SDPMediaDescriptionData(before.getsockname()[1])
+            async with two({"media": (first,)}) as (alice, bob):
+                session = await alice.mobility.create_session(BOB)
+                await until(lambda: session.id in bob.mobility.sessions)
+                moved = SDPMediaDescriptionData(after.getsockname()[1])
+                await alice.mobility.change_media_description(first, moved)
+                (line,) = remote_media(bob.mobility.sessions[session.id])
+                with socket.socket(socket.AF_INET, socket.SOCK_DGRAM) as sender:
+                    sender.sendto(b"data", (line.address, line.port))
+                assert await asyncio.get_running_loop().sock_recv(after, 100) == b"data"
+                with pytest.raises(BlockingIOError):
+                    before.recv(100)
 
     run(scenario())
 
