@@ -6,13 +6,14 @@ from collections.abc import Mapping
 
 import pytest
 
-from tests.broker.desk import BOB, START_US, Desk
+from tests.broker.desk import BOB, START_US, SUBJECT, Desk
 from wanderbus import records
 from wanderbus.broker.config import BrokerConfig
 from wanderbus.broker.core import Broker, ServerStarted
 from wanderbus.broker.custom import Asked, Kind, Kinds, Parameters
-from wanderbus.broker.protocol import Done, RequestRefused, Restrict
+from wanderbus.broker.protocol import Done, Publish, RequestRefused, Restrict
 from wanderbus.errors import Refused
+from wanderbus.event import Event
 from wanderbus.subscription import Custom, Frequency
 
 
@@ -92,6 +93,27 @@ def test_h10_a_kind_is_told_all_that_the_others_know() -> None:
         (START_US, START_US, None, False, 1),
         (second_us, second_us, START_US, True, 2),
     ]
+
+
+@pytest.mark.parametrize("together", [False, True])
+def test_b01_no_restriction_is_asked_about_an_event_that_does_not_match(together: bool) -> None:
+    asked: list[object] = []
+
+    def note(_parameters: Parameters, about: Asked) -> bool:
+        asked.append((about.event.subject, about.event.get("N")))
+        return True
+
+    desk = KindsDesk({"note": Kind(note)})
+    link = desk.attach()
+    desk.subscribed(link, "N > 1", restrictions=(Custom("note", {}),))
+    unmatched = [{"N": 1}, {"N": "2"}, {"M": 2}, {"N": []}, {}]
+    events = [Event(SUBJECT, attributes) for attributes in unmatched]
+    events += [Event("Other", {"N": 2}), Event(SUBJECT, {"N": 2}), Event(SUBJECT, {"N": 0})]
+    messages = [Publish(number, event) for number, event in enumerate(events, 1)]
+    for some in [messages] if together else [[message] for message in messages]:
+        desk.say(link, *some)
+    assert desk.stream(link) == [2]
+    assert asked == [(SUBJECT, 2)]
 
 
 @pytest.mark.parametrize(

@@ -77,14 +77,6 @@ def test_h03_h11_what_another_restriction_forbids_does_not_count_as_generated(de
     assert desk.stream(link) == [10, 25]
 
 
-def test_b01_restrictions_of_what_does_not_match_are_not_counted(desk: Desk) -> None:
-    link = desk.attach()
-    desk.subscribed(link, "N > 1", restrictions=(Frequency(15.0),))
-    desk.publish(link, 1)
-    desk.publish(link, 2)
-    assert desk.stream(link) == [2]
-
-
 def test_h02_a_restriction_for_away_holds_while_nobody_of_the_user_is_reached(desk: Desk) -> None:
     link = desk.attach()
     desk.subscribed(link, restrictions=(Frequency(1000.0, "away"),))

@@ -6,10 +6,12 @@ from typing import Any
 
 import pytest
 
-from tests.broker.desk import ALICE, BOB, START_US, Desk
+from tests.broker.desk import ALICE, BOB, START_US, SUBJECT, Desk
 from wanderbus import filters, records
 from wanderbus.broker.config import BrokerConfig
-from wanderbus.broker.protocol import Done, Query, Renew, RequestRefused, Restrict, Unsubscribe
+from wanderbus.broker.protocol import Done, Publish, Query, Renew, RequestRefused, Restrict, Unsubscribe
+from wanderbus.broker.subscribing import EXPIRED_PER_PUBLISH_MAX
+from wanderbus.event import Event
 from wanderbus.filters import xml
 from wanderbus.limits import MESSAGE_BYTES_MAX
 from wanderbus.subscription import Custom, Daily, Frequency, Interval, QueuePolicy, Restriction, Subscription
@@ -164,16 +166,30 @@ def test_g05_expiry_counts_while_the_owner_is_away_and_the_broker_is_down(desk: 
     assert desk.stream(desk.attach()) == []
 
 
-def test_g06_an_expired_subscription_is_removed_by_the_next_matching_event(desk: Desk) -> None:
+@pytest.mark.parametrize("n", [1, -1], ids=["matches", "does not match"])
+@pytest.mark.parametrize("others", [0, 1], ids=["alone", "in one step with another"])
+def test_g06_the_next_publish_removes_an_expired_subscription(desk: Desk, n: int, others: int) -> None:
     link = desk.attach()
     subscription = desk.subscribed(link, "N > 0", lifetime_s=1.0)
+    lasting = desk.subscribed(link, "N > 0", subject="Other", lifetime_s=1000.0)
     desk.later(5.0)
     assert subscription.id in desk.broker.state.subscriptions
-    desk.publish(link, -1)
-    assert subscription.id in desk.broker.state.subscriptions
-    desk.publish(link, 1)
-    assert subscription.id not in desk.broker.state.subscriptions
+    desk.say(link, *[Publish(number, Event(SUBJECT, {"N": n})) for number in range(1, 2 + others)])
+    assert [identity for identity, _ in desk.broker.state.subscriptions.items()] == [lasting.id]
     assert [(r.subscription, r.reason) for r in desk.written(records.Unsubscribed)] == [(subscription.id, "expired")]
+    assert desk.stream(link) == []
+
+
+def test_g06_one_publish_ends_no_more_than_its_bound_and_the_sweep_the_rest(desk: Desk) -> None:
+    link = desk.attach()
+    for n in range(3 * EXPIRED_PER_PUBLISH_MAX):
+        desk.subscribed(link, f"N == {1000 + n}", lifetime_s=1.0)
+    desk.later(5.0)
+    for left in (2, 1):
+        desk.publish(link, -1)
+        assert len(desk.broker.state.subscriptions) == left * EXPIRED_PER_PUBLISH_MAX
+    desk.later(60.0)
+    assert not list(desk.broker.state.subscriptions.items())
 
 
 def test_g06_a_query_shows_no_expired_subscription(desk: Desk) -> None:

@@ -137,6 +137,7 @@ class Publishing:
 
         Return as well which subscriptions were forbidden one, with the place of the restriction that did.
         """
+        self._subscriptions.end_expired()
         matched: dict[tuple[str, str], list[SubscriptionRow]] = {}
         restricted = []
         for identity in self._subscriptions.interests.matching(event):

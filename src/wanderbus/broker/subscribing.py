@@ -26,6 +26,9 @@ from wanderbus.subscription import Subscription
 SWEEP_MAX: Final = 500
 """Subscriptions that one sweep ends, and that it forgets: others wait no longer than that takes."""
 
+EXPIRED_PER_PUBLISH_MAX: Final = 16
+"""Expired subscriptions that one publish ends beside those it matches: its publisher waits for it."""
+
 
 class SubscriptionUnreadable(Output, frozen=True):
     """A stored subscription's expression cannot be read any more because of ``reason``: no event matches it.
@@ -118,6 +121,11 @@ class Subscriptions:
         ended = self._ended.due(now_us, SWEEP_MAX)
         self._forget([identity for identity in ended if not self._still_bounds(self._state.tombstones[identity])])
         return max(len(expired), len(ended)) == SWEEP_MAX
+
+    def end_expired(self) -> None:
+        """End what has expired, whether or not any event matches it; the sweep ends what is past the bound."""
+        for identity in self._live.due(self._state.wall_us, EXPIRED_PER_PUBLISH_MAX):
+            self.end(self._state.subscriptions[identity].subscription, "expired")
 
     def _say_done(self, link: Link, request: int, subscriptions: Sequence[Subscription]) -> None:
         """Answer in as many messages as it takes to list ``subscriptions``."""
