@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
+from typing import Any
 
 import pytest
 
@@ -106,7 +107,7 @@ def test_b01_no_restriction_is_asked_about_an_event_that_does_not_match(together
     desk = KindsDesk({"note": Kind(note)})
     link = desk.attach()
     desk.subscribed(link, "N > 1", restrictions=(Custom("note", {}),))
-    unmatched = [{"N": 1}, {"N": "2"}, {"M": 2}, {"N": []}, {}]
+    unmatched: list[dict[str, Any]] = [{"N": 1}, {"N": "2"}, {"M": 2}, {"N": []}, {}]
     events = [Event(SUBJECT, attributes) for attributes in unmatched]
     events += [Event("Other", {"N": 2}), Event(SUBJECT, {"N": 2}), Event(SUBJECT, {"N": 0})]
     messages = [Publish(number, event) for number, event in enumerate(events, 1)]
