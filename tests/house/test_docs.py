@@ -1,0 +1,62 @@
+"""The documentation hangs together: every page is in the index, every link leads somewhere."""
+
+from __future__ import annotations
+
+import re
+from pathlib import Path
+
+LINK = re.compile(r"\[[^\]]*\]\(([^)\s]+)\)")
+CODE = re.compile(r"^```.*?^```$|`[^`\n]*`", re.MULTILINE | re.DOTALL)
+
+
+def links(page: Path) -> list[str]:
+    """Return the targets of the links of a page that stay in the project."""
+    found = LINK.findall(CODE.sub("", page.read_text(encoding="utf-8")))
+    return [target for target in found if not re.match(r"[a-z]+:", target)]
+
+
+def anchors(page: Path) -> set[str]:
+    """Return the anchors of a page's headings, as the hosts of repositories make them."""
+    headings = re.findall(r"^#+ (.+)$", page.read_text(encoding="utf-8"), re.MULTILINE)
+    return {re.sub(r"[^\w\- ]", "", heading.lower()).replace(" ", "-") for heading in headings}
+
+
+def broken(page: Path) -> list[str]:
+    """Return the links of a page that lead nowhere."""
+    wrong = []
+    for target in links(page):
+        path, _, anchor = target.partition("#")
+        file = (page.parent / path).resolve() if path else page
+        if not file.exists() or (anchor and anchor not in anchors(file)):
+            wrong.append(target)
+    return wrong
+
+
+def test_every_page_is_in_the_index(root: Path) -> None:
+    index = root / "docs" / "README.md"
+    linked = {(index.parent / target.partition("#")[0]).resolve() for target in links(index)}
+    missing = {page for page in (root / "docs").glob("*.md") if page != index} - linked
+    assert not missing, f"add to docs/README.md: {sorted(page.name for page in missing)}"
+    assert root / "docs" / "decisions" in linked
+
+
+def test_the_index_is_by_question(root: Path) -> None:
+    text = (root / "docs" / "README.md").read_text(encoding="utf-8")
+    assert re.findall(r"^## (\w+)", text, re.MULTILINE) == ["Learn", "Do", "Look", "Understand"]
+    rows = re.findall(r"^\| (?!question|---)(.+?) \|", text, re.MULTILINE)
+    assert all(row.endswith("?") for row in rows)
+
+
+def test_the_readme_leads_to_the_index(root: Path) -> None:
+    assert "docs/README.md" in links(root / "README.md")
+
+
+def test_every_link_resolves(files: list[Path], root: Path) -> None:
+    wrong = {str(page.relative_to(root)): found for page in files if page.suffix == ".md" and (found := broken(page))}
+    assert not wrong
+
+
+def test_broken_links_are_seen(tmp_path: Path) -> None:
+    page = tmp_path / "page.md"
+    page.write_text("# One thing, here\n[a](#one-thing-here) [b](no.md) [c](#none) `[d](e)` [f](page.md#none)\n")
+    assert broken(page) == ["no.md", "#none", "page.md#none"]
