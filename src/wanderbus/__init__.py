@@ -10,10 +10,11 @@
 Names are loaded when they are first used, so that importing the package costs little.
 """
 
-from importlib import import_module
-from typing import TYPE_CHECKING, Any
+import typing as _typing
 
-if TYPE_CHECKING:
+__version__ = "0.1.0"
+
+if _typing.TYPE_CHECKING:
     from wanderbus.api.agent import Agent
     from wanderbus.api.connecting import connect
     from wanderbus.api.reports import Ending, OutboxRefusal, StatusChange
@@ -67,11 +68,26 @@ __all__ = [
 ]
 
 
-def __getattr__(name: str) -> Any:
-    if name in _HOMES:
-        return getattr(import_module(_HOMES[name]), name)
-    raise AttributeError(f"module 'wanderbus' has no attribute {name!r}")
+if not _typing.TYPE_CHECKING:  # a type checker that saw __getattr__ would accept every name
+
+    def __getattr__(name: str) -> object:
+        import importlib
+
+        if name in _HOMES:
+            return getattr(importlib.import_module(_HOMES[name]), name)
+        raise AttributeError(_unknown(name), name=name)
 
 
 def __dir__() -> list[str]:
-    return sorted(__all__)
+    return [*sorted(__all__), "__version__"]
+
+
+def _unknown(name: str) -> str:
+    import difflib
+    import importlib.util
+
+    problem = f"module 'wanderbus' has no attribute {name!r}"
+    if not name.startswith("_") and importlib.util.find_spec(f"wanderbus.{name}") is not None:
+        return f"{problem}; import wanderbus.{name} first"
+    close = difflib.get_close_matches(name, __all__, n=1)
+    return f"{problem}; " + (f"did you mean {close[0]!r}?" if close else "dir(wanderbus) lists the names")

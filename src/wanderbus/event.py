@@ -7,9 +7,10 @@ with the ids of the subscriptions that it matched and its place in that session'
 from __future__ import annotations
 
 import math
+import reprlib
 from collections.abc import Mapping
 from datetime import datetime
-from typing import Any
+from typing import Any, Final
 
 import msgspec
 
@@ -21,6 +22,11 @@ Scalar = str | int | float | bool | datetime
 
 Value = Scalar | list[Any]
 """An attribute's value: a scalar, or a list of scalars (SPEC A-16, X4)."""
+
+
+_short: Final = reprlib.Repr()
+"""An event may carry a hundred kilobytes; at the prompt it takes a few lines."""
+_short.maxdict, _short.maxlist, _short.maxstring, _short.maxother, _short.maxlong = 32, 16, 120, 80, 40
 
 
 class EventId(msgspec.Struct, frozen=True, array_like=True, order=True):
@@ -62,6 +68,11 @@ class Event(msgspec.Struct, frozen=True):
     published_us: int | None = None
     arrived_us: int | None = None
 
+    def __repr__(self) -> str:
+        times = (("published_us", self.published_us), ("arrived_us", self.arrived_us))
+        named = [f", {name}={at_us}" for name, at_us in times if at_us is not None]
+        return f"Event({_short.repr(self.subject)}, {_short.repr(dict(self.attributes))}{''.join(named)})"
+
     def __getitem__(self, name: str) -> Value:
         """Return the attribute ``name``; ``KeyError`` if the event does not carry it."""
         value: Value = self.attributes[name]
@@ -72,7 +83,7 @@ class Event(msgspec.Struct, frozen=True):
         return self.attributes.get(name, default)
 
 
-class Notification(msgspec.Struct, frozen=True):
+class Notification(msgspec.Struct, frozen=True, repr_omit_defaults=True):
     """An event for one session.
 
     ``subscriptions`` are the ids of the session's subscriptions that it matched (SPEC J-04); ``position`` is what
@@ -89,7 +100,7 @@ class Notification(msgspec.Struct, frozen=True):
     lost: tuple[Loss, ...] = ()
 
 
-class Gap(msgspec.Struct, frozen=True):
+class Gap(msgspec.Struct, frozen=True, repr_omit_defaults=True):
     """Stands in a session's stream where ``count`` notifications were dropped, and says why (SPEC U-02).
 
     ``reason`` is the name of the bound that was met, or several with commas between; ``lost`` parts it by

@@ -25,7 +25,7 @@ Unit = Literal["milliseconds", "seconds", "minutes", "hours", "days", "weeks"]
 _EPOCH: Final = datetime.fromisoformat("1970-01-01T00:00:00+00:00")
 
 
-class Frequency(msgspec.Struct, frozen=True, tag="frequency"):
+class Frequency(msgspec.Struct, frozen=True, repr_omit_defaults=True, tag="frequency"):
     """At most one notification in ``period_s`` seconds, counted from the last one generated (SPEC H-05, X26)."""
 
     period_s: float
@@ -44,13 +44,17 @@ class Interval(msgspec.Struct, frozen=True, tag="interval"):
     end_us: int
     when: When = "always"
 
+    def __repr__(self) -> str:
+        when = "" if self.when == "always" else f", {self.when}"
+        return f"<Interval {_shown(self.start_us)} to {_shown(self.end_us)}{when}>"
+
     @classmethod
     def between(cls, start: datetime, end: datetime, when: When = "always") -> Self:
         """Return the restriction to the time from ``start`` up to ``end``, which have to have a time zone."""
         return cls(instant_us(start), instant_us(end), when)
 
 
-class Daily(msgspec.Struct, frozen=True, tag="daily"):
+class Daily(msgspec.Struct, frozen=True, repr_omit_defaults=True, tag="daily"):
     """Notify only between two times of day, ``HH:MM`` or ``HH:MM:SS``, in an IANA zone (SPEC H-09, X27).
 
     ``start`` later than ``end`` wraps over midnight; the end itself is outside. ``zone`` None is the broker's, which
@@ -65,7 +69,7 @@ class Daily(msgspec.Struct, frozen=True, tag="daily"):
     weekdays: tuple[int, ...] = ()
 
 
-class Custom(msgspec.Struct, frozen=True, tag="custom"):
+class Custom(msgspec.Struct, frozen=True, repr_omit_defaults=True, tag="custom"):
     """A restriction of a kind that the broker's operator has registered, with its ``parameters`` (SPEC H-10)."""
 
     kind: str
@@ -76,7 +80,7 @@ class Custom(msgspec.Struct, frozen=True, tag="custom"):
 Restriction = Frequency | Interval | Daily | Custom
 
 
-class QueuePolicy(msgspec.Struct, frozen=True, omit_defaults=True):
+class QueuePolicy(msgspec.Struct, frozen=True, repr_omit_defaults=True, omit_defaults=True):
     """Bounds of a queue, None for no bound; a subscription's own tighten those of the system (SPEC G-15 to G-18)."""
 
     notifications_max: int | None = None
@@ -112,9 +116,31 @@ class Subscription(msgspec.Struct, frozen=True):
     queue: QueuePolicy = QueuePolicy()
     language: str = "eci"
 
+    def __repr__(self) -> str:
+        parts = [f"<Subscription {self.id}: {self.subject!r} where {self.expression!r}", f"of {self.owner}"]
+        parts.append(f"session {self.session!r}")
+        if self.language != "eci":
+            parts.append(f"language {self.language}")
+        if self.expires_us is not None:
+            parts.append(f"until {_shown(self.expires_us)}")
+        if self.device is not None:
+            parts.append(f"device {self.device}")
+        parts += map(repr, self.restrictions)
+        if self.queue != QueuePolicy():
+            parts.append(repr(self.queue))
+        return ", ".join(parts) + ">"
+
 
 def instant_us(instant: datetime) -> int:
     """Return ``instant`` in microseconds since the Unix epoch; :class:`Refused` for one without a time zone."""
     if instant.tzinfo is None:
         raise Refused(f"{instant.isoformat()} has no time zone; give it one")
     return (instant - _EPOCH) // timedelta(microseconds=1)
+
+
+def _shown(at_us: int) -> str:
+    """Return an instant for people; one beyond the calendar as its number."""
+    try:
+        return (_EPOCH + timedelta(microseconds=at_us)).isoformat().removesuffix("+00:00") + "Z"
+    except OverflowError:
+        return f"{at_us} µs"

@@ -3,8 +3,13 @@
 from __future__ import annotations
 
 import json
+import re
 import subprocess
 import sys
+import tomllib
+from importlib import metadata
+from pathlib import Path
+from types import ModuleType
 
 import pytest
 
@@ -57,6 +62,47 @@ def test_other_names_do_not() -> None:
     name = "nonsense"
     with pytest.raises(AttributeError, match=name):
         getattr(wanderbus, name)
+
+
+@pytest.mark.parametrize(
+    ("name", "remedy"),
+    [
+        ("Subscripton", "did you mean 'Subscription'?"),
+        ("relay", "import wanderbus.relay first"),
+        ("qqq", "dir(wanderbus) lists the names"),
+    ],
+)
+def test_an_unknown_name_gets_a_remedy(name: str, remedy: str) -> None:
+    program = f"import wanderbus; wanderbus.{name}"
+    done = subprocess.run([sys.executable, "-c", program], capture_output=True, text=True, check=False)
+    assert f"AttributeError: module 'wanderbus' has no attribute {name!r}; {remedy}" in done.stderr
+
+
+def test_completion_offers_public_names_alone() -> None:
+    assert dir(wanderbus) == sorted([*NAMES, "__version__"])
+    internals = {name for name in vars(wanderbus) if not name.startswith("_")} - set(NAMES)
+    modules = {name for name in internals if isinstance(vars(wanderbus)[name], ModuleType)}
+    assert internals == modules, "imports are underscored, for editors that read the file"
+
+
+def test_the_version_has_one_source(root: Path) -> None:
+    project = tomllib.loads((root / "pyproject.toml").read_text(encoding="utf-8"))
+    assert "version" not in project["project"]
+    assert project["tool"]["hatch"]["version"]["path"] == "src/wanderbus/__init__.py"
+    assert re.fullmatch(r"\d+\.\d+\.\d+", wanderbus.__version__)
+    assert metadata.version("wanderbus") == wanderbus.__version__
+
+
+def test_type_checkers_see_every_name_and_no_other(root: Path) -> None:
+    """A lazy __getattr__ that mypy sees would make any name good."""
+    program = "\n".join(["import wanderbus", *(f"wanderbus.{name}" for name in NAMES), "wanderbus.Subscripton"])
+    line = [sys.executable, "-m", "mypy", "--config-file", str(root / "pyproject.toml"), "-c", program]
+    done = subprocess.run(line, cwd=root, capture_output=True, text=True, check=False)
+    assert done.stdout.splitlines() == [
+        f'<string>:{len(NAMES) + 2}: error: Module has no attribute "Subscripton"; maybe "Subscription"?  '
+        "[attr-defined]",
+        "Found 1 error in 1 file (checked 1 source file)",
+    ], done.stdout + done.stderr
 
 
 def test_importing_the_package_loads_nothing_heavy() -> None:

@@ -87,6 +87,12 @@ class AgentProperties(msgspec.Struct, frozen=True):
     answer_s_max: float = 2.0
     """In the mode of the original ECI: how long an answer is waited for, once, as nothing is repeated (SPEC X36)."""
 
+    def __repr__(self) -> str:
+        return f"AgentProperties(uri={self.uri!r}, ...)"
+
+    def __rich_repr__(self) -> list[tuple[str, str]]:
+        return [("uri", self.uri)]
+
 
 class Connect(Input, frozen=True):
     """Register and open the session."""

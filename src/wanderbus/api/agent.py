@@ -11,12 +11,11 @@ import logging
 from collections.abc import Iterable, Mapping, Sequence
 from datetime import datetime
 from types import TracebackType
-from typing import Any, Literal, Self, overload
+from typing import Literal, Self, overload
 
 from wanderbus.agent.messages import (
     AgentStatusChanged,
     Arrived,
-    Ask,
     Connect,
     ConnectRefused,
     Disconnect,
@@ -25,7 +24,6 @@ from wanderbus.agent.messages import (
     RequestSettled,
     ServerUnreachable,
     SubscriptionOver,
-    Took,
 )
 from wanderbus.api.ends import End
 from wanderbus.api.notifications import Notifications
@@ -36,9 +34,10 @@ from wanderbus.api.readers import Readers
 from wanderbus.api.refusals import connect_error
 from wanderbus.api.reports import Ending, Listeners, OutboxRefusal, Reports, StatusChange
 from wanderbus.api.requests import Requests
+from wanderbus.api.shown import public_names
 from wanderbus.broker import protocol
 from wanderbus.errors import Closed, Unreachable, WanderbusError
-from wanderbus.event import Event, EventId, Position, Value
+from wanderbus.event import Event, EventId, Value
 from wanderbus.filters import parse
 from wanderbus.machine import Input, Output, shown
 from wanderbus.runtime.ambient import wall_us
@@ -71,17 +70,25 @@ class Agent:
         self._connect_s_max = connect_s_max
         self._status = "DISCONNECTED"
         self._driver: Driver | None = None
-        self._requests = Requests()
+        self._requests = Requests(self._feed)
         self._turnstile = Turnstile(publish_per_s)
         self._publishing = Publishing(self._turnstile, self._feed)
         self._outbox_config = outbox or OutboxConfig()
         self._outbox: Outbox | None = None
         self._outbox_opening = asyncio.Lock()
-        self._readers = Readers(self)
+        self._readers = Readers(self._requests)
         self._changes: Listeners[StatusChange] = Listeners()
         self._endings: Listeners[Ending] = Listeners()
         self._refusals: Listeners[OutboxRefusal] = Listeners()
         self._opened = False
+
+    def __repr__(self) -> str:
+        wanted = self._end.properties
+        state = self._status if self._driver else "closed" if self._opened else "not open yet"
+        return f"<Agent {self.uri} {state}; broker {wanted.broker} through {shown(wanted.server)}>"
+
+    def __dir__(self) -> list[str]:
+        return public_names(self)
 
     @property
     def uri(self) -> str:
@@ -215,7 +222,7 @@ class Agent:
         """
         parse(expression, language)
         request = protocol.Subscribe(
-            self._requests.number(),
+            self._requests.next_request(),
             subject,
             expression,
             lifetime_s,
@@ -229,11 +236,11 @@ class Agent:
 
     async def unsubscribe(self, subscription: str) -> None:
         """End a subscription by its id; what it has queued is still delivered (SPEC G-07)."""
-        await self.ask(protocol.Unsubscribe(self.next_request(), subscription))
+        await self._requests.ask(protocol.Unsubscribe(self._requests.next_request(), subscription))
 
     async def subscriptions(self) -> Sequence[Subscription]:
         """Return the session's subscriptions as the broker holds them (SPEC G-08)."""
-        return (await self.begin(protocol.Query(self.next_request()))).subscriptions
+        return await self._requests.ask(protocol.Query(self._requests.next_request()))
 
     async def renew(
         self, subscription: str, lifetime_s: float | None = None, *, until: datetime | None = None
@@ -242,14 +249,14 @@ class Agent:
 
         One that ended a while ago lives again, with the same id (SPEC X21).
         """
-        request = protocol.Renew(self.next_request(), subscription, lifetime_s, _instant_us(until))
-        (renewed,) = await self.ask(request)
+        request = protocol.Renew(self._requests.next_request(), subscription, lifetime_s, _instant_us(until))
+        (renewed,) = await self._requests.ask(request)
         return renewed
 
     async def restrict(self, subscription: str, restrictions: Iterable[Restriction]) -> Subscription:
         """Give a subscription these restrictions in place of its own; return it (SPEC H-10)."""
-        request = protocol.Restrict(self.next_request(), subscription, tuple(restrictions))
-        (restricted,) = await self.ask(request)
+        request = protocol.Restrict(self._requests.next_request(), subscription, tuple(restrictions))
+        (restricted,) = await self._requests.ask(request)
         return restricted
 
     async def rebind(self, local_address: str) -> None:
@@ -281,7 +288,7 @@ class Agent:
             if self._end.ephemeral and self._status == "CONNECTED":
                 with contextlib.suppress(TimeoutError, WanderbusError):
                     async with asyncio.timeout(CLOSE_S_MAX):
-                        await self.ask(protocol.Leave(self.next_request()))
+                        await self._requests.ask(protocol.Leave(self._requests.next_request()))
             if self._status == "CONNECTED":
                 await self._readers.abandoned(CLOSE_S_MAX)
             driver.feed(Disconnect())
@@ -293,26 +300,6 @@ class Agent:
             _log.info("%s closed without an answer from the server", self.uri)
         finally:
             self._shut(Closed("the agent was closed"))
-
-    async def ask(self, request: Any) -> Sequence[Subscription]:
-        """Make one request of the broker's protocol and return the subscriptions it answers with."""
-        return (await self.begin(request)).subscriptions
-
-    def begin(self, request: Any) -> asyncio.Future[RequestSettled]:
-        """Make one request of the broker's protocol; return its answer to come."""
-        driver = self._driving()
-        answered = self._requests.open(request)
-        driver.feed(Ask(request))
-        return answered
-
-    def next_request(self) -> int:
-        """Return the number for another request of the broker's protocol."""
-        return self._requests.number()
-
-    def acknowledge(self, position: Position) -> None:
-        """Tell the broker that everything up to ``position`` was taken."""
-        if self._driver is not None:
-            self._driver.feed(Took(position.number, position.epoch))
 
     def _driving(self) -> Driver:
         if self._driver is None:
@@ -346,7 +333,7 @@ class Agent:
         self._end.open(self._driver)
         self._driver.feed(Connect())
         # The first answer shows that the broker has attached us, not just that it was reached.
-        self._attached = self.begin(protocol.Query(self.next_request()))
+        self._attached = self._requests.begin(protocol.Query(self._requests.next_request()))
 
     def _report(self, output: Output) -> None:
         match output:

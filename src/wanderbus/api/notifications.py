@@ -6,9 +6,10 @@ import asyncio
 import logging
 from collections import deque
 from types import TracebackType
-from typing import TYPE_CHECKING, Self
+from typing import TYPE_CHECKING, Final, Self
 
 from wanderbus.api.dispatch import Item
+from wanderbus.api.shown import public_names
 from wanderbus.broker import protocol
 from wanderbus.errors import Closed, WanderbusError
 from wanderbus.event import Notification
@@ -25,6 +26,9 @@ LEAVE_S = 2.0
 
 QUIET_S = 1.0
 """How long the reader of a subscription that has ended waits for what may still be on its way."""
+
+_AGENTS_SIDE: Final = frozenset({"put", "go_on", "end", "fail"})
+"""Methods that only the agent calls."""
 
 
 class Notifications:
@@ -59,6 +63,17 @@ class Notifications:
         self._news = asyncio.Event()
         self._failure: WanderbusError | None = None
 
+    def __repr__(self) -> str:
+        wanted, waiting = self._request, f"{len(self._items)} waiting, {self.dropped} dropped"
+        if self.ended is not None:
+            state = f"ended: {self.ended}; {waiting}"
+        else:
+            state = "not open" if self._subscription is None else f"{self._subscription.id}; {waiting}"
+        return f"<Notifications of {wanted.subject!r} where {wanted.expression!r}, {state}>"
+
+    def __dir__(self) -> list[str]:
+        return public_names(self, but=_AGENTS_SIDE)
+
     @property
     def subscription(self) -> Subscription:
         """Return the subscription as the broker holds it; :class:`Closed` outside the block."""
@@ -67,7 +82,7 @@ class Notifications:
         return self._subscription
 
     async def __aenter__(self) -> Self:
-        answered = self._agent.begin(self._request)
+        answered = self._agent._requests.begin(self._request)
         try:
             (subscription,) = (await asyncio.shield(answered)).subscriptions
         except asyncio.CancelledError:

@@ -31,7 +31,7 @@ class Operations:
     """Requests of ``agent``'s user; a user is a URI, and None means everybody whom that user may see."""
 
     def __init__(self, agent: Agent) -> None:
-        self._agent = agent
+        self._requests = agent._requests
 
     def sessions(self, user: str | None = None) -> AsyncIterator[Row]:
         """Yield the sessions with their devices and counters."""
@@ -51,8 +51,8 @@ class Operations:
         """Yield what waits in a session from number ``first`` on, ``count`` items at most; nothing is taken."""
         while count is None or count > 0:
             ask = min(count or _ROWS, _ROWS)
-            request = protocol.Peek(self._agent.next_request(), _uri(user), session, first, ask)
-            answer = await self._agent.begin(request)
+            request = protocol.Peek(self._requests.next_request(), _uri(user), session, first, ask)
+            answer = await self._requests.begin(request)
             for row in answer.rows:
                 yield _item(row)
             if answer.next is None:
@@ -68,8 +68,8 @@ class Operations:
         purged: int = 0
         after: str | None = None
         while True:
-            request = protocol.Purge(self._agent.next_request(), _uri(user), session, subscription, after)
-            answer = await self._agent.begin(request)
+            request = protocol.Purge(self._requests.next_request(), _uri(user), session, subscription, after)
+            answer = await self._requests.begin(request)
             purged += sum(row["purged"] for row in answer.rows)
             if (after := answer.next) is None:
                 return purged
@@ -80,18 +80,18 @@ class Operations:
         A device may come back and finds what has waited for it. With ``forget`` it leaves its session, which keeps
         nothing for it any more.
         """
-        request = protocol.Kick(self._agent.next_request(), _uri(user), device, forget)
-        return (await self._agent.begin(request)).rows
+        request = protocol.Kick(self._requests.next_request(), _uri(user), device, forget)
+        return (await self._requests.begin(request)).rows
 
     async def leave(self) -> None:
         """End the membership of this agent's device: for one that will not come back, before it is closed."""
-        await self._agent.ask(protocol.Leave(self._agent.next_request()))
+        await self._requests.ask(protocol.Leave(self._requests.next_request()))
 
     async def _inspect(self, what: protocol.Listed, user: str | None) -> AsyncIterator[Row]:
         uri, after = None if user is None else _uri(user), None
         while True:
-            request = protocol.Inspect(self._agent.next_request(), what, uri, after, _ROWS)
-            answer = await self._agent.begin(request)
+            request = protocol.Inspect(self._requests.next_request(), what, uri, after, _ROWS)
+            answer = await self._requests.begin(request)
             for row in answer.rows:
                 yield row
             if (after := answer.next) is None:

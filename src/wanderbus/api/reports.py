@@ -8,6 +8,7 @@ from typing import Generic, Self, TypeVar
 
 import msgspec
 
+from wanderbus.api.shown import public_names
 from wanderbus.event import Event
 from wanderbus.subscription import Subscription
 
@@ -51,6 +52,12 @@ class Reports(Generic[Report]):
     def __init__(self) -> None:
         self._queue: asyncio.Queue[Report | None] = asyncio.Queue()
         self._ended = False
+
+    def __repr__(self) -> str:
+        return f"<Reports: {'ended' if self._ended else f'{self._queue.qsize()} waiting'}>"
+
+    def __dir__(self) -> list[str]:
+        return public_names(self, but={"put"})
 
     def __aiter__(self) -> Self:
         return self

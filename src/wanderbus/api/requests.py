@@ -3,30 +3,57 @@
 from __future__ import annotations
 
 import asyncio
+import contextlib
+from collections.abc import Callable, Sequence
 from typing import Any
 
-from wanderbus.agent.messages import RequestSettled
+from wanderbus.agent.messages import Ask, RequestSettled, Took
 from wanderbus.api.refusals import request_error, unanswered
 from wanderbus.broker import protocol
-from wanderbus.errors import LimitExceeded, LocalProtocolError, RemoteProtocolError, WanderbusError
+from wanderbus.errors import Closed, LimitExceeded, LocalProtocolError, RemoteProtocolError, WanderbusError
+from wanderbus.event import Position
 from wanderbus.limits import MESSAGE_BYTES_MAX
+from wanderbus.machine import Input
+from wanderbus.subscription import Subscription
 
 
 class Requests:
-    """Numbers requests, and brings each answer to who waits for it."""
+    """The requests of one agent: numbered, fed to its machine by ``feed``, each answer brought to its caller.
 
-    def __init__(self) -> None:
+    ``feed`` raises :class:`Closed` while the agent is not open.
+    """
+
+    def __init__(self, feed: Callable[[Input], None]) -> None:
+        self._feed = feed
         self._last = 0
         self._open: dict[int, tuple[asyncio.Future[RequestSettled], str]] = {}
         """By number; with the expression that is to be matched, if it has one."""
 
-    def number(self) -> int:
-        """Return the number of another request."""
+    def next_request(self) -> int:
+        """Return the number for another request."""
         self._last += 1
         return self._last
 
-    def open(self, request: Any) -> asyncio.Future[RequestSettled]:
-        """Return the answer to come to ``request``; its errors are those of :func:`check_message`."""
+    async def ask(self, request: Any) -> Sequence[Subscription]:
+        """Make one request and return the subscriptions in its answer."""
+        return (await self.begin(request)).subscriptions
+
+    def begin(self, request: Any) -> asyncio.Future[RequestSettled]:
+        """Make one request; return its answer to come. Raises the errors of :func:`check_message`."""
+        answered = self._open_one(request)
+        try:
+            self._feed(Ask(request))
+        except WanderbusError:
+            del self._open[request.request]
+            raise
+        return answered
+
+    def acknowledge(self, position: Position) -> None:
+        """Tell the broker that everything up to ``position`` was taken; nothing to do once the agent is closed."""
+        with contextlib.suppress(Closed):
+            self._feed(Took(position.number, position.epoch))
+
+    def _open_one(self, request: Any) -> asyncio.Future[RequestSettled]:
         check_message(request)
         answered: asyncio.Future[RequestSettled] = asyncio.get_running_loop().create_future()
         self._open[request.request] = answered, getattr(request, "expression", "")

@@ -18,12 +18,13 @@ from typing import Self, Unpack, cast
 
 from wanderbus.api import checking
 from wanderbus.api.broker_service import BrokerService
+from wanderbus.api.shown import public_names
 from wanderbus.api.sip_service import SIPService
 from wanderbus.broker.custom import Kind, Kinds
 from wanderbus.config import ServerArguments, ServerSettings
 from wanderbus.config.reading import make
 from wanderbus.errors import ConfigurationError
-from wanderbus.machine import Address
+from wanderbus.machine import Address, shown
 from wanderbus.mobility.flow import KEEP_ALIVE_S
 from wanderbus.mobility.properties import Properties
 from wanderbus.runtime.ambient import SystemRandom
@@ -76,6 +77,14 @@ class Server:
         self._recorder: SipRecorder | None = None
         self._sip: SIPService | None = None
         self._broker: BrokerService | None = None
+
+    def __repr__(self) -> str:
+        place = shown(self.address)
+        state = f"ready at {place}" if self._broker is not None else f"not running; for {place}"
+        return f"<Server of {self.domain} {state}; data in {self._settings.data_dir}>"
+
+    def __dir__(self) -> list[str]:
+        return public_names(self)
 
     @classmethod
     def from_file(

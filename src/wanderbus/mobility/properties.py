@@ -56,6 +56,12 @@ class Properties(msgspec.Struct, frozen=True):
     Otherwise the first data channel of this package alone, and an offer without one is refused.
     """
 
+    def __repr__(self) -> str:
+        return f"Properties(uri={self.uri!r}, ...)"
+
+    def __rich_repr__(self) -> list[tuple[str, str]]:
+        return [("uri", self.uri)]
+
     def __post_init__(self) -> None:
         try:
             uri = canonical_uri(self.uri)
