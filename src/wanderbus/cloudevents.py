@@ -25,7 +25,7 @@ is the reader's own and never written.
 
 Both ways are exact, but for what one side cannot hold: there is no null, empty object, list of objects or member with
 a dot in its name here, which are refused; a Date beside ``time`` is written as text and read as a String. What is null
-in the context is absent.
+in the context is absent. An attribute of several values is an array; a member that is repeated is refused.
 """
 
 from __future__ import annotations
@@ -41,7 +41,7 @@ import msgspec
 from wanderbus import limits
 from wanderbus.errors import EventError
 from wanderbus.event import Event, check_event
-from wanderbus.literals import from_text, to_text, type_name
+from wanderbus.literals import from_text, json_object, to_text, type_name
 from wanderbus.subscription import instant_us
 
 CONTENT_TYPE: Final = "application/vnd.wanderbus.event+json"
@@ -111,8 +111,8 @@ def _context(text: str | bytes) -> dict[str, Any]:
     if len(text) > limits.CLOUDEVENT_BYTES_MAX:
         raise EventError(f"a CloudEvent has at most {limits.CLOUDEVENT_BYTES_MAX} bytes")
     try:
-        members = msgspec.json.decode(text, type=dict[str, Any])
-    except (msgspec.DecodeError, UnicodeError, RecursionError) as error:
+        members = json_object(text)
+    except ValueError as error:
         raise EventError(f"not the JSON of a CloudEvent: {error}") from None
     context = {name: value for name, value in members.items() if value is not None}
     for name in _REQUIRED:

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import math
 import reprlib
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from datetime import datetime
 from typing import Any, Final
 
@@ -82,6 +82,11 @@ class Event(msgspec.Struct, frozen=True):
         """Return the attribute ``name``, or ``default`` if the event does not carry it."""
         return self.attributes.get(name, default)
 
+    def get_all(self, name: str) -> list[Scalar]:
+        """Return every value of the attribute ``name`` in order: one of a scalar, none if it is absent."""
+        value = self.attributes.get(name, [])
+        return list(value) if isinstance(value, list) else [value]
+
 
 class Notification(msgspec.Struct, frozen=True, repr_omit_defaults=True):
     """An event for one session.
@@ -113,6 +118,17 @@ class Gap(msgspec.Struct, frozen=True, repr_omit_defaults=True):
     lost: tuple[Loss, ...] = ()
 
 
+def gathered(pairs: Iterable[tuple[str, Value]]) -> dict[str, Any]:
+    """Return attributes by name; a repeated name has the list of its values in order (SPEC A-16, X4).
+
+    The items of a list count as values of its name. A name that comes once keeps its value, scalar or list.
+    """
+    values: dict[str, list[Any]] = {}
+    for name, value in pairs:
+        values.setdefault(name, []).append(value)
+    return {name: several[0] if len(several) == 1 else _flattened(several) for name, several in values.items()}
+
+
 def check_event(event: Event) -> Event:
     """Return ``event`` if it may be published; raise :class:`EventError` naming the attribute at fault.
 
@@ -133,6 +149,10 @@ def check_event(event: Event) -> Event:
         for item in items:
             _check_scalar(name, item)
     return event
+
+
+def _flattened(values: list[Any]) -> list[Any]:
+    return [item for value in values for item in (value if isinstance(value, list) else [value])]
 
 
 def _check_scalar(name: str, value: object) -> None:

@@ -7,10 +7,13 @@ is its own text. NaN has no text, since it compares with nothing.
 
 from __future__ import annotations
 
+import json
 import math
 import re
 from datetime import datetime, timedelta, timezone
-from typing import Final, Literal, get_args
+from typing import Any, Final, Literal, get_args
+
+import msgspec
 
 from wanderbus.event import Scalar
 
@@ -78,6 +81,26 @@ def from_text(name: TypeName, text: str) -> Scalar:
             return text == "true"
         case "Date":
             return _date(text)
+
+
+def json_object(text: str | bytes) -> dict[str, Any]:
+    """Return the JSON object that ``text`` says; :class:`ValueError` says why it says none.
+
+    A member that is repeated is refused: most readers of JSON drop all but one of its values (RFC 8259, 4).
+    """
+    try:
+        members = msgspec.json.decode(text, type=dict[str, Any])
+        json.loads(text, object_pairs_hook=_check_members)
+    except (msgspec.DecodeError, RecursionError) as error:
+        raise ValueError(str(error)) from None
+    return members
+
+
+def _check_members(pairs: list[tuple[str, Any]]) -> None:
+    names = [name for name, _ in pairs]
+    if len(set(names)) < len(names):
+        repeated = next(name for place, name in enumerate(names) if name in names[:place])
+        raise ValueError(f"the member {repeated!r} comes more than once; write its values as a list")
 
 
 def _integer_text(value: int) -> str:

@@ -12,6 +12,7 @@ import uvloop
 import wanderbus
 from tests.api.world import SUBJECT, World, nothing_more, numbers, publish, run, service, take, until
 from wanderbus.api.ends import MobileEnd
+from wanderbus.event import gathered
 
 
 @pytest.mark.parametrize("loop_factory", [asyncio.new_event_loop, uvloop.new_event_loop], ids=["asyncio", "uvloop"])
@@ -47,6 +48,30 @@ def test_the_documented_shape(tmp_path: Path, world: World, loop_factory: Any) -
 
     with asyncio.Runner(loop_factory=loop_factory) as runner:
         runner.run(story())
+
+
+@pytest.mark.parametrize("outbox", [False, True])
+def test_a16_x4_an_attribute_may_be_repeated(world: World, outbox: bool) -> None:
+    async def story() -> None:
+        async with (
+            world.server(),
+            world.agent() as alice,
+            alice.subscribe(SUBJECT, "any Score > 8") as some,
+            alice.subscribe(SUBJECT, "all Score > 5") as every,
+        ):
+            repeated = gathered([("Score", 6), ("Name", "Ann"), ("Score", 9.5)])
+            events: list[dict[str, Any]] = [repeated, {"Score": []}]
+            for attributes in events:
+                if outbox:
+                    await alice.publish(SUBJECT, attributes, outbox=True)
+                else:
+                    await alice.publish(SUBJECT, attributes)
+            first = await anext(some)
+            assert first.event.attributes == {"Score": [6, 9.5], "Name": "Ann"}
+            assert (first.event.get_all("Score"), first.event.get_all("Name")) == ([6, 9.5], ["Ann"])
+            assert [(await anext(every)).event.get_all("Score") for _ in range(2)] == [[6, 9.5], []]
+
+    run(story())
 
 
 def test_one_agent_is_publisher_and_subscriber(world: World) -> None:

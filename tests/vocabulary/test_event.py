@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterable
 from datetime import UTC, datetime, timedelta, timezone
 from typing import Any
 
@@ -11,7 +12,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from wanderbus.errors import EventError
-from wanderbus.event import Event, EventId, Gap, Position, check_event
+from wanderbus.event import Event, EventId, Gap, Position, check_event, gathered
 from wanderbus.limits import EVENT_ATTRIBUTES_MAX, EVENT_LIST_ITEMS_MAX, EVENT_NAME_CHARACTERS_MAX
 
 LONGEST = "n" * EVENT_NAME_CHARACTERS_MAX
@@ -105,3 +106,35 @@ def test_ids_and_positions_are_ordered_and_read_well() -> None:
     assert EventId("wb", 9) < EventId("wb", 10)
     assert Position(1, 99) < Position(2, 1) < Position(2, 2)
     assert Gap(2, "queue_max", Position(1, 5)).position.number == 5
+
+
+@pytest.mark.parametrize(
+    ("pairs", "attributes"),
+    [
+        ([], {}),
+        ([("a", 1)], {"a": 1}),
+        ([("a", [1])], {"a": [1]}),
+        ([("a", [])], {"a": []}),
+        ([("a", 1), ("b", "x"), ("a", 1.5)], {"a": [1, 1.5], "b": "x"}),
+        ([("a", 1), ("a", [2, "x"]), ("a", [])], {"a": [1, 2, "x"]}),
+        ([("a", []), ("a", [])], {"a": []}),
+        ({"a": [1], "b": 2}.items(), {"a": [1], "b": 2}),
+    ],
+)
+def test_a16_x4_a_repeated_name_has_the_list_of_its_values(
+    pairs: Iterable[tuple[str, Any]], attributes: dict[str, Any]
+) -> None:
+    assert repr(gathered(pairs)) == repr(attributes)
+    event = Event("s", gathered(pairs))
+    for name, value in attributes.items():
+        assert event.get_all(name) == (value if isinstance(value, list) else [value])
+    assert event.get_all("absent") == []
+
+
+def test_a16_what_is_gathered_shares_no_list_with_what_was_given() -> None:
+    first = [1]
+    assert gathered([("a", first), ("a", 2)]) == {"a": [1, 2]}
+    assert first == [1]
+    event = Event("s", {"a": first})
+    event.get_all("a").append(2)
+    assert event["a"] == [1]

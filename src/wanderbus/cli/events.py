@@ -5,7 +5,7 @@ from __future__ import annotations
 import functools
 from collections.abc import AsyncIterator, Callable
 from pathlib import Path
-from typing import Annotated, Any, Final
+from typing import Annotated, Final
 
 import msgspec
 import typer
@@ -18,8 +18,9 @@ from wanderbus.cli.publishing import events_given, events_of_input, publish_dire
 from wanderbus.cloudevents import read as read_cloudevent
 from wanderbus.cloudevents import write as write_cloudevent
 from wanderbus.errors import ConfigurationError, EventError
-from wanderbus.event import Event, Notification, Value, check_event
+from wanderbus.event import Event, Notification, Value, check_event, gathered
 from wanderbus.filters import LANGUAGES
+from wanderbus.literals import json_object
 
 _OUTBOX_SESSION: Final = "outbox"
 """Where nothing is subscribed to: in another session its queue would be kept for a device that only publishes."""
@@ -31,7 +32,10 @@ def pub(
         str | None, typer.Argument(help="Subject of the event; none publishes what is in the outbox.")
     ] = None,
     attributes: Annotated[
-        list[str] | None, typer.Argument(help="NAME=VALUE each; - reads JSON objects, one a line.", show_default=False)
+        list[str] | None,
+        typer.Argument(
+            help="NAME=VALUE each, a repeated NAME makes a list; - reads JSON objects, one a line.", show_default=False
+        ),
     ] = None,
     *,
     connection: Connection,
@@ -111,7 +115,7 @@ def _events(subject: str, given: list[str], cloudevents: bool) -> AsyncIterator[
     if given == ["-"]:
         return events_of_input(read)
     if not cloudevents:
-        return events_given(Event(subject, dict(_attribute(text) for text in given)))
+        return events_given(Event(subject, gathered([_attribute(text) for text in given])))
     if len(given) != 1:
         raise ConfigurationError("give one CloudEvent, or - to read them, one a line")
     return events_given(read(given[0]))
@@ -119,8 +123,8 @@ def _events(subject: str, given: list[str], cloudevents: bool) -> AsyncIterator[
 
 def _event(subject: str, line: bytes | str) -> Event:
     try:
-        return check_event(Event(subject, msgspec.json.decode(line, type=dict[str, Any])))
-    except msgspec.DecodeError as error:
+        return check_event(Event(subject, json_object(line)))
+    except ValueError as error:
         raise EventError(str(error)) from None
 
 

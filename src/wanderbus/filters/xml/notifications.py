@@ -9,6 +9,8 @@
       </event>
       <subscription id="wb1-3"/>
     </notification>
+
+A name that comes more than once has the list of its values in order, which is written as ``<list>``.
 """
 
 from __future__ import annotations
@@ -18,7 +20,7 @@ from typing import Any, Final
 
 from wanderbus import limits
 from wanderbus.errors import EventError, FilterError
-from wanderbus.event import Event, EventId, Loss, Notification, Position, check_event
+from wanderbus.event import Event, EventId, Loss, Notification, Position, check_event, gathered
 from wanderbus.filters.xml.elements import NAMESPACE, SPACE, Bounds, Element, Reader, escaped, shown
 from wanderbus.filters.xml.literals import TYPES, read_literal, read_literals, write_literal
 from wanderbus.literals import from_text
@@ -108,28 +110,21 @@ def _notification(element: Element) -> Notification:
 def _event(element: Element) -> Event:
     _expect(element, "event")
     element.check(frozenset({"subject"}), frozenset({"published_us", "arrived_us"}))
-    attributes: dict[str, Any] = {}
-    for child in element.children:
-        value = _value(child)
-        name = child.attributes["name"]
-        if name in attributes:
-            child.fail(f"two attributes are named '{shown(name)}'")
-        attributes[name] = value
     return Event(
         element.attributes["subject"],
-        attributes,
+        gathered([_attribute(child) for child in element.children]),
         _integer(element, "published_us"),
         _integer(element, "arrived_us"),
     )
 
 
-def _value(element: Element) -> Any:
+def _attribute(element: Element) -> tuple[str, Any]:
     if element.name in TYPES:
         element.check_attributes(_NAME)
-        return read_literal(element)
+        return element.attributes["name"], read_literal(element)
     _expect(element, "list")
     element.check(_NAME)
-    return read_literals(element)
+    return element.attributes["name"], read_literals(element)
 
 
 def _is_subscription(element: Element) -> bool:
