@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 
 from tests.agent.town import Phone, Town, connected
-from wanderbus.agent.messages import Connect, ConnectRefused, Moved, PublishSettled
+from wanderbus.agent.messages import AgentStatusChanged, Connect, ConnectRefused, Moved, PublishSettled
 from wanderbus.machine import Input, Output, SendDatagram, SetTimer, TimerFired
 from wanderbus.simulation.network import Conditions
 from wanderbus.sip.message import Request, parse_message
@@ -21,6 +21,7 @@ def pause_s(phone: Phone) -> float:
     """Let the agent try to heal once more, unheard; how long it then waits."""
     now = phone.town.world.now
     outputs = phone.agent.step([TimerFired("heal")], now)
+    phone.reports += [output for output in outputs if isinstance(output, AgentStatusChanged)]
     return [output.at - now for output in outputs if isinstance(output, SetTimer) and output.key == "heal"][-1]
 
 
@@ -44,7 +45,7 @@ def test_d10_once_healed_healing_is_tried_soon_again(town: Town) -> None:
     town.run(0.1)
     phone.node.feed([TimerFired("heal")])
     town.run(1.0)
-    assert phone.statuses == ["CONNECTED", "CONNECTED"]
+    assert phone.statuses == ["CONNECTED", "DISCONNECTED", "CONNECTED"]
     assert pause_s(phone) == pytest.approx(6.0)
 
 
@@ -98,6 +99,7 @@ def test_d10_the_answer_to_the_description_of_a_channel_that_has_ended_is_no_ref
     town.run(0.001)
     phone.agent._barren = True
     phone.agent._take_data([ConnectionReset(phone.agent._channel.local)], town.world.now)
+    phone.node.feed([])
     town.run(5.0)
     assert phone.all_of(ConnectRefused) == []
     assert phone.statuses[-2:] == ["DISCONNECTED", "CONNECTED"]

@@ -27,6 +27,7 @@ from wanderbus.rudp import RudpConfig
 from wanderbus.simulation.network import Conditions, Network
 from wanderbus.simulation.node import Node
 from wanderbus.simulation.server import BROKER_URI, DOMAIN, SERVER_ADDRESS, SERVER_IP, SimulatedServer, password_of
+from wanderbus.simulation.status_watch import StatusWatch
 from wanderbus.simulation.world import SeededRandom, World
 from wanderbus.sip.message import Message, Request, parse_message
 
@@ -82,6 +83,12 @@ class Town:
         self.server = SimulatedServer(
             self.world, self.network, broker or BrokerConfig(), self.rudp, encryption=encryption
         )
+        self.phones: list[Phone] = []
+        self.watch = StatusWatch(
+            lambda: [(phone.uri, phone.agent, ["DISCONNECTED", *phone.statuses][-1]) for phone in self.phones],
+            lambda: self.server.access,
+        )
+        self.world.on_step = lambda: self.watch.look(self.world.now)
         self.server.start()
         self.run(1.0)
 
@@ -94,10 +101,11 @@ class Town:
         return machine
 
     def run(self, seconds: float) -> None:
-        """Let time pass."""
+        """Let time pass; all the while the statuses of agents, users and media are the same (SPEC E-07)."""
         end = self.world.now + seconds
         self.world.at(end, lambda: None)
         self.world.run(end)
+        assert self.watch.problems == []
 
     def since(self, at: float) -> list[Sent]:
         return [sent for sent in self.sent if sent.at >= at]
@@ -128,6 +136,7 @@ class Phone:
         self.node = Node(
             name, self.agent, self.sockets(), town.world, town.network, self._report, streams=self.streams()
         )
+        town.phones.append(self)
 
     def addresses(self) -> tuple[Address, Address]:
         return (self.ip, 5060), (self.ip, 40_000)

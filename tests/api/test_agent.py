@@ -256,8 +256,8 @@ def test_changes_are_told_from_the_call_on(world: World) -> None:
                 assert change.status == "CONNECTED"
                 assert change.address.startswith("127.0.0.2:")
                 assert change.at_us >= first.at_us
-            assert [each async for each in changes] == []
-            assert [each.address for each in [each async for each in early]] == [change.address]
+            assert [each.reason async for each in changes] == ["the agent left"]
+            assert [each.address async for each in early] == [change.address] * 2
             assert [each async for each in agent.changes()] == [], "a closed agent has no more to tell"
 
     run(story())

@@ -15,6 +15,7 @@ from typing import Final
 import msgspec
 
 from wanderbus.agent.conversation import Conversation
+from wanderbus.agent.identity import parties_of, sip_properties_of
 from wanderbus.agent.messages import (
     AgentProperties,
     AgentStatusChanged,
@@ -32,9 +33,7 @@ from wanderbus.datachannel import (
     DATA_SOCKET,
     STREAM_SOCKET,
     DataChannel,
-    Parties,
     Transports,
-    channel_secret,
     protocol_over,
 )
 from wanderbus.errors import RemoteProtocolError
@@ -56,14 +55,10 @@ from wanderbus.machine import (
     unscoped,
 )
 from wanderbus.mobility import messages as sip
-from wanderbus.mobility.flow import KEEP_ALIVE_S
-from wanderbus.mobility.properties import Properties
 from wanderbus.mobility.status import RemoteMediaStatus
 from wanderbus.mobility.user_agent import UserAgent
 from wanderbus.rudp import RudpConfig
-from wanderbus.sip.digest import ha1
 from wanderbus.sip.sdp import MediaDescription
-from wanderbus.sip.uri import canonical_uri
 from wanderbus.tcp import TcpConfig
 from wanderbus.transport import ConnectionFailed, ConnectionReset, MessageReceived, ProbeAnswered, SendMessage
 
@@ -75,6 +70,7 @@ REFUSALS: Final = frozenset({401, 403, 404, 407, 488})
 what the broker demands."""
 
 _DRAIN_STEP_S: Final = 0.02
+_LEFT: Final = "the agent left"
 _PAUSE_S: Final = (0.2, 1.0)
 """Before a session is created anew, or a connection; at random, so that not all agents come at once."""
 
@@ -107,11 +103,10 @@ class Agent:
             reset_key=random.token(32),
         )
         self._conversation = Conversation(properties)
-        self._sip_properties = _sip_properties(properties)
-        self._user_agent = UserAgent(self._sip_properties, random, socket=SIP_SOCKET, contact=sip)
+        self._user_agent = UserAgent(sip_properties_of(properties), random, socket=SIP_SOCKET, contact=sip)
         self._channel = DataChannel(
             self._transports,
-            self._parties(""),
+            parties_of(properties, ""),
             encryption=properties.encryption,
             protocol=protocol_over(properties.data_transport, encryption=properties.encryption),
         )
@@ -135,6 +130,12 @@ class Agent:
     def connected(self) -> bool:
         """Return the ECIAgent Status: whether the data channel to the broker works, as far as is known."""
         return self._connected
+
+    @property
+    def media_status(self) -> RemoteMediaStatus:
+        """Return the Remote Media Status of the present SIP session, DISCONNECTED if there is none."""
+        session = self._user_agent.sessions.get(self._session)
+        return RemoteMediaStatus.DISCONNECTED if session is None else session.media_status
 
     @property
     def sends_to(self) -> Address | None:
@@ -183,19 +184,6 @@ class Agent:
                 self._leaving_until = now + self._properties.drain_s
                 self._drain(now)
 
-    def _parties(self, session: str) -> Parties:
-        """Return who is who in ``session``, with the secret that the password makes (DESIGN 6.5)."""
-        ours, password = self._sip_properties, self._properties.password
-        domain = ours.uri.partition("@")[2]
-        return Parties(
-            role="agent",
-            agent=ours.uri,
-            broker=canonical_uri(self._properties.broker),
-            dialog=session,
-            secret=None if password is None else channel_secret(ha1(ours.username, domain, password)),
-            over_tls=ours.transport == "TLS",
-        )
-
     def _moved(self, moved: Moved, now: float) -> None:
         self._data = moved.data
         self._heal_pause_s = self._properties.heal_s
@@ -227,12 +215,13 @@ class Agent:
         self._heal(now)
 
     def _invite(self, now: float) -> None:
+        self._disconnected("another session is opened", now)
         if self._session in self._user_agent.sessions:
             self._step_user_agent(sip.TerminateSession(self._session), now)
         self._session = self._random.token(12).hex()
         self._established = False
         self._take_data(self._channel.abandon(now), now)
-        self._channel.begin(self._parties(self._session))
+        self._channel.begin(parties_of(self._properties, self._session))
         self._take_data(self._channel.offer(now), now)
         self._step_user_agent(sip.CreateSession(self._session, self._properties.broker, self._media()), now)
 
@@ -284,7 +273,9 @@ class Agent:
         Or the answer is not what the broker said, or less than we demand: then there is no session (DESIGN 6.5).
         """
         if not self._channel.local:
-            return  # What was described has ended meanwhile; healing, which is due, describes another.
+            # What was described has ended meanwhile; healing, which is due, describes another.
+            self._step_user_agent(sip.SetMediaStatus(self._session, RemoteMediaStatus.DISCONNECTED), now)
+            return
         try:
             opened, outputs = self._channel.agreed(self._channel.read(media), now)
         except RemoteProtocolError as error:
@@ -307,6 +298,7 @@ class Agent:
 
     def _session_gone(self, status: int | None, reason: str, now: float) -> None:
         self._established = False
+        self._disconnected(reason, now)
         if self._leaving_until is not None:
             return
         self._take_data(self._channel.abandon(now), now)
@@ -319,13 +311,15 @@ class Agent:
             pause_s = self._heal_pause_s
         elif status is not None and not self._ever_connected:
             self._outputs.append(ServerUnreachable(f"{status} {reason}"))
-        self._disconnected(reason)
         self._outputs.append(SetTimer("heal", now + pause_s))
 
-    def _disconnected(self, reason: str) -> None:
+    def _disconnected(self, reason: str, now: float) -> None:
+        """Set agent and media DISCONNECTED, always both (SPEC E-07); for who leaves, leaving is the reason."""
+        self._step_user_agent(sip.SetMediaStatus(self._session, RemoteMediaStatus.DISCONNECTED), now)
         if self._connected:
             self._connected = False
-            self._outputs.append(AgentStatusChanged("DISCONNECTED", self._data, reason))
+            leaving = self._leaving_until is not None
+            self._outputs.append(AgentStatusChanged("DISCONNECTED", self._data, _LEFT if leaving else reason))
 
     def _step_data(self, inputs: list[Input], now: float) -> None:
         if inputs:
@@ -353,8 +347,7 @@ class Agent:
             self._step_data(self._sending(self._conversation.unsaid()), now)
         except RemoteProtocolError as error:
             self._take_data(self._channel.abandon(now), now)
-            self._disconnected(str(error))
-            self._step_user_agent(sip.SetMediaStatus(self._session, RemoteMediaStatus.DISCONNECTED), now)
+            self._disconnected(str(error), now)
             self._outputs.append(SetTimer("heal", now + self._random.uniform(*_PAUSE_S)))
 
     def _channel_failed(self, reason: str, now: float) -> None:
@@ -363,11 +356,9 @@ class Agent:
         Who leaves has said good-bye: that the broker forgets the connection is then no news.
         """
         self._channel.lost()
+        self._disconnected(reason, now)
         if self._leaving_until is not None:
-            self._connected = False
             return
-        self._disconnected(reason)
-        self._step_user_agent(sip.SetMediaStatus(self._session, RemoteMediaStatus.DISCONNECTED), now)
         if self._barren:
             # What stands in its way, as a relay that has no room, would be asked again without a pause.
             self._outputs.append(SetTimer("heal", now + self._random.uniform(*_PAUSE_S)))
@@ -403,17 +394,5 @@ class Agent:
             self._outputs.append(SetTimer("drain", now + _DRAIN_STEP_S))
             return
         self._outputs.append(CancelTimer("heal"))
+        self._disconnected(_LEFT, now)
         self._step_user_agent(sip.Stop(), now)
-
-
-def _sip_properties(properties: AgentProperties) -> Properties:
-    return Properties(
-        uri=properties.uri,
-        server=properties.server,
-        password=properties.password,
-        instance=f"<urn:uuid:{properties.device}>",
-        register_expires_s=properties.register_expires_s,
-        transport=properties.transport,
-        server_name=properties.server_name,
-        keep_alive_s=KEEP_ALIVE_S[properties.transport],
-    )

@@ -149,6 +149,10 @@ class Broker:
         """Return the User Status of ``user``: CONNECTED while any of the user's devices can be reached."""
         return self._links.status(user)
 
+    def take_closed_links(self) -> list[int]:
+        """Return the links that were closed or refused since the last call, before their ``LinkDropped`` is durable."""
+        return self._links.take_closed()
+
     def refusal(self, user: str, device: str, others: int) -> str | None:
         """Return why ``device`` may have no data channel beside those of ``others``, None if it may."""
         refused = self._presence.refusal(user, device, others)

@@ -65,6 +65,7 @@ class Links:
         self._bounds = bounds
         self._window = config.unacknowledged_max
         self._backlog_per_s = config.backlog_per_s
+        self._closed: list[int] = []
         self._by_id: dict[int, Link] = {}
         self._by_device: dict[str, Link] = {}
         self._by_user: dict[str, set[int]] = {}
@@ -97,6 +98,7 @@ class Links:
 
     def close(self, link: Link) -> None:
         """Forget a link."""
+        self._closed.append(link.link)
         del self._by_id[link.link]
         self._by_user[link.user].discard(link.link)
         if not self._by_user[link.user]:
@@ -110,6 +112,11 @@ class Links:
             self._by_session[key].remove(link)
             if not self._by_session[key]:
                 del self._by_session[key]
+
+    def take_closed(self) -> list[int]:
+        """Return the ids of the links that were closed or refused since the last call."""
+        closed, self._closed = self._closed, []
+        return closed
 
     def attach(self, link: Link, session: SessionRow, sent: int) -> None:
         """Let the stream of ``session`` flow on ``link`` after number ``sent``, paced as far as it has waited."""
@@ -132,6 +139,7 @@ class Links:
 
     def turn_away(self, link: int, refusal: protocol.RequestRefused) -> None:
         """Refuse a link, of which nothing is kept."""
+        self._closed.append(link)
         self._journal.say(SendOnLink(link, protocol.encode(refusal)))
         self._journal.say(LinkDropped(link, refusal.reason))
 

@@ -211,6 +211,13 @@ class AccessServer:
             self._step_data(for_data, now)
         return self._drain()
 
+    def media_statuses(self) -> dict[str, list[RemoteMediaStatus]]:
+        """Return the Remote Media Status of every session with a device, by user."""
+        statuses: dict[str, list[RemoteMediaStatus]] = {}
+        for session in self._user_agent.sessions.values():
+            statuses.setdefault(session.remote_uri, []).append(session.media_status)
+        return statuses
+
     def _drain(self) -> list[Output]:
         """Return what is to be done, the log first: everything else can be done while it is synced."""
         outputs = self._appends + self._outputs
@@ -322,6 +329,8 @@ class AccessServer:
             opened, outputs = line.channel.agreed(remote, now)
         except RemoteProtocolError as error:
             self._refused(line, error)
+            if line.channel.remote is None:
+                self._step_user_agent([sip.SetMediaStatus(line.session, RemoteMediaStatus.DISCONNECTED)], now)
             return
         self._lines.connected(line)
         self._take_data(outputs, now)
@@ -404,6 +413,14 @@ class AccessServer:
                     self._appends.append(output)
                 case _:
                     self._outputs.append(output)
+        self._step_user_agent(
+            [
+                sip.SetMediaStatus(line.session, RemoteMediaStatus.DISCONNECTED)
+                for link in self.broker.take_closed_links()
+                if (line := self._lines.by_link.get(link))
+            ],
+            now,
+        )
         if sending:
             self._step_data(sending, now)
         if by_address:

@@ -15,6 +15,7 @@ from wanderbus.rudp import RudpConfig
 from wanderbus.simulation.checkers import check_all
 from wanderbus.simulation.network import Conditions, Network
 from wanderbus.simulation.server import SERVER_IP, SimulatedServer
+from wanderbus.simulation.status_watch import StatusWatch
 from wanderbus.simulation.traveller import Traveller
 from wanderbus.simulation.world import World
 from wanderbus.subscription import QueuePolicy
@@ -100,6 +101,10 @@ class Scenario:
             )
             for number in range(1, draw.randint(2, 4) + 1)
         ]
+        self.watch = StatusWatch(
+            lambda: [each for traveller in self.travellers if (each := traveller.watched)], lambda: self.server.access
+        )
+        self.world.on_step = lambda: self.watch.look(self.world.now)
 
     def run(self) -> Result:
         """Let the world happen, mend it, let it come to rest, and check it.
@@ -108,7 +113,7 @@ class Scenario:
         """
         try:
             self._play()
-            problems = [*check_all(self.server, self.travellers), *self.check()]
+            problems = [*check_all(self.server, self.travellers), *self.check(), *self.watch.problems]
         except Exception as error:
             place = traceback.extract_tb(error.__traceback__)[-1]
             problems = [f"{type(error).__name__}: {error} in {place.name}, {Path(place.filename).name}:{place.lineno}"]

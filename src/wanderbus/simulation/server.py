@@ -79,6 +79,15 @@ class SimulatedServer:
         self._access: AccessNode | None = None
 
     @property
+    def access(self) -> AccessServer | None:
+        """Return the machine of the live access server, None while the server is down."""
+        if self._access is None or not self._access.alive:
+            return None
+        machine = self._access.machine
+        assert isinstance(machine, AccessServer)
+        return machine
+
+    @property
     def state(self) -> BrokerState:
         """Return the live broker's state."""
         assert self._access is not None

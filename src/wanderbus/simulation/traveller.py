@@ -84,6 +84,7 @@ class Traveller:
         self._moves = 0
         self._node: Node | None = None
         self._life = 0
+        self._status = "DISCONNECTED"
         self._in_hand: list[Notification | Gap] = []
         self._asked: set[int] = set()
         self._published_in_life = 0
@@ -108,6 +109,11 @@ class Traveller:
     def connected(self) -> bool:
         """Return the ECIAgent Status."""
         return self._node is not None and self._agent.connected
+
+    @property
+    def watched(self) -> tuple[str, Agent, str] | None:
+        """Return the statuses to compare (SPEC E-07); None while not running."""
+        return (self.name, self._agent, self._status) if self._node is not None else None
 
     @property
     def settled(self) -> bool:
@@ -147,6 +153,7 @@ class Traveller:
         self._node = Node(
             self.name, agent, sockets, self._world, self._network, self._report, streams=streams, wire=self.wire
         )
+        self._status = "DISCONNECTED"
         self._published_in_life = 0
         self._unsettled.clear()
         self._in_hand.clear()
@@ -204,8 +211,8 @@ class Traveller:
                     self.problems.append(f"subscribe was refused: {refusal.reason}")
             case ConnectRefused(status=status, reason=reason):
                 self.problems.append(f"refused with {status}: {reason}")
-            case AgentStatusChanged():
-                pass
+            case AgentStatusChanged(status=status):
+                self._status = status
 
     def _think(self) -> None:
         """The application looks at the first item in hand, commits its result, and asks for the next."""

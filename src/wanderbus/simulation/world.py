@@ -21,6 +21,8 @@ class World:
         self.random = random.Random(seed)
         self.now = 0.0
         self.trace: list[str] | None = [] if keep_trace else None
+        self.on_step: Callable[[], None] = lambda: None
+        """Called after every action."""
         self._digest = hashlib.sha256()
         self._heap: list[tuple[float, int, Callable[[], None]]] = []
         self._count = 0
@@ -49,6 +51,7 @@ class World:
                 raise RuntimeError(f"time stands still at {when:.6f} s: a machine sets timers that are due at once")
             self.now = when
             action()
+            self.on_step()
 
     def note(self, who: str, what: str) -> None:
         """Write a line of the trace."""
