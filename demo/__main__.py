@@ -19,7 +19,7 @@ from typing import Any
 
 from demo import CannotRunError, companions
 from demo.conductor import Evidence, Options, conduct
-from demo.progress import Board, Scene, result_table
+from demo.progress import Board, Scene, result_table, summary
 from demo.reckoning import verdict
 from demo.report import write_report
 
@@ -130,20 +130,19 @@ def _tell(board: Board, given: argparse.Namespace, result: dict[str, Any], evide
     result["seconds"] = round(board.scene.elapsed_s, 1)
     print_ = board.console.print
     print_()
+    print_(summary(result))
+    print_()
     print_(result_table(result))
-    kills = result["kills"]
-    print_(
-        f"published {result['published']}, address changes {result['address_changes']} ({result['address_mode']}), "
-        f"kill -9: travellers {kills['agent']}, server {kills['server']}; {result['seconds']} s in all"
-    )
+    print_()
+    print_(f"published {result['published']}; addresses: {result['address_mode']}; {result['seconds']} s in all")
     if (given.sip, given.relay) != (companions.SIP[0], companions.RELAYS[0]):
         print_(f"SIP server: {result['sip']}, relay: {result['relay']}{_passed(result['relayed_datagrams'])}")
     write_report(given.report, result, evidence)
     if given.json is not None:
         given.json.parent.mkdir(parents=True, exist_ok=True)
         given.json.write_text(json.dumps(result, indent=2) + "\n")
-    print_(f"report: {given.report}", soft_wrap=True)
-    print_(verdict(result))
+    print_(f"report with plots and every traveller: {given.report}", soft_wrap=True)
+    print_(verdict(result), soft_wrap=True)
 
 
 def _passed(datagrams: int | None) -> str:

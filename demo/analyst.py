@@ -45,7 +45,7 @@ class Analyst:
             await self.start()
         assert self._child is not None
         self._going = True
-        self._phase(f"reckoning: {self._told.get('phase', 'starting Spark')}")
+        self._phase(f"counting: {self._told.get('phase', 'starting Spark')}")
         self._child.send(do="start")
         if await self._child.wait(ANALYSIS_S) is None:
             raise CannotRunError(f"the Spark job did not end within {ANALYSIS_S:.0f} s")
@@ -60,4 +60,4 @@ class Analyst:
         fields = reports.parse(line) or {}
         self._told.update(fields)
         if self._going and "phase" in fields:
-            self._phase(f"reckoning: {fields['phase']}")
+            self._phase(f"counting: {fields['phase']}")

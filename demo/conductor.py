@@ -8,6 +8,7 @@ import time
 from collections.abc import Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass
+from functools import partial
 from pathlib import Path
 from typing import Any, Final
 
@@ -113,16 +114,16 @@ class Run:
         self._server = ServerHost(self._world, self._companions)
         self._publisher = PublisherHost(self._world)
         self._seats = {person.name: Seat(self._world, person) for person in TRAVELLERS}
-        self._analyst = Analyst(options.work, self._server.log, crew, board.phase)
+        self._analyst = Analyst(options.work, self._server.log, crew, partial(board.phase, step=4))
         board.scene.seats = {name: seat.view for name, seat in self._seats.items()}
 
     async def perform(self) -> tuple[dict[str, Any], Evidence]:
         """Do all of it; see the module."""
         options, scene = self._options, self._board.scene
         expected = await self._set_stage()
-        self._board.phase(f"publishing {options.rows} departures at {options.rate:g}/s")
+        self._board.phase(f"publishing {options.rows} departures at {options.rate:g}/s", 2)
         await self._play()
-        self._board.phase("everything is published; waiting for the last deliveries")
+        self._board.phase("everything is published; waiting for the last deliveries", 3)
         await drain(scene)
         await self._leave()
         evidence = self._collect(expected)
@@ -218,7 +219,7 @@ class Run:
             self._ended_us,
         )
         evidence = {name: read_lines(directory / f"{name}.jsonl") for name in ("expected", "taken", "moves", "away")}
-        return {**evidence, "kills": self._world.kills}
+        return {**evidence, "kills": self._world.kills, "outages": self._world.outages}
 
 
 async def drain(scene: Scene) -> None:

@@ -39,6 +39,7 @@ class World:
     passwords: Mapping[str, str]
     sip_port: int = SIP_PORT
     kills: list[dict[str, Any]] = field(default_factory=list)
+    outages: list[dict[str, Any]] = field(default_factory=list)
 
     def configure(self, person: Person, **more: Any) -> Path:
         """Write the configuration of a person's process and return its path."""
@@ -86,12 +87,17 @@ class ServerHost:
         """``kill -9``, and a restart ``pause_s`` later."""
         assert self._child is not None
         world = self._world
-        world.kills.append({"who": SERVER, "at_us": reports.wall_us()})
+        killed_us = reports.wall_us()
+        world.kills.append({"who": SERVER, "at_us": killed_us})
+        world.scene.server_dead_since = time.monotonic()
         world.news(f"kill -9 {self._child.pid}: the server is dead")
-        await self._child.kill()
-        world.scene.server = "killed"
-        await asyncio.sleep(pause_s)
-        await self.start()
+        try:
+            await self._child.kill()
+            await asyncio.sleep(pause_s)
+            await self.start()
+            world.scene.server_dead_since = None
+        finally:
+            world.outages.append({"who": SERVER, "from_us": killed_us, "to_us": reports.wall_us()})
         world.news(f"the server is back as process {self._child.pid}")
 
     async def stop(self) -> None:

@@ -1,14 +1,42 @@
-"""The report's plots, written as SVG: few shapes, the page's own colours, no library and nothing to fetch."""
+"""The report's plots, as HTML and SVG that stretch: positions are per cent, so that text keeps its size on any screen.
+
+Colours are the page's own; no library, and nothing to fetch.
+"""
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from html import escape
 from typing import Any, Final
 
-_WIDTH: Final = 900
-_LEFT: Final = 90
-_LINE: Final = 46
+STYLE: Final = """
+.plot { display: grid; grid-template-columns: auto 1fr; column-gap: .7rem; align-items: center; padding-right: 1.4rem; }
+.plot .name { font-size: .85rem; line-height: 1.15; } .plot small { color: var(--quiet); }
+.area { position: relative; height: 2.1rem; border-bottom: 1px solid var(--line); }
+.area svg { position: absolute; inset: 0; width: 100%; height: 100%; }
+.area polyline { fill: none; stroke: var(--good); stroke-width: 1.8; vector-effect: non-scaling-stroke; }
+.area i { position: absolute; } .band { top: 0; bottom: 0; } .away { background: var(--away); opacity: .75; }
+.outage { background: var(--bad); opacity: .28; } .kill { top: 0; bottom: 0; width: 2px; background: var(--bad); }
+.move { bottom: 0; margin-left: -5px; border: 5px solid transparent;
+  border-top: 0; border-bottom: 9px solid var(--move); }
+.bar { left: 0; } .due { top: .35rem; bottom: .35rem; background: var(--due); }
+.got { top: .75rem; bottom: .75rem; background: var(--good); } .got.wrong { background: var(--bad); }
+.dot { top: .7rem; width: 10px; height: 10px; margin-left: -5px; border-radius: 5px; background: var(--move);
+  opacity: .75; }
+.axis { position: relative; height: 1.6rem; font-size: .75rem; color: var(--quiet); }
+.axis span { position: absolute; top: .4rem; transform: translateX(-50%); white-space: nowrap; }
+.axis span::before { content: ""; position: absolute; left: 50%; top: -.4rem; height: .35rem; width: 1px;
+  background: var(--ink); }
+.unit { grid-column: 2; text-align: center; font-size: .75rem; color: var(--quiet); }
+.flag { position: relative; height: 1.3rem; font-size: .75rem; color: var(--bad); }
+.flag span { position: absolute; white-space: nowrap; }
+.key { display: flex; flex-wrap: wrap; gap: .2rem 1.1rem; font-size: .85rem; color: var(--quiet); padding: 0; }
+.key li { list-style: none; } .key i { display: inline-block; width: 1.1rem; height: .8rem; margin-right: .35rem;
+  vertical-align: -.08rem; } .key .line { height: 2px; background: var(--good); vertical-align: .25rem; }
+.key .move { width: 0; height: 0; border-top: 0; margin-left: 0; } .key .kill { width: 2px; }
+"""
+
+TICKS_MAX: Final = 6
 
 Lines = Sequence[Mapping[str, Any]]
 
@@ -16,63 +44,50 @@ Lines = Sequence[Mapping[str, Any]]
 def delivered(travellers: Lines) -> str:
     """Return bars of what each traveller was due (behind) and what it was delivered (before)."""
     longest = max((max(line["expected"], line["delivered"]) for line in travellers), default=0) or 1
-    span = _WIDTH - _LEFT - 110
-    parts = []
-    for n, line in enumerate(travellers):
-        y = n * 30 + 6
-        due, got = (line[key] / longest * span for key in ("expected", "delivered"))
-        colour = "--good" if line["good"] else "--bad"
-        parts.append(_text(0, y + 15, name_of(line["user"])))
-        parts.append(_rect(_LEFT, y, due, 20, "--due"))
-        parts.append(_rect(_LEFT, y + 5, got, 10, colour))
-        parts.append(_text(_LEFT + max(due, got) + 8, y + 15, f"{line['delivered']} of {line['expected']}"))
-    return _svg(len(travellers) * 30 + 8, parts)
+    rows = []
+    for line in travellers:
+        due, got = (line[key] / longest * 100 for key in ("expected", "delivered"))
+        wrong = "" if line["good"] else " wrong"
+        bars = (
+            f"<i class='bar due' style='width:{due:.2f}%'></i><i class='bar got{wrong}' style='width:{got:.2f}%'></i>"
+        )
+        counts = f"{line['delivered']} of {line['expected']}"
+        rows.append(_row(name_of(line["user"]), counts, f"<div class='area'>{bars}</div>"))
+    key = "<ul class='key'><li><i class='due'></i>expected</li><li><i class='got'></i>delivered</li></ul>"
+    return key + _plot("notifications expected and delivered", rows, longest, "notifications")
 
 
 def timeline(evidence: Mapping[str, Lines]) -> str:
-    """Return one strip per traveller: deliveries as they added up, times away, moves, and kills across."""
-    taken = evidence["taken"]
-    if not taken:
+    """Return one strip for each traveller, deliveries adding up over time, with outages of the server across all."""
+    if not evidence["taken"]:
         return "<p>Nothing was delivered.</p>"
-    moments = [line["at_us"] for line in taken] + [line["at_us"] for line in evidence["kills"]]
-    moments += [line["moved_us"] for line in evidence["moves"]]
-    start, end = min(moments), max(moments)
-    span = _WIDTH - _LEFT - 10
-
-    def x(at_us: int) -> float:
-        return float(_LEFT + (min(max(at_us, start), end) - start) / max(end - start, 1) * span)
-
+    x, seconds = _time_scale(evidence)
+    across = [_band(outage, "outage", f"{outage['who']} down", x) for outage in evidence["outages"]]
+    across += [f"<i class='kill' style='left:{x(each['at_us']):.2f}%'></i>" for each in evidence["kills"]]
     users = list(dict.fromkeys(line["user"] for line in evidence["expected"]))
-    parts = [_strip(user, n, evidence, x, end) for n, user in enumerate(users)]
-    height = len(users) * _LINE
-    for kill in evidence["kills"]:
-        at = x(kill["at_us"])
-        parts.append(_rect(at, 0, 1.5, height, "--bad", f"kill -9: {kill['who']}"))
-        parts.append(_text(min(at, _WIDTH - 90), height + 28, f"kill -9 {kill['who']}"))
-    seconds = (end - start) / 1e6
-    parts += [_text(_LEFT, height + 14, "0 s"), _text(_WIDTH - 50, height + 14, f"{seconds:.1f} s")]
-    legend = "Line: deliveries adding up. Shaded: away. Triangles: changes of address. Red: kill -9."
-    return _svg(height + 34, parts) + f"<p class='quiet'>{legend}</p>"
+    rows = [_flags(evidence, x), *(_strip(user, evidence, x, across) for user in users)]
+    key = (
+        "<ul class='key'><li><i class='line'></i>deliveries, adding up</li><li><i class='away'></i>traveller away</li>"
+        "<li><i class='outage'></i>server down</li><li><i class='kill'></i>kill -9</li>"
+        "<li><i class='move'></i>change of address</li></ul>"
+    )
+    return key + _plot("deliveries to each traveller over time", rows, seconds, "seconds since the first event")
 
 
 def healing(moves: Lines) -> str:
-    """Return one dot per change of address: how long until its traveller was connected again."""
+    """Return one dot for each change of address: the time until its traveller was connected again."""
     healed = [(name_of(m["user"]), (m["healed_us"] - m["moved_us"]) / 1e3) for m in moves if m["healed_us"] is not None]
     if not healed:
         return "<p>No change of address was healed.</p>"
-    longest = max(ms for _, ms in healed)
-    names = list(dict.fromkeys(name for name, _ in healed))
-    parts = [_text(0, n * 24 + 16, name) for n, name in enumerate(names)]
-    for name, ms in healed:
-        x = _LEFT + ms / max(longest, 1e-9) * (_WIDTH - _LEFT - 60)
-        y = names.index(name) * 24 + 12
-        parts.append(
-            f"<circle cx='{x:.1f}' cy='{y}' r='5' style='fill:var(--move)' fill-opacity='.75'>"
-            f"<title>{ms:.0f} ms</title></circle>"
+    longest = max(ms for _, ms in healed) or 1.0
+    rows = []
+    for name in dict.fromkeys(name for name, _ in healed):
+        times = [ms for other, ms in healed if other == name]
+        dots = "".join(
+            f"<i class='dot' style='left:{ms / longest * 100:.2f}%' title='{ms:.0f} ms'></i>" for ms in times
         )
-    floor = len(names) * 24 + 16
-    parts += [_text(_LEFT, floor, "0 ms"), _text(_WIDTH - 80, floor, f"{longest:.0f} ms")]
-    return _svg(floor + 6, parts)
+        rows.append(_row(name, f"{max(times):.0f} ms", f"<div class='area'>{dots}</div>"))
+    return _plot("time to heal each change of address", rows, longest, "milliseconds until connected again")
 
 
 def name_of(user: str) -> str:
@@ -80,42 +95,66 @@ def name_of(user: str) -> str:
     return user.removeprefix("sip:").partition("@")[0]
 
 
-def _strip(user: str, n: int, evidence: Mapping[str, Lines], x: Any, end: int) -> str:
-    top, height = n * _LINE + 4, _LINE - 10
-    parts = [_text(0, top + height / 2 + 4, name_of(user))]
-    for away in evidence["away"]:
-        if away["user"] == user:
-            left = x(away["from_us"])
-            width = max(x(away["to_us"]) - left, 1.0)
-            parts.append(_rect(left, top, width, height, "--away", str(away["why"])))
+def ticks(limit: float) -> list[float]:
+    """Return round numbers from 0 up to ``limit``, at most :data:`TICKS_MAX`."""
+    power = 10.0**-6
+    while True:
+        for factor in (1, 2, 5):
+            if limit / (factor * power) < TICKS_MAX - 1e-6:
+                return [n * factor * power for n in range(int(limit / (factor * power) + 1e-9) + 1)]
+        power *= 10.0
+
+
+def _time_scale(evidence: Mapping[str, Lines]) -> tuple[Callable[[int], float], float]:
+    """Return the place of a moment in per cent, and the seconds from the first to the last."""
+    moments = [line["at_us"] for name in ("taken", "kills") for line in evidence[name]]
+    moments += [line["moved_us"] for line in evidence["moves"]]
+    moments += [line["to_us"] for line in evidence["outages"]]
+    start, end = min(moments), max(moments)
+    span = max(end - start, 1)
+    return lambda at_us: (min(max(at_us, start), end) - start) / span * 100, span / 1e6
+
+
+def _strip(user: str, evidence: Mapping[str, Lines], x: Callable[[int], float], across: Sequence[str]) -> str:
+    parts = [*across]
+    parts += [_band(away, "away", str(away["why"]), x) for away in evidence["away"] if away["user"] == user]
     times = [line["at_us"] for line in evidence["taken"] if line["user"] == user]
     if times:
         step = max(len(times) // 200, 1)
-        points = [(x(at), top + height - (k + 1) / len(times) * height) for k, at in enumerate(times)][::step]
-        line = " ".join(f"{px:.1f},{py:.1f}" for px, py in [*points, (x(end), top)])
-        parts.append(f"<polyline points='{line}' fill='none' style='stroke:var(--good)' stroke-width='1.8'/>")
+        points = [(x(at), 100 - (k + 1) / len(times) * 94) for k, at in enumerate(times)][::step]
+        line = " ".join(f"{px:.2f},{py:.1f}" for px, py in [*points, (100.0, 6.0)])
+        parts.append(f"<svg viewBox='0 0 100 100' preserveAspectRatio='none'><polyline points='{line}'/></svg>")
     for move in evidence["moves"]:
         if move["user"] == user:
-            at, floor = x(move["moved_us"]), top + height
-            parts.append(
-                f"<path d='M{at:.1f} {floor - 9} l5 9 h-10 z' style='fill:var(--move)'>"
-                f"<title>to {escape(str(move['address']))}</title></path>"
-            )
-    parts.append(_rect(_LEFT, top + height, _WIDTH - _LEFT - 10, 1, "--line"))
-    return "".join(parts)
+            title = escape(f"to {move['address']}", quote=True)
+            parts.append(f"<i class='move' style='left:{x(move['moved_us']):.2f}%' title='{title}'></i>")
+    return _row(name_of(user), str(len(times)), f"<div class='area'>{''.join(parts)}</div>")
 
 
-def _rect(x: float, y: float, width: float, height: float, colour: str, title: str = "") -> str:
-    label = f"<title>{escape(title)}</title>" if title else ""
-    return (
-        f"<rect x='{x:.1f}' y='{y:.1f}' width='{width:.1f}' height='{height:.1f}' style='fill:var({colour})'>"
-        f"{label}</rect>"
-    )
+def _flags(evidence: Mapping[str, Lines], x: Callable[[int], float]) -> str:
+    """Return the lines above the strips, one for each kill: they may be too close for one line on a small screen."""
+    flags = []
+    down = {each["from_us"]: (each["to_us"] - each["from_us"]) / 1e6 for each in evidence["outages"]}
+    for kill in evidence["kills"]:
+        at = x(kill["at_us"])
+        text = f"{kill['who']} killed" + (f", down {down[kill['at_us']]:.1f} s" if kill["at_us"] in down else "")
+        edge = f"left:{at:.2f}%" if at < 50 else f"right:{100 - at:.2f}%"
+        flags.append(f"<div></div><div class='flag'><span style='{edge}'>{escape(text)}</span></div>")
+    return "".join(flags)
 
 
-def _text(x: float, y: float, text: str) -> str:
-    return f"<text x='{x:.1f}' y='{y:.1f}'>{escape(text)}</text>"
+def _band(span: Mapping[str, Any], kind: str, title: str, x: Callable[[int], float]) -> str:
+    left = x(span["from_us"])
+    width = max(x(span["to_us"]) - left, 0.2)
+    shown = escape(title, quote=True)
+    return f"<i class='band {kind}' style='left:{left:.2f}%;width:{width:.2f}%' title='{shown}'></i>"
 
 
-def _svg(height: float, parts: Sequence[str]) -> str:
-    return f"<svg viewBox='0 0 {_WIDTH} {height:.0f}' role='img'>{''.join(parts)}</svg>"
+def _row(name: str, note: str, area: str) -> str:
+    return f"<div class='name'>{escape(name)}<br><small>{escape(note)}</small></div>{area}"
+
+
+def _plot(label: str, rows: Sequence[str], limit: float, unit: str) -> str:
+    marks = "".join(f"<span style='left:{at / limit * 100:.2f}%'>{at:g}</span>" for at in ticks(limit))
+    axis = f"<div></div><div class='axis'>{marks}</div><div class='unit'>{escape(unit)}</div>"
+    return f"<div class='plot' role='img' aria-label='{escape(label, quote=True)}'>{''.join(rows)}{axis}</div>"

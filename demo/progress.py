@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import time
-from collections.abc import Iterable
+from collections.abc import Iterable, Mapping
 from contextlib import AbstractContextManager, nullcontext
 from dataclasses import dataclass, field
 from typing import Any, Final
@@ -14,13 +14,23 @@ from rich.progress_bar import ProgressBar
 from rich.table import Table
 from rich.text import Text
 
+from demo.plots import name_of
+from demo.reckoning import headline
+
 HEARTBEAT_S: Final = 1.5
 """Longest silence of the plain form."""
 
-PLAIN_COLUMNS: Final = 130
-"""Width of tables where there is no terminal to ask."""
+COLUMNS: Final = 80
+"""Width of everything where there is no terminal to ask, and the width that every table fits."""
+
+HEADING_EVERY: Final = 15
+"""Lines of counters under one heading, in the plain form."""
+
+STEPS: Final = ("set up", "publish", "last deliveries", "count with Spark")
 
 _COLOURS: Final = {"CONNECTED": "green", "DISCONNECTED": "yellow", "off": "red", "killed": "bold red"}
+_PLAIN: Final = "{:>6.1f} s  {:>11}  {:>11}  {:<14}  {}"
+_PLAIN_HEADING: Final = f"{'time':>8}  {'published':>11}  {'delivered':>11}  {'server':<14}  away"
 
 
 @dataclass
@@ -40,11 +50,16 @@ class Scene:
     """What is shown of the run; the conductor writes it, the board reads it."""
 
     rows: int
+    step: int = 1
+    """Of :data:`STEPS`, from 1."""
     phase: str = "starting"
     published: int = 0
     server: str = "starting"
+    server_dead_since: float | None = None
+    """When the server was killed, on the monotonic clock, until it is ready again."""
     seats: dict[str, SeatView] = field(default_factory=dict)
     began: float = field(default_factory=time.monotonic)
+    phase_began: float = field(default_factory=time.monotonic)
 
     @property
     def taken(self) -> int:
@@ -61,17 +76,25 @@ class Scene:
         """Seconds since the run began."""
         return time.monotonic() - self.began
 
+    @property
+    def server_status(self) -> str:
+        """The server's state; while it is dead, for how long it has been."""
+        if self.server_dead_since is None:
+            return self.server
+        return f"DEAD for {time.monotonic() - self.server_dead_since:.1f} s"
+
 
 class Board:
-    """Shows a scene. :meth:`news` tells of something that happened, :meth:`beat` that the run is alive."""
+    """Shows a scene. :meth:`news` prints an event of the run, :meth:`beat` a sign that the run goes on."""
 
     def __init__(self, scene: Scene, console: Console | None = None) -> None:
         self.scene = scene
         self.console = console or Console(highlight=False)
         self.live = self.console.is_terminal
         if not self.live:
-            self.console.width = PLAIN_COLUMNS
+            self.console.width = COLUMNS
         self._spoke = 0.0
+        self._counters = 0
 
     def showing(self) -> AbstractContextManager[object]:
         """Return the context during which the live table is on the screen; nothing where there is no terminal."""
@@ -79,66 +102,104 @@ class Board:
             return nullcontext()
         return Live(get_renderable=self.render, console=self.console, refresh_per_second=4, transient=True)
 
-    def phase(self, text: str) -> None:
-        """Begin a phase and say so."""
-        self.scene.phase = text
-        self.news(text)
+    def phase(self, text: str, step: int | None = None) -> None:
+        """Begin a phase, perhaps of another step, and print it."""
+        self.scene.phase, self.scene.phase_began = text, time.monotonic()
+        self.scene.step = step or self.scene.step
+        self.news(f"step {self.scene.step} of {len(STEPS)}: {text}")
 
     def news(self, text: str) -> None:
-        """Say that something happened, with the time since the start."""
+        """Print something that happened, with the time since the start."""
         self._spoke = time.monotonic()
         self.console.print(f"{self.scene.elapsed_s:6.1f} s  {text}", markup=False, soft_wrap=True)
 
     def beat(self) -> None:
-        """Print one line of counters if the plain form has been silent for :data:`HEARTBEAT_S`."""
-        if not self.live and time.monotonic() - self._spoke >= HEARTBEAT_S:
-            self.news(f"… {self.scene.phase}{self._counters()}")
-
-    def _counters(self) -> str:
+        """Print one line if the plain form has been silent for :data:`HEARTBEAT_S`: counters while there are some."""
+        if self.live or time.monotonic() - self._spoke < HEARTBEAT_S:
+            return
         scene = self.scene
         if not scene.published or (scene.published >= scene.rows and scene.taken >= scene.expected):
-            return ""
-        absent = [seat.name for seat in scene.seats.values() if seat.status != "CONNECTED"]
-        away = f", away: {', '.join(absent)}" if absent else ""
-        return f": published {scene.published}/{scene.rows}, delivered {scene.taken}/{scene.expected}{away}"
+            self.news(f"… {scene.phase}, {time.monotonic() - scene.phase_began:.0f} s")
+            return
+        if self._counters % HEADING_EVERY == 0:
+            self.console.print(_PLAIN_HEADING, markup=False)
+        self._counters += 1
+        absent = ", ".join(seat.name for seat in scene.seats.values() if seat.status != "CONNECTED")
+        published, delivered = f"{scene.published}/{scene.rows}", f"{scene.taken}/{scene.expected}"
+        line = _PLAIN.format(scene.elapsed_s, published, delivered, scene.server_status, absent)
+        self._spoke = time.monotonic()
+        self.console.print(line.rstrip(), markup=False, soft_wrap=True)
 
     def render(self) -> Group:
         """Return the live table as it is now."""
         scene = self.scene
-        table = Table(box=None, padding=(0, 2), header_style="dim")
+        table = Table(box=None, padding=(0, 1), header_style="bold underline")
         for heading in ("traveller", "status", "address"):
             table.add_column(heading, no_wrap=True)
-        for heading in ("expected", "delivered", "moves"):
+        for heading in ("delivered", "expected", "moves"):
             table.add_column(heading, justify="right", no_wrap=True)
         for seat in scene.seats.values():
             status = Text(seat.status, style=_COLOURS.get(seat.status, "dim"))
-            table.add_row(seat.name, status, seat.address, str(seat.expected), str(seat.taken), str(seat.moves))
-        title = Text.assemble(
-            (f"{scene.elapsed_s:5.1f} s  ", "bold"),
-            f"{scene.phase}   server: {scene.server}   published {scene.published}/{scene.rows}",
+            table.add_row(seat.name, status, seat.address, str(seat.taken), str(seat.expected), str(seat.moves))
+        dead = scene.server_dead_since is not None
+        step = Text.assemble(
+            (f" {scene.elapsed_s:5.1f} s  ", "bold"), f"step {scene.step} of {len(STEPS)}: {scene.phase}"
         )
-        return Group(title, ProgressBar(total=scene.rows, completed=scene.published, width=72), table)
+        server = Text.assemble(" server ", (scene.server_status, "bold white on red" if dead else "green"))
+        return Group(step, server, self._progress(), table)
+
+    def _progress(self) -> Table:
+        """Return the bar of the present step: of what is published, then delivered; else of the time that goes by."""
+        scene = self.scene
+        counted = {2: (scene.published, scene.rows, "published"), 3: (scene.taken, scene.expected, "delivered")}
+        line = Table.grid(padding=(0, 1))
+        if scene.step in counted:
+            done, total, what = counted[scene.step]
+            bar, text = ProgressBar(total=total, completed=done, width=48), f"{done} of {total} {what}"
+        else:
+            elapsed_s = time.monotonic() - scene.phase_began
+            bar, text = ProgressBar(pulse=True, width=48, animation_time=elapsed_s), f"{elapsed_s:.0f} s"
+        line.add_row("", bar, text)
+        return line
 
 
-def result_table(result: dict[str, Any]) -> Table:
-    """Return the reckoning as a table: a line per traveller, and one for all."""
-    table = Table(title="What each traveller was due, and got", title_justify="left")
+def summary(result: Mapping[str, Any]) -> Group:
+    """Return what comes first at the end: the verdict, and four numbers with their captions."""
+    tone = "bold green" if result["good"] else "bold red"
+    tiles = Table(box=None, padding=(0, 2, 0, 0), pad_edge=False, show_header=False)
+    numbers = headline(result)
+    for _ in numbers:
+        tiles.add_column(justify="left", width=17)
+    tiles.add_row(*(Text(str(each.number), style="bold" if each.good else "bold red") for each in numbers))
+    tiles.add_row(*(Text(each.caption, style="dim") for each in numbers))
+    return Group(Text("GOOD" if result["good"] else "NOT GOOD", style=tone), "", tiles)
+
+
+def result_table(result: Mapping[str, Any]) -> Table:
+    """Return the reckoning as a table: a line for each traveller with a difference, one for the others together."""
+    lines = result["travellers"]
+    wrong = [line for line in lines if not line["good"]]
+    right = [line for line in lines if line["good"]]
+    table = Table(box=None, padding=(0, 1, 0, 0), pad_edge=False, header_style="bold")
     table.add_column("traveller", no_wrap=True)
-    for heading in ("expected", "delivered", "lost", "repeated", "out of order", "time away", "healing p50/p95/max"):
+    for heading in ("expected", "delivered", "lost", "repeated", "out of\norder", "away", "healing, ms\np50/p95/max"):
         table.add_column(heading, justify="right", no_wrap=True)
-    for line in result["travellers"]:
-        table.add_row(line["user"], *_numbers(line))
-    total = {
-        key: sum(line[key] for line in result["travellers"])
-        for key in ("expected", "delivered", "lost", "repeated", "out_of_order", "away_s")
-    }
-    table.add_section()
-    table.add_row("all", *_numbers({**total, "healing_ms": result["healing_ms"]}), style="bold")
+    for line in wrong:
+        table.add_row(name_of(line["user"]), *_numbers(line), style="red")
+    if right:
+        title = f"{'other ' if wrong else 'all '}{len(right)}: good"
+        total = {key: sum(line[key] for line in right) for key in _SUMMED}
+        # Percentiles of several travellers together are known for all of them alone.
+        nothing: dict[str, float | None] = dict.fromkeys(("p50", "p95", "max"))
+        table.add_row(title, *_numbers({**total, "healing_ms": nothing if wrong else result["healing_ms"]}))
     return table
 
 
-def _numbers(line: dict[str, Any]) -> Iterable[str]:
+_SUMMED: Final = ("expected", "delivered", "lost", "repeated", "out_of_order", "away_s")
+
+
+def _numbers(line: Mapping[str, Any]) -> Iterable[str]:
     healing = [line["healing_ms"][name] for name in ("p50", "p95", "max")]
     yield from (str(line[key]) for key in ("expected", "delivered", "lost", "repeated", "out_of_order"))
     yield f"{line['away_s']:.1f} s"
-    yield "—" if healing[0] is None else "/".join(f"{value:.0f}" for value in healing) + " ms"
+    yield "—" if healing[0] is None else "/".join(f"{value:.0f}" for value in healing)

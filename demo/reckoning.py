@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping, Sequence
-from typing import Any, Final
+from typing import Any, Final, NamedTuple
 
 from demo.network import SERVER
 from demo.people import Person
@@ -56,6 +56,30 @@ def verdict(result: Mapping[str, Any]) -> str:
         wrong.append(f"{result['published']} of {result['slice']['rows']} events in the log")
     wrong += result["trouble"]
     return f"NOT good: {', '.join(wrong) or 'the counts do not add up'}"
+
+
+class Headline(NamedTuple):
+    """One of the four numbers that sum up a run."""
+
+    number: int
+    caption: str
+    good: bool = True
+
+
+def headline(result: Mapping[str, Any]) -> list[Headline]:
+    """Return the four numbers that come first: deliveries, faults, moves and kills."""
+    lines = result["travellers"]
+    delivered, expected = (sum(line[name] for line in lines) for name in ("delivered", "expected"))
+    faults = sum(line[name] for line in lines for name in FAULTS)
+    median = result["healing_ms"]["p50"]
+    healed = "" if median is None else f", half of them healed within {median:.0f} ms"
+    kills = result["kills"]
+    return [
+        Headline(delivered, f"of {expected} notifications delivered", delivered == expected),
+        Headline(faults, "lost, repeated, out of order or unexpected", not faults),
+        Headline(result["address_changes"], f"changes of address{healed}"),
+        Headline(sum(kills.values()), f"kill -9: server {kills['server']}, travellers {kills['agent']}"),
+    ]
 
 
 def _traveller(person: Person, line: Mapping[str, Any]) -> dict[str, Any]:

@@ -8,96 +8,115 @@ from pathlib import Path
 from typing import Any, Final
 
 from demo import plots
-from demo.reckoning import verdict
+from demo.reckoning import FAULTS, headline, verdict
 
 _STYLE: Final = """
-:root { color-scheme: light dark; --ink: #1c2430; --quiet: #667085; --paper: #fff; --line: #d8dde6;
-  --good: #1a8f5a; --bad: #c8322b; --due: #9fb3d1; --away: #f2c14e; --move: #2f6fde; }
-@media (prefers-color-scheme: dark) { :root { --ink: #e8ebf0; --quiet: #98a2b3; --paper: #14181f; --line: #2d3440;
-  --due: #4b5f80; --away: #8a6a1c; --move: #7ba7ff; --good: #4cc38a; --bad: #ff7a70; } }
-body { font: 15px/1.5 system-ui, sans-serif; color: var(--ink); background: var(--paper);
-  max-width: 62rem; margin: 2rem auto; padding: 0 1rem; }
-h1 { font-size: 1.6rem; } h2 { font-size: 1.15rem; margin-top: 2.2rem; }
-p.quiet { color: var(--quiet); } .good { color: var(--good); } .bad { color: var(--bad); }
-table { border-collapse: collapse; font-variant-numeric: tabular-nums; } .wide { overflow-x: auto; }
-th, td { padding: .25rem .8rem; border-bottom: 1px solid var(--line); text-align: right; white-space: nowrap; }
-th:first-child, td:first-child { text-align: left; } tr.all td { font-weight: 600; }
-svg { width: 100%; height: auto; } svg text { fill: var(--ink); font-size: 12px; } svg .quiet { fill: var(--quiet); }
-code { font-size: .9em; }
+:root { color-scheme: light dark; --ink: #1c2430; --quiet: #5b6576; --paper: #fff; --line: #d8dde6;
+  --good: #1a8f5a; --bad: #c8322b; --due: #b9c7de; --away: #f2c14e; --move: #2f6fde; --tile: #f4f6f9; }
+@media (prefers-color-scheme: dark) { :root { --ink: #e8ebf0; --quiet: #a3acba; --paper: #14181f; --line: #2d3440;
+  --due: #4b5f80; --away: #8a6a1c; --move: #7ba7ff; --good: #4cc38a; --bad: #ff7a70; --tile: #1d232d; } }
+body { font: 16px/1.5 system-ui, sans-serif; color: var(--ink); background: var(--paper);
+  max-width: 62rem; margin: 1.2rem auto; padding: 0 1rem; }
+h1 { font-size: 1.35rem; margin: 0 0 .3rem; } h2 { font-size: 1.15rem; margin: 2.2rem 0 .6rem; }
+.quiet { color: var(--quiet); font-size: .9rem; } .good { color: var(--good); } .bad { color: var(--bad); }
+.verdict { font-size: 1.5rem; font-weight: 650; line-height: 1.25; margin: .2rem 0 1rem; }
+.tiles { display: grid; grid-template-columns: repeat(4, 1fr); gap: .8rem; }
+.tiles div { background: var(--tile); border-radius: .5rem; padding: .7rem .9rem; }
+.tiles b { display: block; font-size: 2.4rem; line-height: 1.1; font-variant-numeric: tabular-nums; }
+.tiles span { color: var(--quiet); font-size: .9rem; line-height: 1.3; display: block; }
+@media (max-width: 40rem) { .tiles { grid-template-columns: repeat(2, 1fr); } .tiles b { font-size: 2rem; } }
+table { border-collapse: collapse; font-variant-numeric: tabular-nums; font-size: .9rem; }
+.wide { overflow-x: auto; } summary { cursor: pointer; padding: .3rem 0; }
+th, td { padding: .25rem .45rem; border-bottom: 1px solid var(--line); text-align: right; vertical-align: bottom; }
+th { font-weight: 600; } th:first-child, td:first-child { text-align: left; }
+code { font-size: .85em; overflow-wrap: anywhere; } li { margin: .3rem 0; }
 """
 
-_HEADINGS: Final = ("traveller", "expected", "delivered", "lost", "repeated", "out of order", "time away")
+_HEADINGS: Final = ("traveller", "expected", "delivered", "lost", "repeated", "out of order", "away, s", "healing, ms")
 
 
 def write_report(path: Path, result: Mapping[str, Any], evidence: Mapping[str, Sequence[Mapping[str, Any]]]) -> None:
     """Write the report of ``result`` to ``path``; ``evidence`` holds the lines of the files of :mod:`demo.evidence`.
 
-    ``evidence["kills"]`` holds the moments at which processes were killed: {"who", "at_us"}.
+    Besides, ``evidence["kills"]`` holds the moments at which processes were killed, {"who", "at_us"}, and
+    ``evidence["outages"]`` the times without a server, {"who", "from_us", "to_us"}.
     """
     path.parent.mkdir(parents=True, exist_ok=True)
     path.write_text(page(result, evidence), encoding="utf-8")
 
 
 def page(result: Mapping[str, Any], evidence: Mapping[str, Sequence[Mapping[str, Any]]]) -> str:
-    """Return the report as one HTML page."""
+    """Return the report as one HTML page: the verdict, four numbers and differences first."""
     sections = (
-        ("What each traveller was due, and got", _table(result)),
-        ("Expected and delivered", plots.delivered(result["travellers"])),
+        ("Differences", _differences(result)),
         ("The run in time", plots.timeline(evidence)),
         ("Healing after a change of address", plots.healing(evidence["moves"])),
-        ("Who wanted what", _wishes(result["travellers"])),
+        ("Expected and delivered", plots.delivered(result["travellers"])),
+        ("The run in words", _words(result)),
     )
     body = "\n".join(f"<h2>{escape(title)}</h2>\n{content}" for title, content in sections)
     return (
         "<!doctype html>\n<html lang='en'><head><meta charset='utf-8'><title>wanderbus: a day of departures</title>"
         "<meta name='viewport' content='width=device-width, initial-scale=1'>"
-        f"<style>{_STYLE}</style></head>\n"
-        f"<body><h1>A day of departures</h1>\n{_summary(result)}\n{body}\n</body></html>\n"
+        f"<style>{_STYLE}{plots.STYLE}</style></head>\n"
+        f"<body><h1>wanderbus: a day of departures</h1>\n{_top(result)}\n{body}\n</body></html>\n"
     )
 
 
 _WHERE: Final = {"netns": "in network namespaces", "nat": "from NAT to NAT", "loopback": "in 127.0.0.0/8"}
 
 
-def _summary(result: Mapping[str, Any]) -> str:
-    delivered = sum(line["delivered"] for line in result["travellers"])
+def _top(result: Mapping[str, Any]) -> str:
     tone = "good" if result["good"] else "bad"
-    word = f"<strong class='{tone}'>{escape(verdict(result))}</strong>"
-    where = _WHERE[result["address_mode"]]
-    kills = result["kills"]
+    tiles = "".join(
+        f"<div><b class='{'' if each.good else 'bad'}'>{each.number}</b><span>{escape(each.caption)}</span></div>"
+        for each in headline(result)
+    )
+    return f"<p class='verdict {tone}'>{escape(verdict(result))}</p><div class='tiles'>{tiles}</div>"
+
+
+def _differences(result: Mapping[str, Any]) -> str:
+    lines = result["travellers"]
+    wrong = [line for line in lines if not line["good"]]
+    every = (
+        f"<details><summary>All {len(lines)} travellers</summary>{_table(lines)}</details>"
+        f"<details><summary>Their subscriptions</summary>{_wishes(lines)}</details>"
+    )
+    trouble = "".join(f"<p class='bad'>{escape(line)}</p>" for line in result["trouble"])
+    if not wrong:
+        return f"{trouble}<p>None: each of the {len(lines)} travellers received exactly what it was due.</p>{every}"
+    fine = len(lines) - len(wrong)
+    return f"{trouble}{_table(wrong)}<p>The other {fine} received exactly what they were due.</p>{every}"
+
+
+def _words(result: Mapping[str, Any]) -> str:
+    first, rows = result["slice"]["first_row"], result["slice"]["rows"]
     return (
-        f"<p>{result['published']} departures were published and {delivered} notifications delivered to "
-        f"{len(result['travellers'])} travellers, while addresses changed {result['address_changes']} times "
-        f"({where}), the server was killed {_times(kills['server'])} "
-        f"and a traveller {_times(kills['agent'])}: {word}.</p>"
-        f"<p class='quiet'>SIP server: {escape(result['sip'])}; media relay: {escape(result['relay'])}.</p>"
-        f"<p class='quiet'>Rows {result['slice']['first_row']} to "
-        f"{result['slice']['first_row'] + result['slice']['rows'] - 1} of the departures from New York in 2013. "
-        "Expected is computed apart, by the reference evaluator over the input; the rest by a Spark job over the "
-        "event log and what the travellers committed.</p>"
+        f"<p class='quiet'>{result['published']} departures were published: rows {first} to {first + rows - 1} of the "
+        f"departures from New York in 2013. Addresses changed {_WHERE[result['address_mode']]}. "
+        f"SIP server: {escape(result['sip'])}; media relay: {escape(result['relay'])}. "
+        "What each traveller was due is computed apart, by the reference evaluator over the input; what it received is "
+        "counted by a Spark job over the event log and the travellers' committed results.</p>"
     )
 
 
-def _times(count: int) -> str:
-    return "once" if count == 1 else f"{count} times"
-
-
-def _table(result: Mapping[str, Any]) -> str:
-    head = "".join(f"<th>{name}</th>" for name in (*_HEADINGS, "healing p50", "p95", "max"))
-    rows = "".join(_row(line) for line in result["travellers"])
-    return f"<div class='wide'><table><tr>{head}</tr>{rows}</table></div>"
+def _table(lines: Sequence[Mapping[str, Any]]) -> str:
+    head = "".join(f"<th>{name}</th>" for name in _HEADINGS)
+    return f"<div class='wide'><table><tr>{head}</tr>{''.join(map(_row, lines))}</table></div>"
 
 
 def _row(line: Mapping[str, Any]) -> str:
-    cells = [f"<td>{escape(line['user'])}</td>"]
-    cells += [f"<td>{line[key]}</td>" for key in ("expected", "delivered")]
+    tones = {key: "bad" for key in FAULTS if line[key]}
+    if line["delivered"] != line["expected"]:
+        tones["delivered"] = "bad"
+    cells = [f"<td>{escape(plots.name_of(line['user']))}</td>"]
     cells += [
-        f"<td class='{'bad' if line[key] else 'good'}'>{line[key]}</td>" for key in ("lost", "repeated", "out_of_order")
+        f"<td class='{tones.get(key, '')}'>{line[key]}</td>"
+        for key in ("expected", "delivered", "lost", "repeated", "out_of_order")
     ]
-    cells.append(f"<td>{line['away_s']:.1f} s</td>")
-    for name in ("p50", "p95", "max"):
-        value = line["healing_ms"][name]
-        cells.append("<td>—</td>" if value is None else f"<td>{value:.0f} ms</td>")
+    cells.append(f"<td>{line['away_s']:.1f}</td>")
+    times = [line["healing_ms"][name] for name in ("p50", "p95", "max")]
+    cells.append("<td>—</td>" if times[0] is None else f"<td>{' / '.join(f'{value:.0f}' for value in times)}</td>")
     return f"<tr>{''.join(cells)}</tr>"
 
 
@@ -105,5 +124,5 @@ def _wishes(travellers: Sequence[Mapping[str, Any]]) -> str:
     items = []
     for line in travellers:
         texts = ", ".join(f"<code>{escape(text)}</code>" for text in line["subscriptions"])
-        items.append(f"<li>{escape(line['user'])}: {texts}</li>")
+        items.append(f"<li>{escape(plots.name_of(line['user']))}: {texts}</li>")
     return f"<ul>{''.join(items)}</ul>"

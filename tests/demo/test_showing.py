@@ -1,4 +1,4 @@
-"""What is shown: progress in both forms, the table, the report, the command line."""
+"""Progress in both forms, the tables, the report and the command line."""
 
 from __future__ import annotations
 
@@ -10,11 +10,14 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from hypothesis import given
+from hypothesis import strategies as st
 from rich.console import Console
 
 from demo import __main__ as command
 from demo import conductor, plots
-from demo.progress import Board, Scene, SeatView, result_table
+from demo.progress import HEADING_EVERY, STEPS, Board, Scene, SeatView, result_table, summary
+from demo.reckoning import headline
 from demo.report import page
 
 ANA, EVE = "sip:ana@localhost", "sip:eve@localhost"
@@ -22,8 +25,13 @@ ANA, EVE = "sip:ana@localhost", "sip:eve@localhost"
 
 def board(*, terminal: bool) -> tuple[Board, io.StringIO]:
     text = io.StringIO()
-    scene = Scene(100, seats={"ana": SeatView("ana", "10.0.0.1", "CONNECTED", 7, 5, 1)})
-    return Board(scene, Console(file=text, force_terminal=terminal, width=120, highlight=False)), text
+    scene = Scene(100, seats={"ana": SeatView("ana", "10.42.145.2", "DISCONNECTED", 6_007, 6_005, 11)})
+    return Board(scene, Console(file=text, force_terminal=terminal, width=80, highlight=False)), text
+
+
+def plain(text: str) -> str:
+    """A text without the terminal's colours."""
+    return re.sub(r"\x1b\[[0-9;?]*[a-zA-Z]", "", text)
 
 
 def test_plain_progress_speaks_when_it_was_silent_too_long(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -36,14 +44,76 @@ def test_plain_progress_speaks_when_it_was_silent_too_long(monkeypatch: pytest.M
     assert text.getvalue().count("\n") == 1
     clock[0] += 2.0
     shown.beat()
-    assert "delivered 5/7" in text.getvalue()
+    heading, counters = text.getvalue().splitlines()[1:]
+    assert heading.split() == ["time", "published", "delivered", "server", "away"]
+    assert counters.split()[2:] == ["10/100", "6005/6007", "starting", "ana"]
 
 
-def test_the_live_table_shows_every_traveller() -> None:
+def test_the_headings_of_the_plain_form_come_again(monkeypatch: pytest.MonkeyPatch) -> None:
+    shown, text = board(terminal=False)
+    clock = [1_000.0]
+    monkeypatch.setattr(time, "monotonic", lambda: clock[0])
+    shown.scene.published = 10
+    for _ in range(HEADING_EVERY + 1):
+        clock[0] += 2.0
+        shown.beat()
+    assert text.getvalue().count("published") == 2
+    assert max(map(len, text.getvalue().splitlines())) <= 80
+
+
+def test_what_takes_long_shows_its_seconds_in_the_plain_form(monkeypatch: pytest.MonkeyPatch) -> None:
+    shown, text = board(terminal=False)
+    clock = [1_000.0]
+    monkeypatch.setattr(time, "monotonic", lambda: clock[0])
+    shown.phase("counting: starting Spark", 4)
+    clock[0] += 2.0
+    shown.beat()
+    assert "step 4 of 4: counting: starting Spark" in text.getvalue()
+    assert "… counting: starting Spark, 2 s" in text.getvalue()
+
+
+@pytest.mark.parametrize("step", range(1, len(STEPS) + 1))
+def test_the_live_table_has_headings_and_fits_80_columns(step: int) -> None:
     shown, text = board(terminal=True)
+    shown.scene.step, shown.scene.phase = step, "everything is published; waiting for the last deliveries"
+    shown.scene.published = shown.scene.rows = 336_776
     shown.console.print(shown.render())
-    for word in ("ana", "CONNECTED", "10.0.0.1", "published 0/100"):
-        assert word in text.getvalue()
+    words = plain(text.getvalue())
+    for word in ("traveller", "status", "address", "delivered", "expected", "moves", f"step {step} of 4"):
+        assert word in words
+    assert "ana        DISCONNECTED  10.42.145.2       6005      6007     11" in words
+    assert len(words.splitlines()) == 5, "nothing is wrapped"
+    assert max(map(len, words.splitlines())) <= 80
+
+
+def test_the_bar_shows_progress_in_every_step() -> None:
+    shown, _ = board(terminal=True)
+    texts = []
+    shown.scene.published = 50
+    for shown.scene.step in (1, 2, 3, 4):
+        lines = io.StringIO()
+        Console(file=lines, width=80).print(shown.render())
+        texts.append(lines.getvalue().splitlines()[2])
+    assert texts[0].endswith("0 s")
+    assert texts[1].endswith("50 of 100 published")
+    assert texts[2].endswith("6005 of 6007 delivered")
+    assert texts[3].endswith("0 s")
+
+
+@pytest.mark.parametrize("terminal", [True, False])
+def test_a_dead_server_is_shown_while_it_is_dead(terminal: bool, monkeypatch: pytest.MonkeyPatch) -> None:
+    shown, text = board(terminal=terminal)
+    clock = [1_000.0]
+    monkeypatch.setattr(time, "monotonic", lambda: clock[0])
+    shown.scene.published, shown.scene.server = 10, "starting"
+    shown.scene.server_dead_since = clock[0]
+    clock[0] += 2.4
+    shown.beat()
+    if terminal:
+        shown.console.print(shown.render())
+    assert "DEAD for 2.4 s" in plain(text.getvalue())
+    shown.scene.server, shown.scene.server_dead_since = "ready", None
+    assert shown.scene.server_status == "ready"
 
 
 def result(**changes: Any) -> dict[str, Any]:
@@ -81,32 +151,116 @@ EVIDENCE: dict[str, list[dict[str, Any]]] = {
     ],
     "away": [{"user": ANA, "from_us": 3_000_000, "to_us": 4_000_000, "why": "<killed>"}],
     "kills": [{"who": "server", "at_us": 2_200_000}],
+    "outages": [{"who": "server", "from_us": 2_200_000, "to_us": 3_400_000}],
 }
 
 
-def test_the_result_table_has_a_line_for_each_and_for_all() -> None:
+def faulty() -> dict[str, Any]:
+    bad = result(good=False)
+    bad["travellers"][0].update(lost=3, delivered=2, good=False)
+    return bad
+
+
+def printed(shown: object) -> str:
     text = io.StringIO()
-    Console(file=text, width=130).print(result_table(result()))
-    shown = text.getvalue()
-    assert ANA in shown
-    assert "21/40/41 ms" in shown
-    assert re.search(r"all[ │]+10[ │]+10[ │]+0[ │]+0[ │]+0[ │]+1\.2 s", shown)
+    Console(file=text, width=80).print(shown)
+    assert max(map(len, text.getvalue().splitlines())) <= 80
+    return text.getvalue()
+
+
+def test_the_result_table_has_one_line_for_all_that_is_good() -> None:
+    shown = printed(result_table(result()))
+    assert re.search(r"all 2: good +10 +10 +0 +0 +0 +1\.2 s +21/40/41\n", shown)
+    assert "ana" not in shown
+
+
+def test_the_result_table_shows_each_difference() -> None:
+    shown = printed(result_table(faulty()))
+    assert re.search(r"ana +5 +2 +3 +0 +0 +1\.2 s +21/40/41\n", shown)
+    assert re.search(r"other 1: good +5 +5 +0 +0 +0 +0\.0 s +—\n", shown)
+
+
+def test_no_column_is_empty_however_large_the_numbers() -> None:
+    large = result()
+    for line in large["travellers"]:
+        line.update(user="sip:bartholomew@localhost", expected=336_776, delivered=336_770, lost=6, good=False)
+        line.update(healing_ms={"p50": 1_234.0, "p95": 12_345.0, "max": 23_456.0}, away_s=123.4)
+    shown = printed(result_table(large))
+    for heading in ("expected", "delivered", "lost", "repeated", "order", "away", "p50/p95/max"):
+        assert heading in shown
+    assert re.search(r"bartholomew +336776 +336770 +6 +0 +0 +123\.4 s +1234/12345/23456\n", shown)
+
+
+def test_the_verdict_and_four_numbers_come_first() -> None:
+    words = " ".join(printed(summary(result())).split())
+    assert words.startswith("GOOD 10 0 2 2 ")
+    assert printed(summary(faulty())).startswith("NOT GOOD")
+    assert [each.number for each in headline(faulty())] == [7, 3, 2, 2]
+    assert [each.good for each in headline(faulty())] == [False, False, True, True]
+
+
+def test_the_report_begins_with_the_verdict_and_four_numbers() -> None:
+    html = page(result(), EVIDENCE)
+    top = html[html.index("<body>") : html.index("<h2>")]
+    assert "good: 10 of 10 delivered, none lost, repeated or out of order" in top
+    assert re.findall(r"<b class=''>(\d+)</b>", top) == ["10", "0", "2", "2"]
 
 
 def test_the_report_needs_no_network_and_escapes_what_it_quotes() -> None:
     html = page(result(), EVIDENCE)
     assert not re.search(r"""(?:src|href)\s*=|https?://|@import|url\(""", html)
-    assert html.count("<svg") == 3
+    assert html.count("class='plot'") == 3
     assert "(DepDelay &lt; 30)" in html
     assert "&lt;killed&gt;" in html
-    assert "none lost, repeated or out of order" in html
     assert "SIP server: kamailio; media relay: rtpengine" in page(result(sip="kamailio", relay="rtpengine"), EVIDENCE)
 
 
-def test_the_report_says_what_is_wrong() -> None:
-    bad = result(good=False)
-    bad["travellers"][0].update(lost=3, delivered=2, good=False)
-    assert "NOT good: 3 lost" in page(bad, EVIDENCE)
+def test_the_report_fits_small_screens() -> None:
+    """Text that is part of a drawing would shrink with it: at 420 pixels it could not be read."""
+    html = page(result(), EVIDENCE)
+    assert "width=device-width" in html
+    assert "<text" not in html
+    assert not re.search(r"[^-]width: ?\d{3,}px", html)
+
+
+def test_the_report_shows_differences_alone_and_folds_the_rest() -> None:
+    good = page(result(), EVIDENCE)
+    assert "None: each of the 2 travellers received exactly what it was due." in good
+    unfolded = re.sub(r"<details>.*?</details>", "", page(faulty(), EVIDENCE), flags=re.DOTALL)
+    assert "NOT good: 3 lost" in unfolded
+    assert re.search(r"<td>ana</td><td class=''>5</td><td class='bad'>2</td><td class='bad'>3</td>", unfolded)
+    assert "<td>eve</td>" not in unfolded
+    assert "The other 1 received exactly what they were due." in unfolded
+
+
+def test_the_servers_outage_is_shaded_across_every_strip() -> None:
+    html = plots.timeline(EVIDENCE)
+    span_us = 5_000_000 - 1_000_000
+    left, width = (2_200_000 - 1_000_000) / span_us * 100, 1_200_000 / span_us * 100
+    band = f"<i class='band outage' style='left:{left:.2f}%;width:{width:.2f}%' title='server down'></i>"
+    assert html.count(band) == 2
+    assert "server killed, down 1.2 s" in html
+
+
+def test_every_plot_has_an_axis_with_ticks_and_a_unit() -> None:
+    for html, unit in (
+        (plots.timeline(EVIDENCE), "seconds since the first event"),
+        (plots.healing(EVIDENCE["moves"]), "milliseconds until connected again"),
+        (plots.delivered(result()["travellers"]), "notifications"),
+    ):
+        assert f"<div class='unit'>{unit}</div>" in html
+        axis = re.search(r"<div class='axis'>(.*?)</div>", html)
+        assert axis
+        assert axis[1].count("<span") >= 3
+
+
+@given(st.floats(1e-3, 1e7))
+def test_ticks_are_round_few_and_within(limit: float) -> None:
+    marks = plots.ticks(limit)
+    assert marks[0] == 0
+    assert 3 <= len(marks) <= plots.TICKS_MAX
+    assert marks[-1] <= limit * (1 + 1e-6)
+    assert f"{marks[1]:e}"[0] in "125"
 
 
 def test_plots_of_nothing_are_words() -> None:
