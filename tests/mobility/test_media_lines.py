@@ -155,12 +155,18 @@ def test_c18_a_new_listening_port_is_told_in_every_session(talk: Talk) -> None:
     assert settled(alice, broker)
 
 
-def test_c18_an_unanswered_invite_is_offered_anew(world: World, pair: tuple[Phone, Phone]) -> None:
+def test_c18_a_change_while_the_invite_is_unanswered_follows_its_answer(
+    world: World, pair: tuple[Phone, Phone]
+) -> None:
+    """RFC 3261 14.1: no second INVITE beside the first."""
     alice, bob = pair
     alice.give(CreateSession("call", "bob@example.org", media_at((ALICE, 40_000))))
     world.run(0.5)
     alice.give(ChangeMedia(media_at((ALICE, 45_000))))
     world.run(0.5)
+    bob.give(Answer("call", media_at((BOB, 40_000))))
+    world.run(0.5)
+    assert len(world.sent("200 INVITE", bob)) == 1
     bob.give(Answer("call", media_at((BOB, 40_000))))
     world.run(0.5)
     assert bob.session().remote_media == media_at((ALICE, 45_000))

@@ -12,6 +12,7 @@ from wanderbus.mobility.messages import (
     Ring,
     SessionEstablished,
     SessionFailed,
+    SessionOffered,
     SessionRemoved,
     SessionStateChanged,
     TerminateSession,
@@ -160,7 +161,14 @@ def test_a_caller_that_moves_while_it_rings_is_rung_again(world: World, pair: tu
     world.run(0.5)
     alice.move("10.0.3.1")
     world.run(0.5)
+    assert [report.reason for report in bob.all_of(SessionRemoved)] == ["the caller gave up"]
+    assert len(bob.all_of(SessionOffered)) == 2
+    bob.give(Ring("call"))
+    world.run(0.5)
     assert states(alice) == [Status.INVITING, Status.RINGING_THERE, Status.INVITING, Status.RINGING_THERE]
+    bob.give(Answer("call", media_at(bob.address)))
+    world.run(0.5)
+    assert alice.sends_to(bob)
 
 
 def test_x11_a_302_is_followed_once(world: World) -> None:

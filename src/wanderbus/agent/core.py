@@ -217,13 +217,14 @@ class Agent:
     def _invite(self, now: float) -> None:
         self._disconnected("another session is opened", now)
         if self._session in self._user_agent.sessions:
-            self._step_user_agent(sip.TerminateSession(self._session), now)
+            self._step_user_agent(sip.TerminateSession(self._session, quietly=True), now)
         self._session = self._random.token(12).hex()
         self._established = False
         self._take_data(self._channel.abandon(now), now)
         self._channel.begin(parties_of(self._properties, self._session))
         self._take_data(self._channel.offer(now), now)
-        self._step_user_agent(sip.CreateSession(self._session, self._properties.broker, self._media()), now)
+        invitation = sip.CreateSession(self._session, self._properties.broker, self._media(), hurried=True)
+        self._step_user_agent(invitation, now)
 
     def _media(self) -> MediaDescription:
         return self._channel.describe(self._data)

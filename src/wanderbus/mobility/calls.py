@@ -21,15 +21,14 @@ from wanderbus.mobility.session_timers import SessionTimer
 from wanderbus.mobility.status import Occurrence, RemoteMediaStatus, SIPCommunicationStatus, advanced, advanced_media
 from wanderbus.sip.message import Request, Response, make_response
 from wanderbus.sip.sdp import MediaDescription, SessionDescription
-from wanderbus.sip.targets import Target
-from wanderbus.sip.transactions import ForgetTransaction, Respond
+from wanderbus.sip.transactions import CancelInvite, ForgetTransaction, Respond
 from wanderbus.sip.uri import SIPUri
 
 Effect = Input | Output
 """What a part of the user agent returns: an Input is for its transaction layer, an Output for the world."""
 
 INVITE_TIMER = "invite"
-"""Our INVITE was silent for too long, or its pause before the next attempt is over."""
+"""Our INVITE has waited for its answer for long enough, or its pause before the next attempt is over."""
 ANSWER_TIMER = "answer"
 """Our 200 to an INVITE still lacks its ACK."""
 REPLY_TIMER = "reply"
@@ -48,6 +47,8 @@ class Outgoing(msgspec.Struct):
     """How often it was sent or repeated, challenges not counted."""
     failures: int = 0
     """How often it was refused for a passing reason; sets the pause before the next attempt."""
+    silences: int = 0
+    """How often it was given up because nobody answered."""
     challenges: int = 0
     """How often it was challenged since it was last accepted as authentic."""
     intervals: int = 0
@@ -61,13 +62,22 @@ class Outgoing(msgspec.Struct):
     transaction: str | None = None
     """The transaction under way; None while pausing or waiting for the other side's INVITE to end."""
     request: Request | None = None
-    destination: Target | None = None
     sent_at: float | None = None
+    hurried: bool = False
+    """Whether attempts end before RFC 3261 gives them up: to heal a session whose data do not flow, to tell where we
+    are now, or because the owner asked for it."""
+    following: Outgoing | None = None
+    """What the owner wishes to say after this, once this is answered (RFC 3261 14.1)."""
     crossed: bool = False
     """Whether the other side's INVITE met ours on the way: it may have forgotten its own, as we did ours, and then it
     ignores our 200. Only its ACK tells that what we said there arrived."""
     said: bool = False
     """Whether our 200 said the same, so that its ACK makes this INVITE needless."""
+
+    def follow(self) -> None:
+        """Say from now on what was to be said after this."""
+        if self.following is not None:
+            self.media, self.following = self.following.media, None
 
 
 class Offer(msgspec.Struct, frozen=True):
@@ -126,7 +136,9 @@ class Call(msgspec.Struct):
     ringing: bool = False
     """The owner said that its user is being asked."""
     ending: bool = False
-    """The owner ended the session before our first INVITE was answered."""
+    """Our first INVITE was given up and waits for its last answer: the owner ended the session, or lost patience."""
+    unanswered: bool = False
+    """Whether the first INVITE was given up because nobody answered, and not by the owner."""
 
     @property
     def established(self) -> bool:
@@ -244,26 +256,30 @@ class Calls:
 
 
 def abandon_outgoing(call: Call) -> list[Effect]:
-    """Forget our INVITE and its timer; a late answer to it finds no transaction."""
+    """Drop our INVITE and its timer; a late answer to it is acknowledged by :mod:`.forking`."""
     outgoing, call.outgoing = call.outgoing, None
     if outgoing is None:
         return []
-    return [*forget_transaction(outgoing), CancelTimer((call.session.id, INVITE_TIMER))]
+    return [*abandon_transaction(outgoing), CancelTimer((call.session.id, INVITE_TIMER))]
 
 
-def forget_transaction(outgoing: Outgoing) -> list[Effect]:
-    """Forget the transaction of our INVITE, which is kept for another attempt."""
+def abandon_transaction(outgoing: Outgoing) -> list[Effect]:
+    """Cancel the transaction of our INVITE, which is kept for another attempt; an UPDATE is forgotten."""
     transaction, outgoing.transaction = outgoing.transaction, None
-    return [] if transaction is None else [ForgetTransaction(transaction)]
+    if transaction is None:
+        return []
+    sent_invite = outgoing.request is not None and outgoing.request.method == "INVITE"
+    return [CancelInvite(transaction, repeats=False) if sent_invite else ForgetTransaction(transaction)]
 
 
 def overtake_outgoing(call: Call) -> list[Effect]:
-    """Forget the transaction of our INVITE, if any, because the other side's comes first."""
+    """Cancel the transaction of our INVITE, if any, because the other side's comes first."""
     if call.outgoing is None:
         return []
     call.outgoing.crossed = call.outgoing.crossed or call.outgoing.transaction is not None
     call.outgoing.said = False
-    return forget_transaction(call.outgoing)
+    call.outgoing.follow()
+    return abandon_transaction(call.outgoing)
 
 
 def stop_repeating(call: Call) -> list[Effect]:

@@ -1,8 +1,9 @@
-"""Several answers to one INVITE: the first 200 wins, each further one is confirmed and its dialog ended.
+"""Every 2xx to our INVITEs beside the one that establishes the session: each is acknowledged, unwanted dialogs ended.
 
-A proxy that forks passes every 200 on (RFC 3261 13.2.2.4, 16.7 item 5), and each makes a dialog of its own, told by
-its To tag. Copies of the first 200 get our ACK again. What was answered is remembered beside the sessions and for
-longer, as a session may end before its last answer has come.
+A proxy that forks passes every 2xx on (RFC 3261 13.2.2.4, 16.7 item 5), and each makes a dialog of its own, told by
+its To tag: the first wins, the others get ACK and BYE. Copies of the first get our ACK again. So does the 2xx to an
+INVITE that was cancelled or abandoned meanwhile, which makes no session. INVITEs are remembered beside the sessions
+and for longer, as a session may end before its last answer has come.
 """
 
 from __future__ import annotations
@@ -11,11 +12,14 @@ from typing import Final
 
 import msgspec
 
+from wanderbus.errors import SIPParseError
 from wanderbus.mobility.calls import Call, Calls, Effect
 from wanderbus.mobility.challenges import CHALLENGE_STATUSES, Challenges
+from wanderbus.mobility.descriptions import description_in
 from wanderbus.mobility.paths import reachable
 from wanderbus.sip.dialog import Dialog
 from wanderbus.sip.message import Request, Response
+from wanderbus.sip.sdp import SessionDescription
 from wanderbus.sip.targets import Target
 from wanderbus.sip.transactions import SendAck, SendRequest, Timers
 
@@ -23,19 +27,25 @@ FORK_KIND: Final = "fork"
 """How the names of the BYE transactions begin that end further dialogs."""
 
 ANSWERS_REMEMBERED_MAX: Final = 1_024
-"""Answered INVITEs whose late answers we still confirm; the oldest go first."""
+"""Answered INVITEs whose late answers we still confirm, and unanswered ones; the oldest go first."""
 
 FORKS_MAX: Final = 16
 """Further answers to one INVITE that we confirm; what comes beyond is left to time out at its sender."""
 
 
-class _Answered(msgspec.Struct):
-    """Our INVITE, the answer that won, and the dialogs of the others by tag."""
+class _Winner(msgspec.Struct, frozen=True):
+    """The answer that established or updated the session, by its tag, and our ACK."""
 
-    request: Request
-    winner: str
+    tag: str
     ack: Request
     destination: Target
+
+
+class _Answered(msgspec.Struct):
+    """Our INVITE, the answer that won if any did, and the dialogs of the others by tag."""
+
+    request: Request
+    winner: _Winner | None
     until: float
     others: dict[str, Dialog]
 
@@ -55,8 +65,19 @@ class Forking:
         self._calls = calls
         self._challenges = challenges
         self._timers = timers
+        self._unanswered: dict[str, tuple[Request, Dialog | None]] = {}
         self._answered: dict[str, _Answered] = {}
         self._endings: dict[str, _Ending] = {}
+
+    def sent(self, transaction: str, request: Request, dialog: Dialog | None) -> None:
+        """Remember our INVITE ``request``; ``dialog`` is None if it is to make one."""
+        while len(self._unanswered) >= ANSWERS_REMEMBERED_MAX:
+            del self._unanswered[next(iter(self._unanswered))]
+        self._unanswered[transaction] = request, dialog
+
+    def over(self, transaction: str) -> None:
+        """Forget an INVITE that was refused, or that no answer can come for any more."""
+        self._unanswered.pop(transaction, None)
 
     def confirm(self, transaction: str, request: Request, dialog: Dialog, now: float) -> list[Effect]:
         """Confirm the first 200 to our INVITE ``request``, which made or refreshed ``dialog``.
@@ -66,19 +87,40 @@ class Forking:
         self._forget_old(now)
         ack, destination = _ack(request, dialog), reachable(dialog)
         until = now + self._timers.timeout_s
-        self._answered[transaction] = _Answered(request, dialog.remote_tag, ack, destination, until, {})
+        self.over(transaction)
+        self._answered[transaction] = _Answered(request, _Winner(dialog.remote_tag, ack, destination), until, {})
         return [SendAck(ack, destination)]
 
-    def has_answer(self, transaction: str) -> bool:
-        """Tell whether the INVITE of ``transaction`` was answered before."""
-        return transaction in self._answered
+    def answered_late(self, transaction: str, response: Response, call: Call | None, now: float) -> list[Effect]:
+        """Handle a 2xx that no present INVITE waits for; SIPParseError when it makes no dialog that can be ended."""
+        request, dialog = self._unanswered.get(transaction, (None, None))
+        if request is not None and dialog is not None:
+            return self._confirm_update(request, dialog, response, call)
+        if request is not None:
+            self._forget_old(now)
+            self.over(transaction)
+            self._answered[transaction] = _Answered(request, None, now + self._timers.timeout_s, {})
+        return self._answered_again(transaction, response, call, now) if transaction in self._answered else []
 
-    def answered_again(self, transaction: str, response: Response, call: Call | None, now: float) -> list[Effect]:
-        """Handle a 200 to an INVITE that had one; SIPParseError when it makes no dialog that can be ended."""
+    def _confirm_update(self, request: Request, dialog: Dialog, response: Response, call: Call | None) -> list[Effect]:
+        """Acknowledge a 2xx to a re-INVITE that was abandoned, unless it says what we do not know yet.
+
+        We would not take it up, so the other side must not believe that we know it: it repeats its 2xx until another
+        exchange has told us.
+        """
+        if call is not None and call.session.dialog is not None:
+            if call.session.dialog.key == dialog.key:
+                dialog = call.session.dialog
+            if call.session.has_not_heard(_description_of(response)):
+                return []
+        return [SendAck(_ack(request, dialog), reachable(dialog))]
+
+    def _answered_again(self, transaction: str, response: Response, call: Call | None, now: float) -> list[Effect]:
+        """Acknowledge a 2xx to an INVITE that had one, or that nobody waits for; end a dialog that did not win."""
         answered = self._answered[transaction]
         tag = response.to.tag or ""
-        if tag == answered.winner:
-            return [self._confirm_again(answered, call)]
+        if answered.winner is not None and tag == answered.winner.tag:
+            return [self._confirm_again(answered.winner, call)]
         if tag in answered.others:
             return [SendAck(_ack(answered.request, answered.others[tag]), reachable(answered.others[tag]))]
         if len(answered.others) >= FORKS_MAX:
@@ -100,12 +142,12 @@ class Forking:
         ending.challenges += 1
         return [self._bye(ending)]
 
-    def _confirm_again(self, answered: _Answered, call: Call | None) -> Effect:
+    def _confirm_again(self, winner: _Winner, call: Call | None) -> Effect:
         """Send the ACK anew, to where the other side is by now."""
         dialog = None if call is None else call.session.dialog
-        if dialog is None or dialog.remote_tag != answered.winner:
-            return SendAck(answered.ack, answered.destination)
-        ack = answered.ack
+        if dialog is None or dialog.remote_tag != winner.tag:
+            return SendAck(winner.ack, winner.destination)
+        ack = winner.ack
         ack = ack if dialog.route_set else msgspec.structs.replace(ack, uri=dialog.remote_target)
         return SendAck(ack, reachable(dialog))
 
@@ -121,6 +163,13 @@ class Forking:
         self._endings = {name: item for name, item in self._endings.items() if item.until > now}
         while len(self._answered) >= ANSWERS_REMEMBERED_MAX:
             del self._answered[next(iter(self._answered))]
+
+
+def _description_of(response: Response) -> SessionDescription | None:
+    try:
+        return description_in(response)
+    except SIPParseError:
+        return None
 
 
 def _ack(invite: Request, dialog: Dialog) -> Request:

@@ -1,11 +1,15 @@
 """Our INVITEs and re-INVITEs, from the owner's wish to the ACK (RFC 3261 13.2, 14.1; SPEC D-06 to D-12, X12, X13).
 
-An INVITE is repeated in *attempts*. Within one attempt the transaction layer retransmits. An attempt that stays
-silent is forgotten and the next one begins, with a new CSeq, because a fresh one has short intervals again, passes a
-server that lost its transactions, and may take another path: a re-INVITE goes straight to the peer; when that fails,
-through the proxy to the address of record (for a peer that moved when we did, SPEC X13), and so on in turn. A newer
-wish of the owner overtakes all of that. What is forgotten is never confirmed: the newer INVITE tells the peer to stop
-repeating its 200 (see :mod:`.answering`).
+A first INVITE waits as RFC 3261 says: 64*T1 for any answer (timer B), and after a provisional one for as long as a
+person may need; then it is cancelled. It is sent again, with a new CSeq, when its last answer asks for that, and when
+we move: the answer would go to where we were, so it is cancelled and the new address is called from at once. (For a
+broker the owner may be in a hurry from the beginning; such an INVITE is sent anew after a few seconds.)
+
+A re-INVITE goes straight to the peer; when that fails, through the proxy to the address of record (for a peer that
+moved when we did, SPEC X13), and so on in turn, in *attempts*. A newer wish of the owner follows when the present one
+is answered (RFC 3261 14.1). But where data do not flow, or we have just moved, an update is *hurried*: its attempts
+give up soon, and a newer wish overtakes. An INVITE that is given up is cancelled, and its late 2xx acknowledged
+(:mod:`.forking`).
 """
 
 from __future__ import annotations
@@ -15,7 +19,7 @@ from typing import Final
 import msgspec
 
 from wanderbus.errors import SIPParseError
-from wanderbus.machine import Output, RandomSource, SetTimer
+from wanderbus.machine import CancelTimer, RandomSource, SetTimer
 from wanderbus.mobility import session_timers
 from wanderbus.mobility.calls import (
     INVITE_TIMER,
@@ -24,7 +28,7 @@ from wanderbus.mobility.calls import (
     Effect,
     Outgoing,
     abandon_outgoing,
-    forget_transaction,
+    abandon_transaction,
     stop_repeating,
 )
 from wanderbus.mobility.challenges import CHALLENGE_STATUSES, Challenges
@@ -32,42 +36,19 @@ from wanderbus.mobility.composer import Composer, takes_update
 from wanderbus.mobility.descriptions import agreed_media, description_in, laid_out
 from wanderbus.mobility.ending import Ending
 from wanderbus.mobility.forking import Forking
+from wanderbus.mobility.invite_schedule import InviteSchedule
 from wanderbus.mobility.messages import SessionEstablished, SessionFailed, SessionRemoved, UpdateFailed
 from wanderbus.mobility.paths import reachable
 from wanderbus.mobility.redirection import direct_hop, redirected_to
-from wanderbus.mobility.status import Occurrence
+from wanderbus.mobility.status import Occurrence, RemoteMediaStatus
 from wanderbus.sip.dialog import Dialog, contact_uri
 from wanderbus.sip.message import Request, Response
 from wanderbus.sip.sdp import MediaDescription
 from wanderbus.sip.targets import Target
-from wanderbus.sip.transactions import SendRequest, Timers, make_cancel
+from wanderbus.sip.transactions import CancelInvite, SendRequest, Timers
 
 INVITE_KIND: Final = "invite"
 """How the names of our transactions begin."""
-
-INVITE_ATTEMPTS_MAX: Final = 5
-"""How often a first INVITE is sent: 30 s of silence with the default T1, about timer B (RFC 3261 17.1.1.2)."""
-
-REINVITE_ATTEMPTS_MAX: Final = 8
-"""How often a re-INVITE is sent or repeated: 54 s of silence with the default T1, long enough for a tunnel."""
-
-SILENCE_T1_MIN: Final = 4
-SILENCE_T1_MAX: Final = 16
-"""How long an attempt may stay silent, in T1: doubled from the first (three transmissions) to the second."""
-
-PROVISIONAL_T1: Final = 8
-"""How long after a 100 an attempt may stay silent, in T1: the next hop is alive, what it promised may be lost."""
-
-RINGING_S_MAX: Final = 180.0
-"""How long the called side may ring before the next attempt, in seconds (RFC 3261 16.6: timer C)."""
-
-PAUSE_S_MIN: Final = 0.5
-PAUSE_S_MAX: Final = 4.0
-"""Pauses after a re-INVITE was refused for a passing reason, in seconds: doubled from the first to the second."""
-
-_OWNER_GLARE_S: Final = (2.1, 4.0)
-_OTHER_GLARE_S: Final = (0.0, 2.0)
-"""Pauses after a 491, for the owner of the Call-ID and the other side, in seconds (RFC 3261 14.1)."""
 
 INTERVALS_MAX: Final = 4
 """How often one request is repeated because its session interval was too small; each hop may ask for more."""
@@ -78,6 +59,11 @@ _UPDATE_LATE: Final = 504
 
 _GONE: Final = (481, 408)
 """Answers that end a dialog (RFC 3261 12.2.1.2)."""
+
+_UNANSWERED: Final = (None, 408)
+"""Ends of a re-INVITE after which BYE ends the dialog: the other side may be there all the same (RFC 3261 12.2.1.2)."""
+
+NOBODY_ANSWERS: Final = "nobody answers"
 
 
 class Inviting:
@@ -98,25 +84,47 @@ class Inviting:
         self._challenges = challenges
         self._ending = ending
         self._forking = forking
-        self._random = random
-        self._timers = timers
+        self._schedule = InviteSchedule(random, timers)
         self._transports = {"UDP", composer.properties.transport}
 
+    def create(self, call: Call, media: MediaDescription, now: float, *, hurried: bool) -> list[Effect]:
+        """Send the first INVITE, which offers ``media``."""
+        return self._overtake(call, Outgoing(media, hurried=hurried), now)
+
     def begin(self, call: Call, media: MediaDescription, now: float, method: str = "INVITE") -> list[Effect]:
-        """Offer ``media``, overtaking an INVITE of ours that is under way, unless it is this very one.
+        """Offer ``media``, after an INVITE of ours that is under way, or instead of it where there is hurry.
 
         While an exchange of the other side's making is open, ours waits (RFC 3261 14.1, RFC 3264 4).
         """
         outgoing = call.outgoing
         if outgoing is not None and outgoing.sent_at == now and self._said(call, media):
             return []
-        effects = abandon_outgoing(call)
         by_update = method == "UPDATE" and call.established and call.session.peer_updatable
-        call.outgoing = Outgoing(media, method="UPDATE" if by_update else "INVITE")
+        wish = Outgoing(media, method="UPDATE" if by_update else "INVITE", hurried=self._in_hurry(call))
+        if outgoing is not None and outgoing.transaction is not None and not wish.hurried:
+            outgoing.following = wish
+            return []
+        return self._overtake(call, wish, now)
+
+    def moved(self, call: Call, media: MediaDescription, now: float) -> list[Effect]:
+        """Call anew from where we are now, with ``media``: the answer to our first INVITE would go to where we were."""
+        return self._overtake(call, Outgoing(media, hurried=self._in_hurry(call)), now)
+
+    def _overtake(self, call: Call, wish: Outgoing, now: float) -> list[Effect]:
+        outgoing = call.outgoing
+        effects = abandon_outgoing(call)
+        call.outgoing = wish
         if outgoing is not None:
-            call.outgoing.redirected_to = outgoing.redirected_to
-            call.outgoing.crossed = outgoing.crossed
+            wish.redirected_to = outgoing.redirected_to
+            wish.crossed = outgoing.crossed
         return effects if call.exchanging else effects + self._attempt(call, now)
+
+    def _in_hurry(self, call: Call) -> bool:
+        """Tell whether data do not flow in an established session, or the other side does not know where we are."""
+        if call.outgoing is not None and call.outgoing.hurried:
+            return True
+        silent = call.session.media_status is RemoteMediaStatus.DISCONNECTED
+        return call.established and (silent or call.session.sip_address != self._composer.contact)
 
     def resume(self, call: Call, now: float, *, answered: bool) -> list[Effect]:
         """Go on after the other side's INVITE ended; what our answer to it said need not be said again."""
@@ -132,12 +140,30 @@ class Inviting:
         return abandon_outgoing(call) if call.outgoing is not None and call.outgoing.said else []
 
     def timer_fired(self, call: Call, now: float) -> list[Effect]:
-        """Begin the next attempt: the last one was silent for too long, or the pause after it is over."""
+        """Begin the next attempt: the last one was waited for long enough, or the pause after it is over."""
         outgoing = call.outgoing
         if outgoing is None or call.exchanging:
             return []
-        if outgoing.transaction is not None:
-            outgoing.through_proxy = not outgoing.through_proxy
+        if outgoing.transaction is None:
+            return self._attempt(call, now)
+        if not call.established and not outgoing.hurried:
+            call.unanswered = not call.ending
+            return self.cancel(call)
+        return self._next_way(call, outgoing, now)
+
+    def timed_out(self, call: Call, now: float) -> list[Effect]:
+        """Handle that our request ended without a final response: by timer B, or 64*T1 after its CANCEL."""
+        outgoing = call.outgoing
+        if outgoing is None:
+            return []
+        outgoing.transaction = None
+        if not call.established:
+            return self._fail(call, None, NOBODY_ANSWERS)
+        return [] if call.exchanging else self._next_way(call, outgoing, now)
+
+    def _next_way(self, call: Call, outgoing: Outgoing, now: float) -> list[Effect]:
+        outgoing.silences += 1
+        outgoing.through_proxy = not outgoing.through_proxy
         return self._attempt(call, now)
 
     def unsendable(self, call: Call, now: float) -> list[Effect]:
@@ -148,30 +174,53 @@ class Inviting:
         outgoing.transaction = None
         return self._fail(call, None, "ended here") if call.ending else self._pass_over(call, outgoing, now)
 
-    def cancel(self, call: Call, now: float) -> list[Effect]:
+    def cancel(self, call: Call, *, repeats: bool = True) -> list[Effect]:
         """Give up our first INVITE; the answer to it still has to come, for 64*T1 (RFC 3261 9.1)."""
         outgoing = call.outgoing
         assert outgoing is not None
         call.ending = True
-        if outgoing.transaction is None or outgoing.request is None or outgoing.destination is None:
+        if outgoing.transaction is None:
             return self._fail(call, None, "ended here")
-        name = self._calls.transaction_name("cancel", call.session.id)
         return [
-            SendRequest(name, make_cancel(outgoing.request), outgoing.destination),
-            SetTimer((call.session.id, INVITE_TIMER), now + self._timers.timeout_s),
+            CancelInvite(outgoing.transaction, repeats=repeats),
+            CancelTimer((call.session.id, INVITE_TIMER)),
         ]
 
-    def responded(self, call: Call, transaction: str, response: Response, now: float) -> list[Effect]:
-        """Handle a response to our present INVITE or UPDATE."""
-        outgoing = call.outgoing
-        if outgoing is None or outgoing.transaction != transaction:
+    def responded(self, call: Call | None, transaction: str, response: Response, now: float) -> list[Effect]:
+        """Handle a response to an INVITE or UPDATE of ours."""
+        outgoing = None if call is None else call.outgoing
+        if call is None or outgoing is None or outgoing.transaction != transaction:
+            if 200 <= response.status < 300:
+                return self._forking.answered_late(transaction, response, call, now)
+            self._over(transaction, response)
             return []
+        self._over(transaction, response)
         if response.status < 200:
             return self._progressed(call, response, now)
         if response.status < 300:
             return self._accepted(call, response, now)
         outgoing.transaction = None
         return self._refused(call, outgoing, response, now)
+
+    def unusable(self, call: Call, transaction: str, response: Response, problem: str, now: float) -> list[Effect]:
+        """Handle a final response that cannot be read: a 2xx comes again, and is waited for; a refusal is one.
+
+        A transaction that was answered reports no timeout any more.
+        """
+        outgoing = call.outgoing
+        if outgoing is None or outgoing.transaction not in (transaction, None):
+            return []
+        if response.status < 300 and response.cseq.method == "INVITE":
+            timer = SetTimer((call.session.id, INVITE_TIMER), now + self._schedule.repeats_s)
+            return [] if outgoing.hurried else [timer]
+        outgoing.transaction = None
+        if call.established:
+            return self._pass_over(call, outgoing, now)
+        return self._fail(call, response.status, f"its answer cannot be used: {problem}")
+
+    def _over(self, transaction: str, response: Response) -> None:
+        if response.status >= 300:
+            self._forking.over(transaction)
 
     def _said(self, call: Call, media: MediaDescription) -> bool:
         """Tell whether the last thing we said is that we are reached here, at ``media``."""
@@ -180,14 +229,14 @@ class Inviting:
     def _say_later(self, call: Call, outgoing: Outgoing, now: float) -> list[Effect]:
         """Send our INVITE once more unless our 200, which says the same, is confirmed soon."""
         outgoing.attempt, outgoing.through_proxy, outgoing.said = 1, False, True
-        return self._pause(call, now + self._silence_s(call, outgoing))
+        return self._pause(call, now + self._schedule.silence_s(call, outgoing))
 
     def _attempt(self, call: Call, now: float) -> list[Effect]:
         outgoing = call.outgoing
         assert outgoing is not None
-        effects = forget_transaction(outgoing)
-        if call.ending or outgoing.attempt >= (REINVITE_ATTEMPTS_MAX if call.established else INVITE_ATTEMPTS_MAX):
-            return effects + self._fail(call, None, "nobody answers")
+        effects = abandon_transaction(outgoing)
+        if call.ending or self._schedule.is_exhausted(call, outgoing):
+            return effects + self._fail(call, None, NOBODY_ANSWERS)
         outgoing.attempt += 1
         return effects + self._send(call, now)
 
@@ -195,27 +244,22 @@ class Inviting:
         """Send the INVITE of this attempt with a new CSeq."""
         outgoing = call.outgoing
         assert outgoing is not None
+        outgoing.follow()
         outgoing.said = False
         self._describe(call, outgoing)
         request, destination = self._next_request(call, outgoing)
         request = self._challenges.answered_ahead(request)
         name = self._calls.transaction_name(INVITE_KIND, call.session.id)
-        outgoing.transaction, outgoing.request, outgoing.destination = name, request, destination
-        outgoing.sent_at = now
+        outgoing.transaction, outgoing.request, outgoing.sent_at = name, request, now
+        if request.method == "INVITE":
+            self._forking.sent(name, request, call.session.dialog)
         sent = Occurrence.REINVITE_SENT if call.established else Occurrence.INVITE_SENT
+        timer = (call.session.id, INVITE_TIMER)
         return [
             SendRequest(name, request, destination),
-            SetTimer((call.session.id, INVITE_TIMER), now + self._silence_s(call, outgoing)),
+            SetTimer(timer, now + self._schedule.silence_s(call, outgoing)) if outgoing.hurried else CancelTimer(timer),
             *self._calls.advance(call, sent),
         ]
-
-    def _silence_s(self, call: Call, outgoing: Outgoing) -> float:
-        """Return how long this attempt may stay silent.
-
-        The two sides differ by one T1, so that when both moved the one does not turn to the proxy with the other.
-        """
-        silence_t1 = min(SILENCE_T1_MIN << (outgoing.attempt - 1), SILENCE_T1_MAX)
-        return self._timers.t1_s * (silence_t1 if call.session.created_here else silence_t1 + 1)
 
     def _describe(self, call: Call, outgoing: Outgoing) -> None:
         """Store what we are about to say; the SDP version rises when it differs from the last (RFC 3264 8)."""
@@ -253,11 +297,8 @@ class Inviting:
         assert outgoing is not None
         if call.ending:
             return []
-        timer = (call.session.id, INVITE_TIMER)
-        if response.status == 100:
-            alive_s = self._timers.t1_s * PROVISIONAL_T1
-            return [SetTimer(timer, now + max(alive_s, self._silence_s(call, outgoing)))]
-        effects: list[Effect] = [SetTimer(timer, now + RINGING_S_MAX)]
+        until = now + self._schedule.patience_s(call, outgoing, response.status)
+        effects: list[Effect] = [SetTimer((call.session.id, INVITE_TIMER), until)]
         if response.status == 180 and not call.established:
             effects += self._calls.advance(call, Occurrence.RINGING_RECEIVED)
         return effects
@@ -275,6 +316,7 @@ class Inviting:
         if outgoing.request.method == "INVITE":
             effects += self._forking.confirm(outgoing.transaction, outgoing.request, dialog, now)
         outgoing.transaction = None
+        following = outgoing.following
         self._calls.change(call, dialog=dialog)
         # An answer to a re-INVITE proves that the other side knows the dialog, hence has our 200.
         effects += [*abandon_outgoing(call), *stop_repeating(call)]
@@ -294,7 +336,13 @@ class Inviting:
         )
         effects += self._calls.keep_time(call, session_timers.agreed(response), now)
         effects += self._calls.advance(call, Occurrence.ESTABLISHED)
-        return effects if call.ending else [*effects, SessionEstablished(call.session.id, media, update)]
+        if call.ending:
+            return effects
+        established: list[Effect] = [SessionEstablished(call.session.id, media, update)]
+        if following is None:
+            return effects + established
+        # Of an update that a newer one follows at once there is nothing to report.
+        return effects + ([] if update else established) + self._overtake(call, following, now)
 
     def _dialog_after(self, call: Call, request: Request, response: Response) -> Dialog:
         dialog = call.session.dialog
@@ -314,18 +362,17 @@ class Inviting:
             return self._send(call, now)
         if status == 486 and not call.established:
             return self._calls.advance(call, Occurrence.BUSY_RECEIVED) + self._fail(call, status, response.reason)
-        if not call.established or status in _GONE or outgoing.attempt >= REINVITE_ATTEMPTS_MAX:
+        if not call.established or status in _GONE or self._schedule.is_exhausted(call, outgoing):
             return self._fail(call, status, response.reason)
         if status == 491:
-            low_s, high_s = _OWNER_GLARE_S if call.session.created_here else _OTHER_GLARE_S
-            return self._pause(call, now + self._random.uniform(low_s, high_s))
+            return self._pause(call, now + self._schedule.glare_s(call))
         return self._pass_over(call, outgoing, now)
 
     def _pass_over(self, call: Call, outgoing: Outgoing, now: float) -> list[Effect]:
         """Pause before the next attempt, which goes the other way."""
         outgoing.failures += 1
         outgoing.through_proxy = not outgoing.through_proxy
-        return self._pause(call, now + min(PAUSE_S_MIN * 2 ** (outgoing.failures - 1), PAUSE_S_MAX))
+        return self._pause(call, now + self._schedule.pause_s(outgoing.failures))
 
     def _asked_otherwise(self, call: Call, outgoing: Outgoing, response: Response) -> bool:
         """Take up what a refusal proposes: elsewhere, for longer, by re-INVITE; False when it proposes nothing new.
@@ -356,11 +403,11 @@ class Inviting:
 
     def _fail(self, call: Call, status: int | None, reason: str) -> list[Effect]:
         id = call.session.id
-        report: Output
-        if call.ending:
-            report = SessionRemoved(id, "ended here")
-        elif call.established:
-            report = UpdateFailed(id, status, reason)
-        else:
-            report = SessionFailed(id, status, reason)
+        if call.established:
+            failed = UpdateFailed(id, status, reason)
+            gone = status in _UNANSWERED
+            return self._ending.at_once(call, failed) if gone else self._calls.end(call, failed)
+        if call.unanswered:
+            return self._calls.end(call, SessionFailed(id, None, NOBODY_ANSWERS))
+        report = SessionRemoved(id, "ended here") if call.ending else SessionFailed(id, status, reason)
         return self._calls.end(call, report)

@@ -43,11 +43,16 @@ class FlowFailed(Input, frozen=True):
 
 
 class CreateSession(Input, frozen=True):
-    """Invite ``uri``, offering ``media``, into a new session ``id``."""
+    """Invite ``uri``, offering ``media``, into a new session ``id``.
+
+    An INVITE waits for its answer as RFC 3261 says. One that is ``hurried`` is cancelled after a few seconds and sent
+    anew under the same id: only for a peer that takes this for the newer word of the same caller, as a broker does.
+    """
 
     id: str
     uri: str
     media: MediaDescription
+    hurried: bool = False
 
 
 class UpdateSession(Input, frozen=True):
@@ -69,9 +74,14 @@ class ChangeMedia(Input, frozen=True):
 
 
 class TerminateSession(Input, frozen=True):
-    """End session ``id`` with BYE; ignored when it is gone already."""
+    """End session ``id`` with BYE, or CANCEL while it is not answered; ignored when it is gone already.
+
+    CANCEL has to wait for a provisional response (RFC 3261 9.1), and the INVITE is repeated until there is one. With
+    ``quietly`` it is not: the owner calls anew, and the old INVITE must not arrive after the new one.
+    """
 
     id: str
+    quietly: bool = False
 
 
 class Ring(Input, frozen=True):

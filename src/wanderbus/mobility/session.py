@@ -73,6 +73,11 @@ class SIPSession(msgspec.Struct, frozen=True):
         known_id, known_version = self.remote_origin
         return description is not None and description.session_id == known_id and description.version < known_version
 
+    def has_not_heard(self, description: SessionDescription | None) -> bool:
+        """Return whether ``description`` is newer than what the other side has said so far (RFC 3264 8)."""
+        known_id, known_version = self.remote_origin
+        return description is not None and description.session_id == known_id and description.version > known_version
+
     def snapshot(self) -> bytes:
         """Return this session as compressed JSON, fit for a row of the state store, for :meth:`restore`.
 

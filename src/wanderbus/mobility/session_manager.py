@@ -87,13 +87,13 @@ class SessionManager:
         match wish:
             case UpdateSession(media=media, method=method):
                 return self._update(call, media, now, method)
-            case TerminateSession():
-                return self._terminate(call, now)
+            case TerminateSession(quietly=quietly):
+                return self._terminate(call, now, quietly=quietly)
             case Ring():
                 return self._answering.ring(call, now)
             case Answer(media=media, renews=renews) if call.offer is not None:
                 if renews and call.outgoing is not None:
-                    call.outgoing.media = media
+                    call.outgoing.media, call.outgoing.following = media, None
                 return self._answering.answer(call, media, now)
             case Refuse(status=status, reason=reason) if call.offer is not None:
                 return self._answering.refuse(call, status, now, reason)
@@ -115,7 +115,7 @@ class SessionManager:
             effects += self._ending.moved(call) + self._refreshing.moved(call, now)
             if call.outgoing is not None and not call.established and not call.ending:
                 media = relocated(call.outgoing.media, former[0], self._composer.contact[0])
-                effects += self._inviting.begin(call, media, now)
+                effects += self._inviting.moved(call, media, now)
         return effects
 
     def offered(self, transaction: str, request: Request, now: float) -> list[Effect]:
@@ -144,12 +144,17 @@ class SessionManager:
         """Handle a response to a request of ours; one that cannot be used is dropped, as if it had been lost."""
         try:
             return self._responded(transaction, response, now)
-        except SIPParseError:
-            return []
+        except SIPParseError as error:
+            kind, call = self._calls.named_in(transaction)
+            if kind != INVITE_KIND or call is None or response.status < 200:
+                return []
+            return self._inviting.unusable(call, transaction, response, str(error), now)
 
     def timed_out(self, transaction: str, now: float, *, sent: bool = True) -> list[Effect]:
         """Handle that nobody answered a request of ours, or that it could not even be ``sent``."""
         kind, call = self._calls.named_in(transaction)
+        if kind == INVITE_KIND:
+            self._forking.over(transaction)
         if call is None:
             return []
         if kind == BYE_KIND:
@@ -157,7 +162,7 @@ class SessionManager:
         if kind == REFRESH_KIND:
             return self._refreshing.timed_out(call, transaction, now)
         if kind == INVITE_KIND and call.outgoing is not None and call.outgoing.transaction == transaction:
-            return self._inviting.timer_fired(call, now) if sent else self._inviting.unsendable(call, now)
+            return self._inviting.timed_out(call, now) if sent else self._inviting.unsendable(call, now)
         return []
 
     def timer_fired(self, id: str, kind: str, now: float) -> list[Effect]:
@@ -183,20 +188,16 @@ class SessionManager:
         kind, call = self._calls.named_in(transaction)
         if kind == FORK_KIND:
             return self._forking.responded(transaction, response)
-        if kind == INVITE_KIND and 200 <= response.status < 300 and self._forking.has_answer(transaction):
-            return self._forking.answered_again(transaction, response, call, now)
+        if kind == INVITE_KIND:
+            effects = self._inviting.responded(call, transaction, response, now)
+            if call is not None and call.ending and call.established and call.farewell is None:
+                effects += self._ending.begin(call, "ended here")
+            return effects
         if call is None:
             return []
         if kind == BYE_KIND:
             return self._ending.responded(call, transaction, response)
-        if kind == REFRESH_KIND:
-            return self._refreshing.responded(call, transaction, response, now)
-        if kind != INVITE_KIND:
-            return []
-        effects = self._inviting.responded(call, transaction, response, now)
-        if call.ending and call.established and call.farewell is None:
-            effects += self._ending.begin(call, "ended here")
-        return effects
+        return self._refreshing.responded(call, transaction, response, now) if kind == REFRESH_KIND else []
 
     def _create(self, wish: CreateSession, now: float) -> list[Effect]:
         try:
@@ -216,18 +217,18 @@ class SessionManager:
             description_id=self._composer.fresh_description_id(),
             sip_transport=self._composer.properties.transport,
         )
-        return self._inviting.begin(self._calls.add(session), wish.media, now)
+        return self._inviting.create(self._calls.add(session), wish.media, now, hurried=wish.hurried)
 
     def _update(self, call: Call, media: MediaDescription, now: float, method: str = "INVITE") -> list[Effect]:
         if call.farewell is not None or call.ending or (call.offer is not None and not call.established):
             return []
         return self._inviting.begin(call, media, now, method)
 
-    def _terminate(self, call: Call, now: float) -> list[Effect]:
+    def _terminate(self, call: Call, now: float, *, quietly: bool = False) -> list[Effect]:
         if call.farewell is not None or call.ending:
             return []
         if call.session.dialog is not None:
             return self._ending.begin(call, "ended here")
         if call.offer is not None:
             return self._answering.refuse(call, 480, now)
-        return self._inviting.cancel(call, now)
+        return self._inviting.cancel(call, repeats=not quietly)

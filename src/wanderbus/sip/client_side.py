@@ -17,16 +17,20 @@ from wanderbus.sip.client_transactions import (
     ClientTransaction,
     InviteClientTransaction,
     NonInviteClientTransaction,
+    make_cancel,
 )
 from wanderbus.sip.headers import BRANCH_COOKIE, Via
 from wanderbus.sip.message import Request, Response
 from wanderbus.sip.response_routing import Origin, sent_by, with_via
 from wanderbus.sip.targets import Path, Target
 from wanderbus.sip.transaction_machine import State, Timers, Trigger
-from wanderbus.sip.transaction_signals import ResponseReceived, SendRequest, TransactionTimedOut
+from wanderbus.sip.transaction_signals import CancelInvite, ResponseReceived, SendRequest, TransactionTimedOut
 from wanderbus.sip.ways import Ways
 
 _BRANCH_BYTES: Final = 12
+
+CANCEL_KIND: Final = "cancel"
+"""How the names of the CANCEL transactions begin that :class:`CancelInvite` starts."""
 
 _UNANSWERED: Final = frozenset({State.CALLING, State.TRYING, State.PROCEEDING})
 
@@ -110,7 +114,8 @@ class ClientSide:
         outputs: list[Output] = []
         for key in waiting:
             transaction = self._transactions[key]
-            if key in self._too_large and transaction.state in (State.CALLING, State.TRYING):
+            repeats = not isinstance(transaction, InviteClientTransaction) or transaction.repeats
+            if key in self._too_large and transaction.state in (State.CALLING, State.TRYING) and repeats:
                 outputs += self._fall_back(key, transaction, now)
             else:
                 outputs += self._settle(key, transaction, transaction.fail(now), now)
@@ -124,6 +129,20 @@ class ClientSide:
         if transaction is None:
             return []
         return self._settle(self._keys[name], transaction, transaction.stop(), now)
+
+    def cancel(self, item: CancelInvite, now: float) -> list[Output]:
+        """Give up an INVITE that has no final response."""
+        invite = self._named(item.transaction)
+        if not isinstance(invite, InviteClientTransaction) or invite.request is None:
+            return [TransactionTimedOut(item.transaction)]
+        key = self._keys[item.transaction]
+        outputs: list[Output] = [] if item.repeats else scoped(("client", key), invite.silence())
+        if not invite.given_up:
+            invite.given_up = True
+            name = f"{CANCEL_KIND} {item.transaction}"
+            self._waiting_cancels.setdefault(key, SendRequest(name, make_cancel(invite.request), invite.path.target))
+            outputs += self._release_cancel(key, invite, now)
+        return outputs
 
     def _named(self, name: str) -> ClientTransaction | None:
         key = self._keys.get(name)
@@ -147,9 +166,12 @@ class ClientSide:
         if invite.state is State.CALLING or key not in self._waiting_cancels:
             return []
         item = self._waiting_cancels.pop(key)
-        if invite.state is State.PROCEEDING:
-            return self._start(item, invite.via, invite.path, now)
-        return [TransactionTimedOut(item.transaction)]
+        if invite.state is not State.PROCEEDING:
+            return [TransactionTimedOut(item.transaction)]
+        sent = self._start(item, invite.via, invite.path, now)
+        if isinstance(invite, InviteClientTransaction) and invite.given_up:
+            sent += scoped(("client", key), invite.expire(now))
+        return sent
 
     def _start(self, item: SendRequest, via: Via, path: Path, now: float) -> list[Output]:
         if len(self._transactions) >= self._transactions_max:

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from typing import Final
 
-from wanderbus.machine import Output
+from wanderbus.machine import CancelTimer, Output
 from wanderbus.sip.headers import Via
 from wanderbus.sip.message import Message, Request, Response, encode_message
 from wanderbus.sip.response_routing import sent_by
@@ -26,6 +26,7 @@ INVITE_CLIENT: Final[Table] = {
     (State.PROCEEDING, Trigger.PROVISIONAL): State.PROCEEDING,
     (State.PROCEEDING, Trigger.SUCCESS): State.ACCEPTED,
     (State.PROCEEDING, Trigger.FAILURE): State.COMPLETED,
+    (State.PROCEEDING, Trigger.TIMER_B): State.TERMINATED,
     (State.PROCEEDING, Trigger.TRANSPORT_FAILED): State.TERMINATED,
     (State.COMPLETED, Trigger.FAILURE): State.COMPLETED,
     (State.COMPLETED, Trigger.TIMER_D): State.TERMINATED,
@@ -35,11 +36,13 @@ INVITE_CLIENT: Final[Table] = {
 """RFC 3261 17.1.1.2, figure 5, with the Accepted state of RFC 6026 7.2.
 
 The figure has no transport error while Proceeding, as nothing is sent then. But the answer was to come on the very
-connection that is gone, and on a device that accepts none it could come on no other.
+connection that is gone, and on a device that accepts none it could come on no other. Nor has it an end for an INVITE
+that was cancelled: 64*T1 after its CANCEL, timer B ends it (RFC 3261 9.1).
 """
 
 INVITE_CLIENT_TIMERS: Final[Running] = {
     State.CALLING: frozenset({Trigger.TIMER_A, Trigger.TIMER_B}),
+    State.PROCEEDING: frozenset({Trigger.TIMER_B}),
     State.COMPLETED: frozenset({Trigger.TIMER_D}),
     State.ACCEPTED: frozenset({Trigger.TIMER_M}),
 }
@@ -123,7 +126,28 @@ class InviteClientTransaction(ClientTransaction):
     running = INVITE_CLIENT_TIMERS
     initial = State.CALLING
 
-    __slots__ = ()
+    __slots__ = ("given_up", "repeats")
+
+    def __init__(self, name: str, request: Request, path: Path, timers: Timers) -> None:
+        super().__init__(name, request, path, timers)
+        self.given_up = False
+        """Whether it is cancelled, or will be after its first provisional response."""
+        self.repeats = True
+        """Whether it is retransmitted while nobody answers."""
+
+    def silence(self) -> list[Output]:
+        """Stop retransmitting; responses are handled as before."""
+        self.repeats = False
+        return [CancelTimer(Trigger.TIMER_A.value)] if self.state is State.CALLING and not self.reliable else []
+
+    def expire(self, now: float) -> list[Output]:
+        """Wait for the final response no longer than 64*T1 from now."""
+        return [self._set(Trigger.TIMER_B, now)]
+
+    def _running_in(self, state: State) -> frozenset[Trigger]:
+        """Return the timers of ``state``; only an INVITE that was given up has one while Proceeding."""
+        waits = state is State.PROCEEDING and not self.given_up
+        return frozenset() if waits else super()._running_in(state)
 
     def _trigger(self, status: int) -> Trigger:
         if status < 200:

@@ -64,6 +64,18 @@ class SendPing(Input, frozen=True):
     connection: int | None = None
 
 
+class CancelInvite(Input, frozen=True):
+    """Give up the INVITE of ``transaction``: send its CANCEL as soon as it has a provisional response (RFC 3261 9.1).
+
+    The transaction lives on for the final response: it acknowledges a refusal and reports a 2xx, each time it comes.
+    Without one it times out 64*T1 after the CANCEL, and at once if there is no such INVITE, or none unanswered. With
+    ``repeats`` False the INVITE is not retransmitted meanwhile.
+    """
+
+    transaction: str
+    repeats: bool = True
+
+
 class ForgetTransaction(Input, frozen=True):
     """Drop the client or server transaction ``transaction`` and its timers in silence; no harm if there is none."""
 

@@ -36,6 +36,7 @@ from wanderbus.sip.targets import Target
 from wanderbus.sip.transaction_machine import DEFAULT_TIMERS, Timers, Trigger
 from wanderbus.sip.transaction_signals import (
     AckReceived,
+    CancelInvite,
     CancelReceived,
     ForgetTransaction,
     PongReceived,
@@ -52,6 +53,7 @@ from wanderbus.sip.ways import Ways
 __all__ = [
     "TRANSACTIONS_MAX",
     "AckReceived",
+    "CancelInvite",
     "CancelReceived",
     "ForgetTransaction",
     "PongReceived",
@@ -166,6 +168,8 @@ class TransactionLayer:
                 return self._send_ack(item)
             case SendPing():
                 return self._streams.ping(item.destination, item.connection)
+            case CancelInvite():
+                return self._clients.cancel(item, now)
             case ForgetTransaction():
                 return self._clients.forget(item.transaction, now) + self._servers.forget(item.transaction)
             case _:
