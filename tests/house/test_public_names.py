@@ -95,13 +95,16 @@ def test_the_version_has_one_source(root: Path) -> None:
 
 def test_type_checkers_see_every_name_and_no_other(root: Path) -> None:
     """A lazy __getattr__ that mypy sees would make any name good."""
-    program = "\n".join(["import wanderbus", *(f"wanderbus.{name}" for name in NAMES), "wanderbus.Subscripton"])
+    names = [f"wanderbus.{name}" for name in NAMES]
+    wrong = ["wanderbus.Subscripton", "wanderbus.filters.nope"]
+    program = "\n".join(["import wanderbus.filters", *names, "wanderbus.filters.covers", *wrong])
     line = [sys.executable, "-m", "mypy", "--config-file", str(root / "pyproject.toml"), "-c", program]
     done = subprocess.run(line, cwd=root, capture_output=True, text=True, check=False)
     assert done.stdout.splitlines() == [
-        f'<string>:{len(NAMES) + 2}: error: Module has no attribute "Subscripton"; maybe "Subscription"?  '
+        f'<string>:{len(NAMES) + 3}: error: Module has no attribute "Subscripton"; maybe "Subscription"?  '
         "[attr-defined]",
-        "Found 1 error in 1 file (checked 1 source file)",
+        f'<string>:{len(NAMES) + 4}: error: Module has no attribute "nope"  [attr-defined]',
+        "Found 2 errors in 1 file (checked 1 source file)",
     ], done.stdout + done.stderr
 
 

@@ -104,9 +104,11 @@ def parse(text: str, language: str = "eci") -> Filter:
     return Filter(text, language, root)
 
 
-def __getattr__(name: str) -> Any:
-    if name in ("cesql", "xml"):
-        return importlib.import_module(f"{__name__}.{name}")
-    if name in _LATER:
-        return getattr(importlib.import_module(f"{__name__}.{_LATER[name]}"), name)
-    raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
+if not TYPE_CHECKING:  # a type checker that saw __getattr__ would accept every name
+
+    def __getattr__(name: str) -> Any:
+        if name in ("cesql", "xml"):
+            return importlib.import_module(f"{__name__}.{name}")
+        if name in _LATER:
+            return getattr(importlib.import_module(f"{__name__}.{_LATER[name]}"), name)
+        raise AttributeError(f"module {__name__!r} has no attribute {name!r}")

@@ -44,7 +44,8 @@ _INTEGER: Final = re.compile(r"[0-9]+")
 _IDENTIFIER: Final = re.compile(r"[A-Za-z0-9]+")
 _FUNCTION: Final = re.compile(r"[A-Za-z][A-Za-z_]*")
 _ESCAPE: Final = re.compile(r"\\(.)", re.DOTALL)
-_KEYWORDS: Final = frozenset({"AND", "OR", "XOR", "NOT", "LIKE", "EXISTS", "IN", "TRUE", "FALSE"})
+KEYWORDS: Final = frozenset({"AND", "OR", "XOR", "NOT", "LIKE", "EXISTS", "IN", "TRUE", "FALSE"})
+"""Read in any case, and never the name of an attribute."""
 _HINTS: Final = {
     "'": "this quote is never closed",
     '"': "this quote is never closed",
@@ -252,7 +253,7 @@ class _Reader:
         self._end = match.end()
         kind = cast(str, match.lastgroup)
         text, at = match[kind], match.start(kind)
-        if kind == "word" and text.upper() in _KEYWORDS:
+        if kind == "word" and text.upper() in KEYWORDS:
             return _Token("keyword", text.upper(), at)
         return _Token(kind, text, at)
 

@@ -1,21 +1,6 @@
 """The subscription language of ECI, read and written (SPEC A-06, A-13 to A-16, X3).
 
-::
-
-    filter      = disjunction | blank                          blank: every event of the subject
-    disjunction = conjunction { "or" conjunction }
-    conjunction = negation { "and" negation }
-    negation    = "not" negation | "(" disjunction ")" | question
-                | ( "and" | "or" ) "(" [ disjunction { "," disjunction } ] ")"
-    question    = name test | ( "any" | "all" ) name condition | "exists" name | "everything" | "nothing"
-                | "cesql" string
-    condition   = test | "(" clause ")"                        clause: as disjunction, with test for question
-    test        = ( "==" | "!=" | "<" | "<=" | ">" | ">=" ) literal
-                | ( "prefix" | "suffix" | "contains" ) literal
-                | [ "not" ] "in" "(" [ literal { "," literal } ] ")"
-    literal     = integer | float | date | "true" | "false" | string | word
-    name        = word | `quoted`
-    string      = "quoted" | 'quoted'
+The grammar, with every operator and literal, is in docs/filter-reference.md; a test holds it to this reader.
 
 A word starts with a letter or ``_`` and goes on with letters, digits and ``_ - . : + / @ # $ %``; as a literal it is a
 string. In quotes, ``\\`` goes before a quote, ``\\``, ``n``, ``r``, ``t``, or ``u`` and four hexadecimal digits. A
