@@ -252,6 +252,16 @@ def clauses_of(columns: Any, ends: Any, start: int, stop: int) -> list[Any]:
     return sorted(clauses)
 
 
+def test_a_compiled_loop_is_found_in_the_cache_again() -> None:
+    """Its name says what it is compiled with, and nothing that differs between two runs."""
+    compiling = pytest.importorskip("wanderbus.matching.compiling")
+    before = compiling._fingerprint()
+    codes = [each.__code__ for each in (compiling.line_of.py_func, compiling._lowest_bit, compiling._touch)]
+    parts = [getattr(code, name) for code in codes for name in ("co_consts", "co_names", "co_varnames", "co_filename")]
+    assert compiling._fingerprint() == before, "it depends on who refers to its parts"
+    assert parts
+
+
 # Both alike ----------------------------------------------------------------------------------------------------------
 
 

@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-import marshal
 from collections.abc import Callable
+from types import CodeType
 from typing import Any, Final
 from zlib import crc32
 
@@ -27,8 +27,14 @@ def _fingerprint() -> int:
     That one is by name, and by the file of a function alone.
     """
     constants = sorted((name, value) for name, value in vars(layout).items() if name.isupper())
-    shared = [marshal.dumps(each.__code__) for each in (line_of.py_func, _lowest_bit, _hint, _prefetch, _touch)]
+    shared = [_instructions(each.__code__) for each in (line_of.py_func, _lowest_bit, _hint, _prefetch, _touch)]
     return crc32(repr((constants, shared)).encode())
+
+
+def _instructions(code: CodeType) -> tuple[object, ...]:
+    """Return the code of a function without what differs between two runs: addresses, and who refers to its parts."""
+    constants = [_instructions(each) if isinstance(each, CodeType) else each for each in code.co_consts]
+    return code.co_code, code.co_names, code.co_varnames, constants
 
 
 def compiled(signature: str) -> Callable[[Any], Any]:
