@@ -5,8 +5,9 @@ and ``vs_static_1m`` are the index's events per second, 1,024 at once, over thos
 (:mod:`bench.matching_static`: events encoded before, subscriptions that stay). ``range_only_vs_static`` and
 ``dnf_vs_static`` are the same of their workloads at 100,000, over the kernel's on the study's workload, since it can do
 conjunctions alone. ``single_event_100k_us`` is the median of one event at a time; ``updates_per_s`` counts filters
-that replace another at 100,000. ``differences`` are pairs of an event and a subscription on which index and filter
-disagree, of a sample after everything else.
+that replace another at 100,000. ``fresh_index_vs_static_100k`` is the ratio of an index that has just been filled by
+``add_many``, both taking the same events in turns. ``differences`` are pairs of an event and a subscription on which
+index and filter disagree, of a sample after everything else.
 """
 
 from __future__ import annotations
@@ -25,7 +26,7 @@ from bench.matching_memory import Grown, bytes_per_subscription
 from bench.matching_peers import Peer, peers
 from bench.matching_static import Static
 from bench.matching_workload import SHAPES, Workload, workload
-from bench.reporting import Goal, finish, goal, percentile, progress
+from bench.reporting import Goal, finish, goal, median, percentile, progress
 from wanderbus.matching import Index, load_kernel
 
 SIZES: Final = (1_000, 10_000, 100_000, 1_000_000)
@@ -36,6 +37,7 @@ SPARE_LEAST: Final = 10_000
 STUDIED: Final = ("study", "ranges")
 """Of what the study's kernel can do."""
 MEASURED_S: Final = 3.0
+FRESH_TURNS: Final = 7
 AT_REST_A_S: Final = 40_000
 """Subscriptions of an index for each second that it is left to itself, and single events, before it is measured."""
 
@@ -52,6 +54,8 @@ class Measured(NamedTuple):
     updates_per_s: float
     differences: int
     static_per_s: float
+    fresh_vs_static: float = math.nan
+    """Of an index that has just been filled by ``add_many``."""
 
     def rows(self) -> Iterator[Row]:
         """Give the rows of the report, and print them."""
@@ -93,6 +97,7 @@ def _measure(name: str, size: int, seconds: float) -> tuple[Measured, list[Row]]
     drawn = workload(name, size + max(SPARE_LEAST, size // 10), EVENTS)
     static = Static(drawn, size) if name in STUDIED else None
     before_per_s = _static_per_s(static, drawn, seconds / 2)
+    fresh_vs_static = _fresh_vs_static(static, drawn, size) if name == "study" and static else math.nan
     churned = Churned(drawn, size, Index)
     build_s = churned.build()
     gc.collect()
@@ -107,8 +112,28 @@ def _measure(name: str, size: int, seconds: float) -> tuple[Measured, list[Row]]
     # The machine may be slower now than it was: before and after count alike.
     static_per_s = harmonic_mean([before_per_s, _static_per_s(static, drawn, seconds / 2)])
     updates_per_s = churned.updates_per_s(seconds)
-    one = Measured(name, size, build_s, rates, updates_per_s, churned.differences(JUDGED), static_per_s)
+    one = Measured(
+        name, size, build_s, rates, updates_per_s, churned.differences(JUDGED), static_per_s, fresh_vs_static
+    )
     return one, [] if static is None else _compared(drawn, size, static, static_per_s, seconds)
+
+
+def _fresh_vs_static(static: Static, drawn: Workload, size: int) -> float:
+    """Return the rate of indexes that have just been filled over that of the study's kernel, in turns.
+
+    Each is filled anew for a few batches: matching goes on with what an index has put off, so it does not stay fresh.
+    """
+    events = drawn.events()[:1_024]
+    several = [(str(number), drawn.subject_of(number), drawn.filter(number)) for number in range(size)]
+    ratios = []
+    for _ in range(FRESH_TURNS):
+        index = Index()
+        index.add_many(several)
+        for _ in range(2):
+            of_static_s, _ = timed(lambda: [static.count(drawn.encoded[:1_024]) for _ in range(2)])
+            of_index_s, _ = timed(lambda index=index: [index.match(events) for _ in range(2)])  # type: ignore[misc]
+            ratios.append(of_static_s / of_index_s)
+    return median(ratios)
 
 
 def _static_per_s(static: Static | None, drawn: Workload, seconds: float) -> float:
@@ -179,6 +204,7 @@ def _goals(measured: dict[tuple[str, int], Measured], memory: dict[tuple[str, in
         goal("update_longest_ms", max(updates, default=math.nan) * 1e3, "ms"),
         goal("bytes_per_subscription", max((each.at_rest for each in used), default=math.nan), "bytes", most=400),
         goal("bytes_per_subscription_at_most", max((each.most for each in used), default=math.nan), "bytes"),
+        goal("fresh_index_vs_static_100k", study.fresh_vs_static if study else math.nan, "", least=0.7),
         goal("differences", sum(one.differences for one in measured.values()), "pairs", most=0),
     ]
 

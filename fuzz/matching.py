@@ -72,6 +72,10 @@ class Play:
             self.put(f"id {self._added}")
         elif chance < 0.65:
             self.put(self._random.choice(list(self._held)))
+        elif chance < 0.68:
+            old = self._random.sample(list(self._held), min(len(self._held), self._random.randint(0, 9)))
+            self.put_together([*old, *(f"id {self._added + each}" for each in range(1, 30))])
+            self._added += 30
         elif chance < 0.8:
             self.remove(self._random.choice([*self._held, "nobody"]))
         else:
@@ -89,11 +93,18 @@ class Play:
         self._index.remove(id)
 
     def crowd(self, count: int) -> None:
-        """Add many at once, and remove as many of some others."""
+        """Add many one by one, and remove as many of some others; then add as many together."""
         for number in range(count):
             self.put(f"of {count}, {number}")
             if number % 3 == 0:
                 self.remove(f"of {count}, {number // 2}")
+        self.put_together([f"of {count}, {number}" for number in range(count // 2, 2 * count)])
+
+    def put_together(self, ids: Sequence[str]) -> None:
+        """Add or replace filters in one call."""
+        fresh = {id: (self._random.choice(SUBJECTS), self._random.choice(self._filters)) for id in ids}
+        self._held |= fresh
+        self._index.add_many([(id, subject, filter) for id, (subject, filter) in fresh.items()])
 
     def match(self, count: int) -> None:
         """Match events, and raise :class:`Broken` where evaluation says otherwise."""

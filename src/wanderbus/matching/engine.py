@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from itertools import pairwise
 from typing import Any, Final
 
@@ -44,8 +44,24 @@ class Engine:
     def __len__(self) -> int:
         return len(self._slot_of)
 
+    def use(self, kernel: Any) -> None:
+        """Match with the loops of another kernel from now on: what they work on is the same."""
+        self._kernel = kernel
+        self._store.use(kernel)
+
     def add(self, id: str, subject: str, filter: Filter) -> None:
         """Match events of ``subject`` against ``filter`` from now on; replaces an earlier one with this ``id``."""
+        self._put(id, subject, filter)
+        self._store.write_if_many()
+
+    def add_many(self, several: Iterable[tuple[str, str, Filter]]) -> None:
+        """Do the same for each (id, subject, filter); if they are many, nothing is left to be made anew later."""
+        for id, subject, filter in several:
+            self._put(id, subject, filter)
+            self._store.write_many()
+        self._store.settle_many()
+
+    def _put(self, id: str, subject: str, filter: Filter) -> None:
         if id in self._slot_of:
             self.remove(id)
         store = self._store
@@ -68,7 +84,6 @@ class Engine:
             traits[one] = LIVE if is_exact_on_lists else LIVE | ON_LISTS
         self._slot_of[id] = slot
         self._ids[slot] = id
-        store.write_if_many()
 
     def remove(self, id: str) -> None:
         """Forget the filter with this ``id``; no harm if there is none."""

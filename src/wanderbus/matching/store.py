@@ -25,6 +25,9 @@ SEGMENT_ROWS_MAX: Final = 2**20
 WAITING_MAX: Final = 256
 """Rows that wait to be written."""
 
+WRITTEN_AT_ONCE: Final = 2**15
+"""Rows that wait to be written where very many come at once: lists of them take ten times the memory of arrays."""
+
 STEP_US: Final = 1_000
 """What a step of making segments anew may take, about."""
 
@@ -48,6 +51,9 @@ _LARGER: Final = 6
 """So many times as large as the smaller ones together a segment may be to be merged with them."""
 
 _SLOTS_MIN: Final = 64
+
+Fresh = tuple[Array, Array, Array]
+"""Rows that are yet to be written, the columns of their entries, and the ends of these."""
 
 
 class Store:
@@ -77,6 +83,10 @@ class Store:
         self._is_sweeps_turn = False
         self._since_sweep = 0
         """Rows that were written since names were swept last."""
+
+    def use(self, kernel: Any) -> None:
+        """Write and make anew by another kernel from now on; what is being made anew is finished by its own."""
+        self._kernel = kernel
 
     def __len__(self) -> int:
         return self.used - len(self._free) - len(self._freed)
@@ -119,6 +129,19 @@ class Store:
             self._write()
             self._step(_STEPS_OF_WRITING * STEP_US)
 
+    def write_many(self) -> None:
+        """Write the rows that wait to segments of their own, without looking for room elsewhere, if there are many."""
+        if len(self._rows) >= WRITTEN_AT_ONCE * ROW_PARTS:
+            self._fill()
+
+    def settle_many(self) -> None:
+        """Write the rows that wait; if they are many, make one segment of them and of others of like size, at once."""
+        if len(self._rows) >= WAITING_MAX * ROW_PARTS:
+            self._fill()
+        if any(segment.is_worn for segment in self.segments.values()):
+            self._open = 0
+            self.settle()
+
     def write(self, events: int) -> None:
         """Write the rows that wait, and go on with what is made anew: longer if many events are about to be matched."""
         if self._rows:
@@ -126,8 +149,10 @@ class Store:
         self._step(STEP_US + events * STEP_US_AN_EVENT)
 
     def settle(self) -> None:
-        """Write and make anew all that is due, at once; for those who need the arrays, and for tests."""
+        """Write and make anew all that is due, at once."""
         self._write()
+        if self._work is None:
+            self._plan()
         while self._work is not None or self._sweep is not None:
             self._step(STEP_US)
 
@@ -151,11 +176,29 @@ class Store:
             return self._work.made
         return self.segments[number]
 
-    def _write(self) -> None:
+    def _waiting(self) -> Fresh:
+        """Return the rows that wait and are still in use, which wait no longer."""
         rows = np.array(self._rows, np.int32).reshape(-1, ROW_PARTS)
         rows = rows[self.slots.traits[rows[:, SLOT]] != 0]
         fresh = rows, np.array(self._entry_columns, np.int32), np.array(self._ends, np.float64).reshape(-1, 2)
         self._rows, self._entry_columns, self._ends = [], [], []
+        return fresh
+
+    def _fill(self) -> None:
+        """Write the rows that wait to a segment of their own without buckets: a fraction of what finding room costs."""
+        fresh = self._waiting()
+        rows = fresh[0]
+        segment = plain(-(-len(rows) // BLOCK_ROWS), len(fresh[1]))
+        for block in range(len(segment.keys)):
+            its = rows[block * BLOCK_ROWS : (block + 1) * BLOCK_ROWS]
+            self._kernel.fill(block, its, *fresh[1:], segment.shape.places, *segment.tables, segment.sizes)
+        self.slots.homes[rows[:, SLOT]] = self._enter(segment)
+        self.slots.places[rows[:, SLOT]] = np.arange(len(rows))
+        self._written(fresh)
+
+    def _write(self) -> None:
+        fresh = self._waiting()
+        rows = fresh[0]
         where = np.full(len(rows), UNPLACED, np.int32)
         left = len(rows)
         for number, segment in sorted(self.segments.items(), key=lambda each: -each[1].free):
@@ -167,15 +210,20 @@ class Store:
             left = self._place(self._open, len(self.segments[self._open].keys), where, fresh)
             if left:
                 self._open = 0
+        self._written(fresh)
+        if self._work is None:
+            self._plan()
+
+    def _written(self, fresh: Fresh) -> None:
+        """Have the names swept, if enough has come since that was done."""
+        rows = fresh[0]
         self._since_sweep += len(rows)
         if self._sweep is not None:
             self._sweep.mark(rows[:, SUBJECT], fresh[1], fresh[2])
         elif self._since_sweep > SWEPT_MIN + 2 * len(self):
             self._sweep = Sweep(self.columns, self.segments.values())
-        if self._work is None:
-            self._plan()
 
-    def _place(self, number: int, reach: int, where: Array, fresh: tuple[Array, Array, Array]) -> int:
+    def _place(self, number: int, reach: int, where: Array, fresh: Fresh) -> int:
         """Write rows that are nowhere yet to a segment; return how many had no room."""
         segment = self.segments[number]
         shape = segment.shape
@@ -213,18 +261,16 @@ class Store:
             self._work = Rebuilding(chosen, self._numbered, self.slots, self._kernel)
 
     def _due(self) -> dict[int, Segment]:
-        """Return the segments to make one of: the small ones together, or a worn one."""
-        closed = {number: segment for number, segment in self.segments.items() if number != self._open}
+        """Return the segments to make one of: the worn ones, and with them, or by themselves, small ones."""
+        closed = [each for each in self.segments.items() if each[0] != self._open]
         chosen: dict[int, Segment] = {}
         total = 0
-        for number, segment in sorted(closed.items(), key=lambda each: len(each[1])):
-            if total + len(segment) > SEGMENT_ROWS_MAX or (chosen and len(segment) > _LARGER * total):
-                break
-            chosen[number] = segment
-            total += len(segment)
-        if len(chosen) > 1:
-            return chosen
-        return next(({number: segment} for number, segment in closed.items() if segment.is_worn), {})
+        for number, segment in sorted(closed, key=lambda each: (not each[1].is_worn, len(each[1]))):
+            is_small = len(segment) <= _LARGER * total
+            if total + len(segment) <= SEGMENT_ROWS_MAX and (segment.is_worn or not chosen or is_small):
+                chosen[number] = segment
+                total += len(segment)
+        return chosen if len(chosen) > 1 or any(segment.is_worn for segment in chosen.values()) else {}
 
     def _step(self, least_us: int) -> None:
         """Go on with what is made anew, or with sweeping, in turn, for about so long; no row waits."""
