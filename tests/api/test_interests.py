@@ -14,6 +14,7 @@ import wanderbus
 from tests.api.world import SUBJECT, World, numbers, publish, run, service
 from wanderbus import filters
 from wanderbus.api import broker_service
+from wanderbus.broker import interests
 from wanderbus.errors import FilterError
 from wanderbus.event import Event
 from wanderbus.filters import Filter
@@ -29,13 +30,15 @@ class Loading:
 
     def __init__(self, monkeypatch: pytest.MonkeyPatch) -> None:
         self.threads: list[threading.Thread] = []
+        self.wanted: list[Kernel] = []
         self.go = threading.Event()
         monkeypatch.setattr(broker_service, "load_kernel", self._load)
 
-    def _load(self) -> Kernel:
+    def _load(self, wanted: Kernel) -> Kernel:
         self.threads.append(threading.current_thread())
+        self.wanted.append(wanted)
         assert self.go.wait(10)
-        return "numba"
+        return wanted
 
 
 @pytest.fixture
@@ -82,6 +85,29 @@ def test_many_are_served_while_the_kernel_is_loaded_and_by_it_afterwards(world: 
     run(story())
 
 
+def test_the_compiled_kernel_is_loaded_once_many_events_were_matched(
+    world: World, loading: Loading, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(interests, "COMPILED_FROM_EVENTS", 10)
+    loading.go.set()
+
+    async def story() -> None:
+        async with world.server() as server, world.agent() as alice, AsyncExitStack() as stack:
+            await subscribe(stack, alice, SCANNED_MAX + 3)
+            while not uses_engine(server):
+                await asyncio.sleep(0.01)
+            assert loading.wanted == ["numpy"]
+            notifications = await stack.enter_async_context(alice.subscribe(SUBJECT, "n < 50"))
+            await publish(alice, *range(11))
+            while service(server).broker._subscriptions.interests._kernel != "numba":
+                await asyncio.sleep(0.01)
+            assert loading.wanted == ["numpy", "numba"]
+            await publish(alice, *range(11, 20))
+            assert await numbers(notifications, 20) == list(range(20))
+
+    run(story())
+
+
 def test_a_server_with_many_has_its_kernel_before_it_is_ready(world: World, loading: Loading) -> None:
     async def story() -> None:
         loading.go.set()
@@ -118,7 +144,7 @@ def test_a_server_may_close_while_it_loads(world: World, loading: Loading) -> No
 def test_what_is_slower_is_told(
     world: World, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
 ) -> None:
-    monkeypatch.setattr(broker_service, "load_kernel", lambda: "scan")
+    monkeypatch.setattr(broker_service, "load_kernel", lambda wanted: "scan")
 
     async def story() -> None:
         async with world.server(), world.agent() as alice, AsyncExitStack() as stack:
@@ -128,7 +154,7 @@ def test_what_is_slower_is_told(
 
     with caplog.at_level(logging.WARNING, "wanderbus.server"):
         run(story())
-    assert "numba cannot be loaded" in caplog.text
+    assert "numpy cannot be loaded" in caplog.text
 
 
 def test_events_that_are_under_way_together_are_matched_together(world: World, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -12,6 +12,7 @@ import pytest
 from tests.broker.desk import ALICE, BOB, SUBJECT, Desk
 from wanderbus import records
 from wanderbus.broker import core, protocol
+from wanderbus.broker import interests as broker_interests
 from wanderbus.broker.core import (
     Broker,
     KernelLoaded,
@@ -26,7 +27,7 @@ from wanderbus.broker.protocol import AgentMessage, Attach, Publish, Renew, Subs
 from wanderbus.broker.state import BrokerState
 from wanderbus.event import Event
 from wanderbus.machine import ClockRead, Input, Output
-from wanderbus.matching import SCANNED_MAX, Index
+from wanderbus.matching import SCANNED_MAX, Index, Kernel
 from wanderbus.records import encode_record
 from wanderbus.subscription import Frequency, Subscription
 
@@ -274,16 +275,19 @@ def test_a_batch_gives_the_log_and_the_words_of_one_by_one(seed: int) -> None:
 # Kernels -----------------------------------------
 
 
-def lived(kernel: str | None) -> tuple[list[bytes], dict[int, Any]]:
-    """A life of more subscriptions than are tried in turn, in which the kernel comes at some time."""
+def lived(*kernels: Kernel) -> tuple[list[bytes], dict[int, Any]]:
+    """A life of more subscriptions than are tried in turn, in which kernels come at some time."""
     rng = random.Random(11)
     desk = Desk()
     links = [desk.attach(), desk.attach(BOB)]
     for n in range(3 * SCANNED_MAX):
         desk.subscribed(rng.choice(links), f"N > {n % 7} and K != {n}")
-        if n == 2 * SCANNED_MAX and kernel is not None:
-            desk.give(KernelLoaded(kernel))  # type: ignore[arg-type]
+        if n == 2 * SCANNED_MAX and kernels:
+            desk.give(KernelLoaded(kernels[0]))
     for first in range(1, 60, 6):
+        if first == 31:
+            for kernel in kernels[1:]:
+                desk.give(KernelLoaded(kernel))
         desk.say(links[0], *[Publish(n, Event(SUBJECT, {"N": n % 9, "K": n})) for n in range(first, first + 6)])
         desk.say(links[1], Take(first))
         desk.say(links[0], Unsubscribe(first, rng.choice(names(desk.broker.state))))
@@ -292,7 +296,7 @@ def lived(kernel: str | None) -> tuple[list[bytes], dict[int, Any]]:
 
 def test_what_is_said_does_not_depend_on_what_matches() -> None:
     pytest.importorskip("numba")
-    assert lived("numba") == lived(None)
+    assert lived("numba") == lived("numpy", "numba") == lived()
 
 
 class Watched(Desk):
@@ -318,9 +322,27 @@ def test_the_broker_asks_once_for_a_kernel_and_does_not_wait_for_it() -> None:
     assert desk.asked(KernelWanted) == []
     for n in range(SCANNED_MAX, SCANNED_MAX + 9):
         desk.subscribed(link, f"N > {n}")
-    assert desk.asked(KernelWanted) == [KernelWanted()]
+    assert desk.asked(KernelWanted) == [KernelWanted("numpy")]
     desk.publish(link, 5)
     assert desk.stream(link) == [5]
+
+
+def test_the_compiled_kernel_is_asked_for_once_it_saves_what_loading_it_costs(monkeypatch: pytest.MonkeyPatch) -> None:
+    pytest.importorskip("numpy")
+    monkeypatch.setattr(broker_interests, "COMPILED_FROM_EVENTS", 20)
+    desk = Watched()
+    link = desk.attach()
+    for n in range(SCANNED_MAX + 9):
+        desk.subscribed(link, f"N > {n}")
+    for number in range(1, 31):  # matched by trying: they are no reason
+        desk.say(link, Publish(number, Event(SUBJECT, {"N": 5})))
+    desk.give(KernelLoaded("numpy"))
+    for number in range(31, 50):
+        desk.say(link, Publish(number, Event(SUBJECT, {"N": 5})))
+    assert desk.asked(KernelWanted) == [KernelWanted("numpy")]
+    for number in range(50, 90):
+        desk.say(link, Publish(number, Event(SUBJECT, {"N": 5})))
+    assert desk.asked(KernelWanted) == [KernelWanted("numpy"), KernelWanted("numba")]
 
 
 def test_a_broker_that_begins_with_many_asks_unless_it_was_given_one() -> None:
@@ -335,6 +357,7 @@ def test_a_broker_that_begins_with_many_asks_unless_it_was_given_one() -> None:
 
     assert asks(None)
     assert not asks("scan")
+    assert not asks("numpy")
 
 
 # Expressions that cannot be read any more -----------------------------------------

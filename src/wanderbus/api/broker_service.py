@@ -118,7 +118,7 @@ class BrokerService:
         try:
             state = files.load_state(config.publishes_remembered)
             # Nobody is kept waiting yet, and with few subscriptions nobody may ever need a kernel.
-            kernel = await _loaded_kernel() if len(state.subscriptions) > SCANNED_MAX else None
+            kernel = await _loaded("numpy") if len(state.subscriptions) > SCANNED_MAX else None
             broker = Broker(state, msgspec.structs.replace(config, server=files.identity.server), kinds, kernel)
         except BaseException:
             files.close()
@@ -259,8 +259,8 @@ class BrokerService:
                 _log.warning("the data channel of %s is refused: %s", user, reason)
             case UserStatusChanged(user=user, status=status):
                 _log.info("%s is %s", user, status)
-            case KernelWanted():
-                self._loading = asyncio.create_task(self._load_kernel())
+            case KernelWanted(kernel=kernel):
+                self._loading = asyncio.create_task(self._load_kernel(kernel))
             case SubscriptionUnreadable(subscription=subscription, reason=reason):
                 _log.error("the subscription %s cannot be read any more, it hears of nothing: %s", subscription, reason)
 
@@ -277,8 +277,8 @@ class BrokerService:
             advice = "give that user's password with --broker-password-file, or a line in users"
         self._ready.set_exception(AuthenticationError(f"the SIP server {server} does not take {uri}: {said}; {advice}"))
 
-    async def _load_kernel(self) -> None:
-        self._feed(KernelLoaded(await _loaded_kernel()))
+    async def _load_kernel(self, wanted: Kernel) -> None:
+        self._feed(KernelLoaded(await _loaded(wanted)))
 
     def _feed(self, given: DiskFull | DiskFreed | KernelLoaded) -> None:
         if self._driver is not None:
@@ -339,9 +339,9 @@ def _instance(uri: str, files: ServerFiles) -> str:
     return f"<{uuid.uuid5(uuid.NAMESPACE_URL, f'{uri};server={files.identity.server}').urn}>"
 
 
-async def _loaded_kernel() -> Kernel:
-    """Load in a thread what matches many subscriptions: for a second or more the loop has other things to do."""
-    kernel = await asyncio.to_thread(load_kernel)
-    if kernel != "numba":
-        _log.warning("numba cannot be loaded, subscriptions are matched by %s, which takes longer", kernel)
+async def _loaded(wanted: Kernel) -> Kernel:
+    """Load a kernel in a thread: the loop has other things to do meanwhile."""
+    kernel = await asyncio.to_thread(load_kernel, wanted)
+    if kernel != wanted:
+        _log.warning("%s cannot be loaded, subscriptions are matched by %s, which takes longer", wanted, kernel)
     return kernel

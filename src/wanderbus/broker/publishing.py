@@ -70,6 +70,7 @@ class Publishing:
             self._refuse(link, message, protocol.shortened(error))
             return
         sessions, restricted = self._generated(message.event)
+        self._subscriptions.ask_for_kernel()
         notified = [notification for _, notification in sessions]
         if limit := self._bounds.refuses(message.event.subject, size, notified):
             self._refuse(link, message, f"a queue that the event goes to is full ({limit}); try again later", limit)

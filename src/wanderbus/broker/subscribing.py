@@ -62,11 +62,12 @@ class Subscriptions:
         """Which subscriptions an event satisfies."""
         self._live = Roster()
         self._ended = Roster()
-        for row in state.subscriptions.values():
-            try:
-                self._take_up(row.subscription)
-            except FilterError as error:
-                journal.say(SubscriptionUnreadable(row.subscription.id, protocol.shortened(error.reason)))
+        kept = [row.subscription for row in state.subscriptions.values()]
+        for subscription in kept:
+            self._live.put(subscription.id, subscription.owner, subscription.expires_us)
+        for subscription, error in interests.add_many(kept):
+            journal.say(SubscriptionUnreadable(subscription.id, protocol.shortened(error.reason)))
+        self.ask_for_kernel()
         for tombstone in sorted(state.tombstones.values(), key=lambda row: row.ended_us):
             self._bury(tombstone)
 
@@ -84,6 +85,11 @@ class Subscriptions:
             self._links.say(link, protocol.RequestRefused(request.request, protocol.shortened(error)))
         else:
             self._say_done(link, request.request, done)
+
+    def ask_for_kernel(self) -> None:
+        """Ask for another kernel if matching has become work that it saves."""
+        if kernel := self.interests.wanted_kernel():
+            self._journal.say(KernelWanted(kernel))
 
     def end(self, subscription: Subscription, reason: str) -> None:
         """End ``subscription``; what it has queued stays (SPEC G-07).
@@ -267,8 +273,7 @@ class Subscriptions:
     def _take_up(self, subscription: Subscription) -> None:
         self._live.put(subscription.id, subscription.owner, subscription.expires_us)
         self.interests.add(subscription)
-        if self.interests.wants_kernel():
-            self._journal.say(KernelWanted())
+        self.ask_for_kernel()
 
     def _bury(self, row: SubscriptionRow) -> None:
         self._ended.put(row.subscription.id, row.subscription.owner, self._forgotten_us(row))
