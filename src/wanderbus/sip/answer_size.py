@@ -55,6 +55,7 @@ def _ever_shorter(response: Response) -> Iterator[bytes]:
     if response.status != _ALLOW_NEEDED:
         response = response.without("Allow")
     response = _without_plain_received(response)
+    yield _compact(response, reason=response.reason)
     yield _compact(response)
     yield from (_compact(fewer) for fewer in _fewer_choices(response))
 
@@ -77,9 +78,9 @@ def _with_values(response: Response, name: str, values: list[str]) -> Response:
     return msgspec.structs.replace(response, headers=(*kept, *((name, value) for value in values)))
 
 
-def _compact(response: Response) -> bytes:
-    """Encode ``response`` in as few bytes as can be: compact names, and the reason phrase empty (RFC 3261 25.1)."""
-    lines = [f"SIP/2.0 {response.status} "]
+def _compact(response: Response, reason: str = "") -> bytes:
+    """Encode ``response`` with compact names and, in as few bytes as can be, an empty reason phrase (RFC 3261 25.1)."""
+    lines = [f"SIP/2.0 {response.status} {reason}"]
     for name, value in response.headers:
         short = _short_challenge(value) if name in _CHALLENGES else value
         lines.append(f"{_NAMES.get(canonical_name(name), name)}:{short}")

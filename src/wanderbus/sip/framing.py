@@ -1,7 +1,7 @@
 """Messages out of a stream: where each one ends, and the keep-alives between them (RFC 3261 18.3; RFC 5626 4.4.1).
 
-On a stream only Content-Length tells where a message ends, so a message without one, or whose header fields cannot
-be told apart, makes everything after it unreadable: the connection has to be closed. What is held is bounded, and each
+On a stream only Content-Length tells where a message ends, so a message without one, or with another line that may be
+meant as one, makes everything after it unreadable: the connection has to be closed. What is held is bounded, and each
 byte is looked at a fixed number of times, however small the pieces are in which it comes.
 """
 
@@ -14,7 +14,7 @@ import msgspec
 
 from wanderbus.errors import SIPParseError
 from wanderbus.limits import SIP_MESSAGE_BYTES_MAX
-from wanderbus.sip.message import take_apart
+from wanderbus.sip.message import legible
 from wanderbus.sip.uri import parse_number
 
 PING: Final = b"\r\n\r\n"
@@ -24,6 +24,7 @@ PONG: Final = b"\r\n"
 """The answer to it."""
 
 _HEAD_END: Final = re.compile(rb"\r?\n\r?\n")
+_MAY_BE_LENGTH: Final = re.compile(r"content-length|^\W*l\b", re.IGNORECASE)
 _BETWEEN: Final = re.compile(rb"[\r\n]*+")
 _HEAD_END_BYTES_MAX: Final = 4
 
@@ -130,10 +131,12 @@ def content_length(head: bytes, largest: int = SIP_MESSAGE_BYTES_MAX) -> int:
     """Return how many bytes follow ``head``, which ends with an empty line.
 
     Raises:
-        SIPParseError: Content-Length is missing, repeated, no number or above ``largest``, or the header fields
-            cannot be told apart.
+        SIPParseError: Content-Length is missing, repeated, no number or above ``largest``, or there is another line
+            that somebody else might read as one.
     """
-    _, fields, _ = take_apart(head)
+    _, fields, others = legible(head.rstrip(b"\r\n"))
+    if any(_MAY_BE_LENGTH.search(line) for line in others):
+        raise SIPParseError("stream: a line that may be meant as Content-Length")
     values = [value for name, value in fields if name == "Content-Length"]
     if len(values) != 1:
         raise SIPParseError("stream: Content-Length has to be there, once")

@@ -8,7 +8,7 @@ was read has been checked: its typed shortcuts do not raise.
 from __future__ import annotations
 
 import re
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from typing import Any, Final
 
 import msgspec
@@ -23,6 +23,9 @@ from wanderbus.sip.uri import SIPUri, parse_number
 
 _HEAD_END: Final = re.compile(rb"\r?\n\r?\n")
 _LINE_END: Final = re.compile(r"\r?\n")
+_LINE_END_BYTES: Final = re.compile(rb"\r?\n")
+_STRAY_RETURN: Final = re.compile(rb"\r(?!\n)")
+_NAME_SHOWN_MAX: Final = 32
 _VERSION: Final = re.compile(r"SIP/[0-9]{1,9}+\.[0-9]{1,9}+", re.IGNORECASE)
 _STATUS: Final = re.compile(r"[1-6][0-9][0-9]")
 _URI_PASSWORD: Final = re.compile(r"([^:]*+:[^:@]*+:)[^@]*+@")
@@ -100,11 +103,13 @@ def read_for_reply(data: bytes) -> Request | None:
     The top Via names a hop and there is a CSeq, which is what the sender finds its transaction by; an ACK gives None.
     From, To or Call-ID may be missing (RFC 4475 3.3.1), and what is there may be unreadable, the parameters of the
     Via too (3.1.2.1): then ``request.via`` raises SIPParseError, and the source of the datagram is all there is.
+    Lines that are no header field are left out.
     """
-    try:
-        start, fields, _ = take_apart(data[:SIP_MESSAGE_BYTES_MAX])
-    except SIPParseError:
+    data = data[:SIP_MESSAGE_BYTES_MAX].lstrip(b"\r\n")
+    found = _HEAD_END.search(data)
+    if not found:
         return None
+    start, fields, _ = legible(data[: found.start()])
     method, _, uri = start.partition(" ")
     request = Request(method, uri.partition(" ")[0], fields)
     if method == "ACK" or not TOKEN.fullmatch(method) or request.header("CSeq") is None:
@@ -121,14 +126,34 @@ def take_apart(data: bytes) -> tuple[str, Headers, bytes]:
     found = _HEAD_END.search(data)
     if not found:
         raise SIPParseError("message: no empty line after the header fields")
+    raw = data[: found.start()]
+    if stray := _STRAY_RETURN.search(raw):
+        raise SIPParseError(f"{_line_at(raw, stray.start())}: a carriage return within the line")
     try:
-        head = data[: found.start()].decode()
-    except UnicodeDecodeError:
-        raise SIPParseError("message: the header fields are not UTF-8") from None
+        head = raw.decode()
+    except UnicodeDecodeError as error:
+        raise SIPParseError(f"{_line_at(raw, error.start)}: not UTF-8") from None
     start, *lines = _LINE_END.split(head)
-    if "\r" in head.replace("\r\n", ""):
-        raise SIPParseError("message: a carriage return within a line")
-    return start, tuple(_unfolded(lines)), data[found.end() :]
+    groups = _grouped(lines)
+    if len(groups) > SIP_HEADERS_MAX:
+        raise SIPParseError(f"message: more than {SIP_HEADERS_MAX} header fields")
+    return start, tuple(map(_field, groups)), data[found.end() :]
+
+
+def legible(head: bytes) -> tuple[str, Headers, tuple[str, ...]]:
+    """Return the start line, the fields that can be told from others, and the lines that are none.
+
+    ``head`` is what stands before the empty line. Of a field no more is checked than that it has a name.
+    """
+    start, *lines = (_decoded(line) for line in _LINE_END_BYTES.split(head))
+    fields: list[tuple[str, str]] = []
+    others: list[str] = []
+    for group in _grouped(lines, strict=False)[:SIP_HEADERS_MAX]:
+        try:
+            fields.append(_field(group))
+        except SIPParseError:
+            others += group
+    return start, tuple(fields), tuple(others)
 
 
 def encode_message(message: Message) -> bytes:
@@ -173,24 +198,52 @@ def make_response(
     return Response(status, REASONS.get(status, "") if reason is None else reason, tuple(fields), body)
 
 
-def _unfolded(lines: list[str]) -> Iterator[tuple[str, str]]:
-    grouped: list[list[str]] = []
+def _grouped(lines: list[str], *, strict: bool = True) -> list[list[str]]:
+    """Return the lines of each header field, which may be folded (RFC 3261 7.3.1)."""
+    groups: list[list[str]] = []
     for line in lines:
         if line[:1] not in (" ", "\t"):
-            grouped.append([line])
-        elif grouped:
-            grouped[-1].append(line)
-        else:
+            groups.append([line])
+        elif groups:
+            groups[-1].append(line)
+        elif strict:
             raise SIPParseError("message: the start line is folded")
-        if len(grouped) > SIP_HEADERS_MAX:
-            raise SIPParseError(f"message: more than {SIP_HEADERS_MAX} header fields")
-    for group in grouped:
-        name, colon, first = group[0].partition(":")
-        name = name.rstrip(" \t")
-        if not colon or not TOKEN.fullmatch(name):
-            raise SIPParseError("message: not a header field")
-        parts = [part.strip(" \t") for part in (first, *group[1:])]
-        yield canonical_name(name), " ".join(part for part in parts if part)
+        else:
+            groups.append([line])
+    return groups
+
+
+def _field(group: list[str]) -> tuple[str, str]:
+    """Return one field under its usual name; SIPParseError names what stands where the name should be."""
+    name, colon, first = group[0].partition(":")
+    name = name.rstrip(" \t")
+    if not colon or not TOKEN.fullmatch(name):
+        raise SIPParseError(f"{_shown(name)}: not a header field")
+    parts = [part.strip(" \t") for part in (first, *group[1:])]
+    return canonical_name(name), " ".join(part for part in parts if part)
+
+
+def _shown(line: str) -> str:
+    """Return the word that ``line`` begins with, which may be meant as a name, and nothing of what follows it."""
+    word = TOKEN.match(line)
+    return "a line" if word is None else canonical_name(word[0][:_NAME_SHOWN_MAX])
+
+
+def _line_at(head: bytes, position: int) -> str:
+    line = head[:position].rpartition(b"\n")[2]
+    return _shown(line.decode(errors="replace"))
+
+
+def _decoded(line: bytes) -> str:
+    """Return ``line`` as text; what is no text is no header field either, and continues what it continued."""
+    try:
+        text, readable = line.decode(), b"\r" not in line
+    except UnicodeDecodeError:
+        text, readable = line.decode(errors="replace"), False
+    if readable:
+        return text
+    text = text.replace("\r", "?")
+    return f" ?{text}" if text[:1] in (" ", "\t") else f"?{text}"
 
 
 def _assemble(start: str, fields: Headers, body: bytes) -> Message:
@@ -240,15 +293,38 @@ def _check(message: Message) -> None:
         raise SIPParseError("Via is missing")
     for via in vias:
         _ = via.rport
-    _ = message.from_, message.to, message.call_id, message.max_forwards, message.expires
-    _ = message.contacts, message.routes, message.record_routes
+    for name, read in _TYPED.items():
+        _named(name, read, message)
     for name in {name for name, _ in message.headers} & LIST_FIELDS - _STRUCTURED_LISTS:
-        message.headers_all(name)
+        _named(name, lambda each, name=name: each.headers_all(name), message)  # type: ignore[misc]
     cseq = message.cseq
     if isinstance(message, Request) and cseq.method != message.method:
         # A method of the future may have its own rules for CSeq: it is the method that we lack (RFC 4475 3.1.2.18).
         status = 400 if message.method in METHODS else NOT_IMPLEMENTED
         raise SIPParseError("CSeq: its method is not the request's", status)
+
+
+_TYPED: Final[Mapping[str, Callable[[Message], object]]] = {
+    "From": lambda message: message.from_,
+    "To": lambda message: message.to,
+    "Call-ID": lambda message: message.call_id,
+    "Max-Forwards": lambda message: message.max_forwards,
+    "Expires": lambda message: message.expires,
+    "Contact": lambda message: message.contacts,
+    "Route": lambda message: message.routes,
+    "Record-Route": lambda message: message.record_routes,
+}
+"""The typed shortcuts of a message but Via and CSeq."""
+
+
+def _named(name: str, read: Callable[[Message], object], message: Message) -> None:
+    """Try ``read``; what it raises names the header field."""
+    try:
+        read(message)
+    except SIPParseError as error:
+        if str(error).startswith(name):
+            raise
+        raise SIPParseError(f"{name}: {error}", error.status) from None
 
 
 def _tagged(to: str, tag: str) -> str:

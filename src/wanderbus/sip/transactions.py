@@ -196,19 +196,30 @@ class TransactionLayer:
             return self._servers.receive(stamped(message, origin.source), origin, now)
         except SIPParseError as error:
             self.drops["unreadable"] += 1
-            return [] if error.status is None else self.refuse(origin, data, error.status)
+            if error.status is None:
+                return []
+            return self.refuse(origin, data, error.status, reason=str(error) if error.status == 400 else None)
 
-    def refuse(self, origin: Origin, data: bytes, status: int, headers: Sequence[tuple[str, str]] = ()) -> list[Output]:
+    def refuse(
+        self,
+        origin: Origin,
+        data: bytes,
+        status: int,
+        headers: Sequence[tuple[str, str]] = (),
+        *,
+        reason: str | None = None,
+    ) -> list[Output]:
         """Answer the request in ``data`` without a transaction, as when it cannot be read (RFC 3261 8.2.7).
 
-        The source of a datagram may be forged, so an answer to one never has more bytes than what came.
+        The source of a datagram may be forged, so an answer to one never has more bytes than what came. A 400 says in
+        its ``reason`` which header field is at fault (RFC 3261 21.4.1), if there is room.
         """
         request = read_for_reply(data)
         if request is None:
             return []
         try:
             stamp = stamped(request, origin.source)
-            response = make_response(stamp, status, to_tag=self._servers.fresh_tag(), headers=headers)
+            response = make_response(stamp, status, reason, to_tag=self._servers.fresh_tag(), headers=headers)
             path = response_path(request.via, origin, self._socket)
             answer = encode_message(response) if origin.datagram_bytes is None else fitted(response, len(data))
         except SIPParseError:
