@@ -184,8 +184,12 @@ def result_table(result: Mapping[str, Any]) -> Table:
     table.add_column("traveller", no_wrap=True)
     for heading in ("expected", "delivered", "lost", "repeated", "out of\norder", "away", "healing, ms\np50/p95/max"):
         table.add_column(heading, justify="right", no_wrap=True)
+    unexpected = any(line["unexpected"] for line in wrong)
+    if unexpected:
+        table.add_column("not\ndue", justify="right", no_wrap=True)
     for line in wrong:
-        table.add_row(name_of(line["user"]), *_numbers(line), style="red")
+        more = [str(line["unexpected"])] if unexpected else []
+        table.add_row(name_of(line["user"]), *_numbers(line), *more, style="red")
     if right:
         title = f"{'other ' if wrong else 'all '}{len(right)}: good"
         total = {key: sum(line[key] for line in right) for key in _SUMMED}
