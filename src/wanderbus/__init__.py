@@ -17,6 +17,7 @@ __version__ = "0.1.0"
 if _typing.TYPE_CHECKING:
     from wanderbus.api.agent import Agent
     from wanderbus.api.connecting import connect
+    from wanderbus.api.disconnection import Disconnection
     from wanderbus.api.reports import Ending, OutboxRefusal, StatusChange
     from wanderbus.api.server import Server
     from wanderbus.errors import WanderbusError
@@ -27,6 +28,7 @@ _HOMES = {
     "Agent": "wanderbus.api.agent",
     "Custom": "wanderbus.subscription",
     "Daily": "wanderbus.subscription",
+    "Disconnection": "wanderbus.api.disconnection",
     "Ending": "wanderbus.api.reports",
     "Event": "wanderbus.event",
     "EventId": "wanderbus.event",
@@ -49,6 +51,7 @@ __all__ = [
     "Agent",
     "Custom",
     "Daily",
+    "Disconnection",
     "Ending",
     "Event",
     "EventId",

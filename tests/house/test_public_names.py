@@ -19,6 +19,7 @@ NAMES = [
     "Agent",
     "Custom",
     "Daily",
+    "Disconnection",
     "Ending",
     "Event",
     "EventId",
