@@ -21,7 +21,7 @@ if _typing.TYPE_CHECKING:
     from wanderbus.api.reports import Ending, OutboxRefusal, StatusChange
     from wanderbus.api.server import Server
     from wanderbus.errors import WanderbusError
-    from wanderbus.event import Event, EventId, Gap, Loss, Notification, Position
+    from wanderbus.event import Event, EventId, Gap, Loss, Notification, Position, gathered
     from wanderbus.subscription import Custom, Daily, Frequency, Interval, QueuePolicy, Subscription
 
 _HOMES = {
@@ -45,6 +45,7 @@ _HOMES = {
     "Subscription": "wanderbus.subscription",
     "WanderbusError": "wanderbus.errors",
     "connect": "wanderbus.api.connecting",
+    "gathered": "wanderbus.event",
 }
 
 __all__ = [
@@ -68,6 +69,7 @@ __all__ = [
     "Subscription",
     "WanderbusError",
     "connect",
+    "gathered",
 ]
 
 

@@ -169,7 +169,7 @@ class Agent:
     ) -> EventId | None:
         """Publish an event; return its id when it is durable at the broker, however long that takes.
 
-        An attribute of several values is a list; :func:`wanderbus.event.gathered` makes them of repeated names.
+        An attribute of several values is a list; :func:`wanderbus.gathered` makes them of repeated names.
         Calls made at once keep their order. Cancelling the call does not take back an event that is on its way.
 
         :param wait: False raises :class:`Unreachable` at once while the agent is DISCONNECTED (SPEC X25), and so does
