@@ -1,4 +1,4 @@
-"""What the run shows while it runs: a live table on a terminal, plain lines elsewhere, never two silent seconds."""
+"""Display of a run: a live table on a terminal, plain lines elsewhere, never two silent seconds."""
 
 from __future__ import annotations
 
@@ -35,7 +35,7 @@ _PLAIN_HEADING: Final = f"{'time':>8}  {'published':>11}  {'delivered':>11}  {'s
 
 @dataclass
 class SeatView:
-    """What is shown of one traveller."""
+    """One traveller, as it is shown."""
 
     name: str
     address: str = ""
@@ -47,7 +47,7 @@ class SeatView:
 
 @dataclass
 class Scene:
-    """What is shown of the run; the conductor writes it, the board reads it."""
+    """The run, as it is shown; the conductor writes it, the board reads it."""
 
     rows: int
     step: int = 1
@@ -149,7 +149,7 @@ class Board:
         return Group(step, server, self._progress(), table)
 
     def _progress(self) -> Table:
-        """Return the bar of the present step: of what is published, then delivered; else of the time that goes by."""
+        """Return the bar of the present step: of what is published, then delivered; else of the time spent."""
         scene = self.scene
         counted = {2: (scene.published, scene.rows, "published"), 3: (scene.taken, scene.expected, "delivered")}
         line = Table.grid(padding=(0, 1))
