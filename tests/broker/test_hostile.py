@@ -28,6 +28,11 @@ GARBAGE = [
     protocol.encode(protocol.Attachment(1, 1)),
     msgspec.msgpack.encode([2, "one", {"subject": "s", "attributes": {}}]),
     msgspec.msgpack.encode([2, 1, {"subject": "s", "attributes": {"A": "x"}, 5: 5}]),
+    *(
+        protocol.encode(Publish(1, Event("subject", {"name": "text"}))).replace(part, b"\xff" * len(part))
+        for part in (b"subject", b"name", b"text")
+    ),
+    protocol.encode(protocol.Unsubscribe(1, "wb-3")).replace(b"wb-3", b"\xc3\x28\xa0\xa1"),
 ]
 
 

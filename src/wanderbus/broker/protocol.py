@@ -318,5 +318,5 @@ def decode_event(data: bytes) -> Event:
 def _decode(decoder: msgspec.msgpack.Decoder[Decoded], payload: bytes) -> Decoded:
     try:
         return decoder.decode(payload)
-    except (msgspec.DecodeError, RecursionError) as error:
+    except (msgspec.DecodeError, UnicodeDecodeError, RecursionError) as error:
         raise RemoteProtocolError(f"not a message of the data channel: {error}", None) from None
