@@ -94,7 +94,7 @@ class Notification(msgspec.Struct, frozen=True, repr_omit_defaults=True):
     ``subscriptions`` are the ids of the session's subscriptions that it matched (SPEC J-04); ``position`` is what
     an application stores with its result and hands to ``connect(resume=...)``; ``redelivered`` says that an
     earlier life of this device may already have seen it. ``lost`` says for which other subscriptions the broker
-    dropped it.
+    dropped it. ``xml`` is the text of all this in XML, for a subscription that asks for it (SPEC O-03).
     """
 
     event: Event
@@ -103,6 +103,7 @@ class Notification(msgspec.Struct, frozen=True, repr_omit_defaults=True):
     id: EventId
     redelivered: bool = False
     lost: tuple[Loss, ...] = ()
+    xml: str | None = None
 
 
 class Gap(msgspec.Struct, frozen=True, repr_omit_defaults=True):

@@ -19,6 +19,9 @@ When = Literal["always", "away"]
 WhenFull = Literal["drop_oldest", "drop_newest"]
 """What a full queue gives up for a new notification: its oldest, or the new one itself (SPEC U-02)."""
 
+Format = Literal["event", "xml"]
+"""Form of the notifications of a subscription: an event, or the same with its text in XML beside it (SPEC O-03)."""
+
 Unit = Literal["milliseconds", "seconds", "minutes", "hours", "days", "weeks"]
 """Of a frequency (SPEC H-04); a day has 24 hours, whatever the clocks of its place do."""
 
@@ -102,7 +105,7 @@ class Subscription(msgspec.Struct, frozen=True):
     ``id`` is the origin server's name and the log offset of its submission. ``expires_us`` is absolute
     (SPEC X17), None for never. ``device`` binds it to one device (SPEC E-05). ``queue`` tightens the
     session's queue for this subscription alone (SPEC G-18). ``language`` is what ``expression`` is in, one of
-    :data:`wanderbus.filters.LANGUAGES`.
+    :data:`wanderbus.filters.LANGUAGES`; ``format`` is what its notifications come in.
     """
 
     id: str
@@ -115,6 +118,7 @@ class Subscription(msgspec.Struct, frozen=True):
     device: str | None = None
     queue: QueuePolicy = QueuePolicy()
     language: str = "eci"
+    format: Format = "event"
 
     def __repr__(self) -> str:
         parts = [f"<Subscription {self.id}: {self.subject!r} where {self.expression!r}", f"of {self.owner}"]

@@ -38,7 +38,7 @@ from wanderbus.broker.state import BrokerState
 from wanderbus.event import Event, Position, Value
 from wanderbus.machine import CancelTimer, ClockRead, Input, Output, SetTimer, TimerFired
 from wanderbus.records import AnyRecord, decode_record
-from wanderbus.subscription import QueuePolicy, Restriction, Subscription
+from wanderbus.subscription import Format, QueuePolicy, Restriction, Subscription
 
 START_US = 1_700_000_000_000_000
 ALICE, BOB = "sip:alice@example.org", "sip:bob@example.org"
@@ -227,6 +227,7 @@ class Desk:
         this_device_only: bool = False,
         queue: QueuePolicy | None = None,
         language: str = "eci",
+        format: Format = "event",
     ) -> Done | RequestRefused:
         self._requests += 1
         request = Subscribe(
@@ -238,6 +239,7 @@ class Desk:
             this_device_only,
             queue or QueuePolicy(),
             language=language,
+            format=format,
         )
         return self.ask(link, request)
 

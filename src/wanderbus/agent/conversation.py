@@ -23,9 +23,9 @@ from wanderbus.agent.messages import (
     Took,
 )
 from wanderbus.agent.outbox import passes
-from wanderbus.broker import protocol
+from wanderbus.broker import presentation, protocol
 from wanderbus.errors import RemoteProtocolError
-from wanderbus.event import Gap, Notification, Position
+from wanderbus.event import Gap, Position
 from wanderbus.machine import Output
 
 
@@ -199,13 +199,10 @@ class Conversation:
         self._check_attached()
         if notify.number <= self._received:
             return []
-        event = protocol.decode_event(bytes(notify.event))
+        notification = presentation.read(notify, self._epoch)
         self._received = notify.number
         self._lately.notified(notify)
-        position = Position(self._epoch, notify.number)
-        return [
-            Arrived(Notification(event, notify.subscriptions, position, notify.id, notify.redelivered, notify.lost))
-        ]
+        return [Arrived(notification)]
 
     def _gap(self, gap: protocol.NotifyGap) -> list[Output]:
         """Numbers that were received before they were dropped are not missing."""

@@ -163,6 +163,7 @@ class Lifetimes:
             lost.queue,
             wanted.expires_us,
             lost.language,
+            lost.format,
         )
         return Decision([again])
 

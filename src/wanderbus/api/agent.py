@@ -43,7 +43,7 @@ from wanderbus.filters import parse
 from wanderbus.machine import Input, Output, shown
 from wanderbus.runtime.ambient import wall_us
 from wanderbus.runtime.driver import Driver, Unmade
-from wanderbus.subscription import QueuePolicy, Restriction, Subscription, instant_us
+from wanderbus.subscription import Format, QueuePolicy, Restriction, Subscription, instant_us
 
 _log = logging.getLogger("wanderbus.agent")
 
@@ -211,6 +211,7 @@ class Agent:
         queue: QueuePolicy | None = None,
         gaps: bool = False,
         language: str = "eci",
+        format: Format = "event",
     ) -> Notifications:
         """Return the notifications of a subscription, to be opened with ``async with``.
 
@@ -223,6 +224,7 @@ class Agent:
         :param queue: bounds of what waits for it while nobody can be reached, inside those of the broker (SPEC G-18)
         :param gaps: yield a :class:`~wanderbus.Gap` where notifications were dropped
         :param language: what ``expression`` is in: ``eci``, ``cesql`` (CloudEvents SQL) or ``xml`` (SPEC U-04, O-01)
+        :param format: ``xml`` gives each notification its text in XML too, ``notification.xml`` (SPEC O-03)
         :raises FilterError: the expression cannot be read; ``error.pointed()`` shows where
         """
         parse(expression, language)
@@ -236,6 +238,7 @@ class Agent:
             queue or QueuePolicy(),
             _instant_us(until),
             language,
+            format,
         )
         return Notifications(self, self._readers, request, keep=keep, gaps=gaps)
 

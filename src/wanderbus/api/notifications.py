@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING, Final, Self
 from wanderbus.api.dispatch import Item
 from wanderbus.api.shown import public_names
 from wanderbus.broker import protocol
+from wanderbus.broker.presentation import presented
 from wanderbus.errors import Closed, WanderbusError
 from wanderbus.event import Notification
 from wanderbus.subscription import Subscription
@@ -119,7 +120,7 @@ class Notifications:
                 await self._more()
             item = self._in_hand = self._items.popleft()
             if isinstance(item, Notification):
-                return item
+                return presented(item, self._request.format)
             self.dropped += item.count
             if self._gaps:
                 return item  # type: ignore[return-value]

@@ -11,6 +11,7 @@ from wanderbus.broker import protocol
 from wanderbus.broker.bounds import Bounds
 from wanderbus.broker.config import BrokerConfig
 from wanderbus.broker.journal import Journal
+from wanderbus.broker.presentation import in_xml, wants_xml
 from wanderbus.broker.protocol import BrokerMessage
 from wanderbus.broker.queue import Entry, Queued, losses_for
 from wanderbus.broker.rows import DeviceRow, SessionRow, Status, device_key, session_key
@@ -205,7 +206,7 @@ class Links:
         """Return what to say of an entry to a device; None if nothing of it is for that device."""
         lost = losses_for(entry.lost, device.device)
         if isinstance(entry, Queued) and (subscriptions := entry.subscriptions_for(device.device)):
-            return protocol.Notify(
+            notify = protocol.Notify(
                 entry.number,
                 EventId(self._state.server, entry.event.offset),
                 msgspec.Raw(entry.event.data),
@@ -213,6 +214,9 @@ class Links:
                 entry.number <= device.redelivered_through,
                 lost,
             )
+            if wants_xml(map(self._state.known, subscriptions)):
+                return in_xml(notify, self._state.sessions[session_key(device.user, device.session)].epoch)
+            return notify
         return protocol.NotifyGap(entry.number, entry.last, _reasons(lost), lost) if lost else None
 
 

@@ -69,6 +69,7 @@ class Listings:
             "subject": subscription.subject,
             "expression": subscription.expression,
             "language": subscription.language,
+            "format": subscription.format,
             "expires_us": subscription.expires_us,
             "restrictions": subscription.restrictions,
             "device": subscription.device,

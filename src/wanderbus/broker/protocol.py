@@ -14,7 +14,7 @@ import msgspec
 from wanderbus.errors import RemoteProtocolError
 from wanderbus.event import Event, EventId, Loss, Position
 from wanderbus.limits import REASON_CHARACTERS_MAX
-from wanderbus.subscription import QueuePolicy, Restriction, Subscription
+from wanderbus.subscription import Format, QueuePolicy, Restriction, Subscription
 
 
 class AgentMessage(msgspec.Struct, frozen=True, array_like=True):
@@ -62,6 +62,7 @@ class Subscribe(AgentMessage, frozen=True, tag=3):
     queue: QueuePolicy = QueuePolicy()
     expires_us: int | None = None
     language: str = "eci"
+    format: Format = "event"
 
 
 class Unsubscribe(AgentMessage, frozen=True, tag=4):
@@ -192,7 +193,8 @@ class PublishRefused(BrokerMessage, frozen=True, tag=3):
 class Notify(BrokerMessage, frozen=True, tag=4):
     """A notification; see :class:`wanderbus.event.Notification`.
 
-    ``event`` stays encoded, so that one publish is encoded once however many it goes to: see :func:`encode_event`.
+    ``event`` stays encoded, so that one publish is encoded once however many it goes to: see :func:`encode_event`. In
+    its place may stand the text of the notification in XML (SPEC O-03): see :mod:`wanderbus.broker.presentation`.
     """
 
     number: int

@@ -187,6 +187,7 @@ class Subscriptions:
             device=link.device if request.this_device_only else None,
             queue=request.queue,
             language=request.language,
+            format=request.format,
         )
         for subscription in self._of_session(link.user, session):
             if _same(subscription, wanted):

@@ -1,0 +1,85 @@
+"""Notifications in XML on the wire, for subscriptions that ask for it (SPEC O-03).
+
+A :class:`~wanderbus.broker.protocol.Notify` carries an event as msgpack; in XML it carries the text of the whole
+notification in its place. It says the same, so that one message serves subscriptions of either format.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+
+import msgspec
+
+from wanderbus.broker import protocol
+from wanderbus.broker.rows import SubscriptionRow
+from wanderbus.errors import EventError, RemoteProtocolError
+from wanderbus.event import Event, Notification, Position
+from wanderbus.limits import MESSAGE_BYTES_MAX
+
+
+def wants_xml(rows: Iterable[SubscriptionRow | None]) -> bool:
+    """Return whether any of these subscriptions asks for XML; of one that was forgotten nothing is known."""
+    return any(row is not None and row.subscription.format == "xml" for row in rows)
+
+
+def in_xml(notify: protocol.Notify, epoch: int) -> protocol.Notify:
+    """Return ``notify`` with the text of its notification; as it is where that does not fit a message.
+
+    The agent then writes the same text itself.
+    """
+    event = protocol.decode_event(bytes(notify.event))
+    try:
+        text = _written(notification_of(notify, event, epoch))
+        presented = msgspec.structs.replace(notify, event=msgspec.Raw(msgspec.msgpack.encode(text)))
+    except (EventError, UnicodeEncodeError):
+        return notify
+    return presented if len(protocol.encode(presented)) <= MESSAGE_BYTES_MAX else notify
+
+
+def notification_of(notify: protocol.Notify, event: Event, epoch: int) -> Notification:
+    """Return what ``notify`` says of ``event``."""
+    position = Position(epoch, notify.number)
+    return Notification(event, notify.subscriptions, position, notify.id, notify.redelivered, notify.lost)
+
+
+def read(notify: protocol.Notify, epoch: int) -> Notification:
+    """Return the notification of a message, with its text if it came in XML.
+
+    :raises RemoteProtocolError: the message holds no event, or a text that says something else than the message
+    """
+    data = bytes(notify.event)
+    if not _is_text(data):
+        return notification_of(notify, protocol.decode_event(data), epoch)
+    from wanderbus.filters import xml
+
+    try:
+        text = msgspec.msgpack.decode(data, type=str)
+        notification = xml.read_notification(text)
+    except (msgspec.DecodeError, UnicodeDecodeError, EventError) as error:
+        raise RemoteProtocolError(f"not a notification in XML: {error}", None) from None
+    if notification != notification_of(notify, notification.event, epoch):
+        raise RemoteProtocolError("the notification in XML is another than that of its message", None)
+    return msgspec.structs.replace(notification, xml=text)
+
+
+def presented(notification: Notification, format: str) -> Notification:
+    """Return a notification as a reader of a subscription of this ``format`` gets it."""
+    if format != "xml":
+        return notification if notification.xml is None else msgspec.structs.replace(notification, xml=None)
+    if notification.xml is not None:
+        return notification
+    try:
+        return msgspec.structs.replace(notification, xml=_written(notification))
+    except EventError:
+        return notification
+
+
+def _is_text(data: bytes) -> bool:
+    """Return whether msgpack ``data`` is a string: fixstr, str 8, str 16 or str 32."""
+    return bool(data) and (0xA0 <= data[0] <= 0xBF or 0xD9 <= data[0] <= 0xDB)
+
+
+def _written(notification: Notification) -> str:
+    from wanderbus.filters import xml
+
+    return xml.write_notification(notification)
