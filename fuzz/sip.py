@@ -20,7 +20,7 @@ from fuzz.harness import Broken, Target
 from fuzz.mutation import mutated
 from wanderbus.errors import SIPParseError
 from wanderbus.limits import SIP_MESSAGE_BYTES_MAX
-from wanderbus.sip.digest_values import Challenge, Credentials, is_supported, response_digest
+from wanderbus.sip.digest_values import SUPPORTED, Challenge, Credentials, response_digest
 from wanderbus.sip.dissection import dissect
 from wanderbus.sip.inspection import Role, inspect
 from wanderbus.sip.message import Message, encode_message, make_response, parse_message, read_for_reply
@@ -117,7 +117,7 @@ def examine_digest(data: bytes) -> None:
         credentials = Credentials.parse(data.decode(errors="replace"))
     except SIPParseError:
         return
-    if is_supported(credentials.algorithm):
+    if credentials.algorithm.upper() in SUPPORTED:
         response_digest("secret", credentials, "REGISTER")
 
 

@@ -215,7 +215,7 @@ def test_another_user_is_the_broker(proxy: Proxy) -> None:
     ("options", "said"),
     [
         ({"broker_password": "guess"}, "does not take sip:broker@localhost: 403 .*; check that user's password"),
-        ({"users": {}}, "does not take sip:broker@localhost: 401; give that user's password with"),
+        ({"users": {}}, "does not take sip:broker@localhost: 401 Unauthorized; give that user's password with"),
         ({"broker_user": "mallory", "broker_password": "guess"}, "does not take sip:mallory@localhost: 404"),
     ],
 )

@@ -104,6 +104,37 @@ def test_the_digests_that_are_named_are_offered(tmp_path: Path, more: str, algor
     assert list(dict.fromkeys(offered)) == algorithms.split()
 
 
+@pytest.mark.parametrize("algorithm", ["SHA-256", "MD5"])
+def test_registrar_and_broker_take_the_digests_that_are_named_alone(tmp_path: Path, algorithm: str) -> None:
+    """Both challenge with it; the REGISTER and the INVITE of the agent prove by it."""
+
+    async def story() -> None:
+        more = f'digest_algorithms = ["{algorithm}"]\nsip_trace = "trace"'
+        async with server(tmp_path, more) as broker, agent(tmp_path, broker, 'password = "secret"'):
+            pass
+
+    run(story())
+    trace = (tmp_path / "trace").read_text()
+    challenged = [line for line in trace.splitlines() if "SIP/2.0 401" in line]
+    assert {method for line in challenged for method in re.findall(r"(?i)CSeq: ?\d+ (\w+)", line)} == {
+        "REGISTER",
+        "INVITE",
+    }
+    assert set(re.findall(r"algorithm=([\w-]+)", trace)) == {algorithm}
+
+
+def test_an_agent_answers_no_challenge_of_another_digest(tmp_path: Path) -> None:
+    async def story() -> None:
+        more = 'digest_algorithms = ["MD5"]\nsip_trace = "trace"'
+        async with server(tmp_path, more) as broker:
+            settings = 'password = "secret"\ndigest_algorithms = ["SHA-256"]\nconnect_s_max = 3'
+            with pytest.raises(WrongPassword):
+                await agent(tmp_path, broker, settings).__aenter__()
+
+    run(story())
+    assert "alice" not in "".join(re.findall(r"Authorization:.*", (tmp_path / "trace").read_text()))
+
+
 @pytest.mark.parametrize(("more", "stays"), [("", False), ("stay_on_path = true", True)])
 def test_the_proxy_stays_if_it_is_told(tmp_path: Path, more: str, stays: bool) -> None:
     async def story() -> None:

@@ -17,6 +17,7 @@ def sip_properties_of(properties: AgentProperties) -> Properties:
         server=properties.server,
         password=properties.password,
         instance=f"<urn:uuid:{properties.device}>",
+        digest_algorithms=properties.digest_algorithms,
         register_expires_s=properties.register_expires_s,
         transport=properties.transport,
         server_name=properties.server_name,

@@ -65,6 +65,10 @@ class AgentProperties(msgspec.Struct, frozen=True):
     """What to do about a subscription that has ended without being asked to: nothing, have it back as it was, or
     subscribe anew (SPEC G-11, X21)."""
 
+    digest_algorithms: tuple[Literal["SHA-256", "MD5"], ...] = ("SHA-256", "MD5")
+    """The digests that the user proves themselves by: with ``["SHA-256"]`` no server, and nobody in between, can make
+    the agent use a weaker one."""
+
     register_expires_s: int = 600
     """Lifetime of the registration; refreshed at a third of what is granted (SPEC D-03)."""
 

@@ -185,7 +185,12 @@ class BrokerService:
             sip_address=told[SIP_SOCKET],
             data_address=told[DATA_SOCKET],
             stream_address=told[STREAM_SOCKET],
-            authenticator=Authenticator(self._settings.domain.lower(), self._users.get, random.token(32)),
+            authenticator=Authenticator(
+                self._settings.domain.lower(),
+                self._users.get,
+                random.token(32),
+                algorithms=self._settings.digest_algorithms,
+            ),
             encryption=self._settings.encryption,
             reset_key=self.files.reset_key,
             fingerprint=certificate.fingerprint if self._settings.encryption else b"",

@@ -24,13 +24,14 @@ from wanderbus.runtime.config_files import CONFIG_VARIABLE, load_agent
 from wanderbus.runtime.device import default_state_dir
 from wanderbus.runtime.names import name_in, resolve
 from wanderbus.runtime.tls import client_tls
+from wanderbus.sip.digest import ALGORITHMS
 from wanderbus.sip.targets import PORTS, TRANSPORTS, Transport
 from wanderbus.sip.uri import canonical_uri
 
 _ECI_SCHEME: Final = "eci://"
 _NOT_IN_ECI: Final = (
     *("password", "transport", "ca_file", "broker", "session", "data_transport"),
-    *("rudp", "tcp_channels", "on_ended", "outbox_file"),
+    *("rudp", "tcp_channels", "on_ended", "outbox_file", "digest_algorithms"),
 )
 """What the original ECI cannot keep to, so that a caller who counts on it is refused."""
 
@@ -83,6 +84,9 @@ def connect(
 
 
 def _mobile_end(settings: AgentSettings, resume: Position | None) -> End:
+    if not settings.digest_algorithms or not set(settings.digest_algorithms) <= set(ALGORITHMS):
+        given = tuple(settings.digest_algorithms)
+        raise ConfigurationError(f"digest_algorithms: invalid value {given!r} (expected SHA-256, MD5)")
     user, broker_uri = _uris(settings.uri, settings.broker)
     over = _transport(settings.uri, settings.transport)
     properties = AgentProperties(

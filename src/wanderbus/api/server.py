@@ -160,6 +160,7 @@ class Server:
             uri=self.broker_uri,
             server=server.address,
             password=self._broker_password,
+            digest_algorithms=self._settings.digest_algorithms,
             transport=server.transport,
             server_name=server.server_name,
             server_known_as=None

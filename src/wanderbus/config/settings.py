@@ -91,6 +91,8 @@ class AgentSettings(msgspec.Struct, frozen=True, kw_only=True):
     connect_s_max: float = 10.0
     """Opening gives up after this time."""
 
+    digest_algorithms: tuple[Literal["SHA-256", "MD5"], ...] = _AGENT.digest_algorithms
+
     register_expires_s: int = _AGENT.register_expires_s
 
     keepalive_s: float = _AGENT.keepalive_s
@@ -203,7 +205,8 @@ class ProxySettings(msgspec.Struct, frozen=True, kw_only=True):
     relay may be needed, and calls go past it (SPEC D-09). Most telephones need it over TCP and TLS."""
 
     digest_algorithms: tuple[Literal["SHA-256", "MD5"], ...] = ("SHA-256", "MD5")
-    """The digests that users may prove themselves by, best first; a few telephones register with ``["MD5"]`` alone."""
+    """The digests that users may prove themselves by, best first, to the registrar and to the broker; with a
+    ``sip_server`` also those that the broker proves itself by. A few telephones register with ``["MD5"]`` alone."""
 
     flood: FloodLimits | None = None
     """How many requests one source may send to registrar and proxy (SPEC C-20)."""
@@ -297,6 +300,7 @@ class AgentArguments(TypedDict, total=False):
     publish_per_s: float | None
     local_address: str | None
     connect_s_max: float
+    digest_algorithms: tuple[Literal["SHA-256", "MD5"], ...]
     register_expires_s: int
     keepalive_s: float
     probe_s: float

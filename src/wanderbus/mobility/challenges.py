@@ -28,7 +28,9 @@ class Challenges:
 
     def __init__(self, properties: Properties, random: RandomSource) -> None:
         password = properties.password
-        self._client = None if password is None else DigestClient(properties.username, password, random)
+        self._client: DigestClient | None = None
+        if password is not None:
+            self._client = DigestClient(properties.username, password, random, properties.digest_algorithms)
 
     def answered_ahead(self, request: Request) -> Request:
         """Return ``request`` with credentials for the last challenge, if there was one."""

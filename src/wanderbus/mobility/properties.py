@@ -8,6 +8,7 @@ import msgspec
 
 from wanderbus.errors import LocalProtocolError, SIPParseError
 from wanderbus.machine import Address
+from wanderbus.sip.digest_values import SUPPORTED
 from wanderbus.sip.targets import Target, Transport
 from wanderbus.sip.uri import SIPUri, canonical_uri
 
@@ -48,6 +49,8 @@ class Properties(msgspec.Struct, frozen=True):
     """
     min_se_s: int = 90
     """Shortest session interval we accept, in seconds, not below 90 (RFC 4028 5)."""
+    digest_algorithms: tuple[str, ...] = SUPPORTED
+    """Digests that we prove ourselves by; a challenge of another algorithm is not answered (RFC 8760 2.4)."""
     keep_alive_s: float | None = None
     """Most seconds between two keep-alives to the server, None sends none (RFC 5626 4.4; see :mod:`.flow`)."""
     any_media: bool = False

@@ -6,13 +6,14 @@ round trip of its own only the first time.
 
 from __future__ import annotations
 
+from collections.abc import Collection
 from typing import Final
 
 import msgspec
 
 from wanderbus.errors import SIPParseError
 from wanderbus.machine import RandomSource
-from wanderbus.sip.digest_values import Challenge, Credentials, ha1, is_supported, response_digest
+from wanderbus.sip.digest_values import SUPPORTED, Challenge, Credentials, ha1, response_digest
 from wanderbus.sip.message import Request, Response
 
 REALMS_MAX: Final = 8
@@ -30,12 +31,15 @@ _Realm = tuple[str, str]
 
 
 class DigestClient:
-    """Answers challenges for one user. ``random`` gives the client nonces."""
+    """Answers challenges for one user, of the ``algorithms`` only. ``random`` gives the client nonces."""
 
-    def __init__(self, username: str, password: str, random: RandomSource) -> None:
+    def __init__(
+        self, username: str, password: str, random: RandomSource, algorithms: Collection[str] = SUPPORTED
+    ) -> None:
         self._username = username
         self._password = password
         self._random = random
+        self._algorithms = frozenset(algorithm.lower() for algorithm in algorithms)
         self._challenges: dict[_Realm, Challenge] = {}
         self._counts: dict[_Realm, int] = {}
         self._sent: dict[tuple[str, str], dict[_Realm, tuple[str, int]]] = {}
@@ -70,7 +74,7 @@ class DigestClient:
             return False
         refused = self._sent.pop(key, {})
         worth_it = False
-        for realm, challenge in _answerable(response).items():
+        for realm, challenge in _answerable(response, self._algorithms).items():
             nonce, count = refused.get(realm, ("", 0))
             worth_it = worth_it or challenge.stale or (count != 1 and challenge.nonce != nonce)
             known = self._challenges.pop(realm, None)
@@ -109,7 +113,7 @@ class DigestClient:
             del self._sent[next(iter(self._sent))]
 
 
-def _answerable(response: Response) -> dict[_Realm, Challenge]:
+def _answerable(response: Response, algorithms: Collection[str]) -> dict[_Realm, Challenge]:
     """The first challenge of each realm that we can answer: the server's favourite stands first (RFC 8760 2.4)."""
     found: dict[_Realm, Challenge] = {}
     for asking, proof in _PROOFS.items():
@@ -118,6 +122,6 @@ def _answerable(response: Response) -> dict[_Realm, Challenge]:
                 challenge = Challenge.parse(value)
             except SIPParseError:
                 continue
-            if is_supported(challenge.algorithm) and (not challenge.qop or "auth" in challenge.qop):
+            if challenge.algorithm.lower() in algorithms and (not challenge.qop or "auth" in challenge.qop):
                 found.setdefault((proof, challenge.realm), challenge)
     return found

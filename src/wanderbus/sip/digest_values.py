@@ -16,6 +16,9 @@ from wanderbus.errors import SIPParseError
 from wanderbus.sip.headers import TOKEN, quoted, split_list, unquoted
 
 _HASHES: Final = {"md5": "md5", "sha-256": "sha256", "sha-512-256": "sha512_256"}
+SUPPORTED: Final = ("SHA-512-256", "SHA-256", "MD5")
+"""Algorithms that can be computed here."""
+
 _QUOTED_VALUE: Final = re.compile(r'"(?:[^"\\]|\\.)*"', re.DOTALL)
 _NONCE_COUNT: Final = re.compile(r"[0-9A-Fa-f]{8}")
 
@@ -132,11 +135,6 @@ class Credentials(msgspec.Struct, frozen=True):
 
     def __rich_repr__(self) -> list[tuple[str, Any]]:
         return [("username", self.username), ("realm", self.realm), ("algorithm", self.algorithm)]
-
-
-def is_supported(algorithm: str) -> bool:
-    """Whether the algorithm is one of MD5, SHA-256 and SHA-512-256."""
-    return algorithm.lower() in _HASHES
 
 
 def ha1(username: str, realm: str, password: str, algorithm: str = "SHA-256") -> str:
