@@ -53,7 +53,7 @@ class Shell:
             options["stdin"] = subprocess.PIPE
         process = self.start(*arguments, **options)
         out, err = process.communicate(input, timeout=WAIT_S)
-        return process.returncode, out, err
+        return process.returncode, out, without_ready(err)
 
     def up(self, *more: str) -> subprocess.Popen[str]:
         """Start a server, and wait until it is ready; a second one has the port of the first."""
@@ -105,7 +105,13 @@ def read_line(process: subprocess.Popen[str]) -> str:
 def ended(process: subprocess.Popen[str]) -> tuple[int, str, str]:
     """Wait for the end; return exit status and what was not read yet of standard output and standard error."""
     out, err = process.communicate(timeout=WAIT_S)
-    return process.returncode, out, err
+    return process.returncode, out, without_ready(err)
+
+
+def without_ready(err: str) -> str:
+    """Drop the line by which a reader says that it is ready."""
+    lines = err.splitlines(keepends=True)
+    return "".join(line for line in lines if not line.startswith(("wanderbus: subscribed to ", '{"status":"ready"')))
 
 
 def one_line(err: str) -> str:

@@ -23,15 +23,25 @@ SOLD = {
 
 def test_u04_cloudevents_go_in_and_come_out(shell: Shell) -> None:
     shell.up()
-    words = ["sub", "sold", "source = '/shop' AND shelf < 9", "--language", "cesql", "--cloudevents", "--count", "2"]
+    words = [
+        "sub",
+        "sold",
+        "source = '/shop' AND shelf < 9",
+        "--language",
+        "cesql",
+        "--format",
+        "cloudevents",
+        "--count",
+        "2",
+    ]
     reader = shell.start(*words, *shell.as_user())
     shell.subscribed()
     publisher = shell.as_user("bob", "hunter2")
-    assert shell.run("pub", "sold", json.dumps(SOLD), "--cloudevents", *publisher)[::2] == (0, "")
+    assert shell.run("pub", "sold", json.dumps(SOLD), "--format", "cloudevents", *publisher)[::2] == (0, "")
     lines = "".join(
         json.dumps({**SOLD, "id": identity, "shelf": shelf}) + "\n" for identity, shelf in (("B", 9), ("C", 8))
     )
-    assert shell.run("pub", "sold", "-", "--cloudevents", *publisher, input=lines)[::2] == (0, "")
+    assert shell.run("pub", "sold", "-", "--format", "cloudevents", *publisher, input=lines)[::2] == (0, "")
     status, out, err = ended(reader)
     assert (status, err) == (0, "")
     assert [json.loads(line) for line in out.splitlines()] == [SOLD, {**SOLD, "id": "C", "shelf": 8}]
@@ -39,7 +49,7 @@ def test_u04_cloudevents_go_in_and_come_out(shell: Shell) -> None:
 
 def test_an_event_of_our_own_comes_out_with_its_id(shell: Shell) -> None:
     shell.up()
-    reader = shell.start("sub", "Departure", "--cloudevents", "--count", "1", *shell.as_user())
+    reader = shell.start("sub", "Departure", "--format", "cloudevents", "--count", "1", *shell.as_user())
     shell.subscribed()
     status, out, _ = shell.run("pub", "Departure", "Dest=IAH", "--json", *shell.as_user("bob", "hunter2"))
     assert status == 0
@@ -51,7 +61,7 @@ def test_an_event_of_our_own_comes_out_with_its_id(shell: Shell) -> None:
 
 def test_what_cloudevents_cannot_hold_is_passed_over(shell: Shell) -> None:
     shell.up()
-    reader = shell.start("sub", "sold", "--cloudevents", "--count", "2", *shell.as_user())
+    reader = shell.start("sub", "sold", "--format", "cloudevents", "--count", "2", *shell.as_user())
     shell.subscribed()
     publisher = shell.as_user("bob", "hunter2")
     assert shell.run("pub", "sold", "specversion=1.0", 'id="no source"', *publisher)[0] == 0
@@ -66,10 +76,10 @@ def test_what_cloudevents_cannot_hold_is_passed_over(shell: Shell) -> None:
 @pytest.mark.parametrize(
     ("arguments", "stdin", "reason"),
     [
-        ([], "", "give one CloudEvent"),
-        (["{}", "{}"], "", "give one CloudEvent"),
+        ([], "", "give one event as cloudevents"),
+        (["{}", "{}"], "", "give one event as cloudevents"),
         (["{}"], "", "a CloudEvent needs 'specversion'"),
-        ([json.dumps({**SOLD, "type": "bought"})], "", "the type of this CloudEvent is 'bought', not 'sold'"),
+        ([json.dumps({**SOLD, "type": "bought"})], "", "the event is of 'bought', not 'sold'"),
         (["-"], json.dumps({**SOLD, "id": None}) + "\n", "standard input, line 1: a CloudEvent needs 'id'"),
     ],
 )
@@ -78,6 +88,6 @@ def test_what_is_no_cloudevent_is_not_published(shell: Shell, arguments: list[st
         shell.up()
     else:
         shell.port = 5060  # nobody is asked
-    status, out, err = shell.run("pub", "sold", *arguments, "--cloudevents", *shell.as_user(), input=stdin)
+    status, out, err = shell.run("pub", "sold", *arguments, "--format", "cloudevents", *shell.as_user(), input=stdin)
     assert (status, out) == (2, "")
     assert reason in one_line(err)

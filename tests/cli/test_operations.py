@@ -43,7 +43,7 @@ def listed(shell: Shell, *words: str, name: str = "olga") -> list[dict[str, Any]
 
 def with_queue(shell: Shell, *numbers: int) -> None:
     """Alice has a subscription and is away, and these wait for her."""
-    reader = shell.start("sub", "Trade", "--keep", *shell.as_user())
+    reader = shell.start("sub", "Trade", "--keep", "kept", *shell.as_user())
     shell.subscribed()
     reader.send_signal(signal.SIGINT)
     assert reader.wait(5) == 130
@@ -56,9 +56,8 @@ def test_an_operator_sees_everybody_and_leaves_nothing_behind(office: Shell) -> 
     for _ in range(2):
         rows = listed(office, "sessions")
     assert [(row["user"], row["session"], len(row["devices"])) for row in rows] == [
-        (ALICE, "default", 1),
-        ("sip:bob@localhost", "default", 1),
-        ("sip:olga@localhost", "operations", 1),
+        (ALICE, "sub.kept", 1),
+        ("sip:bob@localhost", "pub", 0),
     ]
     assert (rows[0]["status"], rows[0]["queued"]) == ("DISCONNECTED", 2)
     assert rows[0]["devices"][0]["address"].startswith("127.0.0.1:")
@@ -89,17 +88,21 @@ def test_a_table_is_for_people(office: Shell) -> None:
 
 def test_peek_shows_what_purge_then_drops(office: Shell) -> None:
     with_queue(office, 1, 2, 3)
-    words = ["peek", ALICE, *asking(office, "olga")]
+    words = ["peek", ALICE, "--session", "sub.kept", *asking(office, "olga")]
     assert office.run(*words) == (0, "1 Trade n=1\n2 Trade n=2\n3 Trade n=3\n", "")
     assert office.run(*words, "--count", "2")[1] == "1 Trade n=1\n2 Trade n=2\n"
-    assert [row["attributes"] for row in listed(office, "peek", ALICE)] == [{"n": 1}, {"n": 2}, {"n": 3}]
-    purge = ["purge", ALICE, *asking(office, "adam")]
+    assert [row["attributes"] for row in listed(office, "peek", ALICE, "--session", "sub.kept")] == [
+        {"n": 1},
+        {"n": 2},
+        {"n": 3},
+    ]
+    purge = ["purge", ALICE, "--session", "sub.kept", *asking(office, "adam")]
     status, out, err = office.run(*purge)
     assert (status, out) == (2, "")
     assert "--yes" in one_line(err)
     assert office.run(*purge, "--yes") == (0, "purged 3\n", "")
     assert office.run(*words) == (0, "3 gap of 3: purged\n", "")
-    (gap,) = listed(office, "peek", ALICE)
+    (gap,) = listed(office, "peek", ALICE, "--session", "sub.kept")
     assert (gap["missing"], gap["reason"], gap["position"]["number"]) == (3, "purged", 3)
 
 
@@ -107,7 +110,7 @@ def test_purge_asks_on_a_terminal(office: Shell) -> None:
     with_queue(office, 1)
     for answer, status in (("n", 1), ("y", 0)):
         ours, theirs = pty.openpty()
-        process = office.start("purge", ALICE, *asking(office, "adam"), stdin=theirs)
+        process = office.start("purge", ALICE, "--session", "sub.kept", *asking(office, "adam"), stdin=theirs)
         os.close(theirs)
         os.write(ours, f"{answer}\n".encode())
         assert process.wait(20) == status
@@ -136,7 +139,7 @@ def test_refusals_are_one_line(office: Shell) -> None:
         (["purge", ALICE, "--yes"], "olga", 1, "takes the role 'administrator'"),
         (["kick", ALICE], "olga", 1, "takes the role 'administrator'"),
         (["peek", ALICE], "olga", 1, "has no session 'default'"),
-        (["sessions", "nobody"], "olga", 2, "write sip:name@domain"),
+        (["sessions", "nobody"], "olga", 2, "write nobody@localhost"),
     ):
         found, out, err = office.run(*words, *asking(office, name))
         assert (found, out) == (status, ""), (words, err)
@@ -144,23 +147,25 @@ def test_refusals_are_one_line(office: Shell) -> None:
 
 
 def test_a_watch_in_a_pipe_is_lines_of_json(office: Shell) -> None:
-    watch = office.start("queues", "--watch", "0.1", *asking(office, "olga"))
+    with_queue(office, 1)
+    watch = office.start("queues", ALICE, "--watch", "0.1", *asking(office, "olga"))
     rows = [json.loads(read_line(watch)) for _ in range(3)]
-    assert {row["user"] for row in rows} == {"sip:olga@localhost"}
+    assert {row["user"] for row in rows} == {ALICE}
     assert rows[0]["at_us"] < rows[1]["at_us"] < rows[2]["at_us"]
     watch.send_signal(signal.SIGINT)
     assert watch.wait(5) == 130
 
 
 def test_a_watch_on_a_terminal_is_a_table(office: Shell) -> None:
+    with_queue(office, 1)
     ours, theirs = pty.openpty()
     watch = office.start("sessions", "--watch", "0.1", *asking(office, "olga"), stdout=theirs)
     os.close(theirs)
     shown = b""
     deadline = time.monotonic() + 20
-    while shown.count(b"sip:olga@local") < 2 and time.monotonic() < deadline:
+    while shown.count(b"sub.kept") < 2 and time.monotonic() < deadline:
         shown += os.read(ours, 65_536)
-    assert shown.count(b"sip:olga@local") >= 2
+    assert shown.count(b"sub.kept") >= 2
     watch.send_signal(signal.SIGINT)
     assert watch.wait(5) == 130
     os.close(ours)
@@ -178,7 +183,7 @@ def test_explain_tells_from_the_log_what_became_of_an_event(
     shell: Shell, stop: Callable[[subprocess.Popen[str]], None]
 ) -> None:
     server = shell.up()
-    reader = shell.start("sub", "Trade", "n > 1", "--keep", "--count", "1", *shell.as_user())
+    reader = shell.start("sub", "Trade", "n > 1", "--keep", "kept", "--count", "1", *shell.as_user())
     shell.subscribed()
     bob = shell.as_user("bob", "hunter2")
     low, high, later = (json.loads(shell.run("pub", "Trade", f"n={n}", "--json", *bob)[1])["id"] for n in (1, 2, 3))

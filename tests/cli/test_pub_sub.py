@@ -21,7 +21,9 @@ pytestmark = pytest.mark.integration
 
 def test_events_go_from_one_shell_to_another(shell: Shell) -> None:
     shell.up()
-    reader = shell.start("sub", "Departure", "(Dest == IAH)", "--keep", "--json", "--count", "2", *shell.as_user())
+    reader = shell.start(
+        "sub", "Departure", "(Dest == IAH)", "--keep", "kept", "--json", "--count", "2", *shell.as_user()
+    )
     shell.subscribed()
     listed = '{"Dest": "IAH", "n": 2, "list": ["a", 1], "date": "2013-01-01"}\n\n{"Dest": "ORD"}'
     status, out, err = shell.run("pub", "Departure", "-", "--json", *shell.as_user("bob", "hunter2"), input=listed)
@@ -61,13 +63,13 @@ def test_a_language_that_there_is_not_is_refused_without_a_server(shell: Shell) 
 
 def test_a_kept_subscription_prints_later_what_it_missed(shell: Shell) -> None:
     shell.up()
-    first = shell.start("sub", "Departure", "--keep", "--count", "1", *shell.as_user())
+    first = shell.start("sub", "Departure", "--keep", "kept", "--count", "1", *shell.as_user())
     shell.subscribed()
     assert shell.run("pub", "Departure", "n=1", *shell.as_user("bob", "hunter2"))[0] == 0
     assert ended(first) == (0, "1 Departure n=1\n", "")
     lines = "".join(f'{{"n": {value}}}\n' for value in range(100, 200))
     assert shell.run("pub", "Departure", "-", *shell.as_user("bob", "hunter2"), input=lines)[0] == 0
-    status, out, err = shell.run("sub", "Departure", "--keep", "--count", "100", *shell.as_user())
+    status, out, err = shell.run("sub", "Departure", "--keep", "kept", "--count", "100", *shell.as_user())
     assert (status, err) == (0, "")
     assert [line.rpartition("=")[2] for line in out.splitlines()] == [str(value) for value in range(100, 200)]
 
@@ -83,15 +85,15 @@ def test_u05_f01_events_over_tcp_and_in_the_clear_where_both_sides_say_so(shell:
     assert one_line(err).endswith("does not: give --no-encryption to both, or to neither")
 
 
-@pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGTERM])
+@pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGTERM, signal.SIGHUP])
 def test_an_interrupted_reader_leaves_in_order(shell: Shell, number: signal.Signals) -> None:
-    """Exit status 130, and no subscription is left behind to gather what nobody reads."""
+    """Exit status 128 and the signal; no subscription is left behind to gather what nobody reads."""
     server = shell.up("--verbose")
     reader = shell.start("sub", "Departure", *shell.as_user())
     shell.subscribed()
     reader.send_signal(number)
     status, _, err = ended(reader)
-    assert (status, err.replace("Aborted!", "").strip()) == (130, "")
+    assert (status, err) == (128 + number, "")
     server.terminate()
     assert "sip:alice@localhost is DISCONNECTED" in ended(server)[2]
     assert shell.logged("unsubscribed") == 1
@@ -106,7 +108,7 @@ def test_an_interrupted_publisher_does_not_wait_for_its_input(shell: Shell, numb
     publisher.stdin.flush()
     assert read_line(publisher).startswith("published ")
     publisher.send_signal(number)
-    assert publisher.wait(5) == 130
+    assert publisher.wait(5) == 128 + number
 
 
 def test_whoever_closes_our_output_ends_us(shell: Shell) -> None:
@@ -146,14 +148,14 @@ def test_complaints_about_the_command_line(
     monkeypatch.chdir(shell.directory)
     for words, status, complaint in (
         (["pub", "Departure", "n", *shell.as_user()], 2, "'n' is not NAME=VALUE"),
-        (["pub", "Departure", "n=null", *shell.as_user()], 2, "attribute 'n' has the type NoneType"),
+        (["pub", "Departure", "n=null", *shell.as_user()], 2, "null is no value"),
         (["pub", "", "n=1", *shell.as_user()], 2, "the subject must have 1 to"),
         (["pub", "Departure", f"n={'x' * 40_000}", *shell.as_user()], 1, "the event takes"),
         (["pub", "Departure", *shell.as_user(password="guess")], 1, "does not accept the password"),
         (["pub", "Departure", *shell.as_user("carol")], 1, "has no user sip:carol@localhost"),
         (["pub", "Departure", "--broker", "sip:nobody@localhost", *shell.as_user()], 1, "knows no broker"),
-        (["pub", "Departure", *shell.as_user(device="users")], 1, "state directory users cannot be used"),
-        (["pub", "Departure", "--user", "alice"], 2, "write sip:name@domain"),
+        (["pub", "Departure", *shell.as_user(device="users")], 1, "state directory users/pub/1 cannot be used"),
+        (["pub", "Departure", "--user", "alice"], 2, "'alice' is not a user; write alice@localhost"),
         (["sub", "Departure", "--user", "a@b", "--server", "127.0.0.1:x"], 2, "'127.0.0.1:x' is not host:port"),
     ):
         found = run(words)
@@ -200,4 +202,4 @@ def test_who_we_are_may_come_from_the_environment(shell: Shell) -> None:
         "WANDERBUS_SERVER": f"127.0.0.1:{shell.port}",
     }
     assert shell.run("pub", "Departure", "n=1", environment=environment)[0] == 0
-    assert (shell.directory / "xdg" / "wanderbus" / "alice@localhost" / "device").exists()
+    assert (shell.directory / "xdg" / "wanderbus" / "alice@localhost" / "pub" / "1" / "device").exists()

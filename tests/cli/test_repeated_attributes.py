@@ -25,7 +25,7 @@ def test_a16_a_repeated_name_makes_a_list(shell: Shell) -> None:
     ]
 
 
-@pytest.mark.parametrize("options", [(), ("--cloudevents",)])
+@pytest.mark.parametrize("options", [(), ("--format", "cloudevents")])
 def test_a_repeated_member_of_json_is_refused_rather_than_dropped(shell: Shell, options: tuple[str, ...]) -> None:
     shell.up()
     line = '{"specversion": "1.0", "id": "1", "source": "s", "type": "Exam", "data": {"n": 1, "n": 2}, "n": 3}'

@@ -44,7 +44,7 @@ def test_logs_go_to_standard_error(shell: Shell) -> None:
 def test_killing_it_loses_nothing_that_was_acknowledged(shell: Shell) -> None:
     """DESIGN 5.1, 5.2: an id that was printed is in the log, whatever happens next."""
     server = shell.up()
-    waiting = shell.start("sub", "Departure", "--keep", *shell.as_user())
+    waiting = shell.start("sub", "Departure", "--keep", "kept", *shell.as_user())
     shell.subscribed()
     waiting.send_signal(signal.SIGINT)
     assert ended(waiting)[0] == 130
@@ -61,7 +61,7 @@ def test_killing_it_loses_nothing_that_was_acknowledged(shell: Shell) -> None:
     publisher.stdin.flush()
     shell.up()
     acknowledged += [json.loads(read_line(publisher))["id"] for _ in range(300)]
-    reader = shell.start("sub", "Departure", "--keep", "--json", "--count", "400", *shell.as_user())
+    reader = shell.start("sub", "Departure", "--keep", "kept", "--json", "--count", "400", *shell.as_user())
     publisher.stdin.close()
     publisher.stdin = None
     assert ended(publisher) == (0, "", "")

@@ -168,12 +168,7 @@ NEEDED: Final[dict[str, dict[str, Any]]] = {
 READ_AT_ONCE: Final = ("users", "ca_file", "broker_password_file")
 
 
-def is_taken_as_it_is(name: str) -> bool:
-    """Whether a value of a test is taken; extensions are loaded at once (``test_extensions.py``)."""
-    return name not in READ_AT_ONCE and not name.startswith("extensions.")
-
-
-@pytest.mark.parametrize("key", [each for each in keys(ServerSettings) if is_taken_as_it_is(each.id)])
+@pytest.mark.parametrize("key", [each for each in keys(ServerSettings) if each.id not in READ_AT_ONCE])
 def test_server(key: Key, tmp_path: Path) -> None:
     value = another(key)
     others = NEEDED.get(key.name, {})

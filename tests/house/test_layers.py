@@ -14,6 +14,7 @@ VOCABULARY = {
     "codec",
     "errors",
     "event",
+    "event_text",
     "limits",
     "literals",
     "machine",
@@ -65,12 +66,12 @@ ALLOWED: dict[str, set[str]] = {
 
 # What a program outside the package may name, besides the names of `wanderbus` itself: demo/ and examples/ are such.
 PUBLIC = (
-    "wanderbus.api.extending",
     "wanderbus.api.rudp",
     "wanderbus.api.sip_mobility",
     "wanderbus.cloudevents",
     "wanderbus.config",
     "wanderbus.errors",
+    "wanderbus.event_text",
     "wanderbus.filters",
     "wanderbus.pipeline",
 )

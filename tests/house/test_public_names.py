@@ -19,7 +19,6 @@ NAMES = [
     "Agent",
     "Custom",
     "Daily",
-    "Disconnection",
     "Ending",
     "Event",
     "EventId",
@@ -36,7 +35,6 @@ NAMES = [
     "Subscription",
     "WanderbusError",
     "connect",
-    "gathered",
 ]
 """A change here is a change of the public interface: it takes a line in CHANGELOG.md."""
 

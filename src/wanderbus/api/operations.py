@@ -1,6 +1,6 @@
 """What an agent may ask about the broker, and do to it: one's own without a role, the rest with one (SPEC E-01, G-21).
 
-    async with connect("sip:olga@example.org", password=..., session="operations") as agent:
+    async with connect("sip:olga@example.org", password=..., session=SESSION) as agent:
         async for row in Operations(agent).sessions():
             print(row["user"], row["status"])
 
@@ -15,16 +15,21 @@ from typing import Any, Final
 import msgspec
 
 from wanderbus.api.agent import Agent
+from wanderbus.api.connecting import user_of
 from wanderbus.broker import protocol
-from wanderbus.errors import ConfigurationError, SIPParseError
 from wanderbus.event import Event, EventId, Gap, Loss, Notification, Position
-from wanderbus.sip.uri import canonical_uri
 
 Row = Mapping[str, Any]
 """A row of a listing: see :mod:`wanderbus.broker.listings`."""
 
+SESSION: Final = "operations"
+"""The session of who only asks: nothing is sent there, and it is not listed among the sessions of users."""
+
 _ROWS: Final = 1_000
 """Asked for at once."""
+
+_LEAVE_S_MAX: Final = 2.0
+"""How long leaving waits until what was asked for in vain is ended."""
 
 
 class Operations:
@@ -32,6 +37,7 @@ class Operations:
 
     def __init__(self, agent: Agent) -> None:
         self._requests = agent._requests
+        self._readers = agent._readers
 
     def sessions(self, user: str | None = None) -> AsyncIterator[Row]:
         """Yield the sessions with their devices and counters."""
@@ -85,6 +91,8 @@ class Operations:
 
     async def leave(self) -> None:
         """End the membership of this agent's device: for one that will not come back, before it is closed."""
+        # A subscription that nobody waited for is ended first: nobody else could end it.
+        await self._readers.abandoned(_LEAVE_S_MAX)
         await self._requests.ask(protocol.Leave(self._requests.next_request()))
 
     async def _inspect(self, what: protocol.Listed, user: str | None) -> AsyncIterator[Row]:
@@ -93,7 +101,8 @@ class Operations:
             request = protocol.Inspect(self._requests.next_request(), what, uri, after, _ROWS)
             answer = await self._requests.begin(request)
             for row in answer.rows:
-                yield row
+                if what == "subscriptions" or row["session"] != SESSION:
+                    yield row
             if (after := answer.next) is None:
                 return
 
@@ -102,10 +111,7 @@ def _uri(user: str) -> str:
     """Return the name by which the broker knows a user: an address of the original ECI stands as it is."""
     if user.startswith("eci:"):
         return user
-    try:
-        return canonical_uri(user)
-    except SIPParseError as error:
-        raise ConfigurationError(f"{error}; write sip:name@domain") from None
+    return user_of(user)
 
 
 def _item(row: Row) -> Notification | Gap:

@@ -2,25 +2,33 @@
 
 from __future__ import annotations
 
+import contextlib
+import sys
+from typing import Annotated, Any, Final
+
 import typer
 
 from wanderbus.cli import (
     configuring,
     evaluating,
-    events,
     explaining,
     filtering,
     intervening,
     listing,
     log,
     proxying,
+    pub,
     relaying,
     serving,
     simulating,
     sip,
+    sub,
 )
-from wanderbus.cli.output import complain
+from wanderbus.cli.output import EndedBySignal, OutputClosed, complain, complain_in_json
 from wanderbus.errors import ConfigurationError, EventError, FilterError, WanderbusError
+
+_CommandLineError: Final[type[Exception]] = typer.BadParameter.__mro__[2]
+"""The error for a command line that cannot be used: Typer gives a public name to a subclass alone."""
 
 app = typer.Typer(
     name="wanderbus",
@@ -28,13 +36,32 @@ app = typer.Typer(
     no_args_is_help=True,
     rich_markup_mode=None,
     pretty_exceptions_enable=False,
-    add_completion=False,
+    context_settings={"help_option_names": ["-h", "--help"]},
 )
+
+
+def _show_version(wanted: bool) -> None:
+    if wanted:
+        from importlib.metadata import version
+
+        typer.echo(f"wanderbus {version('wanderbus')}")
+        raise typer.Exit
+
+
+@app.callback()
+def _options(
+    version: Annotated[
+        bool, typer.Option("--version", callback=_show_version, is_eager=True, help="Show the version and exit.")
+    ] = False,
+) -> None:
+    """Content-based publish/subscribe for users who move."""
+
+
 app.command("up")(serving.up)
 app.command("proxy")(proxying.proxy)
 app.command("relay")(relaying.relay)
-app.command("pub")(events.pub)
-app.command("sub")(events.sub)
+app.command("pub")(pub.pub)
+app.command("sub")(sub.sub)
 app.command("sessions")(listing.sessions)
 app.command("subscriptions")(listing.subscriptions)
 app.command("queues")(listing.queues)
@@ -51,18 +78,56 @@ app.add_typer(sip.app, name="sip")
 
 
 def run(arguments: list[str] | None = None) -> int:
-    """Run the command line; return the exit status. Every foreseen error ends as one line on standard error."""
+    """Run the command line; return the exit status.
+
+    An error is one line on standard error, and with ``--json`` a line of JSON: ``{"error": {"type": ..., "message":
+    ...}}``.
+    """
+    given = sys.argv[1:] if arguments is None else arguments
+    _write_what_can_be_written()
     try:
-        app(args=arguments)
+        status = app(args=arguments, standalone_mode=False)
+    except WanderbusError as error:
+        return _failed(error, as_json="--json" in given)
+    except _CommandLineError as error:
+        return _misused(error, as_json="--json" in given)
+    except typer.Abort:
+        return 1
+    except KeyboardInterrupt:
+        return 130
+    except EndedBySignal as ended:
+        return ended.status
+    except OutputClosed:
+        return 0
     except SystemExit as leaving:
         return leaving.code if isinstance(leaving.code, int) else 0
-    except FilterError as error:
-        complain(error.pointed())
-        return 2
-    except (ConfigurationError, EventError) as error:
-        complain(str(error))
-        return 2
-    except WanderbusError as error:
-        complain(str(error))
-        return 1
-    return 0
+    return status if isinstance(status, int) else 0
+
+
+def _failed(error: WanderbusError, *, as_json: bool) -> int:
+    """Print an error of ours; return its exit status."""
+    is_input = isinstance(error, ConfigurationError | EventError | FilterError)
+    if as_json:
+        more = {"position": error.position} if isinstance(error, FilterError) else {}
+        complain_in_json(type(error).__name__, str(error), **more)
+    else:
+        # What was given here may be pointed at over several lines; what comes from elsewhere is one.
+        message = error.pointed() if isinstance(error, FilterError) else str(error)
+        complain(*(message.split("\n") if is_input else (message,)))
+    return 2 if is_input else 1
+
+
+def _misused(error: Any, *, as_json: bool) -> int:
+    """Print an error of the command line as Typer found it; return its exit status."""
+    if as_json:
+        complain_in_json("UsageError", error.format_message())
+    else:
+        error.show()
+    return int(error.exit_code)
+
+
+def _write_what_can_be_written() -> None:
+    """Escape what the terminal's encoding has no characters for, rather than to fail."""
+    for stream in (sys.stdout, sys.stderr):
+        with contextlib.suppress(AttributeError, ValueError):
+            stream.reconfigure(errors="backslashreplace")  # type: ignore[union-attr]

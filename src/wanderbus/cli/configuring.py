@@ -12,7 +12,7 @@ import typer
 from wanderbus.api.connecting import connect
 from wanderbus.api.proxy_server import ProxyServer
 from wanderbus.api.server import Server
-from wanderbus.cli.output import log_to_stderr, say, say_json
+from wanderbus.cli.output import log_to_stderr, say, say_json, say_lines
 from wanderbus.config import AgentSettings, ProxySettings, RelaySettings, ServerSettings
 from wanderbus.config.keys import table_of
 from wanderbus.config.reading import parse
@@ -81,7 +81,7 @@ def show_sample(kind: Annotated[Kind, typer.Argument(help="Whose settings.", sho
 
     Example: wanderbus config sample broker > broker.toml
     """
-    say(sample(STRUCTS[kind]).rstrip("\n"))
+    say_lines(sample(STRUCTS[kind]))
 
 
 def _kind_of(given: dict[str, Any]) -> Kind:

@@ -8,20 +8,23 @@ import inspect
 import tempfile
 from collections.abc import AsyncIterator, Callable
 from contextlib import asynccontextmanager, suppress
-from dataclasses import asdict, dataclass, fields
+from dataclasses import dataclass, fields
 from pathlib import Path
 from typing import Annotated, Any, Final, get_type_hints
 
 import typer
 
 from wanderbus.api.agent import Agent
-from wanderbus.api.connecting import connect
-from wanderbus.api.operations import Operations
+from wanderbus.api.connecting import connect, user_of
+from wanderbus.api.operations import SESSION, Operations
+from wanderbus.cli.output import log_to_stderr
 from wanderbus.config import AgentSettings
 from wanderbus.config.keys import default_of
 from wanderbus.errors import WanderbusError
+from wanderbus.runtime.config_files import load_agent
+from wanderbus.runtime.device import default_state_dir
 
-AsJson = Annotated[bool, typer.Option("--json", help="Print JSON, one object a line.")]
+AsJson = Annotated[bool, typer.Option("--json", help="Print JSON, one object a line; errors too.")]
 
 _LEAVE_S_MAX: Final = 2.0
 
@@ -82,12 +85,41 @@ class Connection:
             show_default=str(default_of(AgentSettings, "data_transport")),
         ),
     ] = None
+    connect_s_max: Annotated[
+        float | None,
+        typer.Option(
+            "--timeout",
+            min=0.1,
+            metavar="SECONDS",
+            help="Connecting gives up after this time.",
+            show_default=str(default_of(AgentSettings, "connect_s_max")),
+        ),
+    ] = None
+    verbose: Annotated[bool, typer.Option("--verbose", help="Log more than warnings.")] = False
     state_dir: Annotated[Path | None, typer.Option(help="Where this device keeps its identity.")] = None
 
     def agent(self, **more: Any) -> Agent:
         """Return an agent that connects so; ``more`` are further arguments of :func:`~wanderbus.connect`."""
-        given = {name: value for name, value in asdict(self).items() if value is not None}
-        return connect(given.pop("user", None), **(given | more))
+        return connect(self.user, **(self._given() | more))
+
+    @property
+    def is_eci(self) -> bool:
+        """True for a user of the original ECI, which has neither sessions nor lifetimes."""
+        return self.settings().uri.lower().startswith("eci://")
+
+    def settings(self) -> AgentSettings:
+        """Return what the options and a file say together."""
+        given = self._given() | ({} if self.user is None else {"uri": self.user})
+        return load_agent(given.pop("config", None), given)
+
+    def device_directory(self) -> Path:
+        """Return the directory below which commands keep what devices they are."""
+        settings = self.settings()
+        return settings.state_dir or default_state_dir(user_of(settings.uri))
+
+    def _given(self) -> dict[str, Any]:
+        values = {each.name: getattr(self, each.name) for each in fields(self) if each.name not in ("user", "verbose")}
+        return {name: value for name, value in values.items() if value is not None}
 
     @asynccontextmanager
     async def operations(self) -> AsyncIterator[Operations]:
@@ -96,14 +128,19 @@ class Connection:
         In another session it would have notifications sent to it, and its queue kept for it.
         """
         with tempfile.TemporaryDirectory(prefix="wanderbus-") as directory:
-            async with self.agent(session="operations", state_dir=Path(directory)) as agent:
+            async with self.agent(session=SESSION, state_dir=Path(directory)) as agent:
                 operations = Operations(agent)
                 try:
                     yield operations
                 finally:
-                    with suppress(TimeoutError, WanderbusError):
-                        async with asyncio.timeout(_LEAVE_S_MAX):
-                            await operations.leave()
+                    await leave(agent)
+
+
+async def leave(agent: Agent) -> None:
+    """End the membership of a command's device, if the broker can be reached: it leaves nothing behind."""
+    with suppress(TimeoutError, WanderbusError):
+        async with asyncio.timeout(_LEAVE_S_MAX):
+            await Operations(agent).leave()
 
 
 def visiting(command: Callable[..., None]) -> Callable[..., None]:
@@ -123,6 +160,7 @@ def connected(command: Callable[..., None], *, without: str = "") -> Callable[..
     @functools.wraps(command)
     def connecting(**given: Any) -> None:
         connection = Connection(**{option.name: given.pop(option.name) for option in options})
+        log_to_stderr(verbose=connection.verbose)
         command(**given, connection=connection)
 
     parameters = list(inspect.signature(command, eval_str=True).parameters.values())

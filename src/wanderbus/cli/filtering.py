@@ -12,7 +12,7 @@ import typer
 from wanderbus import cloudevents
 from wanderbus.cli.connection import AsJson
 from wanderbus.cli.filter_input import InLanguage, Language, filter_and_event, one_filter, several_filters
-from wanderbus.cli.output import say, say_json
+from wanderbus.cli.output import say, say_json, say_lines
 from wanderbus.errors import ConfigurationError
 from wanderbus.filters import eci, xml
 from wanderbus.filters.ast import NOTHING
@@ -64,7 +64,7 @@ def check(
     if json:
         say_json({"language": read.language, "eci": str(read), "xml": xml.write(read.root)})
     else:
-        say(xml.write(read.root) if as_xml else str(read))
+        say_lines(xml.write(read.root) if as_xml else str(read))
 
 
 @app.command()

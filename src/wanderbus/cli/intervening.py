@@ -9,8 +9,8 @@ import typer
 from msgspec.structs import asdict
 
 from wanderbus.cli.connection import AsJson, Connection, visiting
-from wanderbus.cli.events import say_notification
-from wanderbus.cli.output import log_to_stderr, run_async, say, say_json
+from wanderbus.cli.event_output import Format, say_notification
+from wanderbus.cli.output import run_async, say, say_json
 from wanderbus.errors import ConfigurationError
 from wanderbus.event import Gap
 
@@ -33,7 +33,6 @@ def peek(
 
     Example: wanderbus peek sip:alice@localhost --count 10 --user sip:olga@localhost
     """
-    log_to_stderr(verbose=False)
     run_async(_peek(connection, whose, session, count, json))
 
 
@@ -53,7 +52,6 @@ def purge(
 
     Example: wanderbus purge sip:alice@localhost --subscription wb1234-17 --yes --user sip:adam@localhost
     """
-    log_to_stderr(verbose=False)
     what = f"what waits for {subscription}" if subscription else "everything that waits"
     if not yes:
         _confirm(f"Drop {what} in the session {session} of {whose}?")
@@ -75,7 +73,6 @@ def kick(
 
     Example: wanderbus kick sip:alice@localhost --forget --user sip:adam@localhost
     """
-    log_to_stderr(verbose=False)
     run_async(_kick(connection, whose, device, forget, json))
 
 
@@ -83,7 +80,7 @@ async def _peek(connection: Connection, user: str, session: str, count: int, jso
     async with connection.operations() as operations:
         async for item in operations.peek(user, session, count=count):
             if not isinstance(item, Gap):
-                say_notification(item, json)
+                say_notification(item, Format.json if json else Format.text)
             elif json:
                 position = asdict(item.position)
                 lost = [asdict(loss) for loss in item.lost]

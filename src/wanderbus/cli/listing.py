@@ -17,7 +17,7 @@ from rich.text import Text
 
 from wanderbus.api.operations import Operations, Row
 from wanderbus.cli.connection import AsJson, Connection, visiting
-from wanderbus.cli.output import log_to_stderr, run_async, say_json
+from wanderbus.cli.output import run_async, say_json
 from wanderbus.runtime.ambient import wall_us
 
 _WIDTH_OF_A_FILE: Final = 200
@@ -107,7 +107,6 @@ def queues(
 
 
 def _list(connection: Connection, wanted: Wanted, watch_s: float | None, json: bool) -> None:
-    log_to_stderr(verbose=False)
     as_json = json or (watch_s is not None and not sys.stdout.isatty())
     run_async(_print(connection, wanted, watch_s) if as_json else _show(connection, wanted, watch_s))
 

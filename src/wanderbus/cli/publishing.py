@@ -8,6 +8,7 @@ from pathlib import Path
 from typing import Any, Final, TypeAlias
 
 from wanderbus.api.agent import Agent
+from wanderbus.cli.connection import leave
 from wanderbus.cli.input import numbered_lines
 from wanderbus.cli.output import complain, say, say_json
 from wanderbus.errors import ConfigurationError, EventError, Refused, WanderbusError
@@ -51,7 +52,10 @@ async def publish_directly(agent: Agent, events: AsyncIterator[Event], *, json: 
             say(f"published {identity}")
 
     async with agent:
-        await _in_order(events, begin, say_published)
+        try:
+            await _in_order(events, begin, say_published)
+        finally:
+            await leave(agent)
 
 
 async def publish_through_outbox(agent: Agent, file: Path, events: AsyncIterator[Event], *, json: bool) -> None:

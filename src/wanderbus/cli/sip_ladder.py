@@ -7,7 +7,7 @@ from typing import Annotated
 
 import typer
 
-from wanderbus.cli.output import complain, say, say_json
+from wanderbus.cli.output import complain, say, say_json, say_lines
 from wanderbus.errors import ConfigurationError, SIPParseError, Unreachable
 from wanderbus.runtime.hep_sender import send_hep
 from wanderbus.runtime.names import resolve
@@ -62,14 +62,14 @@ def show_ladder(
         complain("no message to show")
         raise typer.Exit(1)
     if diff is not None:
-        say(difference(_numbered(found, diff[0]), _numbered(found, diff[1])).rstrip("\n"))
+        say_lines(difference(_numbered(found, diff[0]), _numbered(found, diff[1])))
     elif svg or pcap or hep:
         _export(shown, svg, pcap, hep, hep_key)
     elif json:
         for each in shown:
             say_json(_as_json(each, shown[0]))
     else:
-        say(ladder(shown, payloads=payloads).rstrip("\n"))
+        say_lines(ladder(shown, payloads=payloads))
 
 
 def _export(shown: list[Sighting], svg: Path | None, capture: Path | None, hep: str | None, key: str | None) -> None:

@@ -1,0 +1,138 @@
+"""``wanderbus pub``: events from the shell."""
+
+from __future__ import annotations
+
+import functools
+from collections.abc import AsyncIterator, Callable, Mapping
+from pathlib import Path
+from typing import Annotated, Final
+
+import typer
+
+from wanderbus import cloudevents, event_text
+from wanderbus.cli.connection import AsJson, Connection, connected
+from wanderbus.cli.devices import free_place
+from wanderbus.cli.event_output import Format
+from wanderbus.cli.output import run_async
+from wanderbus.cli.publishing import events_given, events_of_input, publish_directly, publish_through_outbox
+from wanderbus.errors import ConfigurationError, EventError
+from wanderbus.event import Event, Value, check_event, gathered
+from wanderbus.literals import json_object
+
+_SESSION: Final = "pub"
+"""Where nothing is subscribed to: in another session its queue would be kept for a device that only publishes."""
+
+_OUTBOX_SESSION: Final = "outbox"
+
+
+@connected
+def pub(
+    subject: Annotated[
+        str | None, typer.Argument(help="Subject of the event; none publishes what is in the outbox.")
+    ] = None,
+    attributes: Annotated[
+        list[str] | None,
+        typer.Argument(
+            help="NAME=VALUE each, a repeated NAME makes a list; - reads events, one a line.", show_default=False
+        ),
+    ] = None,
+    *,
+    connection: Connection,
+    outbox: Annotated[
+        Path | None,
+        typer.Option(
+            metavar="FILE",
+            help="Store events in this file until the broker has them. What is in it when the command is ended, the "
+            "next one publishes, each event once. The file is a device of its own, beside --state-dir.",
+        ),
+    ] = None,
+    format: Annotated[
+        Format | None,
+        typer.Option(
+            "--format",
+            help="What is read: JSON objects of attributes, text as 'sub' prints it, or CloudEvents of the type "
+            "SUBJECT; text and CloudEvents also as the one argument.",
+            show_default="NAME=VALUE; json with -",
+        ),
+    ] = None,
+    json: AsJson = False,
+) -> None:
+    """Publish one event, or one for each line of standard input; done when all are durable.
+
+    A value is a number, true or false, a JSON list, a date like 2013-01-01T05:15:00Z, or else text; text that looks
+    like one of these is a JSON string. In JSON a date is {"Date": "2013-01-01T05:15:00Z"}.
+
+    Example: wanderbus pub Departure Dest=IAH DepDelay=42.0 --user sip:alice@localhost
+
+    Example: wanderbus pub Departure - --outbox departures.db --user sip:alice@localhost < departures.jsonl
+    """
+    events = events_given() if subject is None else _events(subject, attributes or [], format)
+    if outbox is not None:
+        agent = connection.agent(outbox_file=outbox, session=_OUTBOX_SESSION)
+        publishing = publish_through_outbox(agent, outbox, events, json=json)
+    elif subject is not None:
+        publishing = _publish(connection, events, json)
+    else:
+        raise ConfigurationError("name the subject of the event, or an outbox to publish what it holds")
+    run_async(publishing)
+
+
+async def _publish(connection: Connection, events: AsyncIterator[Event], json: bool) -> None:
+    if connection.is_eci:
+        await publish_directly(connection.agent(), events, json=json)
+        return
+    # A device of its own: as that of a program it would be in the way of that one's notifications.
+    with free_place(connection.device_directory() / _SESSION) as place:
+        agent = connection.agent(state_dir=place.directory, session=_SESSION)
+        await publish_directly(agent, events, json=json)
+
+
+def _events(subject: str, given: list[str], format: Format | None) -> AsyncIterator[Event]:
+    read = functools.partial(_READERS[format or Format.json], subject)
+    if given == ["-"]:
+        return events_of_input(read)
+    if format is None:
+        return events_given(Event(subject, gathered([_attribute(text) for text in given])))
+    if len(given) != 1:
+        raise ConfigurationError(f"give one event as {format}, or - to read them, one a line")
+    return events_given(read(given[0]))
+
+
+def _event_in_json(subject: str, line: bytes | str) -> Event:
+    try:
+        attributes = json_object(line)
+    except ValueError as error:
+        raise EventError(str(error)) from None
+    return check_event(Event(subject, cloudevents.from_json(attributes)))
+
+
+def _event_in_text(subject: str, line: bytes | str) -> Event:
+    try:
+        event = event_text.read(line if isinstance(line, str) else line.decode())
+    except UnicodeDecodeError:
+        raise EventError("it is not UTF-8 text") from None
+    return _of_subject(subject, event)
+
+
+def _cloudevent(subject: str, line: bytes | str) -> Event:
+    return _of_subject(subject, cloudevents.read(line))
+
+
+def _of_subject(subject: str, event: Event) -> Event:
+    if event.subject != subject:
+        raise EventError(f"the event is of {event.subject!r}, not {subject!r}")
+    return event
+
+
+def _attribute(text: str) -> tuple[str, Value]:
+    name, equals, value = text.partition("=")
+    if not name or not equals:
+        raise ConfigurationError(f"{text!r} is not NAME=VALUE")
+    return name, event_text.read_value(value)
+
+
+_READERS: Final[Mapping[Format, Callable[[str, bytes | str], Event]]] = {
+    Format.json: _event_in_json,
+    Format.text: _event_in_text,
+    Format.cloudevents: _cloudevent,
+}

@@ -1,0 +1,229 @@
+"""``wanderbus sub``: notifications in the shell.
+
+A command's subscription is its own (decision 0036): it is never that of a program, or of another command, that asks for
+the same. Without a name it is bound to the device that the command is, and ends with it; with one (``--keep NAME``) it
+has a session of its own, where the next command of that name goes on. Either expires by itself if the command is
+killed.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+import re
+from collections.abc import AsyncIterator, Callable, Coroutine, Sequence
+from dataclasses import dataclass
+from typing import Annotated, Any, Final
+
+import typer
+
+from wanderbus.api.agent import Agent
+from wanderbus.api.notifications import Notifications
+from wanderbus.api.reports import Reports, StatusChange
+from wanderbus.cli.connection import AsJson, Connection, connected, leave
+from wanderbus.cli.devices import Place, free_place, named_place
+from wanderbus.cli.event_output import Format, say_notification
+from wanderbus.cli.output import note, note_in_json, output_closed, run_async
+from wanderbus.cli.spans import span_s
+from wanderbus.errors import ConfigurationError, WanderbusError
+from wanderbus.filters import LANGUAGES, parse
+from wanderbus.subscription import Subscription
+
+SESSION: Final = "sub"
+"""Of the subscriptions without a name; those with one have a session each."""
+
+LIFETIME: Final = "1h"
+KEPT_LIFETIME: Final = "7d"
+_RENEWALS: Final = 3
+"""Of a subscription within its lifetime, while the command runs."""
+
+_NAME: Final = re.compile(r"[A-Za-z0-9_][A-Za-z0-9._-]{0,47}")
+
+
+def session_of(name: str) -> str:
+    """Return the session of the subscription that the command line keeps under ``name``."""
+    if not _NAME.fullmatch(name):
+        raise ConfigurationError(
+            f"--keep: {name!r} is not a name; write 1 to 48 letters, digits, dots, dashes or underscores"
+        )
+    return f"{SESSION}.{name}"
+
+
+@dataclass(frozen=True)
+class _Asked:
+    """The subscription that the command line asks for, and its output."""
+
+    subject: str
+    expression: str
+    language: str
+    name: str | None
+    lifetime_s: float
+    count: int | None
+    say_one: Callable[..., None]
+    note: Callable[[str, str], None]
+    """Reports how the command gets on: a word and a line."""
+
+
+@connected
+def sub(
+    subject: Annotated[str, typer.Argument(help="Subject to be notified of; * is every subject.")],
+    expression: Annotated[str, typer.Argument(help="Expression of interest; empty for every event.")] = "",
+    *,
+    connection: Connection,
+    count: Annotated[int | None, typer.Option(min=1, help="End after so many notifications.")] = None,
+    keep: Annotated[
+        str | None,
+        typer.Option(metavar="NAME", help="Keep the subscription under this name when the command ends."),
+    ] = None,
+    lifetime: Annotated[
+        str | None,
+        typer.Option(
+            metavar="SPAN",
+            help="The subscription expires so long after the command last ran: seconds, or with s, min, h or d.",
+            show_default=f"{LIFETIME}; {KEPT_LIFETIME} with --keep",
+        ),
+    ] = None,
+    session: Annotated[
+        str | None, typer.Option("--session", help="Session to be in, if not one of the command line.")
+    ] = None,
+    language: Annotated[str, typer.Option(help=f"Of the expression: {', '.join(LANGUAGES)}.")] = "eci",
+    format: Annotated[Format, typer.Option("--format", help="What is printed, one a line.")] = Format.text,
+    json: AsJson = False,
+) -> None:
+    """Subscribe and print notifications as they come; each is acknowledged when it has been printed.
+
+    The subscription ends with the command. With --keep NAME it lives on, and what it matches meanwhile is printed by
+    the next 'wanderbus sub --keep NAME'; 'wanderbus unsubscribe NAME' ends it. A line of text is NUMBER SUBJECT
+    NAME=VALUE ..., as 'wanderbus pub SUBJECT - --format text' reads it.
+
+    Example: wanderbus sub Departure "(Dest == IAH) and (DepDelay > 30)" --user sip:alice@localhost
+
+    Example: wanderbus sub Departure --keep delays --lifetime 30d --user sip:alice@localhost
+    """
+    if keep is not None and session is not None:
+        raise ConfigurationError("--session: a subscription with a name (--keep) has a session of its own")
+    parse(expression, language)
+    format = Format.json if json else format
+    asked = _Asked(
+        subject,
+        expression,
+        language,
+        keep,
+        span_s(lifetime or (LIFETIME if keep is None else KEPT_LIFETIME), "--lifetime"),
+        count,
+        lambda notification: say_notification(notification, format),
+        note_in_json if json else lambda word, line: note(line),
+    )
+    run_async(_until_closed(_sub(connection, asked, session)))
+
+
+async def _until_closed(printing: Coroutine[Any, Any, None]) -> None:
+    """Print until done, or until nobody reads the output any more."""
+    tasks = [asyncio.create_task(printing), asyncio.create_task(output_closed())]
+    try:
+        await asyncio.wait(tasks, return_when=asyncio.FIRST_COMPLETED)
+    finally:
+        for task in tasks:
+            task.cancel()
+        await asyncio.wait(tasks)
+    if not tasks[0].cancelled():
+        tasks[0].result()
+
+
+async def _sub(connection: Connection, asked: _Asked, session: str | None) -> None:
+    if connection.is_eci:
+        agent = connection.agent()
+        async with agent, agent.subscribe(asked.subject, asked.expression, language=asked.language) as notifications:
+            await _print_each(notifications, asked)
+        return
+    with _place(connection, asked.name) as place:
+        agent = connection.agent(
+            state_dir=place.directory,
+            session=session or (SESSION if asked.name is None else session_of(asked.name)),
+            # What a command that was killed left of this device is over. Only our own session holds nothing else.
+            keep=asked.name is not None or session is not None,
+            on_ended="renew",
+        )
+        reading = agent.subscribe(
+            asked.subject,
+            asked.expression,
+            language=asked.language,
+            keep=asked.name is not None,
+            lifetime_s=asked.lifetime_s,
+            this_device_only=asked.name is None,
+        )
+        await _print(agent, reading, asked)
+
+
+def _place(connection: Connection, name: str | None) -> contextlib.AbstractContextManager[Place]:
+    base = connection.device_directory()
+    if name is None:
+        return free_place(base / SESSION)
+    session_of(name)
+    return named_place(base / "kept" / name, f"'wanderbus sub --keep {name}'")
+
+
+async def _print(agent: Agent, reading: Notifications, asked: _Asked) -> None:
+    changes = agent.changes()
+    async with agent:
+        if asked.name is not None:
+            _check_same(await agent.subscriptions(), asked)
+        try:
+            async with reading as notifications, _beside(_renew(agent, reading, asked.lifetime_s)):
+                asked.note("ready", f"subscribed to {asked.subject}, waiting for notifications")
+                async with _beside(_report(changes, asked)):
+                    await _print_each(notifications, asked)
+        finally:
+            if asked.name is None:
+                await leave(agent)
+
+
+async def _print_each(notifications: Notifications, asked: _Asked) -> None:
+    printed = 0
+    async for notification in notifications:
+        asked.say_one(notification)
+        notifications.ack()
+        printed += 1
+        if printed == asked.count:
+            return
+
+
+def _check_same(subscriptions: Sequence[Subscription], asked: _Asked) -> None:
+    """Raise :class:`ConfigurationError` if the name stands for another subscription."""
+    for each in subscriptions:
+        if (each.subject, each.expression, each.language) != (asked.subject, asked.expression, asked.language):
+            raise ConfigurationError(
+                f"--keep: the subscription {asked.name} is of {each.subject} {each.expression!r}; give another name, "
+                f"or end it with 'wanderbus unsubscribe {asked.name}'"
+            )
+
+
+async def _renew(agent: Agent, reading: Notifications, lifetime_s: float) -> None:
+    while True:
+        await asyncio.sleep(lifetime_s / _RENEWALS)
+        # One that could not be renewed in time is renewed when it has ended (on_ended).
+        with contextlib.suppress(WanderbusError):
+            await agent.renew(reading.subscription.id, lifetime_s)
+
+
+async def _report(changes: Reports[StatusChange], asked: _Asked) -> None:
+    """Report when the connection is lost, and when it is there again."""
+    status = "CONNECTED"
+    async for change in changes:
+        if change.status != status:
+            status = change.status
+            if status == "CONNECTED":
+                asked.note("connected", "connected again")
+            else:
+                asked.note("disconnected", f"connection lost ({change.reason}), trying again")
+
+
+@contextlib.asynccontextmanager
+async def _beside(work: Coroutine[Any, Any, None]) -> AsyncIterator[None]:
+    """Have ``work`` done meanwhile."""
+    task = asyncio.create_task(work)
+    try:
+        yield
+    finally:
+        task.cancel()
+        await asyncio.wait([task])

@@ -1,0 +1,166 @@
+"""Subscriptions of the command line: whose they are, how they end, and what text they print (decision 0036)."""
+
+from __future__ import annotations
+
+import json
+import signal
+import subprocess
+from typing import Any
+
+import pytest
+
+from tests.cli.shell import Shell, ended, one_line, read_line
+from wanderbus import event_text
+from wanderbus.event import Event
+
+pytestmark = pytest.mark.integration
+
+BOB = ("bob", "hunter2")
+HOSTILE = "\x1b[2J\r\n2 Departure n=7\x85\u202e\u2028"
+
+
+def published(shell: Shell, *numbers: int) -> None:
+    lines = "".join(f'{{"n": {number}}}\n' for number in numbers)
+    assert shell.run("pub", "Departure", "-", *shell.as_user(*BOB), input=lines)[0] == 0
+
+
+def ready(shell: Shell, *words: str) -> subprocess.Popen[str]:
+    """Start a reader, and wait until it says that it is ready."""
+    reader = shell.start("sub", *words, *shell.as_user())
+    assert reader.stderr is not None
+    assert reader.stderr.readline().startswith("wanderbus: subscribed to Departure")
+    return reader
+
+
+def interrupted(reader: subprocess.Popen[str], number: int = signal.SIGINT) -> str:
+    reader.send_signal(number)
+    status, out, err = ended(reader)
+    assert (status, err) == (128 + number, "")
+    return out
+
+
+def listed(shell: Shell, what: str) -> list[dict[str, Any]]:
+    status, out, err = shell.run(what, "--json", *shell.as_user()[:-2])
+    assert (status, err) == (0, "")
+    return [json.loads(line) for line in out.splitlines()]
+
+
+def test_a_kept_subscription_goes_on_where_it_stopped_and_no_other_touches_it(shell: Shell) -> None:
+    shell.up()
+    kept, plain, second = ready(shell, "Departure", "--keep", "k"), ready(shell, "Departure"), ready(shell, "Departure")
+    published(shell, 1)
+    assert [read_line(reader) for reader in (kept, plain, second)] == ["1 Departure n=1"] * 3
+    assert interrupted(plain) == interrupted(second) == interrupted(kept, signal.SIGTERM) == ""
+    published(shell, 2)
+    third = ready(shell, "Departure")
+    published(shell, 3)
+    assert read_line(third).endswith("n=3")
+    interrupted(third)
+    words = ("sub", "Departure", "--keep", "k", *shell.as_user(), "--count")
+    assert shell.run(*words, "2") == (0, "2 Departure n=2\n3 Departure n=3\n", "")
+    published(shell, 4)
+    assert shell.run(*words, "1")[1] == "4 Departure n=4\n"
+    status, out, err = shell.run("sub", "Departure", "n > 1", "--keep", "k", *shell.as_user())
+    assert (status, out) == (2, "")
+    assert "the subscription k is of Departure ''; give another name" in one_line(err)
+
+
+def test_commands_leave_no_device_and_no_subscription_behind(shell: Shell) -> None:
+    shell.up()
+    readers = [ready(shell, "Departure") for _ in range(2)]
+    published(shell, 1)
+    for reader, number in zip(readers, (signal.SIGHUP, signal.SIGINT), strict=True):
+        assert read_line(reader) == "1 Departure n=1"
+        interrupted(reader, number)
+    assert [(row["session"], row["devices"]) for row in listed(shell, "sessions")] == [("sub", [])]
+    assert listed(shell, "subscriptions") == []
+
+
+def test_what_a_killed_command_leaves_expires_and_is_not_printed_by_the_next(shell: Shell) -> None:
+    shell.up()
+    killed = ready(shell, "Departure", "--lifetime", "2h")
+    killed.kill()
+    killed.wait()
+    published(shell, 1)
+    (row,) = listed(shell, "subscriptions")
+    assert (row["session"], row["queued"], row["expires_us"] is not None) == ("sub", 1, True)
+    reader = ready(shell, "Departure")
+    published(shell, 2)
+    assert read_line(reader).endswith("n=2")
+    interrupted(reader)
+    assert listed(shell, "subscriptions") == []
+
+
+def test_a_reader_whose_output_nobody_reads_ends_by_itself(shell: Shell) -> None:
+    shell.up()
+    reader = ready(shell, "Departure")
+    published(shell, 1)
+    assert read_line(reader) == "1 Departure n=1"
+    assert reader.stdout is not None
+    reader.stdout.close()
+    assert reader.wait(20) == 0
+    assert listed(shell, "subscriptions") == []
+
+
+def test_it_reports_when_the_connection_is_lost_and_there_again(shell: Shell) -> None:
+    server = shell.up()
+    reader = ready(shell, "Departure")
+    server.kill()
+    server.wait()
+    assert reader.stderr is not None
+    assert "connection lost" in reader.stderr.readline()
+    shell.up()
+    assert reader.stderr.readline() == "wanderbus: connected again\n"
+    published(shell, 1)
+    assert read_line(reader) == "1 Departure n=1"
+    interrupted(reader)
+
+
+def test_a_name_belongs_to_one_command_at_a_time(shell: Shell) -> None:
+    shell.up()
+    ready(shell, "Departure", "--keep", "k")
+    status, _, err = shell.run("sub", "Departure", "--keep", "k", *shell.as_user())
+    assert (status, one_line(err)) == (
+        2,
+        "another 'wanderbus sub --keep k' runs here; end that one first, or give another name",
+    )
+    for words, complaint in (
+        (("--keep", "--count"), "'--count' is not a name"),
+        (("--lifetime", "soon"), "--lifetime: 'soon' is not a span of time"),
+        (("--keep", "k", "--session", "s"), "has a session of its own"),
+    ):
+        status, _, err = shell.run("sub", "Departure", *words, *shell.as_user())
+        assert status == 2
+        assert complaint in one_line(err)
+
+
+def test_no_event_forges_a_line_and_every_line_is_read_back(shell: Shell) -> None:
+    shell.up()
+    reader = ready(shell, "Departure", "--keep", "k")
+    event = Event("Departure", {"n": HOSTILE, "list": [1.0, "a b", HOSTILE], f"odd{HOSTILE}": "42", "plain": "IAH"})
+    words = ("pub", "Departure", "--format", "text", "-", *shell.as_user(*BOB))
+    assert shell.run(*words, input=f"{event_text.write(event)}\n")[::2] == (0, "")
+    line = read_line(reader)
+    assert line.isprintable()
+    assert event_text.read(line) == event
+    interrupted(reader)
+    assert shell.run(*words, input=f"{line}\n")[::2] == (0, "")
+    status, out, _ = shell.run("peek", "alice@localhost", "--session", "sub.k", *shell.as_user()[:-2])
+    assert (status, out.rstrip("\n").isprintable()) == (0, True)
+    assert event_text.read(out) == event
+    status, out, _ = shell.run("peek", "alice@localhost", "--session", "sub.k", "--json", *shell.as_user()[:-2])
+    assert out.rstrip("\n").isprintable()
+    assert json.loads(out)["attributes"] == event.attributes
+
+
+def test_an_error_in_json_is_one_line_on_standard_error(shell: Shell) -> None:
+    shell.port = 1
+    for words, kind, status in (
+        (["pub", "Departure", "--json", "--user", "alice"], "ConfigurationError", 2),
+        (["sub", "--json"], "UsageError", 2),
+        (["sub", "Departure", "(n >", "--json", "--user", "a@b"], "FilterError", 2),
+        (["sub", "Departure", "--json", "--timeout", "0.2", *shell.as_user()], "Unreachable", 1),
+    ):
+        found, out, err = shell.run(*words)
+        assert (found, out, err.count("\n")) == (status, "", 1), err
+        assert json.loads(err)["error"]["type"] == kind
