@@ -15,7 +15,7 @@ from tests.api.world import PASSWORDS, SUBJECT, World, crash, nothing_more, numb
 from wanderbus.agent import outbox as order
 from wanderbus.api import agent as module
 from wanderbus.broker.config import BrokerConfig
-from wanderbus.errors import ConfigurationError, LimitExceeded, StorageError, Unreachable
+from wanderbus.errors import ConfigurationError, LimitExceeded, StorageError, Unreachable, WrongPassword
 from wanderbus.event import Event
 from wanderbus.rudp import RudpConfig
 from wanderbus.subscription import QueuePolicy
@@ -183,6 +183,36 @@ def test_x25_wait_false_is_an_error_at_once_while_disconnected(world: World) -> 
         async with world.server(), world.agent("bob") as bob, bob.subscribe(SUBJECT) as notifications:
             assert await numbers(notifications, 1) == [3]
             await alice.close()
+
+    run(story())
+
+
+def test_an_offline_agent_stores_before_it_ever_met_the_server(world: World) -> None:
+    async def story() -> None:
+        async with world.server():
+            pass  # which keeps its port
+        async with world.agent(offline=True, connect_s_max=0.2) as alice:
+            await alice.publish(SUBJECT, {"n": 1}, outbox=True)
+            assert (alice.status, alice.outbox.events) == ("DISCONNECTED", 1)
+            with pytest.raises(Unreachable, match="is it up"):
+                await alice.connected()
+        async with world.agent(offline=True) as alice:
+            await alice.publish(SUBJECT, {"n": 2}, outbox=True)
+            async with world.server(), world.agent("bob") as bob, bob.subscribe(SUBJECT) as notifications:
+                await alice.connected()
+                assert await numbers(notifications, 2) == [1, 2]
+                await until(lambda: alice.outbox.events == 0)
+
+    run(story())
+
+
+def test_an_offline_agent_hears_that_it_is_refused(world: World) -> None:
+    async def story() -> None:
+        async with world.server(), world.agent(offline=True, password="guess") as alice:
+            await alice.publish(SUBJECT, {"n": 1}, outbox=True)
+            with pytest.raises(WrongPassword):
+                await alice.connected()
+            assert alice.outbox.events == 1
 
     run(story())
 

@@ -59,7 +59,7 @@ def test_events_are_stored_and_then_published(shell: Shell) -> None:
     assert (status, err) == (0, "")
     *stored, summary = [json.loads(line) for line in out.splitlines()]
     assert stored == [{"stored": n} for n in range(1, 599)]
-    assert summary == {"published": 598, "left_behind": 0, "refused": 0}
+    assert summary == {"published": 598, "left_behind": 0, "refused": 0, "waiting": 0}
     assert heard(shell, 599) == list(range(1, 600))
 
 
@@ -135,7 +135,7 @@ def test_what_the_broker_will_not_have_is_told_and_the_rest_published(shell: She
     file.write([encode_event(Event("", {"n": 1})), encode_event(Event("Departure", {"n": 2}))], [])
     file.close()
     status, out, err = shell.run("pub", "--json", *outbox)
-    assert (status, json.loads(out)) == (1, {"published": 1, "left_behind": 2, "refused": 1})
+    assert (status, json.loads(out)) == (1, {"published": 1, "left_behind": 2, "refused": 1, "waiting": 0})
     error = json.loads(err.splitlines()[-1])["error"]
     assert error["type"] == "Refused"
     assert error["message"].startswith("the broker refused 1 events, the first one because the subject")
@@ -199,3 +199,31 @@ def test_a_file_that_was_parted_from_its_device_is_not_published_by_another(
     (shell.directory / "moved.device").rmdir()
     (shell.directory / "moved.device2").rename(shell.directory / "moved.device")
     assert run(["pub", "--outbox", "moved", *shell.as_user()]) == 0
+
+
+def test_a_server_that_is_down_gets_later_what_is_stored_now(shell: Shell) -> None:
+    server = shell.up()
+    subscribe(shell)
+    server.kill()
+    server.wait()
+    outbox = ("--outbox", "out.db", "--timeout", "0.3", *shell.as_user(*BOB))
+    status, out, err = shell.run("pub", "Departure", "-", *outbox, input=lines(*range(1, 400)))
+    assert (status, out.splitlines()[-2:]) == (0, ["stored 399", "published 0, of which 0 had been left behind"])
+    assert one_line(err) == "399 events wait in out.db; the next 'wanderbus pub --outbox out.db' publishes them"
+    status, out, err = shell.run("pub", *outbox)
+    assert (status, out, err.count("\n")) == (1, "", 2)
+    assert "is it up (wanderbus up)?" in err
+    shell.up()
+    status, out, err = shell.run("pub", *outbox[:2], "--timeout", "10", *outbox[4:])
+    assert (status, out, err) == (0, "published 399, of which 399 had been left behind\n", "")
+    assert heard(shell, 399) == list(range(1, 400))
+
+
+def test_what_is_stored_by_somebody_who_is_refused_stays(shell: Shell) -> None:
+    shell.up()
+    outbox = ("pub", "Departure", "n=1", "--outbox", "out.db")
+    status, out, err = shell.run(*outbox, *shell.as_user("bob", "guess"))
+    assert (status, out) == (1, "stored 1\n")
+    assert "1 events wait in out.db" in err
+    assert "does not accept the password of sip:bob@localhost" in err
+    assert shell.run(*outbox, *shell.as_user(*BOB))[1].endswith("published 2, of which 1 had been left behind\n")

@@ -23,6 +23,11 @@ class SlowAgent:
         self.begins_at = begins_at
         self.at_exit: int | None = None
 
+    status = "CONNECTED"
+
+    async def connected(self) -> None:
+        """It is."""
+
     @property
     def outbox(self) -> OutboxSize:
         return OutboxSize(self.waiting, self.waiting)
@@ -65,7 +70,7 @@ async def bad_line_after(*events: Event) -> AsyncIterator[Event]:
 
 
 def publish(agent: Any, events: AsyncIterator[Event]) -> None:
-    asyncio.run(publish_through_outbox(agent, Path("out.db"), events, json=False))
+    asyncio.run(publish_through_outbox(agent, Path("out.db"), events, json=False, patience_s=10))
 
 
 def test_it_ends_when_the_broker_has_everything(capsys: pytest.CaptureFixture[str]) -> None:

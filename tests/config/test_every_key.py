@@ -78,6 +78,7 @@ AGENT: Final[dict[str, Callable[[wanderbus.Agent, MobileEnd], Any]]] = {
     "data_transport": lambda agent, end: end.properties.data_transport.lower(),
     "connect_s_max": lambda agent, end: agent._connect_s_max,
     "outbox_file": lambda agent, end: end._outbox,
+    "offline": lambda agent, end: agent._offline,
     "outbox_events_max": lambda agent, end: agent._outbox_config.outbox_events_max,
     "outbox_bytes_max": lambda agent, end: agent._outbox_config.outbox_bytes_max,
     "publish_per_s": lambda agent, end: agent._turnstile._per_s,

@@ -54,7 +54,8 @@ class Agent:
     """A user's connection to the broker; made by :func:`~wanderbus.connect`, an async context manager.
 
     Entering it raises :class:`UnknownUser`, :class:`WrongPassword` or :class:`Refused` as the server answers,
-    :class:`Unreachable` when nobody does, :class:`ConfigurationError` for a local address that cannot be used.
+    :class:`Unreachable` when nobody does, :class:`ConfigurationError` for a local address that cannot be used. With the
+    setting ``offline`` it is entered at once, and :meth:`connected` raises these.
     """
 
     def __init__(
@@ -64,8 +65,10 @@ class Agent:
         connect_s_max: float,
         publish_per_s: float | None = None,
         outbox: OutboxConfig | None = None,
+        offline: bool = False,
     ) -> None:
         self._end = end
+        self._offline = offline
         self._trouble = ""
         self._connect_s_max = connect_s_max
         self._status = "DISCONNECTED"
@@ -114,15 +117,8 @@ class Agent:
             self._start()
             if self._end.has_outbox:
                 await self._open_outbox()
-            async with asyncio.timeout(self._connect_s_max):
-                await self._attached
-        except TimeoutError:
-            self._shut(Closed("the agent never connected"))
-            wanted, trouble = self._end.properties, f" ({self._trouble})" if self._trouble else ""
-            raise Unreachable(
-                f"no broker {wanted.broker} could be reached through {shown(wanted.server)} in "
-                f"{self._connect_s_max:g} s{trouble}; is it up (wanderbus up)?"
-            ) from None
+            if not self._offline:
+                await self.connected()
         except BaseException:
             self._shut(Closed("the agent never connected"))
             raise
@@ -132,6 +128,22 @@ class Agent:
         self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
     ) -> None:
         await self.close()
+
+    async def connected(self) -> None:
+        """Wait until the broker has attached this agent for the first time, or raise what entering would.
+
+        :class:`Unreachable` after ``connect_s_max``; an agent that was entered goes on trying.
+        """
+        self._driving()
+        try:
+            async with asyncio.timeout(self._connect_s_max):
+                await asyncio.shield(self._attached)
+        except TimeoutError:
+            wanted, trouble = self._end.properties, f" ({self._trouble})" if self._trouble else ""
+            raise Unreachable(
+                f"no broker {wanted.broker} could be reached through {shown(wanted.server)} in "
+                f"{self._connect_s_max:g} s{trouble}; is it up (wanderbus up)?"
+            ) from None
 
     @overload
     async def publish(
@@ -299,7 +311,8 @@ class Agent:
                 await self._readers.abandoned(CLOSE_S_MAX)
             driver.feed(Disconnect())
             async with asyncio.timeout(CLOSE_S_MAX):
-                await self._disconnected.wait()
+                if self._attached.done() and self._attached.exception() is None:
+                    await self._disconnected.wait()
                 if self._outbox is not None:
                     await self._outbox.finish()
         except TimeoutError:
@@ -340,6 +353,7 @@ class Agent:
         self._driver.feed(Connect())
         # The first answer shows that the broker has attached us, not just that it was reached.
         self._attached = self._requests.begin(protocol.Query(self._requests.next_request()))
+        self._attached.add_done_callback(_retrieved)
 
     def _report(self, output: Output) -> None:
         match output:
@@ -371,6 +385,8 @@ class Agent:
         error = connect_error(refused, self._end.properties)
         if not self._attached.done():
             self._attached.set_exception(error)
+            if self._offline:
+                _log.warning("the server refuses this agent: %s", error)
         elif not self._attached.cancelled() and self._attached.exception() is None:
             _log.warning("the server refuses this agent now: %s", error)
 
@@ -388,6 +404,12 @@ class Agent:
         self._readers.close(reason)
         for listeners in (self._changes, self._endings, self._refusals):
             listeners.close()
+
+
+def _retrieved(attached: asyncio.Future[RequestSettled]) -> None:
+    """Take the error of an attachment: an agent that was entered offline may not ask for it."""
+    if not attached.cancelled():
+        attached.exception()
 
 
 def _instant_us(until: datetime | None) -> int | None:

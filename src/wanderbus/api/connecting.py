@@ -30,7 +30,7 @@ from wanderbus.sip.uri import canonical_uri
 _ECI_SCHEME: Final = "eci://"
 _NOT_IN_ECI: Final = (
     *("password", "transport", "ca_file", "broker", "session", "data_transport"),
-    *("rudp", "tcp_channels", "on_ended", "outbox_file", "digest_algorithms"),
+    *("rudp", "tcp_channels", "on_ended", "offline", "outbox_file", "digest_algorithms"),
 )
 """What the original ECI cannot keep to, so that a caller who counts on it is refused."""
 
@@ -71,6 +71,7 @@ def connect(
         connect_s_max=settings.connect_s_max,
         publish_per_s=settings.publish_per_s,
         outbox=OutboxConfig(settings.outbox_events_max, settings.outbox_bytes_max),
+        offline=settings.offline,
     )
 
 
@@ -99,6 +100,7 @@ def _mobile_end(settings: AgentSettings, resume: Position | None) -> End:
         state_dir=settings.state_dir or default_state_dir(user),
         outbox_file=settings.outbox_file,
         local_address=settings.local_address,
+        offline=settings.offline,
         tls=client_tls(settings.ca_file) if over == "TLS" else None,
     )
 

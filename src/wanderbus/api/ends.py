@@ -86,6 +86,7 @@ class MobileEnd:
         state_dir: Path,
         outbox_file: Path | None,
         local_address: str | None,
+        offline: bool,
         tls: ssl.SSLContext | None,
     ) -> None:
         self.properties = properties
@@ -95,6 +96,7 @@ class MobileEnd:
         self._outbox_file = outbox_file
         self._outbox = outbox_file or state_dir / OUTBOX_FILE
         self._local_address = local_address
+        self._offline = offline
         self._tls = tls
         self._device: Device | None = None
         self._monitor: AddressMonitor | None = None
@@ -131,7 +133,7 @@ class MobileEnd:
         self._driver = driver
         self._device = Device(self._state_dir)
         self.properties = msgspec.structs.replace(self.properties, device=self._device.uuid)
-        bound = self._bind(_local_address(self._local_address, self.properties.server))
+        bound = self._bind(_local_address(self._local_address, self.properties.server, offline=self._offline))
         driver.machine = core.Agent(
             self.properties,
             SystemRandom(),
@@ -222,8 +224,10 @@ class BaselineEnd:
         return data
 
 
-def _local_address(wanted: str | None, server: Address) -> str:
+def _local_address(wanted: str | None, server: Address, *, offline: bool = False) -> str:
     local = wanted or address_towards(server)
+    if local is None and offline:
+        return "::1" if ":" in server[0] else "127.0.0.1"  # until there is a route, which the monitor reports
     if local is None:
         raise Unreachable(f"there is no route to {server[0]}; check the network")
     return local

@@ -68,8 +68,10 @@ def pub(
     """
     events = events_given() if subject is None else _events(subject, attributes or [], format)
     if outbox is not None:
-        agent = connection.agent(outbox_file=outbox, session=_OUTBOX_SESSION)
-        publishing = publish_through_outbox(agent, outbox, events, json=json)
+        agent = connection.agent(outbox_file=outbox, session=_OUTBOX_SESSION, offline=True)
+        given = None if subject is None else events
+        patience_s = connection.settings().connect_s_max
+        publishing = publish_through_outbox(agent, outbox, given, json=json, patience_s=patience_s)
     elif subject is not None:
         publishing = _publish(connection, events, json)
     else:

@@ -11,7 +11,7 @@ from wanderbus.api.agent import Agent
 from wanderbus.cli.connection import leave
 from wanderbus.cli.input import numbered_lines
 from wanderbus.cli.output import complain, say, say_json
-from wanderbus.errors import ConfigurationError, EventError, Refused, WanderbusError
+from wanderbus.errors import ConfigurationError, EventError, Refused, Unreachable, WanderbusError
 from wanderbus.event import Event, EventId
 
 UNDER_WAY_MAX: Final = 256
@@ -58,16 +58,22 @@ async def publish_directly(agent: Agent, events: AsyncIterator[Event], *, json: 
             await leave(agent)
 
 
-async def publish_through_outbox(agent: Agent, file: Path, events: AsyncIterator[Event], *, json: bool) -> None:
-    """Store while reading, tell of each event when it is safe in ``file``, and end when the broker has them all.
+async def publish_through_outbox(
+    agent: Agent, file: Path, events: AsyncIterator[Event] | None, *, json: bool, patience_s: float
+) -> None:
+    """Store while reading, report each event once it is safe in ``file``, and end when the broker has them all.
 
-    :raises Refused: the broker will not have some of them; the others are published
+    Ends too when the broker cannot be reached for ``patience_s``: what was stored waits in the file. With ``events``
+    None it publishes what waits there.
+
+    :raises Refused: the broker declined some of them; the others are published
+    :raises Unreachable: there was nothing to store, and nobody to publish to
     """
     refusals = agent.outbox_refusals()
     left_behind = stored = 0
 
     async def begin(event: Event) -> asyncio.Task[None]:
-        while agent.outbox.events >= UNDER_WAY_MAX:
+        while agent.outbox.events >= UNDER_WAY_MAX and agent.status == "CONNECTED":
             await asyncio.sleep(_LOOK_S)
         publishing = agent.publish(event.subject, event.attributes, published_us=event.published_us, outbox=True)
         storing = asyncio.create_task(publishing)
@@ -85,28 +91,37 @@ async def publish_through_outbox(agent: Agent, file: Path, events: AsyncIterator
     try:
         async with agent:
             left_behind = agent.outbox.events
+            connecting = asyncio.create_task(agent.connected())
             try:
-                await _in_order(events, begin, say_stored)
-            except WanderbusError:
-                await _emptied(agent)
-                raise
-            await _emptied(agent)
+                if events is not None:
+                    await _in_order(events, begin, say_stored)
+            finally:
+                await _emptied(agent, connecting, patience_s, must=events is None)
     finally:
         if waiting := agent.outbox.events:
             complain(f"{waiting} events wait in {file}; the next 'wanderbus pub --outbox {file}' publishes them")
     refused = [refusal.reason async for refusal in refusals]
-    published = left_behind + stored - len(refused)
+    published = left_behind + stored - len(refused) - waiting
     if json:
-        say_json({"published": published, "left_behind": left_behind, "refused": len(refused)})
+        say_json({"published": published, "left_behind": left_behind, "refused": len(refused), "waiting": waiting})
     else:
         say(f"published {published}, of which {left_behind} had been left behind")
     if refused:
         raise Refused(f"the broker refused {len(refused)} events, the first one because {refused[0]}")
 
 
-async def _emptied(agent: Agent) -> None:
-    while agent.outbox.events:
+async def _emptied(agent: Agent, connecting: asyncio.Task[None], patience_s: float, *, must: bool) -> None:
+    """Wait until the outbox is empty, or nobody could be reached for so long."""
+    try:
+        await connecting
+    except Unreachable:
+        if must:
+            raise
+        return
+    away_s = 0.0
+    while agent.outbox.events and away_s < patience_s:
         await asyncio.sleep(_LOOK_S)
+        away_s = 0.0 if agent.status == "CONNECTED" else away_s + _LOOK_S
 
 
 async def _in_order(events: AsyncIterator[Event], begin: _Begin, done: Callable[[Any], None]) -> None:

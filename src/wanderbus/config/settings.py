@@ -75,6 +75,10 @@ class AgentSettings(msgspec.Struct, frozen=True, kw_only=True):
     """The outbox, and with it a device of its own, whose identity is kept beside it; in ``state_dir``, as the device
     there, unless given (SPEC G-20)."""
 
+    offline: bool = False
+    """Whether opening returns at once, the server being reached or not, so that ``publish(outbox=True)`` stores events
+    from the start. ``agent.connected()`` then waits for the server, and says why it refuses."""
+
     outbox_events_max: int = 10_000
     """Events that may wait in the outbox of this device (SPEC G-20)."""
 
@@ -282,6 +286,7 @@ class AgentArguments(TypedDict, total=False):
     keep_queue: bool
     on_ended: Literal["ignore", "renew", "resubmit"]
     outbox_file: Path | str | None
+    offline: bool
     outbox_events_max: int
     outbox_bytes_max: int
     publish_per_s: float | None
