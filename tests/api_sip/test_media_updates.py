@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 import socket
 
+import msgspec
 import pytest
 
 from tests.api_sip.parties import BOB, Party, run, two, until
@@ -184,5 +185,26 @@ def test_d08_a_listener_may_say_its_new_port_in_the_callback_for_the_new_address
             await asyncio.sleep(0.05)
             assert remote_media(bob.mobility.sessions[session.id])[0].destination == ("127.0.0.4", 6000)
             assert bob.told.names.count("session_changed") == 1, "one re-INVITE says both"
+
+    run(scenario())
+
+
+@pytest.mark.integration
+def test_hold_is_told_to_the_application_and_ends_with_the_next_offer() -> None:
+    """RFC 3264 8.4."""
+
+    async def scenario() -> None:
+        async with two() as (alice, bob):
+            session = await alice.mobility.create_session(BOB)
+            (media,) = alice.mobility.media_descriptions()
+            on_hold = msgspec.structs.replace(media, attributes=(("sendonly", None),))
+            await alice.mobility.change_media_description(media, on_hold)
+            await until(lambda: "session_changed" in bob.told.names)
+            assert bob.told.last("session_changed").held
+            assert bob.mobility.sessions[session.id].direction == "recvonly"
+            assert alice.mobility.sessions[session.id].direction == "sendonly"
+            await alice.mobility.change_media_description(on_hold, media)
+            await until(lambda: not bob.mobility.sessions[session.id].held)
+            assert bob.told.names.count("session_changed") == 2
 
     run(scenario())

@@ -64,6 +64,7 @@ from wanderbus.mobility.status import RemoteMediaStatus
 from wanderbus.mobility.user_agent import UserAgent
 from wanderbus.rudp import RudpConfig
 from wanderbus.sip.digest import Authenticator
+from wanderbus.sip.media_direction import receives
 from wanderbus.sip.sdp import MediaDescription
 from wanderbus.sip.uri import SIPUri
 from wanderbus.tcp import TcpConfig
@@ -93,6 +94,9 @@ REGISTRATION_REFUSALS: Final = frozenset({401, 403, 404, 407})
 
 REGISTER_AGAIN_S: Final = 30.0
 """Pause after such an answer: whoever runs the SIP server may have put right what was wrong about the broker."""
+
+WITHHELD_MAX: Final = 4_096
+"""Messages to a device on hold that are kept; one for which there are more has its session ended."""
 
 ACK_DELAY_S: Final = 0.005
 """How long an ACK waits for what the broker says, which is often when its disk has synced."""
@@ -334,7 +338,9 @@ class AccessServer:
             return
         self._lines.connected(line)
         self._take_data(outputs, now)
-        if line.channel.protocol == "UDP":
+        line.held = not receives(media)
+        self._say_withheld(line, now)
+        if line.channel.protocol == "UDP" and not line.held:
             # Behind a NAT of our own nothing comes in from there before something went out.
             self._step_data([Probe(line.channel.local)], now)
         address = f"{remote.address[0]}:{remote.address[1]}"
@@ -344,6 +350,12 @@ class AccessServer:
             inputs.append(LinkOpened(self._lines.new_link(line), line.user, line.device))
         inputs.append(DeviceBound(line.user, line.device, address, session.snapshot()))
         self._step_broker(inputs, now)
+
+    def _say_withheld(self, line: Line, now: float) -> None:
+        """Send what the broker has said while the device was on hold, before anything newer."""
+        if line.withheld and not line.held:
+            withheld, line.withheld = line.withheld, []
+            self._step_data([SendMessage(line.channel.local, payload) for payload in withheld], now)
 
     def _removed(self, identity: str, reason: str, now: float) -> None:
         if line := self._lines.by_session.get(identity):
@@ -405,7 +417,12 @@ class AccessServer:
                     by_address.append(output)
                 case SendOnLink(link=link, payload=payload):
                     if line := self._lines.by_link.get(link):
-                        sending.append(SendMessage(line.channel.local, payload))
+                        if not line.held:
+                            sending.append(SendMessage(line.channel.local, payload))
+                        elif len(line.withheld) < WITHHELD_MAX:
+                            line.withheld.append(payload)
+                        else:
+                            dropped.append((line, "on hold, with too much to say"))
                 case LinkDropped(link=link, reason=reason):
                     if line := self._lines.by_link.get(link):
                         dropped.append((line, reason))

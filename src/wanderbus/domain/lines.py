@@ -20,6 +20,10 @@ class Line(msgspec.Struct):
     """The broker's name for the data channel, 0 before the first."""
     fresh: bool = False
     """Whether the data channel is new and the broker has not been told."""
+    held: bool = False
+    """Whether the device receives nothing for now (RFC 3264 8.4)."""
+    withheld: list[bytes] = []
+    """What the broker has said since; the window of the session's stream bounds the notifications in it."""
 
 
 class Lines:
@@ -77,6 +81,7 @@ class Lines:
         other.
         """
         self.by_link.pop(line.link, None)
+        line.withheld = []
         self._links_made += 1
         line.link = self._links_made
         self.by_link[line.link] = line

@@ -15,6 +15,7 @@ import msgspec
 
 from wanderbus.errors import LocalProtocolError, SIPParseError
 from wanderbus.machine import Address
+from wanderbus.sip.media_direction import SENDRECV, answering, with_direction
 from wanderbus.sip.message import Message
 from wanderbus.sip.sdp import MediaDescription, SessionDescription
 
@@ -118,7 +119,7 @@ def answer_to(offer: SessionDescription, wanted: MediaDescription) -> Lines:
     """
     filled, _ = _fill(offer.media, wanted)
     pairs = zip(offer.media, filled, strict=True)
-    answer = tuple(ours if offered.port else _declined(ours, ours.address) for offered, ours in pairs)
+    answer = tuple(_answered(offered, ours) for offered, ours in pairs)
     if not any(line.port for line in answer):
         raise SIPParseError("nothing that we want is offered", 488)
     return answer
@@ -133,9 +134,20 @@ def agreed_media(slots: Lines, theirs: Lines, wanted: MediaDescription) -> Media
     agreed = [(ours, other) for ours, other in pairs if fits(ours, other)]
     if not agreed:
         raise SIPParseError("no line is agreed", 488)
-    order = lines_of(wanted)
-    agreed.sort(key=lambda pair: order.index(pair[0]) if pair[0] in order else len(order))
-    return joined(tuple(other for _, other in agreed))
+    order = [with_direction(line, SENDRECV) for line in lines_of(wanted)]
+
+    def place(pair: tuple[MediaDescription, MediaDescription]) -> int:
+        ours = with_direction(pair[0], SENDRECV)
+        return order.index(ours) if ours in order else len(order)
+
+    return joined(tuple(other for _, other in sorted(agreed, key=place)))
+
+
+def _answered(offered: MediaDescription, ours: MediaDescription) -> MediaDescription:
+    """Return our line as the answer to one that is offered, in no direction that the offer leaves out."""
+    if not offered.port:
+        return _declined(ours, ours.address)
+    return answering(ours, offered) if ours.port else ours
 
 
 def _declined(line: MediaDescription, address: str) -> MediaDescription:

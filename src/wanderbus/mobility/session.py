@@ -13,6 +13,7 @@ from wanderbus.mobility.descriptions import Lines
 from wanderbus.mobility.session_timers import SessionTimer
 from wanderbus.mobility.status import RemoteMediaStatus, SIPCommunicationStatus
 from wanderbus.sip.dialog import Dialog
+from wanderbus.sip.media_direction import INACTIVE, agreed_direction, receives
 from wanderbus.sip.sdp import MediaDescription, SessionDescription
 
 RESTART_LEAP: Final = 1_000
@@ -64,6 +65,18 @@ class SIPSession(msgspec.Struct, frozen=True):
     """The session interval and who refreshes it; None runs for ever (RFC 4028)."""
     min_se_s: int = 0
     """The longest of the least intervals that anybody on the path asked for, in seconds (RFC 4028 7.4)."""
+
+    @property
+    def direction(self) -> str:
+        """Return how data may flow here, of the medium that matters most: sendrecv, sendonly, recvonly or inactive."""
+        if self.local_media is None or self.remote_media is None:
+            return INACTIVE
+        return agreed_direction(self.local_media, self.remote_media)
+
+    @property
+    def held(self) -> bool:
+        """Return whether the other side has put us on hold: nothing is to be sent to it (RFC 3264 8.4)."""
+        return self.remote_media is not None and not receives(self.remote_media)
 
     def is_overtaken(self, description: SessionDescription | None) -> bool:
         """Return whether the other side has said something newer than ``description`` already (RFC 3264 8).

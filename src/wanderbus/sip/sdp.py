@@ -26,6 +26,9 @@ ATTRIBUTES_MAX: Final = 256
 ORIGIN_NUMBER_MAX: Final = 2**64 - 1
 """Largest session id and version: an NTP timestamp (RFC 4566 5.2)."""
 
+DIRECTIONS: Final = ("sendrecv", "sendonly", "recvonly", "inactive")
+"""Attributes that state in which direction data flow (RFC 4566 6)."""
+
 _TOKEN: Final = re.compile(r"[!#$%&'*+\-.0-9A-Z^_`a-z{|}~]++")
 _WORD: Final = re.compile(r"[^\s\x00]++")
 _ATTRIBUTE_VALUE: Final = re.compile(r"[^\x00\r\n]++")
@@ -78,7 +81,8 @@ class SessionDescription(msgspec.Struct, frozen=True):
             raise SIPParseError("SDP: has to have one o= line before any m=")
         username, session_id, version, origin_address = _parse_origin(origins[0])
         connection = _connection(session)
-        described = tuple(_parse_media(block, connection) for block in _blocks(media))
+        direction = next((value for kind, value in session if kind == "a" and value in DIRECTIONS), None)
+        described = tuple(_parse_media(block, connection, direction) for block in _blocks(media))
         return cls(username, session_id, version, connection or origin_address, described)
 
     def encode(self) -> bytes:
@@ -143,7 +147,10 @@ def _parse_address(text: str) -> str:
     return parse_host_port(bracketed(literal), "SDP address")[0]
 
 
-def _parse_media(block: list[tuple[str, str]], session_address: str | None) -> MediaDescription:
+def _parse_media(
+    block: list[tuple[str, str]], session_address: str | None, session_direction: str | None
+) -> MediaDescription:
+    """Read one medium; an address and a direction that it lacks are those of the session (RFC 4566 5.7, 6)."""
     words = block[0][1].split(" ")
     if len(words) < 4 or not all(_WORD.fullmatch(word) for word in words):
         raise SIPParseError("SDP: m= has to have a medium, a port, a protocol and formats")
@@ -153,6 +160,8 @@ def _parse_media(block: list[tuple[str, str]], session_address: str | None) -> M
     attributes = tuple(_parse_attribute(value) for kind, value in block if kind == "a")
     if len(attributes) > ATTRIBUTES_MAX:
         raise SIPParseError(f"SDP: more than {ATTRIBUTES_MAX} attributes of one medium")
+    if session_direction is not None and not any(name in DIRECTIONS for name, _ in attributes):
+        attributes += ((session_direction, None),)
     return MediaDescription(
         media=words[0],
         address=address,

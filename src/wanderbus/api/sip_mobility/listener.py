@@ -32,7 +32,10 @@ class SIPMobilityListener:
         """The session is gone, whoever ended it and whether or not it was ever connected."""
 
     def session_changed(self, session: SIPSession) -> None:
-        """An update gave either side of the session other media or another SIP address (SPEC D-08 step 3)."""
+        """An update gave either side other media, another direction or another SIP address (SPEC D-08 step 3).
+
+        ``session.held`` is True while the other side has put us on hold: nothing is to be sent to it (RFC 3264 8.4).
+        """
 
     def session_connected(self, session: SIPSession) -> None:
         """The session was established."""
