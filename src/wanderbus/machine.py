@@ -94,12 +94,18 @@ class StreamTarget(Protocol):
         """
         ...
 
+    @property
+    def sip_domain(self) -> str | None:
+        """The SIP domain that the certificate has to name, in place of ``server_name`` (RFC 5922 7)."""
+        ...
+
 
 class StreamReceived(Input, frozen=True):
     """``data`` arrived from ``source`` on a connection of the local socket named ``socket``, in order.
 
     ``connection`` numbers the connections of one socket and is never used again, whoever opened it. ``target`` is
-    what we opened it to, None if the other side did.
+    what we opened it to, None if the other side did. ``peer_domains`` are the SIP domains that the verified certificate
+    of the other side names.
     """
 
     socket: str
@@ -108,6 +114,7 @@ class StreamReceived(Input, frozen=True):
     data: bytes
     transport: Literal["TCP", "TLS"] = "TCP"
     target: StreamTarget | None = None
+    peer_domains: tuple[str, ...] = ()
 
 
 class StreamClosed(Input, frozen=True):

@@ -77,11 +77,12 @@ def lose_what_waits(patch: Patch) -> None:
 
 
 def relay_no_answers(patch: Patch) -> None:
-    patch.setattr("wanderbus.sip.proxy.describes", lambda message: False)
+    patch.setattr("wanderbus.sip.response_forwarding.describes", lambda message: False)
 
 
 def never_let_go(patch: Patch) -> None:
-    patch.setattr("wanderbus.sip.proxy.release_of", lambda message: [])
+    for name in ("proxy", "response_forwarding"):
+        patch.setattr(f"wanderbus.sip.{name}.release_of", lambda message: [])
     patch.setattr("wanderbus.simulation.nat_scenario.RelayLimits", lambda: type("Limits", (), {"idle_s": 0.0}))
 
 

@@ -8,7 +8,8 @@ from tests.sip.phone_world import CountingRandom
 from wanderbus.sip.anchoring import RelayCalls
 from wanderbus.sip.location import Binding, Domain, LocationService
 from wanderbus.sip.message import Request, Response, make_response
-from wanderbus.sip.proxy import Command, Proxy, Report
+from wanderbus.sip.proxy import Proxy
+from wanderbus.sip.proxy_signals import Command, Report
 from wanderbus.sip.routing import RoutingContext, RoutingScript, Verdict
 from wanderbus.sip.transactions import AckReceived, RequestReceived, Respond, ResponseReceived, SendAck, SendRequest
 

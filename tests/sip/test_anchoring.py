@@ -17,7 +17,7 @@ from wanderbus.sip import proxy as proxy_module
 from wanderbus.sip.anchoring import Describe, Described, Release
 from wanderbus.sip.location import Binding
 from wanderbus.sip.message import Request, encode_message, make_response
-from wanderbus.sip.proxy import Command
+from wanderbus.sip.proxy_signals import Command
 from wanderbus.sip.routing import Forward
 from wanderbus.sip.transactions import (
     CancelReceived,

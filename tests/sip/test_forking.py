@@ -7,8 +7,8 @@ import pytest
 from tests.sip.proxy_desk import BOB, NOW, Desk, answer, cancelled, responses, sip, statuses
 from wanderbus.machine import CancelTimer, SetTimer, TimerFired
 from wanderbus.sip.location import Binding
-from wanderbus.sip.proxy import CHALLENGE_PATIENCE_S, SETTLING_S, TIMER_C_S
 from wanderbus.sip.request_preparation import shares_of_breadth
+from wanderbus.sip.response_forwarding import CHALLENGE_PATIENCE_S, SETTLING_S, TIMER_C_S
 from wanderbus.sip.transactions import CancelReceived, ForgetTransaction, TransactionTimedOut
 
 

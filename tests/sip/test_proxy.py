@@ -11,7 +11,9 @@ from wanderbus.machine import CancelTimer, SetTimer, TimerFired
 from wanderbus.sip import proxy as proxy_module
 from wanderbus.sip.location import Binding, Domain, LocationService
 from wanderbus.sip.message import Request, Response, make_response
-from wanderbus.sip.proxy import SETTLING_S, TIMER_C_S, Command, Proxy, Report
+from wanderbus.sip.proxy import Proxy
+from wanderbus.sip.proxy_signals import Command, Report
+from wanderbus.sip.response_forwarding import SETTLING_S, TIMER_C_S
 from wanderbus.sip.targets import Target
 from wanderbus.sip.transactions import (
     AckReceived,
@@ -202,7 +204,7 @@ def test_repeated_2xx_to_invite_are_all_passed_on_until_the_context_ends() -> No
 def test_of_an_answered_invite_no_header_field_and_no_body_is_kept() -> None:
     setting = Setting()
     setting.tell(answer_to(setting.sent(ask()), 200))
-    (context,) = setting.proxy._contexts.values()
+    (context,) = setting.proxy._forwarding._contexts.values()
     kept = [context.received, *(branch.sent for branch in context.branches.values())]
     assert [(request.method, request.headers, request.body) for request in kept] == [("INVITE", (), b"")] * 2
 

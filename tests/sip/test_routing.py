@@ -91,17 +91,14 @@ def test_a_target_that_is_a_user_of_ours_stands_for_its_devices() -> None:
         ("sip:carol@example.org", 480),
         ("sips:bob@example.org", 480),
         ("sip:mail@elsewhere.org", 502),
+        ("sips:mail@elsewhere.org", 502),
+        ("sip:mail@elsewhere.org;transport=tcp", 502),
         ("sip:example.org", 502),
     ],
 )
 def test_a_target_that_leads_nowhere(target: str, status: int) -> None:
     """Offline, not safe enough, or a host name, for which the server would have to stop and ask."""
     assert Desk(1, Script(Forward((target,)))).refused(sip()).status == status
-
-
-def test_a_host_name_is_the_drivers_to_look_up_over_a_stream() -> None:
-    (branch,) = Desk(1, Script(Forward(("sips:mail@elsewhere.org",)))).forked(sip())
-    assert branch.destination == Target("TLS", ("elsewhere.org", 5061), "elsewhere.org")
 
 
 def test_an_ack_follows_the_script_too() -> None:

@@ -45,8 +45,8 @@ _COMPACT: Final = {
 }
 _LISTS: Final = (
     "Accept Accept-Encoding Accept-Language Alert-Info Allow Allow-Events Call-Info Contact Content-Encoding "
-    "Content-Language Error-Info In-Reply-To Path Proxy-Require Record-Route Require Route Service-Route Supported "
-    "Unsupported Via Warning"
+    "Content-Language Error-Info In-Reply-To P-Asserted-Identity Path Proxy-Require Record-Route Require Route "
+    "Service-Route Supported Unsupported Via Warning"
 )
 _SINGLE: Final = (
     "Authentication-Info Authorization Call-ID Content-Disposition Content-Length Content-Type CSeq Date Event Expires "

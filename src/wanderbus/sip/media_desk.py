@@ -25,11 +25,15 @@ _Command = TypeVar("_Command")
 
 
 class Passage(msgspec.Struct, frozen=True):
-    """A request on its way: as it was received, without what its routes said to us, and where it goes."""
+    """A request on its way: as it was received, without what its routes said to us, and where it goes.
+
+    ``sender`` is the user of our domain who proved to have sent it; "" unless it goes to another domain.
+    """
 
     received: RequestReceived
     came: Arrived
     targets: Targets
+    sender: str = ""
 
     @property
     def transaction(self) -> str:

@@ -2,8 +2,8 @@
 
 Stateful and pure: it takes what the transaction layer reports and returns what the layer has to do. A request goes
 to all its targets at once; the first device to accept it wins and the others are cancelled. The proxy steps aside
-once a call stands, unless the routing script wants it to stay; and it forwards nothing that is none of its domain's
-business, so that it is no open relay.
+once a call stands, unless the routing script wants it to stay or the call joins two domains. It forwards nothing that
+is none of its domain's business, so that it is no open relay.
 """
 
 from __future__ import annotations
@@ -14,28 +14,21 @@ from typing import Final
 import msgspec
 
 from wanderbus.errors import SIPParseError
-from wanderbus.machine import CancelTimer, RandomSource, SetTimer, TimerFired
-from wanderbus.sip import nat
-from wanderbus.sip.anchoring import (
-    Anchored,
-    Describe,
-    Described,
-    RelayCalls,
-    Release,
-    described,
-    describes,
-    offers,
-    release_of,
-)
-from wanderbus.sip.checks import unforwardable
-from wanderbus.sip.client_transactions import make_cancel
-from wanderbus.sip.headers import NameAddr
+from wanderbus.machine import RandomSource, SetTimer, TimerFired
+from wanderbus.sip import domain_crossing, nat
+from wanderbus.sip.anchoring import Anchored, Described, RelayCalls, described, offers, release_of
+from wanderbus.sip.asserted_identity import Unproved, Vouching, vouched
+from wanderbus.sip.digest import Authenticator
+from wanderbus.sip.domain_crossing import Crossings
+from wanderbus.sip.domain_routes import DomainLookedUp, DomainRoutes, NotFound, OtherDomains
 from wanderbus.sip.location import Domain, LocationService
 from wanderbus.sip.media_desk import MediaDesk, Passage
-from wanderbus.sip.message import Request, Response, make_response
+from wanderbus.sip.message import Request, make_response
 from wanderbus.sip.own_answers import OwnAnswers
+from wanderbus.sip.proxy_signals import Command, Report, refusal
 from wanderbus.sip.request_preparation import (
     PathMarks,
+    Side,
     arrived,
     destination_of,
     leaving,
@@ -43,14 +36,14 @@ from wanderbus.sip.request_preparation import (
     recorded,
     shares_of_breadth,
 )
-from wanderbus.sip.response_context import Branch, ResponseContext, transaction_of
-from wanderbus.sip.routing import DefaultRouting, RoutingFailed, RoutingScript
-from wanderbus.sip.target_selection import Refusal, TargetSelector
+from wanderbus.sip.response_context import ResponseContext
+from wanderbus.sip.response_forwarding import TIMER_C_S, ResponseForwarding
+from wanderbus.sip.routing import DefaultRouting, RoutingScript
+from wanderbus.sip.target_selection import Aim, Refusal, TargetSelector
 from wanderbus.sip.targets import Target
 from wanderbus.sip.transaction_signals import (
     AckReceived,
     CancelReceived,
-    ForgetTransaction,
     RequestReceived,
     Respond,
     ResponseReceived,
@@ -62,28 +55,8 @@ from wanderbus.sip.transaction_signals import (
 PROXIED_TRANSACTIONS_MAX: Final = 10_000
 """Requests under way at once; one more is answered 503."""
 
-TIMER_C_S: Final = 185.0
-"""How long a callee may let an INVITE wait after each sign of life (RFC 3261 16.6 item 11: over 3 minutes)."""
-
-SETTLING_S: Final = 32.0
-"""64*T1: how long repeated 2xx come in, or the end of a cancelled INVITE is awaited (RFC 3261 9.1, 13.3.1.4)."""
-
-CHALLENGE_PATIENCE_S: Final = 1.0
-"""How long a challenge waits for devices that give no sign of life: each was asked twice by then."""
-
 RELAY_UNREACHABLE: Final = "Media Relay Unreachable"
 """Why an offer goes nowhere that no relay describes."""
-
-Report = (
-    RequestReceived | AckReceived | CancelReceived | ResponseReceived | TransactionTimedOut | TimerFired | Described
-)
-"""What the proxy is told: the transaction layer's reports, its own timers, and what relays have described."""
-
-Command = (
-    SendRequest | Respond | SendAck | ForgetTransaction | SetTimer | CancelTimer | RoutingFailed | Describe | Release
-)
-"""What the proxy asks for: inputs of the transaction layer, timers whose key is a transaction's name, a report, and
-commands for relays."""
 
 
 class Proxy:
@@ -91,7 +64,8 @@ class Proxy:
 
     ``knows`` says whether a user of the domain exists; ``key`` is a secret for Record-Route; ``routing`` decides
     where requests go; ``connected`` finds the open connection to a device behind NAT; ``relay`` says which calls go by
-    a media relay, None where there is none.
+    a media relay, None where there is none; ``others`` what may go to other domains and come from there, None lets
+    nothing go there, and ``authenticator`` asks who sends it.
     """
 
     def __init__(
@@ -104,17 +78,23 @@ class Proxy:
         routing: RoutingScript | None = None,
         connected: Callable[[Target], int | None] = lambda target: None,
         relay: RelayCalls | None = None,
+        others: OtherDomains | None = None,
+        authenticator: Authenticator | None = None,
     ) -> None:
         self._domain = domain
         self._has_relay = relay is not None
         self._answers = OwnAnswers(domain, random)
         self._media = MediaDesk()
         self._marks = PathMarks(domain, key)
-        self._selector = TargetSelector(domain, location, knows, routing or DefaultRouting(), connected, relay)
-        self._contexts: dict[str, ResponseContext] = {}
+        self._routes = DomainRoutes(others)
+        self._crossings = Crossings(self._routes, Vouching(domain, authenticator))
+        self._selector = TargetSelector(
+            domain, location, knows, routing or DefaultRouting(), connected, relay, crosses=self._routes.enabled
+        )
+        self._forwarding = ResponseForwarding(domain, self._answers, self._media, self._crossings.avoid)
 
     def __len__(self) -> int:
-        return len(self._contexts) + len(self._media)
+        return len(self._forwarding) + len(self._media) + len(self._crossings)
 
     def step(self, reports: Iterable[Report], now: float) -> list[Command]:
         """Take reports in order at monotonic second ``now``; return what the transaction layer has to do."""
@@ -135,11 +115,15 @@ class Proxy:
             case CancelReceived(transaction=transaction):
                 return self._cancelled(transaction, now)
             case ResponseReceived():
-                return self._response(report, now)
+                return self._forwarding.responded(report, now)
             case TransactionTimedOut(transaction=name, reason=reason):
                 return self._timed_out(name, reason == "transport", now)
+            case DomainLookedUp():
+                return self._looked_up(report, now)
+            case TimerFired(key=(domain_crossing.TIMER, str(domain), int() | None as port)):
+                return self._looked_up(DomainLookedUp(domain, port, timed_out=True), now)
             case TimerFired(key=str(name)):
-                return self._fired(name, now)
+                return self._forwarding.fired(name, now)
         return []
 
     def _request(self, received: RequestReceived, now: float) -> list[Command]:
@@ -147,10 +131,10 @@ class Proxy:
         request, transaction = received.request, received.transaction
         try:
             request = nat.with_way_back(received)
-            came = arrived(request, self._domain, self._marks)
+            came = arrived(vouched(request, self._routes.trusted(received.peer_domains)), self._domain, self._marks)
             answer = self._answers.to(came.request, request)
             if answer is not None:
-                return [_refusal(transaction, answer)]
+                return [refusal(transaction, answer)]
             chosen = self._selector.select(came, received.source, now)
             if isinstance(chosen, Refusal):
                 return self._refuse(transaction, request, chosen)
@@ -159,7 +143,7 @@ class Proxy:
             return [self._unreadable(transaction, request, error)]
 
     def _carry(self, passage: Passage, now: float) -> list[Command]:
-        """Send the request on, with an offer once a relay has described that; end what the request ends.
+        """Send the request on, to another domain once it is found; end what the request ends.
 
         Raises:
             SIPParseError: a target cannot be sent to, or Max-Breadth cannot be read; nothing was kept.
@@ -167,14 +151,54 @@ class Proxy:
         request, transaction = passage.received.request, passage.transaction
         shares = shares_of_breadth(request, len(passage.targets.aims))
         if shares is None or len(self) >= PROXIED_TRANSACTIONS_MAX:
-            return [_refusal(transaction, self._answers.make(request, 440 if shares is None else 503))]
-        trying: list[Command] = (
-            [_refusal(transaction, make_response(request, 100))] if request.method == "INVITE" else []
-        )
+            return [refusal(transaction, self._answers.make(request, 440 if shares is None else 503))]
+        following = self._cross(passage, now)
+        if request.method != "INVITE" or any(isinstance(each, Respond) for each in following):
+            return following
+        return [refusal(transaction, make_response(request, 100)), *following]
+
+    def _cross(self, passage: Passage, now: float) -> list[Command]:
+        """Find the servers of other domains that the request goes to, and send it on unless they are looked up.
+
+        Raises:
+            SIPParseError: as :meth:`_carry`.
+        """
+        request, transaction = passage.received.request, passage.transaction
+        match self._crossings.prepared(passage, now):
+            case Unproved(status=status, reason=reason, challenges=challenges):
+                headers = [("Proxy-Authenticate", challenge) for challenge in challenges]
+                return [refusal(transaction, self._answers.make(request, status, headers, reason=reason))]
+            case NotFound(status=status, reason=reason):
+                return [refusal(transaction, self._answers.make(request, status, reason=reason))]
+            case Passage() as found:
+                return self._anchor(found, now)
+            case waiting:
+                return waiting
+
+    def _anchor(self, passage: Passage, now: float) -> list[Command]:
+        """Send the request on, with an offer once a relay has described that.
+
+        Raises:
+            SIPParseError: as :meth:`_carry`.
+        """
+        request = passage.received.request
         if passage.targets.relay and offers(request):
-            return [*trying, self._media.wait(passage, nat.source_ip(request, passage.received.source))]
+            return [self._media.wait(passage, nat.source_ip(request, passage.received.source))]
         ended = release_of(request) if self._has_relay and request.method == "BYE" else []
-        return [*trying, *self._fork(passage, now), *ended]
+        return [*self._fork(passage, now), *ended]
+
+    def _looked_up(self, answer: DomainLookedUp, now: float) -> list[Command]:
+        """Go on with what waited for the resolver."""
+        waiting, commands = self._crossings.looked_up(answer, now)
+        for each in waiting:
+            if not isinstance(each, Passage):
+                commands += self._ack(each.received, now)
+                continue
+            try:
+                commands += self._cross(each, now)
+            except SIPParseError as error:
+                commands.append(self._unreadable(each.transaction, each.received.request, error))
+        return commands
 
     def _described(self, report: Described, now: float) -> list[Command]:
         """Go on with what waited for a relay."""
@@ -184,21 +208,21 @@ class Proxy:
         request, transaction = passage.received.request, passage.transaction
         if report.sdp is None:
             answer = self._answers.make(request, 503, reason=RELAY_UNREACHABLE)
-            return [_refusal(transaction, answer), *self._media.left(Anchored.of(request), None)]
+            return [refusal(transaction, answer), *self._media.left(Anchored.of(request), None)]
         came = msgspec.structs.replace(passage.came, request=described(passage.came.request, report.sdp))
         try:
             return self._fork(msgspec.structs.replace(passage, came=came), now)
         except SIPParseError as error:
             return [self._unreadable(transaction, request, error), *self._media.drop(request)]
 
-    def _refuse(self, transaction: str, request: Request, refusal: Refusal) -> list[Command]:
-        headers = [("Contact", contact) for contact in refusal.contacts]
-        answer = self._answers.make(request, refusal.status, headers, reason=refusal.reason)
-        responded: list[Command] = [_refusal(transaction, answer)]
-        return responded if refusal.failure is None else [refusal.failure, *responded]
+    def _refuse(self, transaction: str, request: Request, refused: Refusal) -> list[Command]:
+        headers = [("Contact", contact) for contact in refused.contacts]
+        answer = self._answers.make(request, refused.status, headers, reason=refused.reason)
+        responded: list[Command] = [refusal(transaction, answer)]
+        return responded if refused.failure is None else [refused.failure, *responded]
 
     def _unreadable(self, transaction: str, request: Request, error: SIPParseError) -> Command:
-        return _refusal(transaction, self._answers.make(request, error.status or 400))
+        return refusal(transaction, self._answers.make(request, error.status or 400))
 
     def _fork(self, passage: Passage, now: float) -> list[Command]:
         """Send the request to every target and keep its context (RFC 3261 16.6).
@@ -213,162 +237,46 @@ class Proxy:
             context.lets_go = not chosen.relay and request.to.tag is not None
         commands: list[Command] = []
         for aim, share in zip(chosen.aims, shares_of_breadth(request, len(chosen.aims)) or (), strict=True):
-            sent, hop = leaving(passage.came.request, aim.uri, breadth=share)
-            destination = aim.destination or destination_of(hop)
-            if chosen.stay_on_path:
-                over = passage.received.transport, destination.transport
-                sent = recorded(sent, self._marks.record_routes(request, *over))
-            branch = context.add(sent, destination)
-            mark, fixed = loop_mark(request), aim.destination is not None
+            sent, destination = self._leaving(passage, aim, share)
+            branch = context.add(sent, destination, aim.alternatives)
+            mark, fixed = loop_mark(request), aim.destination is not None and aim.domain is None
             commands.append(SendRequest(branch.name, sent, destination, mark, aim.connection, fixed))
             if context.is_invite:
                 commands.append(SetTimer(branch.name, now + TIMER_C_S))
-        self._contexts[context.transaction] = context
+        self._forwarding.add(context)
         return commands
 
-    def _response(self, received: ResponseReceived, now: float) -> list[Command]:
-        """Handle an answer of a branch (RFC 3261 16.7); a lone Via is our own, so the response ends here."""
-        response = received.response
-        context, branch = self._find(received.transaction)
-        if context is None or branch is None or len(response.headers_all("Via")) < 2 or unforwardable(response):
-            return []
-        branch.showed_life = True
-        if response.status >= 300:
-            return self._refused(context, branch, response.without_first("Via"), now)
-        if response.status == 100 or (response.status < 200 and context.answered):
-            return []
-        passed = self._passed(context, branch, received)
-        if response.status >= 200:
-            let_go = release_of(response) if context.lets_go and not context.answered else []
-            return [*self._accepted(context, branch, now), *passed, *let_go]
-        if context.is_invite and not branch.cancelled:
-            return [SetTimer(branch.name, now + TIMER_C_S), *passed]
-        return passed
+    def _leaving(self, passage: Passage, aim: Aim, share: int) -> tuple[Request, Target]:
+        """Return the request as it goes to ``aim``, and where that is; its dialog stays here if it joins two domains.
 
-    def _passed(self, context: ResponseContext, branch: Branch, received: ResponseReceived) -> list[Command]:
-        """Pass a response on, with the way back to its device; its answer to an anchored offer goes by the relay too.
-
-        What came through another proxy is that one's affair (:mod:`.nat`).
+        Raises:
+            SIPParseError: the target cannot be sent to.
         """
-        response, source, seen_at = received.response, received.source, ""
-        if source is not None and branch.straight and self._is_recorded_last_by_us(response):
-            seen_at = nat.source_ip(response, source)
-            response = nat.marked(response, source, received.transport)
-        respond = Respond(context.transaction, response.without_first("Via"))
-        if context.anchored is None or not describes(response):
-            return [respond]
-        return [*self._media.hold(respond, seen_at)]
-
-    def _is_recorded_last_by_us(self, response: Response) -> bool:
-        return all(self._domain.serves(NameAddr.parse(value).uri) for value in response.headers_all("Record-Route")[:1])
-
-    def _accepted(self, context: ResponseContext, branch: Branch, now: float) -> list[Command]:
-        """End the search, for all others are too late; more 2xx to an INVITE may come (RFC 3261 16.7 items 5, 10)."""
-        commands = self._ended(context, branch)
-        if not context.is_invite:
-            return [*commands, *self._drop(context)]
-        return commands if context.answered else [*commands, *self._settle(context, now)]
-
-    def _settle(self, context: ResponseContext, now: float) -> list[Command]:
-        """Let the branches of an answered INVITE come to their end."""
-        context.settle()
-        return [*self._cancel_pending(context, now), SetTimer(context.transaction, now + SETTLING_S)]
-
-    def _refused(self, context: ResponseContext, branch: Branch, response: Response, now: float) -> list[Command]:
-        """Keep a refusal until all branches have ended; a 6xx speaks for all (RFC 3261 16.7 items 5 and 6)."""
-        commands = self._ended(context, branch)
-        context.refusals.append(response)
-        if response.status >= 600 and context.is_invite:
-            commands += self._cancel_pending(context, now)
-        return commands + self._conclude(context, now)
-
-    def _conclude(self, context: ResponseContext, now: float) -> list[Command]:
-        """Pass on the best answer if there is nothing more to wait for."""
-        if context.answered:
-            return []
-        if not any(context.pending()):
-            status = context.best().status if context.refusals else 408
-            return [*self._drop(context, refused_with=status), *self._best(context)]
-        if context.waits_for_the_silent_alone():
-            return [SetTimer(context.transaction, max(now, context.started_at + CHALLENGE_PATIENCE_S))]
-        return []
-
-    def _best(self, context: ResponseContext) -> list[Command]:
-        """Pass on the best answer; a request nobody answered gets none, unless it is an INVITE (RFC 4320 4.2)."""
-        return [_refusal(context.transaction, context.best())] if context.refusals else []
+        received = passage.received
+        sent, hop = leaving(passage.came.request, aim.uri, breadth=share)
+        destination = aim.destination or destination_of(hop)
+        if passage.targets.stay_on_path or aim.domain is not None or received.peer_domains:
+            came = Side(received.transport, by_name=bool(received.peer_domains))
+            leaves = Side(destination.transport, by_name=aim.domain is not None and destination.transport == "TLS")
+            sent = recorded(sent, self._marks.record_routes(received.request, came, leaves))
+        return self._crossings.signed(sent, aim, passage.sender), destination
 
     def _cancelled(self, transaction: str, now: float) -> list[Command]:
-        """Cancel all that is open of an INVITE (RFC 3261 16.10); its 487 comes back as any response does."""
+        """Cancel a request that waits here, or all that is open of it (RFC 3261 16.10)."""
         waiting = self._media.take(transaction)
+        dropped = [] if waiting is None else self._media.drop(waiting.received.request)
+        waiting = waiting or self._crossings.take(transaction)
         if waiting is not None:
-            request = waiting.received.request
-            return [_refusal(transaction, self._answers.make(request, 487)), *self._media.drop(request)]
-        context = self._contexts.get(transaction)
-        if context is None:
-            return []
-        context.cancelled = True
-        return self._cancel_pending(context, now)
-
-    def _cancel_pending(self, context: ResponseContext, now: float) -> list[Command]:
-        commands: list[Command] = []
-        for branch in context.pending():
-            commands += self._cancel(branch, now)
-        return commands
-
-    def _cancel(self, branch: Branch, now: float) -> list[Command]:
-        if branch.cancelled:
-            return []
-        branch.cancelled = True
-        cancel = SendRequest(f"{branch.name}/cancel", make_cancel(branch.sent), branch.destination)
-        return [cancel, SetTimer(branch.name, now + SETTLING_S)]
+            return [refusal(transaction, self._answers.make(waiting.received.request, 487)), *dropped]
+        return self._forwarding.cancelled(transaction, now)
 
     def _timed_out(self, name: str, unreachable: bool, now: float) -> list[Command]:
-        """End what waits for somebody who is gone; one who cannot be sent to counts as a 503 (RFC 3261 16.9)."""
-        waiting = self._media.take(name)
-        if waiting is not None:
+        """Give up a request that waits here too long, or a branch that ended (RFC 3261 16.9)."""
+        if self._crossings.take(name) is not None:
+            return []
+        if (waiting := self._media.take(name)) is not None:
             return [*self._media.drop(waiting.received.request)]
-        context, branch = self._find(name)
-        if context is None:
-            return []
-        if branch is not None and branch.ended:
-            return []
-        if branch is not None and unreachable:
-            return self._refused(context, branch, self._answers.make(context.received, 503), now)
-        if branch is not None:
-            return self._gave_up(context, branch, now)
-        if name != context.transaction:
-            return []
-        forgotten = [ForgetTransaction(branch.name) for branch in context.pending()]
-        return [*self._drop(context), *forgotten]
-
-    def _fired(self, name: str, now: float) -> list[Command]:
-        context, branch = self._find(name)
-        if context is None:
-            return []
-        if branch is None:
-            return self._patience_ended(context, now)
-        if branch.ended:
-            return []
-        if branch.cancelled:
-            return [ForgetTransaction(branch.name), *self._gave_up(context, branch, now)]
-        return self._cancel(branch, now)
-
-    def _patience_ended(self, context: ResponseContext, now: float) -> list[Command]:
-        """Forget an INVITE that was answered long ago, or pass on a challenge without waiting for the silent."""
-        if context.answered:
-            forgotten = [ForgetTransaction(branch.name) for branch in context.pending()]
-            return [*self._drop(context), *forgotten]
-        if not context.waits_for_the_silent_alone():
-            return []
-        ending = self._settle(context, now) if context.is_invite else self._drop(context)
-        return [*ending, *self._best(context)]
-
-    def _gave_up(self, context: ResponseContext, branch: Branch, now: float) -> list[Command]:
-        """Count a branch without a final answer as a 408, or as 487 if nobody waits for it any more (16.8)."""
-        if not context.is_invite:
-            return [*self._ended(context, branch), *self._conclude(context, now)]
-        answer = self._answers.make(context.received, 487 if context.cancelled else 408)
-        return self._refused(context, branch, answer, now)
+        return self._forwarding.timed_out(name, unreachable, now)
 
     def _ack(self, received: AckReceived, now: float) -> list[Command]:
         """Pass on the ACK for a 2xx, statelessly; what cannot be passed on is dropped, for an ACK has no answer."""
@@ -376,36 +284,18 @@ class Proxy:
         try:
             if request.max_forwards == 0 or any(map(self._answers.is_ours, request.vias)):
                 return []
-            came = arrived(nat.with_way_back(received), self._domain, self._marks)
+            came = arrived(vouched(nat.with_way_back(received), ()), self._domain, self._marks)
             chosen = self._selector.select(came, received.source, now)
             if isinstance(chosen, Refusal):
                 return [] if chosen.failure is None else [chosen.failure]
+            found = self._crossings.acknowledged(received, came, chosen, now)
+            if isinstance(found, list):
+                return found
             commands: list[Command] = []
-            for aim in chosen.aims:
+            for aim in found.aims:
                 sent, hop = leaving(came.request, aim.uri)
+                sent = self._crossings.signed(sent, aim, "")
                 commands.append(SendAck(sent, aim.destination or destination_of(hop), aim.connection))
             return commands
         except SIPParseError:
             return []
-
-    def _find(self, name: str) -> tuple[ResponseContext | None, Branch | None]:
-        context = self._contexts.get(transaction_of(name))
-        return context, None if context is None else context.branches.get(name)
-
-    def _ended(self, context: ResponseContext, branch: Branch) -> list[Command]:
-        branch.end()
-        return [CancelTimer(branch.name)] if context.is_invite else []
-
-    def _drop(self, context: ResponseContext, *, refused_with: int | None = None) -> list[Command]:
-        """Forget the context and its timers; transactions that still run come to nothing by themselves."""
-        del self._contexts[context.transaction]
-        ended = [] if context.anchored is None else self._media.left(context.anchored, refused_with)
-        names = [context.transaction]
-        if context.is_invite:
-            names += [branch.name for branch in context.pending()]
-        return [*(CancelTimer(name) for name in names), *ended]
-
-
-def _refusal(transaction: str, response: Response) -> Respond:
-    """Return the answer to a request that nobody vouched for: its source may be forged."""
-    return Respond(transaction, response, within_request=True)

@@ -36,6 +36,13 @@ _DIALOG_MAKING: Final = frozenset({"INVITE", "SUBSCRIBE", "REFER"})
 _NOT_IN_REQUEST_URI: Final = "method"
 
 
+class Side(msgspec.Struct, frozen=True):
+    """One side of a dialog at the proxy: what it speaks, and whether it finds us by our domain's name."""
+
+    transport: Transport
+    by_name: bool = False
+
+
 class PathMarks:
     """Makes and checks the Record-Route values of the proxy of ``domain``; ``key`` is its secret."""
 
@@ -43,23 +50,24 @@ class PathMarks:
         self._domain = domain
         self._key = key
 
-    def record_routes(self, request: Request, came: Transport, leaves: Transport) -> tuple[str, ...]:
+    def record_routes(self, request: Request, came: Side, leaves: Side) -> tuple[str, ...]:
         """Return the values to put on ``request``, the first on top; none if it makes no dialog (RFC 3261 16.6 item 4).
 
-        There are two where it leaves over another transport than it came: each side then returns over its own
-        (RFC 5658), and a device behind NAT on the connection that it keeps open.
+        There are two where its sides differ: each then returns over its own transport (RFC 5658), a device behind NAT
+        on the connection that it keeps open, and another domain by our name, which our certificate has.
         """
         if request.method not in _DIALOG_MAKING:
             return ()
-        if request.uri[:5].lower() == "sips:":
-            return (self._record_route(request, "sips", "TLS"),)
-        return tuple(self._record_route(request, "sip", transport) for transport in dict.fromkeys((leaves, came)))
+        safe = request.uri[:5].lower() == "sips:"
+        return tuple(dict.fromkeys(self._record_route(request, side, safe=safe) for side in (leaves, came)))
 
-    def _record_route(self, request: Request, scheme: str, transport: Transport) -> str:
-        host, port = self._domain.streams.get(transport, self._domain.address)
-        over = transport_params(transport) if scheme == "sip" else ()
+    def _record_route(self, request: Request, side: Side, *, safe: bool) -> str:
+        transport: Transport = "TLS" if safe else side.transport
+        address = self._domain.streams.get(transport, self._domain.address)
+        host, port = (self._domain.name, None) if side.by_name else address
+        over = () if safe else transport_params(transport)
         params = (*over, ("lr", None), (_MARK_PARAM, self._mark(request)))
-        return f"<{SIPUri(scheme, None, host, port, params)}>"
+        return f"<{SIPUri('sips' if safe else 'sip', None, host, port, params)}>"
 
     def is_genuine(self, uri: SIPUri, request: Request) -> bool:
         """Say whether ``uri`` is what we put into a Record-Route of the dialog of ``request``."""
@@ -128,10 +136,10 @@ def destination_of(hop: SIPUri) -> Target:
     """Return where to send what goes to ``hop``.
 
     Raises:
-        SIPParseError: we lack the transport, or it is a host name over UDP, for which nobody here asks.
+        SIPParseError: we lack the transport, or it is a host name; only :mod:`.domain_routes` follows names.
     """
     target = target_of(hop)
-    if not target.reliable and not is_ip_address(hop.host):
+    if not is_ip_address(hop.host):
         raise SIPParseError("next hop: a host name", BAD_GATEWAY)
     return target
 

@@ -24,12 +24,14 @@ _EMPTY: Final = (408, 481, 503)
 class Branch:
     """One copy of the request, sent to one target; ``name`` is its client transaction and its timer."""
 
-    __slots__ = ("cancelled", "destination", "ended", "name", "sent", "showed_life", "straight")
+    __slots__ = ("alternatives", "cancelled", "destination", "ended", "name", "sent", "showed_life", "straight")
 
-    def __init__(self, name: str, sent: Request, destination: Target) -> None:
+    def __init__(self, name: str, sent: Request, destination: Target, alternatives: tuple[Target, ...]) -> None:
         self.name = name
         self.sent = sent
         self.destination = destination
+        self.alternatives = alternatives
+        """Servers to try if this one cannot serve the request."""
         self.showed_life = False
         """Whether any response came."""
         self.straight = not sent.routes
@@ -79,9 +81,9 @@ class ResponseContext:
         """Whether the request may ring for long, be cancelled, and be accepted more than once."""
         return self.received.method == "INVITE"
 
-    def add(self, sent: Request, destination: Target) -> Branch:
+    def add(self, sent: Request, destination: Target, alternatives: tuple[Target, ...] = ()) -> Branch:
         """Return a new branch."""
-        branch = Branch(f"{self.transaction}/{len(self.branches)}", sent, destination)
+        branch = Branch(f"{self.transaction}/{len(self.branches)}", sent, destination, alternatives)
         self.branches[branch.name] = branch
         return branch
 

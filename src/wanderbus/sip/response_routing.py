@@ -19,13 +19,15 @@ from wanderbus.sip.targets import PORTS, Path, Target, Transport
 class Origin(msgspec.Struct, frozen=True):
     """Where a message came from: ``connection`` is the stream that brought it, None over UDP.
 
-    ``datagram_bytes`` is the size of the datagram, None over a stream, whose source is no lie.
+    ``datagram_bytes`` is the size of the datagram, None over a stream, whose source is no lie. ``peer_domains`` are the
+    SIP domains that the certificate of the other side names.
     """
 
     source: Address
     transport: Transport = "UDP"
     connection: int | None = None
     datagram_bytes: int | None = None
+    peer_domains: tuple[str, ...] = ()
 
 
 def make_via(local: Address, branch: str, transport: Transport = "UDP") -> Via:

@@ -36,8 +36,8 @@ ERROR_CHARACTERS_MAX: Final = 200
 class Forward(msgspec.Struct, frozen=True):
     """Send the request on to all ``targets`` at once, SIP URIs; None: to where the location service finds the user.
 
-    A target that is a user of the domain stands for the devices of that user; any other needs an IP address as host,
-    unless it is reached over TCP or TLS.
+    A target that is a user of the domain stands for the devices of that user. Any other needs an IP address as host, or
+    the name of another domain if other domains are served and the sender is a user of ours.
 
     With ``stay_on_path`` the proxy adds Record-Route, so that the later requests of the dialog come by as well
     (RFC 3261 16.6 item 4); without it the two sides talk directly (SPEC D-09).

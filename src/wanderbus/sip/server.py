@@ -25,10 +25,12 @@ from wanderbus.machine import (
 from wanderbus.sip import anchoring, nat
 from wanderbus.sip.anchoring import Describe, Described, MediaAnchor, RelayCalls, Release
 from wanderbus.sip.digest import ALGORITHMS, Authenticator
+from wanderbus.sip.domain_routes import DomainLookedUp, FindDomain, OtherDomains
 from wanderbus.sip.flood import DEFAULT_LIMITS, FloodGuard, FloodLimits, Judgement
 from wanderbus.sip.location import Binding, Domain, LocationService
 from wanderbus.sip.message import make_response
-from wanderbus.sip.proxy import Command, Proxy, Report
+from wanderbus.sip.proxy import Proxy
+from wanderbus.sip.proxy_signals import Command, Report
 from wanderbus.sip.registrar import ExpiryPolicy, Registrar
 from wanderbus.sip.response_routing import Origin
 from wanderbus.sip.routing import RoutingFailed, RoutingScript
@@ -60,7 +62,8 @@ class SIPServer:
     may last; ``streams`` says where TCP and TLS are served, and so sent over too; ``routing`` decides where requests
     go, and ``flood`` how many one source may send. ``algorithms`` are the digests that are offered, best first; some
     clients look at the first alone and know nothing but ``MD5``. ``media`` commands media relays, over the socket
-    "ng", for those calls that ``relay_calls`` names.
+    "ng", for those calls that ``relay_calls`` names. ``others`` says what may go to other domains and come from there;
+    :class:`wanderbus.sip.domain_routes.FindDomain` is answered with an input.
 
     Reports :class:`wanderbus.sip.location.BindingChanged`, :class:`wanderbus.sip.location.BindingsWritten` (before
     the REGISTER is answered) and :class:`wanderbus.sip.routing.RoutingFailed`.
@@ -83,6 +86,7 @@ class SIPServer:
         algorithms: Sequence[str] = ALGORITHMS,
         media: MediaAnchor | None = None,
         relay_calls: RelayCalls = "nat",
+        others: OtherDomains | None = None,
     ) -> None:
         served = Domain(domain.lower(), address, streams or {})
         policy = ExpiryPolicy(expires_min_s, expires_max_s, expires_default_s)
@@ -103,6 +107,8 @@ class SIPServer:
             routing,
             self._layer.connection_from,
             None if media is None else relay_calls,
+            others,
+            authenticator,
         )
 
     @property
@@ -123,6 +129,8 @@ class SIPServer:
                     outputs += scoped("registrar", self._registrar.expire(aor, now))
                 case TimerFired(key=("proxy", key)):
                     outputs += self._run(self._proxy.step([TimerFired(key)], now), now)
+                case DomainLookedUp():
+                    outputs += self._run(self._proxy.step([given], now), now)
                 case TimerFired(key=("media", _)):
                     outputs += self._run([given], now)
                 case TimerFired(key=("transactions", key)):
@@ -167,7 +175,7 @@ class SIPServer:
         match task:
             case SetTimer() | CancelTimer():
                 return [], scoped("proxy", [task])
-            case RoutingFailed():
+            case RoutingFailed() | FindDomain():
                 return [], [task]
             case Describe() | Release() | DatagramReceived(socket=anchoring.SOCKET):
                 return self._anchored(task, now)

@@ -62,7 +62,9 @@ class ServerSide:
         if request.method == "CANCEL":
             return self._cancel(key, transaction, request, now)
         received: list[Output] = [
-            RequestReceived(transaction.name, request, origin.source, origin.transport, origin.connection)
+            RequestReceived(
+                transaction.name, request, origin.source, origin.transport, origin.connection, origin.peer_domains
+            )
         ]
         return received + self._settle(transaction, transaction.start(now))
 

@@ -1,8 +1,9 @@
 """Where a request goes, or why it goes nowhere (RFC 3261 16.5; SPEC D-07, I-03, X11).
 
 The routing script has the first word. Where it leaves the choice to the proxy, a user of the domain is found through
-the location service; any other Request-URI is followed only within a dialog, and only if it is a contact registered
-here or a Route of ours brought the request, so that this is no open relay.
+the location service. The name of another domain is a target where other domains are served at all; who may send there
+is for :mod:`.domain_crossing` to say. Any other Request-URI is followed only within a dialog, and only if it is a
+contact registered here or a Route of ours brought the request, so that this is no open relay.
 
 A device behind NAT is reached by the alias in its contact (:mod:`.nat`). The alias in a Request-URI may be as old as
 the dialog, and that of the registration as old as its last refresh: where the two differ, and there is but one device
@@ -31,19 +32,22 @@ from wanderbus.sip.routing import (
     RoutingScript,
     consult,
 )
-from wanderbus.sip.targets import Target
+from wanderbus.sip.targets import Target, is_ip_address
 from wanderbus.sip.uri import SIPUri
 
 
 class Aim(msgspec.Struct, frozen=True):
     """One target, and the ``connection`` that its device keeps open to us, if any (RFC 5626).
 
-    ``destination`` is where it goes if not to where ``uri`` says: the way back through a NAT.
+    ``destination`` is where it goes if not to where ``uri`` says: the way back through a NAT, or the server of another
+    ``domain``, whose other servers are ``alternatives``.
     """
 
     uri: SIPUri
     connection: int | None = None
     destination: Target | None = None
+    domain: str | None = None
+    alternatives: tuple[Target, ...] = ()
 
 
 class Targets(msgspec.Struct, frozen=True):
@@ -67,7 +71,7 @@ class TargetSelector:
     """Chooses targets for the requests of one domain.
 
     ``knows`` says whether a user exists, ``connected`` which open connection comes from a place behind NAT; ``relay``
-    which calls go by a media relay, None where there is none.
+    which calls go by a media relay, None where there is none; ``crosses`` whether other domains are served.
     """
 
     def __init__(
@@ -78,8 +82,11 @@ class TargetSelector:
         routing: RoutingScript,
         connected: Callable[[Target], int | None],
         relay: RelayCalls | None,
+        *,
+        crosses: bool = False,
     ) -> None:
         self._relay = relay
+        self._crosses = crosses
         self._domain = domain
         self._connected = connected
         self._location = location
@@ -147,7 +154,8 @@ class TargetSelector:
             binding = self._binding_at(uri, context.now) if context.in_dialog else None
             if binding is not None:
                 return (Aim(nat.redirected(uri, SIPUri.parse(binding.contact)), binding.connection),)
-            return (Aim(uri),) if context.on_path else Refusal(403)
+            is_domain = self._crosses and uri.is_sip and not is_ip_address(uri.host)
+            return (Aim(uri),) if context.on_path or is_domain else Refusal(403)
         if context.user is None or not self._knows(context.user):
             return Refusal(404)
         aims = self._devices(uri, context.user, context.now)

@@ -86,7 +86,8 @@ class RequestReceived(Output, frozen=True):
     """A new request came from ``source``; answer it with :class:`Respond` to ``transaction``.
 
     Its top Via carries ``received`` and ``rport`` (RFC 3581 4). ACK and CANCEL are never reported here.
-    ``connection`` is the stream that it came on, None over UDP.
+    ``connection`` is the stream that it came on, None over UDP; ``peer_domains`` are the SIP domains that the
+    certificate of its other side names.
     """
 
     transaction: str
@@ -94,6 +95,7 @@ class RequestReceived(Output, frozen=True):
     source: Address
     transport: Transport = "UDP"
     connection: int | None = None
+    peer_domains: tuple[str, ...] = ()
 
 
 class AckReceived(Output, frozen=True):

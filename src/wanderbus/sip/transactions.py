@@ -185,7 +185,7 @@ class TransactionLayer:
 
     def _receive_stream(self, item: StreamReceived, now: float) -> list[Output]:
         messages, outputs = self._streams.receive(item, now)
-        origin = Origin(item.source, item.transport, item.connection)
+        origin = Origin(item.source, item.transport, item.connection, peer_domains=item.peer_domains)
         return [output for data in messages for output in self._receive(origin, data, now)] + outputs
 
     def _receive(self, origin: Origin, data: bytes, now: float) -> list[Output]:

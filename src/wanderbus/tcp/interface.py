@@ -22,6 +22,11 @@ class Target(msgspec.Struct, frozen=True):
     server_name: str | None = None
     attempt: int = 0
 
+    @property
+    def sip_domain(self) -> None:
+        """A data channel belongs to a session, not to a SIP domain."""
+        return None
+
 
 class OpenConnection(Input, frozen=True):
     """Start the connection (``local_id``, ``remote_id``); replaces what had this local id.
