@@ -11,11 +11,13 @@ import msgspec
 import pytest
 
 import wanderbus
-from tests.certificates import make_certificates
+from tests.certificates import certify, make_certificates
+from wanderbus.api.domain_settings import name_servers, other_domains
 from wanderbus.api.ends import BaselineEnd, MobileEnd
 from wanderbus.config import AgentSettings, ServerSettings
 from wanderbus.config.keys import Key, plain, table_of
 from wanderbus.config.writing import toml
+from wanderbus.sip.targets import Target
 
 TEXTS: Final = {
     "uri": "sip:bob@example.org",
@@ -166,10 +168,15 @@ NEEDED: Final[dict[str, dict[str, Any]]] = {
 }
 """What has to be set beside some keys."""
 
-READ_AT_ONCE: Final = ("users", "ca_file", "broker_password_file")
+READ_AT_ONCE: Final = ("users", "ca_file", "broker_password_file", "user_domains", "domains")
 
 
-@pytest.mark.parametrize("key", [each for each in keys(ServerSettings) if each.id not in READ_AT_ONCE])
+def is_taken_as_it_is(name: str) -> bool:
+    """Whether a value of a test is taken; what needs other keys or files has a test of its own."""
+    return name.partition(".")[0] not in READ_AT_ONCE
+
+
+@pytest.mark.parametrize("key", [each for each in keys(ServerSettings) if is_taken_as_it_is(each.id)])
 def test_server(key: Key, tmp_path: Path) -> None:
     value = another(key)
     others = NEEDED.get(key.name, {})
@@ -209,6 +216,34 @@ def test_a_brokers_files(tmp_path: Path) -> None:
     assert server._tls is not None
     assert len(server._tls.get_ca_certs()) == 1
     assert server._broker_password == "quorum"
+
+
+def test_other_domains_of_a_server(tmp_path: Path) -> None:
+    """Keys that have a meaning together alone, and with a certificate."""
+    authority = make_certificates(tmp_path).authority
+    certificate = certify(tmp_path, "own", "DNS:localhost")
+    file = tmp_path / "broker.toml"
+    file.write_text(
+        f'domain = "localhost"\ndata_dir = "data"\nusers = {{}}\ntls_certificate = "{certificate.name}"\n'
+        f'user_domains = ["Example.net"]\n[domains]\nlookup = false\ntrusted = ["example.net"]\n'
+        f'ca_file = "{authority.name}"\nname_servers = ["127.0.0.6:5353"]\n'
+        '[domains.routes]\n"Example.net" = ["127.0.0.7", "127.0.0.8:5099"]\n"example.com" = ["127.0.0.9;transport=tcp"]'
+    )
+    server = wanderbus.Server.from_file(file)
+    assert server._user_domains == {"example.net"}
+    assert server._settings.domains is not None
+    assert server._settings.domains.ca_file == authority
+    assert name_servers(server._settings.domains) == [("127.0.0.6", 5353)]
+    others = other_domains(server._settings)
+    assert others is not None
+    assert (others.lookup, others.trusted) == (False, {"example.net"})
+    assert {domain: [each.target for each in servers] for domain, servers in others.routes.items()} == {
+        "example.net": [
+            Target("TLS", ("127.0.0.7", 5061), None, "example.net"),
+            Target("TLS", ("127.0.0.8", 5099), None, "example.net"),
+        ],
+        "example.com": [Target("TCP", ("127.0.0.9", 5060))],
+    }
 
 
 def test_roles_are_of_the_servers_domain_unless_they_say_another(tmp_path: Path) -> None:

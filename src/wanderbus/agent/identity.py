@@ -26,14 +26,20 @@ def sip_properties_of(properties: AgentProperties) -> Properties:
 
 
 def parties_of(properties: AgentProperties, session: str) -> Parties:
-    """Return both parties of the SIP ``session``, with the secret derived from the password (DESIGN 6.5)."""
+    """Return both parties of the SIP ``session``, with the secret derived from the password (DESIGN 6.5).
+
+    A broker of another domain shares no secret with us, as it does not know the password.
+    """
     ours, password = sip_properties_of(properties), properties.password
-    domain = ours.uri.partition("@")[2]
+    domain, broker = ours.uri.partition("@")[2], canonical_uri(properties.broker)
+    secret = None
+    if password is not None and broker.partition("@")[2] == domain:
+        secret = channel_secret(ha1(ours.username, domain, password))
     return Parties(
         role="agent",
         agent=ours.uri,
-        broker=canonical_uri(properties.broker),
+        broker=broker,
         dialog=session,
-        secret=None if password is None else channel_secret(ha1(ours.username, domain, password)),
+        secret=secret,
         over_tls=ours.transport == "TLS",
     )

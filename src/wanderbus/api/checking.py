@@ -10,6 +10,7 @@ from zoneinfo import ZoneInfo, ZoneInfoNotFoundError
 
 import msgspec
 
+from wanderbus.api.domain_settings import check_user_domains, other_domains
 from wanderbus.broker.config import BrokerConfig
 from wanderbus.config import ProxySettings, ServerSettings
 from wanderbus.config.keys import table_of
@@ -21,7 +22,7 @@ from wanderbus.runtime.names import resolve
 from wanderbus.runtime.relaying import LOOPBACK, RelayServer
 from wanderbus.runtime.server_files import read_users
 from wanderbus.sip.digest import ALGORITHMS
-from wanderbus.sip.targets import Target, is_ip_address, target_of
+from wanderbus.sip.targets import Target, target_of
 from wanderbus.sip.uri import SIPUri, canonical_uri
 
 NG_PORT: Final = 2223
@@ -29,7 +30,7 @@ NG_PORT: Final = 2223
 
 _OF_REGISTRAR: Final = (
     *("port", "tcp", "tls_certificate", "tls_key", "tls_port"),
-    *("flood", "relay", "relays", "relay_calls", "stay_on_path"),
+    *("flood", "relay", "relays", "relay_calls", "stay_on_path", "domains"),
 )
 """Keys without a meaning in a process that has no registrar."""
 
@@ -52,6 +53,7 @@ def check_proxy(settings: ProxySettings) -> None:
         raise ConfigurationError(f"digest_algorithms: {settings.digest_algorithms!r} is no choice; use SHA-256, MD5")
     relay_addresses(settings)
     relay_server(settings)
+    other_domains(settings)
 
 
 def check_server(settings: ServerSettings) -> None:
@@ -65,6 +67,7 @@ def check_server(settings: ServerSettings) -> None:
             raise ConfigurationError(f"{given}: only with sip_server, where the broker proves who it is; leave it out")
     elif given := _given(settings, _OF_REGISTRAR):
         raise ConfigurationError(f"{given}: registrar and proxy are at sip_server, not here; leave one of them out")
+    check_user_domains(settings, None if settings.sip_server is None else _sip_target(settings.sip_server))
     if settings.broker_password is not None and settings.broker_password_file is not None:
         raise ConfigurationError("broker_password: there is a broker_password_file too; leave one of them out")
     for name in ("rudp", "tcp_channels"):
@@ -107,14 +110,7 @@ def sip_server(text: str, host: str) -> Target:
 
     Raises :class:`ConfigurationError` for what is no such place, or cannot be reached from ``host``.
     """
-    written = text if text.lower().startswith(("sip:", "sips:")) else f"sip:{text}"
-    try:
-        uri = SIPUri.parse(written)
-        target = target_of(uri)
-    except SIPParseError as error:
-        raise ConfigurationError(f"sip_server: {text!r} is no SIP server: {error}; write sip:host:port") from None
-    if uri.user is not None:
-        raise ConfigurationError(f"sip_server: {text!r} is a user, not a server; write sip:host:port")
+    target = _sip_target(text)
     try:
         address = resolve(shown(target.address))
     except ConfigurationError as error:
@@ -122,8 +118,19 @@ def sip_server(text: str, host: str) -> Target:
     here, there = ipaddress.ip_address(host), ipaddress.ip_address(address[0])
     if here.version != there.version or (here.is_loopback and not there.is_loopback):
         raise ConfigurationError(f"host: {host} cannot be reached from sip_server {text}; give this host's address")
-    name = uri.host.lower() if target.transport == "TLS" and not is_ip_address(uri.host) else None
-    return Target(target.transport, address, name)
+    return Target(target.transport, address, target.server_name)
+
+
+def _sip_target(text: str) -> Target:
+    """Return what ``sip_server`` names, before its host is found."""
+    try:
+        uri = SIPUri.parse(text if text.lower().startswith(("sip:", "sips:")) else f"sip:{text}")
+        target = target_of(uri)
+    except SIPParseError as error:
+        raise ConfigurationError(f"sip_server: {text!r} is no SIP server: {error}; write sip:host:port") from None
+    if uri.user is not None:
+        raise ConfigurationError(f"sip_server: {text!r} is a user, not a server; write sip:host:port")
+    return target
 
 
 def relay_addresses(settings: ProxySettings) -> list[Address]:
@@ -174,7 +181,7 @@ def broker_config(settings: ServerSettings) -> BrokerConfig:
         roles = {_user(name, settings.domain): role for name, role in config.roles.items()}
     except SIPParseError as error:
         raise ConfigurationError(f"broker.roles: {error}; write sip:name@domain") from None
-    return msgspec.structs.replace(config, roles=roles)
+    return msgspec.structs.replace(config, roles=roles, domain=settings.domain.lower())
 
 
 def check_host(host: str) -> None:

@@ -81,6 +81,8 @@ def _mobile_end(settings: AgentSettings, resume: Position | None) -> End:
         raise ConfigurationError(f"digest_algorithms: invalid value {given!r} (expected SHA-256, MD5)")
     user, broker_uri = _uris(settings.uri, settings.broker)
     over = _transport(settings.uri, settings.transport)
+    if broker_uri.partition("@")[2] != user.partition("@")[2]:
+        over = _transport_to_other_domain(broker_uri, settings)
     properties = AgentProperties(
         **_shared(settings)
         | {
@@ -140,6 +142,19 @@ def _data_transport(wanted: str) -> Literal["UDP", "TCP"]:
     if wanted not in ("udp", "tcp"):
         raise ConfigurationError(f"{wanted!r} is no transport of the data channel; use udp or tcp")
     return "UDP" if wanted == "udp" else "TCP"
+
+
+def _transport_to_other_domain(broker: str, settings: AgentSettings) -> Transport:
+    """Return TLS; :class:`ConfigurationError` if less was asked for.
+
+    Keys that a broker of our own domain signs with what it knows of the password are vouched for by TLS alone here.
+    """
+    if settings.transport not in (None, "tls"):
+        raise ConfigurationError(
+            f"transport: {broker} is in another domain and shares no password with us, so its keys are believed over "
+            f"TLS alone; leave out transport {settings.transport}"
+        )
+    return "TLS"
 
 
 def _transport(uri: str, wanted: str | None) -> Transport:

@@ -18,6 +18,7 @@ from typing import Self, Unpack, cast
 
 from wanderbus.api import checking
 from wanderbus.api.broker_service import BrokerService
+from wanderbus.api.domain_settings import check_user_domains
 from wanderbus.api.shown import public_names
 from wanderbus.api.sip_service import SIPService
 from wanderbus.broker.custom import Kind, Kinds
@@ -73,6 +74,7 @@ class Server:
         self._routing = routing
         self._kinds = Kinds(restrictions)
         self._take_users(settings)
+        self._user_domains = check_user_domains(settings, self.sip_server)
         self._broker_config = checking.broker_config(settings)
         self._recorder: SipRecorder | None = None
         self._sip: SIPService | None = None
@@ -161,6 +163,8 @@ class Server:
             server_known_as=None
             if self.sip_server
             else (self._settings.advertise or server.address[0], server.address[1]),
+            server_is_local=self.sip_server is None,
+            vouched_domains=tuple(sorted(self._user_domains)),
             keep_alive_s=KEEP_ALIVE_S[server.transport] if self.sip_server else None,
         )
         await broker.start(properties, self._tls)

@@ -11,6 +11,7 @@ from ipaddress import ip_address
 from typing import Any
 
 from wanderbus.api import checking
+from wanderbus.api.domain_settings import name_servers, other_domains
 from wanderbus.config import ProxySettings
 from wanderbus.errors import ConfigurationError
 from wanderbus.machine import Address, Output, shown
@@ -18,12 +19,14 @@ from wanderbus.relay import NG_SOCKET
 from wanderbus.relay.driving import RelayDriver, RelayFound, RelayLost
 from wanderbus.runtime.ambient import SystemRandom
 from wanderbus.runtime.disk import SYSTEM, make_directory
+from wanderbus.runtime.domain_resolver import DomainResolver
 from wanderbus.runtime.driver import Driver, Unmade
 from wanderbus.runtime.registrations import Registrations
 from wanderbus.runtime.server_files import kept_key, unusable
 from wanderbus.runtime.sip_listening import listen_for_sip
 from wanderbus.runtime.sip_trace import SipRecorder
-from wanderbus.runtime.tls import client_tls, server_tls
+from wanderbus.runtime.tls import client_tls, peer_tls, server_tls
+from wanderbus.sip.domain_routes import FindDomain
 from wanderbus.sip.flood import DEFAULT_LIMITS
 from wanderbus.sip.location import BindingsWritten
 from wanderbus.sip.routing import OnPathRouting, RoutingFailed, RoutingScript
@@ -63,6 +66,7 @@ class SIPService:
         self._registrations: Registrations | None = None
         self._driver: Driver | None = None
         self._commands_from = ""
+        self._resolver: DomainResolver | None = None
         self._relay = AsyncExitStack()
 
     async def start(self) -> None:
@@ -81,6 +85,7 @@ class SIPService:
         tap = None if self._recorder is None else self._recorder.tap()
         driver = self._driver = Driver(Unmade(), self._report, tap=tap)
         streams = self._listen(driver)
+        others = other_domains(self._settings)
         relays = await self._relays()
         if tap is not None:
             tap.hears("sip", self.address, streams)
@@ -95,13 +100,20 @@ class SIPService:
             routing=self._routing or (OnPathRouting() if self._settings.stay_on_path else None),
             algorithms=self._settings.digest_algorithms,
             flood=self._settings.flood or DEFAULT_LIMITS,
+            others=others,
             **self._anchoring(driver, relays),
         )
         driver.machine = machine
+        if self._settings.domains is not None:
+            version = ip_address(self.address[0]).version
+            servers = name_servers(self._settings.domains)
+            self._resolver = DomainResolver(driver.feed, name_servers=servers, ip_version=version)
         driver.perform(self._registrations.restore_into(machine, without=self._lodger))
 
     async def close(self) -> None:
         """Stop; registrations are on disk."""
+        if self._resolver is not None:
+            self._resolver.close()
         if self._driver is not None:
             self._driver.close()
             self._driver = None
@@ -114,7 +126,12 @@ class SIPService:
     def _listen(self, driver: Driver) -> dict[str, Address]:
         """Take the ports: the machine has to know its addresses, so a free port is taken before it is made."""
         settings = self._settings
-        secure = None if settings.tls_certificate is None else server_tls(settings.tls_certificate, settings.tls_key)
+        certificate, key, domains = settings.tls_certificate, settings.tls_key, settings.domains
+        authorities = None if domains is None else domains.ca_file
+        secure = peers = None
+        if certificate is not None:
+            secure = server_tls(certificate, key, peers=domains is not None, peers_ca=authorities)
+            peers = None if domains is None else peer_tls(certificate, key, authorities)
         try:
             self.address, streams = listen_for_sip(
                 driver,
@@ -124,6 +141,7 @@ class SIPService:
                 tls_port=settings.tls_port,
                 server_tls=secure,
                 client_tls=None if secure is None else client_tls(),
+                peer_tls=peers,
             )
         except OSError as error:
             option = "--tls-port" if str(error.filename).startswith("TLS") else "--port"
@@ -166,6 +184,9 @@ class SIPService:
             case BindingsWritten(aor=aor, bindings=bindings):
                 if self._registrations is not None:
                     self._registrations.note(aor, bindings)
+            case FindDomain():
+                if self._resolver is not None:
+                    self._resolver.find(output)
             case RoutingFailed(method=method, error=error):
                 _log.warning("the routing script failed for %s: %s", method, error)
             case RelayLost(address=address):

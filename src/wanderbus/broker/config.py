@@ -25,6 +25,9 @@ class BrokerConfig(msgspec.Struct, frozen=True):
     server: str = "wb"
     """Name of this server: the origin in event and subscription ids."""
 
+    domain: str = ""
+    """The domain of this server's own users; "" holds nobody to the bounds of other domains."""
+
     zone: str = "UTC"
     """IANA name of the time zone of daily windows that name none (SPEC X27)."""
 
@@ -59,6 +62,12 @@ class BrokerConfig(msgspec.Struct, frozen=True):
     user_devices_max: int = 128
     """Devices of one user: members of all sessions, and those connected that are in none. Of as many that were
     removed, repeated publishes are still recognised."""
+
+    domain_users_max: int = 500
+    """Users of one other domain that have a session or a device here (SPEC D-13)."""
+
+    domain_devices_max: int = 2_000
+    """Devices of all of them."""
 
     publishes_remembered: int = 1_024
     """Recent publishes of a device whose event ids can be told again when they are repeated.
@@ -101,8 +110,8 @@ class BrokerConfig(msgspec.Struct, frozen=True):
             raise ValueError(
                 "unacknowledged_max, sessions_max, devices_max and publishes_remembered must be at least 1"
             )
-        if self.user_devices_max < 1:
-            raise ValueError("user_devices_max must be at least 1")
+        if min(self.user_devices_max, self.domain_users_max, self.domain_devices_max) < 1:
+            raise ValueError("user_devices_max, domain_users_max and domain_devices_max must be at least 1")
         if self.user_subscriptions_max > SUBSCRIPTIONS_MAX:
             raise ValueError(
                 f"user_subscriptions_max must be at most {SUBSCRIPTIONS_MAX}: a notification names all that it matches"

@@ -153,9 +153,12 @@ class Broker:
         """Return the links that were closed or refused since the last call, before their ``LinkDropped`` is durable."""
         return self._links.take_closed()
 
-    def refusal(self, user: str, device: str, others: int) -> str | None:
-        """Return why ``device`` may have no data channel beside those of ``others``, None if it may."""
-        refused = self._presence.refusal(user, device, others)
+    def refusal(self, user: str, device: str, others: int, present: Iterable[tuple[str, str]] = ()) -> str | None:
+        """Return why ``device`` may have no data channel, None if it may.
+
+        The user has so many ``others`` already; ``present`` are user and device of all that there are.
+        """
+        refused = self._presence.refusal(user, device, others, present)
         return refused.reason if refused else None
 
     def step(self, inputs: Iterable[Input], now: float) -> list[Output]:

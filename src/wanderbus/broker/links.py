@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 
 import msgspec
 
@@ -86,6 +86,11 @@ class Links:
     def of_user(self, user: str) -> Sequence[Link]:
         """Return the open links of a user, also those that are attached to no session yet."""
         return [self._by_id[link] for link in sorted(self._by_user.get(user, ()))]
+
+    @property
+    def devices(self) -> Iterator[tuple[str, str]]:
+        """User and device of each open link."""
+        return ((link.user, link.device) for link in self._by_id.values())
 
     def of_session(self, key: str) -> Sequence[Link]:
         """Return the links over which a session's stream flows."""

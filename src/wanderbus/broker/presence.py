@@ -2,6 +2,9 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterable
+from itertools import chain
+
 from wanderbus import records
 from wanderbus.broker import protocol
 from wanderbus.broker.config import BrokerConfig
@@ -9,6 +12,7 @@ from wanderbus.broker.journal import Journal
 from wanderbus.broker.links import Link, Links
 from wanderbus.broker.rows import DeviceRow, device_key, session_key
 from wanderbus.broker.state import BrokerState
+from wanderbus.broker.visitors import UserDevice, Visitors
 from wanderbus.machine import CancelTimer, Output, SetTimer
 
 
@@ -28,24 +32,28 @@ class Presence:
         self._links = links
         self._grace_s = config.device_grace_s
         self._devices_max = config.user_devices_max
+        self._visitors = Visitors(state, config)
 
     def start(self) -> None:
         """Let the grace of every device run on: none can be reached yet."""
         for row in self._state.devices.values():
             self._journal.say(self._grace_timer(row))
 
-    def refusal(self, user: str, device: str, others: int = 0) -> protocol.RequestRefused | None:
+    def refusal(
+        self, user: str, device: str, others: int = 0, present: Iterable[UserDevice] = ()
+    ) -> protocol.RequestRefused | None:
         """Return why ``device`` may have no link, None if it may: no other is given up for it, be it away for long.
 
-        So many ``others`` of the user are there for the layer below, which may not have attached.
+        So many ``others`` of the user are there for the layer below, which may not have attached; ``present`` are those
+        of all users.
         """
         if device_key(user, device) in self._state.devices:
             return None
         members = sum(len(session.devices) for session in self._state.sessions_of(user))
         unattached = sum(not self._state.devices[link.key].session for link in self._links.of_user(user))
-        if max(members + unattached, others) < self._devices_max:
-            return None
-        return protocol.limit_reached("user_devices_max", self._devices_max)
+        if max(members + unattached, others) >= self._devices_max:
+            return protocol.limit_reached("user_devices_max", self._devices_max)
+        return self._visitors.refusal(user, device, chain(present, self._links.devices))
 
     def opened(self, link: int, user: str, device: str) -> None:
         """A device has a new link, and no other any more; one device too many has none."""

@@ -7,6 +7,7 @@ from wanderbus.broker.config import BrokerConfig
 from wanderbus.config.settings import (
     AgentArguments,
     AgentSettings,
+    DomainsSettings,
     ProxyArguments,
     ProxySettings,
     RelaySettings,
@@ -25,6 +26,7 @@ __all__ = [
     "AgentSettings",
     "BaselineConfig",
     "BrokerConfig",
+    "DomainsSettings",
     "FloodLimits",
     "ProxyArguments",
     "ProxySettings",

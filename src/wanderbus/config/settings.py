@@ -44,13 +44,15 @@ class AgentSettings(msgspec.Struct, frozen=True, kw_only=True):
     """The home SIP server, ``host`` or ``host:port``; port 5060 unless given, 5061 for TLS."""
 
     transport: Literal["udp", "tcp", "tls"] | None = None
-    """What signalling goes over, ``udp`` unless given; with ``tls`` none of it is sent in the clear (SPEC C-11)."""
+    """What signalling goes over, ``udp`` unless given; with ``tls`` none of it is sent in the clear (SPEC C-11). For a
+    broker of another domain it is ``tls`` unless given, and cannot be less (SPEC D-13)."""
 
     ca_file: Path | None = None
     """PEM file of the authorities that may vouch for the server; those of the system unless given."""
 
     broker: str | None = None
-    """URI of the broker; ``sip:broker@domain`` of the user's domain unless given."""
+    """URI of the broker, which may be of another domain (SPEC D-13); ``sip:broker@domain`` of the user's domain unless
+    given."""
 
     encryption: bool = _AGENT.encryption
 
@@ -149,6 +151,27 @@ class RelaySettings(msgspec.Struct, frozen=True, kw_only=True):
     """Bounds of the relay."""
 
 
+class DomainsSettings(msgspec.Struct, frozen=True, kw_only=True):
+    """What registrar and proxy may be told about other domains."""
+
+    routes: Mapping[str, tuple[str, ...]] = {}
+    """Servers of a domain, ``address``, ``address:port`` or ``address:port;transport=tcp`` with an IP address each; TLS
+    at port 5061 unless said otherwise, and ``udp`` or ``tcp`` without any protection. The others are tried where one
+    does not answer (SPEC D-13)."""
+
+    lookup: bool = True
+    """Whether domains without a route are looked up in the DNS, for servers over TLS (RFC 3263 4)."""
+
+    name_servers: tuple[str, ...] = ()
+    """Name servers to ask, ``address`` or ``address:port``; those of the system unless given."""
+
+    trusted: tuple[str, ...] = ()
+    """Domains whose servers are believed who their users are, and are told who ours are (RFC 3325); over TLS alone."""
+
+    ca_file: Path | None = None
+    """PEM file of the authorities that may vouch for servers of other domains; those of the system unless given."""
+
+
 class ProxySettings(msgspec.Struct, frozen=True, kw_only=True):
     """What a registrar and proxy may be told, alone or as a part of a server."""
 
@@ -208,6 +231,10 @@ class ProxySettings(msgspec.Struct, frozen=True, kw_only=True):
     relay: RelaySettings | None = None
     """A media relay in the same process, in place of ``relays``; there is one if this table is there, be it empty."""
 
+    domains: DomainsSettings | None = None
+    """Other domains, which users may call if this table is there, be it empty; ``tls_certificate`` has to name
+    ``domain`` then (SPEC D-13)."""
+
     def __repr__(self) -> str:
         return f"{type(self).__name__}(domain={self.domain!r}, ...)"
 
@@ -230,6 +257,10 @@ class ServerSettings(ProxySettings, frozen=True, kw_only=True):
 
     ca_file: Path | None = None
     """PEM file of the authorities that may vouch for ``sip_server``; those of the system unless given."""
+
+    user_domains: tuple[str, ...] = ()
+    """Other domains whose users may use the broker. The proxy has to vouch for them: in this process the domain is in
+    ``domains.trusted``, and ``sip_server`` has to be reached over TLS and to believe that domain (SPEC D-13)."""
 
     broker_port: Port | None = None
     """UDP port where the broker is called, past the proxy; unless given a free one, taken at the first start and kept.
@@ -324,6 +355,7 @@ class ProxyArguments(TypedDict, total=False):
     digest_algorithms: tuple[Literal["SHA-256", "MD5"], ...]
     flood: FloodLimits | None
     relay: RelaySettings | None
+    domains: DomainsSettings | None
 
 
 class ServerArguments(ProxyArguments, total=False):
@@ -334,6 +366,7 @@ class ServerArguments(ProxyArguments, total=False):
     broker_password: str | None
     broker_password_file: Path | str | None
     ca_file: Path | str | None
+    user_domains: tuple[str, ...]
     broker_port: int | None
     data_port: int | None
     stream_port: int | None
@@ -347,7 +380,7 @@ class ServerArguments(ProxyArguments, total=False):
     eci: BaselineConfig | None
 
 
-OPTIONAL: Final = frozenset({"relay"})
+OPTIONAL: Final = frozenset({"relay", "domains"})
 """Tables that are a thing in itself: without the table there is no such thing."""
 
 SECRETS: Final = frozenset({"password", "broker_password", "users"})
@@ -361,9 +394,10 @@ NO_KEYS: Final[Mapping[tuple[Any, str], set[str]]] = {
     (AgentSettings, "tcp_channels"): _OWN,
     (ServerSettings, "rudp"): {"consume_at_once", "ack_delay_s"},
     (ServerSettings, "tcp_channels"): {"consume_at_once"},
-    (ServerSettings, "broker"): {"server"},
+    (ServerSettings, "broker"): {"server", "domain"},
     (ServerSettings, "relay"): _OF_NG,
     (ProxySettings, "relay"): _OF_NG,
 }
 """Fields of a table that are the program's to say: how it consumes and acknowledges, what ``keepalive_s`` above says
-of both transports, the server's name, which belongs to its log, and how a proxy commands the relay beside it."""
+of both transports, the server's name, which belongs to its log, its domain, and how a proxy commands the relay beside
+it."""

@@ -40,6 +40,8 @@ _EXAMPLES: Final = {
     "address": "127.0.0.1",
     "advertise": "192.0.2.1",
     "broker.roles": {"alice": "operator"},
+    "domains.routes": {"example.net": ["192.0.2.7:5061"]},
+    "domains.ca_file": "peers.pem",
 }
 """Of keys that have to be given, or whose default cannot be written down."""
 

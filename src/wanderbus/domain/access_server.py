@@ -230,15 +230,17 @@ class AccessServer:
 
     def _channel(self, session: str, user: str) -> DataChannel:
         """Return the data channel of a session, over what it took before the restart if there was one."""
-        username = SIPUri.parse(user).user
-        ha1 = self._authenticator.secret_of(username) if self._authenticator and username else None
+        uri, ours = SIPUri.parse(user), SIPUri.parse(self._properties.uri)
+        is_ours = uri.host == ours.host
+        ha1 = self._authenticator.secret_of(uri.user) if self._authenticator and uri.user and is_ours else None
         parties = Parties(
             role="broker",
             agent=user,
             broker=self._properties.uri,
             dialog=session,
             secret=None if ha1 is None else channel_secret(ha1),
-            over_tls=self._properties.transport == "TLS",
+            # Between domains everything goes over TLS, or the server would vouch for nobody.
+            over_tls=self._properties.transport == "TLS" or (self._properties.server_is_local and not is_ours),
         )
         known = self._user_agent.sessions.get(session)
         media = known.local_media if known else None
@@ -305,7 +307,7 @@ class AccessServer:
         if line.session in self._lines.by_session:
             return
         others = self._lines.others(line.user, line.device)
-        if refusal := self.broker.refusal(line.user, line.device, others):
+        if refusal := self.broker.refusal(line.user, line.device, others, self._lines.by_device):
             raise RemoteProtocolError(refusal, None)
 
     def _refused(self, line: Line, error: RemoteProtocolError) -> None:

@@ -40,6 +40,10 @@ class Properties(msgspec.Struct, frozen=True):
     """The name in the server's TLS certificate; its address when None."""
     server_known_as: Address | None = None
     """What others know the server as, if that is not ``server``: a route that leads there leads to ``server``."""
+    server_is_local: bool = False
+    """Whether the server runs on this host, so that what comes over UDP from its address comes from it."""
+    vouched_domains: tuple[str, ...] = ()
+    """Other domains, for whose users the server vouches (RFC 3325)."""
     takes_offerless: bool = False
     """Whether an INVITE without offer is passed to the owner (``OfferWanted``); refused with 488 otherwise."""
     session_expires_s: int | None = None

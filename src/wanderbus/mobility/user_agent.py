@@ -30,6 +30,7 @@ from wanderbus.machine import (
     scoped,
 )
 from wanderbus.mobility import registration_manager, session_timers
+from wanderbus.mobility.callers import Callers
 from wanderbus.mobility.calls import Effect
 from wanderbus.mobility.challenges import Challenges
 from wanderbus.mobility.composer import Composer
@@ -47,7 +48,7 @@ from wanderbus.mobility.replies import OWNER_TRANSACTION_PREFIX, Replies
 from wanderbus.mobility.session import SIPSession
 from wanderbus.mobility.session_manager import SessionManager, Wish
 from wanderbus.sip.checks import USER_AGENT_METHODS, user_agent_refusal
-from wanderbus.sip.digest import Accepted, Authenticator, Challenged
+from wanderbus.sip.digest import Authenticator
 from wanderbus.sip.message import Request, Response
 from wanderbus.sip.targets import as_target
 from wanderbus.sip.transactions import (
@@ -86,10 +87,10 @@ class UserAgent:
     ) -> None:
         timers = Timers() if timers is None else timers
         self._properties = properties
-        self._authenticator = authenticator
         self.replies = Replies()
         """What the owner changes about our replies (SPEC C-08)."""
         self._composer = Composer(properties, contact, random)
+        self._callers = Callers(self._composer, authenticator)
         # Who speaks TLS with the server wants nothing of it to be read on the way: then there is no UDP either.
         transports = {properties.transport} if properties.transport == "TLS" else {"UDP", properties.transport}
         self._layer = TransactionLayer(random, socket=socket, timers=timers, transports=transports)
@@ -144,8 +145,10 @@ class UserAgent:
             case DatagramReceived():
                 return [] if is_keep_alive(item) else [item]
             case StreamReceived():
+                self._callers.note(item)
                 return [item]
             case StreamClosed(target=target, reason=reason):
+                self._callers.note(item)
                 broken = target == self._properties.server_target
                 return [item, *(self._flow_failed(now, reason) if broken else [])]
             case SendRequest(transaction=transaction) if transaction.startswith(OWNER_TRANSACTION_PREFIX):
@@ -220,8 +223,8 @@ class UserAgent:
                 OWNER_TRANSACTION_PREFIX
             ):
                 return None
-            case RequestReceived(transaction=transaction, request=request):
-                return self._requested(transaction, request, now)
+            case RequestReceived():
+                return self._requested(effect, now)
             case AckReceived(request=request):
                 return _of_sessions(self._sessions.acknowledged(request, now))
             case CancelReceived(transaction=transaction, request=request):
@@ -238,11 +241,12 @@ class UserAgent:
                 return _of_sessions(self._sessions.timed_out(transaction, now, sent=reason != "transport"))
         return None
 
-    def _requested(self, transaction: str, request: Request, now: float) -> list[Effect]:
+    def _requested(self, received: RequestReceived, now: float) -> list[Effect]:
         """Serve a request, after the checks that hold for all of them (RFC 3261 8.2)."""
+        transaction, request = received.transaction, received.request
         refusal = self._unserved(request)
         if refusal is None and request.method in ("INVITE", "UPDATE", "BYE"):
-            refusal = self._unauthenticated(request, now)
+            refusal = self._callers.refusal(received, now)
         reply = self.replies.instead(request) if refusal is None else refusal
         if reply is not None:
             return [Respond(transaction, reply)]
@@ -270,24 +274,6 @@ class UserAgent:
         ours = SIPUri.parse(self._properties.uri)
         if uri.user is not None and msgspec.structs.replace(uri, host=ours.host).address_of_record != str(ours):
             return self._composer.refusal(request, 404)
-        return None
-
-    def _unauthenticated(self, request: Request, now: float) -> Response | None:
-        """Challenge or refuse, unless the sender proved to be the user in From (RFC 3261 22.2; DESIGN 6.4).
-
-        The users we can tell are those of our own domain, in whose realm the authenticator asks.
-        """
-        if self._authenticator is None:
-            return None
-        verdict = self._authenticator.check(request, now)
-        if isinstance(verdict, Challenged):
-            challenges = [("WWW-Authenticate", challenge) for challenge in verdict.challenges]
-            return self._composer.refusal(request, 401, *challenges)
-        if not isinstance(verdict, Accepted):
-            return self._composer.refusal(request, verdict.status, reason=verdict.reason)
-        sender = msgspec.structs.replace(SIPUri.parse(self._properties.uri), user=verdict.username)
-        if request.from_.uri.address_of_record != sender.address_of_record:
-            return self._composer.refusal(request, 403, reason="Not Your Address")
         return None
 
 

@@ -118,6 +118,7 @@ class Driver:
         *,
         server_tls: ssl.SSLContext | None = None,
         client_tls: ssl.SSLContext | None = None,
+        peer_tls: ssl.SSLContext | None = None,
         local_host: str | None = None,
         limits: StreamLimits | None = None,
     ) -> dict[str, Address]:
@@ -132,6 +133,7 @@ class Driver:
             self._stream_numbers,
             server_tls=server_tls,
             client_tls=client_tls,
+            peer_tls=peer_tls,
             local_host=local_host,
             limits=limits,
         )

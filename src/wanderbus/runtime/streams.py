@@ -10,7 +10,6 @@ from __future__ import annotations
 
 import asyncio
 import functools
-import hashlib
 import logging
 import math
 import socket
@@ -22,7 +21,7 @@ from typing import Final, Literal, cast
 import msgspec
 
 from wanderbus.machine import Address, Input, SendOnStream, StreamClosed, StreamReceived, StreamTarget, shown
-from wanderbus.runtime.tls import fingerprint_tls
+from wanderbus.runtime.tls import fingerprint_tls, shows_fingerprint, sip_domains
 
 _log = logging.getLogger("wanderbus.streams")
 
@@ -75,6 +74,8 @@ class _Connection(asyncio.Protocol):
         self.unsent = bytearray()
         self.heard = False
         self.used_at = 0.0
+        self.peer_domains: tuple[str, ...] = ()
+        """The SIP domains that the verified certificate of the other side names."""
         self.idle_timer: asyncio.TimerHandle | None = None
         self.task: asyncio.Task[None] | None = None
         self._streams = streams
@@ -96,6 +97,7 @@ class Streams:
     :param feed: takes what happens, as inputs of the machine
     :param server_tls: the context for TLS connections that others open; without it TLS cannot be listened on
     :param client_tls: the context for those we open to a target without a fingerprint; without it none can be
+    :param peer_tls: the context for those we open to the server of a SIP domain
     :param local_host: the local IP address that connections are opened from; the system's choice when None
     """
 
@@ -107,6 +109,7 @@ class Streams:
         *,
         server_tls: ssl.SSLContext | None = None,
         client_tls: ssl.SSLContext | None = None,
+        peer_tls: ssl.SSLContext | None = None,
         local_host: str | None = None,
         limits: StreamLimits | None = None,
     ) -> None:
@@ -115,6 +118,7 @@ class Streams:
         self._numbers = numbers
         self._server_tls = server_tls
         self._client_tls = client_tls
+        self._peer_tls = peer_tls
         self._fingerprint_tls: ssl.SSLContext | None = None
         self._local_host = local_host
         self._limits = limits or StreamLimits()
@@ -180,13 +184,32 @@ class Streams:
         if connection.number not in self._connections:
             connection.transport.abort()
             return
-        if not _shows_fingerprint(connection.transport, connection.target):
+        wanted = None if connection.target is None else connection.target.fingerprint
+        if wanted is not None and not shows_fingerprint(connection.transport.get_extra_info("ssl_object"), wanted):
             self._drop(connection, "the certificate is not the one that was announced")
+            return
+        if not self._shows_domain(connection):
             return
         unsent, connection.unsent = bytes(connection.unsent), bytearray()
         if unsent:
             connection.transport.write(unsent)
         self._watch_idle(connection)
+
+    def _shows_domain(self, connection: _Connection) -> bool:
+        """Note which SIP domains the other side has proved to be; end the connection if not the one we looked for."""
+        wanted = None if connection.target is None else connection.target.sip_domain
+        if connection.kind != "TLS" or (connection.target is not None and wanted is None):
+            return True
+        assert connection.transport is not None
+        connection.peer_domains = sip_domains(connection.transport.get_extra_info("ssl_object"))
+        if wanted is None or wanted in connection.peer_domains:
+            return True
+        names = ", ".join(connection.peer_domains) or "no domain"
+        _log.warning(
+            "the certificate of %s at %s names %s; nothing is sent there", wanted, shown(connection.peer), names
+        )
+        self._drop(connection, f"the certificate of {wanted} names {names}")
+        return False
 
     def received(self, connection: _Connection, data: bytes) -> None:
         """Hand on what came."""
@@ -195,7 +218,15 @@ class Streams:
         connection.heard = True
         connection.used_at = self._loop.time()
         self._feed(
-            StreamReceived(self._name, connection.number, connection.peer, data, connection.kind, connection.target)
+            StreamReceived(
+                self._name,
+                connection.number,
+                connection.peer,
+                data,
+                connection.kind,
+                connection.target,
+                connection.peer_domains,
+            )
         )
 
     def lost(self, connection: _Connection, reason: str) -> None:
@@ -290,15 +321,19 @@ class Streams:
                     host,
                     port,
                     ssl=tls,
-                    server_hostname=(target.server_name or host) if tls else None,
+                    server_hostname=(target.sip_domain or target.server_name or host) if tls else None,
                     local_addr=(self._local_host, 0) if same_family and self._local_host else None,
                 )
         except (OSError, ValueError) as error:
+            if target.sip_domain is not None:
+                _log.warning("no connection to %s at %s: %s", target.sip_domain, shown(target.address), _reason(error))
             self.lost(connection, _reason(error))
         finally:
             connection.task = None
 
     def _context_for(self, target: StreamTarget) -> ssl.SSLContext | None:
+        if target.sip_domain is not None:
+            return self._peer_tls
         if target.fingerprint is None:
             return self._client_tls
         if self._fingerprint_tls is None:
@@ -334,15 +369,6 @@ class Streams:
 
 def _kind(transport: str) -> StreamTransport:
     return "TLS" if transport == "TLS" else "TCP"
-
-
-def _shows_fingerprint(transport: asyncio.BaseTransport, target: StreamTarget | None) -> bool:
-    """Tell whether the other side has the certificate that ``target`` asks for, if it does (RFC 8122 6.2)."""
-    if target is None or target.fingerprint is None:
-        return True
-    tls = transport.get_extra_info("ssl_object")
-    certificate = tls.getpeercert(binary_form=True) if tls else None
-    return certificate is not None and hashlib.sha256(certificate).digest() == target.fingerprint
 
 
 def open_listener(address: Address) -> socket.socket:

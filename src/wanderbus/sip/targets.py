@@ -26,8 +26,8 @@ PORTS: Final[dict[str, int]] = {"UDP": 5060, "TCP": 5060, "TLS": 5061}
 class Target(msgspec.Struct, frozen=True):
     """One place to send to.
 
-    ``server_name`` is the name that its certificate has to carry; the IP address itself when None. ``sip_domain`` is what
-    it has to name instead if the server is that of a SIP domain (RFC 5922 7). Neither plays a part without TLS.
+    ``server_name`` is the name that its certificate has to carry; the IP address itself when None. It has to
+    name ``sip_domain`` instead, if that is given (RFC 5922 7). Neither plays a part without TLS.
     """
 
     transport: Transport

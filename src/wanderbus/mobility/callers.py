@@ -1,0 +1,74 @@
+"""Who calls: users of our domain by digest, those of other domains by the word of our server (DESIGN 6.4; RFC 3325).
+
+An asserted identity is believed only in what came from the server itself: on a connection that we opened to it over
+TLS, or from its address if it runs on this host. Anybody else may write the header field too.
+"""
+
+from __future__ import annotations
+
+import msgspec
+
+from wanderbus.machine import StreamClosed, StreamReceived
+from wanderbus.mobility.composer import Composer
+from wanderbus.sip.asserted_identity import asserted
+from wanderbus.sip.digest import Accepted, Authenticator, Challenged
+from wanderbus.sip.message import Request, Response
+from wanderbus.sip.transactions import RequestReceived
+from wanderbus.sip.uri import SIPUri
+
+
+class Callers:
+    """Checks the senders of requests; without ``authenticator`` anybody may be anybody of our domain."""
+
+    def __init__(self, composer: Composer, authenticator: Authenticator | None) -> None:
+        self._composer = composer
+        self._properties = composer.properties
+        self._authenticator = authenticator
+        self._to_server: set[int] = set()
+        """Open connections to the server that it has proved itself on."""
+
+    def note(self, item: StreamReceived | StreamClosed) -> None:
+        """Take note of a connection to the server."""
+        if isinstance(item, StreamClosed):
+            self._to_server.discard(item.connection)
+        elif item.transport == "TLS" and item.target == self._properties.server_target:
+            self._to_server.add(item.connection)
+
+    def refusal(self, received: RequestReceived, now: float) -> Response | None:
+        """Challenge or refuse, unless the sender proved to be the user in From (RFC 3261 22.2).
+
+        Raises:
+            SIPParseError: From cannot be read.
+        """
+        if self._authenticator is None:
+            return None
+        sender = received.request.from_.uri
+        if sender.is_sip and sender.host in self._properties.vouched_domains:
+            return self._unvouched(received, sender.address_of_record)
+        if sender.host != SIPUri.parse(self._properties.uri).host:
+            return self._composer.refusal(received.request, 403, reason="Not For Users Of Your Domain")
+        return self._unproved(received.request, self._authenticator, now)
+
+    def _unvouched(self, received: RequestReceived, sender: str) -> Response | None:
+        """Refuse, unless the server asserts that the request is of ``sender``."""
+        if self._came_from_server(received) and asserted(received.request) == sender:
+            return None
+        return self._composer.refusal(received.request, 403, reason="Nobody Vouches For You")
+
+    def _came_from_server(self, received: RequestReceived) -> bool:
+        if received.connection is not None:
+            return received.connection in self._to_server
+        return self._properties.server_is_local and received.source == self._properties.server
+
+    def _unproved(self, request: Request, authenticator: Authenticator, now: float) -> Response | None:
+        """Challenge or refuse, unless the digest proves the sender; those that it can prove are of our own domain."""
+        verdict = authenticator.check(request, now)
+        if isinstance(verdict, Challenged):
+            challenges = [("WWW-Authenticate", challenge) for challenge in verdict.challenges]
+            return self._composer.refusal(request, 401, *challenges)
+        if not isinstance(verdict, Accepted):
+            return self._composer.refusal(request, verdict.status, reason=verdict.reason)
+        sender = msgspec.structs.replace(SIPUri.parse(self._properties.uri), user=verdict.username)
+        if request.from_.uri.address_of_record != sender.address_of_record:
+            return self._composer.refusal(request, 403, reason="Not Your Address")
+        return None
