@@ -1,4 +1,4 @@
-"""Settings about other domains that cannot be used, and what people are told then (SPEC D-13, Q-02)."""
+"""Settings about other domains that cannot be used, and the errors that people see (SPEC D-13, Q-02)."""
 
 from __future__ import annotations
 
@@ -30,7 +30,7 @@ def made(certificate: Path | None, domains: dict[str, Any] | None, **more: Any) 
 
 
 @pytest.mark.parametrize(
-    ("certificate", "domains", "more", "told"),
+    ("certificate", "domains", "more", "expected"),
     [
         (None, {}, {}, "give one that names example.com as tls_certificate"),
         ("other", {}, {}, r"the certificate of example\.com, .*other-both\.pem, names example\.org"),
@@ -55,10 +55,10 @@ def test_what_cannot_be_used_is_refused_in_one_line(
     certificate: str | None,
     domains: dict[str, Any] | None,
     more: dict[str, Any],
-    told: str,
+    expected: str,
     certificates: dict[str, Path],
 ) -> None:
-    with pytest.raises(ConfigurationError, match=told) as refused:
+    with pytest.raises(ConfigurationError, match=expected) as refused:
         made(None if certificate is None else certificates[certificate], domains, **more)
     assert "\n" not in str(refused.value)
 

@@ -97,7 +97,7 @@ class Story:
             yield
 
     def agent(self, name: str = "carol", password: str = "secret", **more: Any) -> wanderbus.Agent:
-        """Return an agent of a user of a.example: home server and broker are all that it is told of either."""
+        """Return an agent of a user of a.example: its home server and the broker are its only settings."""
         settings: dict[str, Any] = {
             "password": password,
             "server": f"{HOME}:{self.home.tls_address[1]}",
@@ -138,7 +138,7 @@ def story(tmp_path: Path, certified: Certified) -> Story:
 def test_d13_a_user_of_one_domain_publishes_subscribes_and_moves_at_a_broker_of_another(story: Story) -> None:
     everything = SUBJECT, "(n >= 0)"
 
-    async def told() -> None:
+    async def tale() -> None:
         async with (
             story.running(),
             story.local() as bob,
@@ -157,19 +157,19 @@ def test_d13_a_user_of_one_domain_publishes_subscribes_and_moves_at_a_broker_of_
             users = {row.user for row in service(story.server).broker.state.sessions.values()}
             assert users == {"sip:bob@b.example", "sip:carol@a.example"}
 
-    run(told())
+    run(tale())
 
 
 def refused(story: Story, expected: str, **options: Any) -> None:
     """Hold that carol cannot connect, for a reason with ``expected`` in it."""
 
-    async def told() -> None:
+    async def tale() -> None:
         async with story.running(**options):
             with pytest.raises(WanderbusError, match=expected):
                 async with story.agent(connect_s_max=3.0):
                     pass
 
-    run(told())
+    run(tale())
 
 
 def test_nobody_of_another_domain_is_admitted_unless_the_settings_say_so(story: Story) -> None:
@@ -182,7 +182,7 @@ def test_a_home_domain_that_does_not_trust_the_broker_tells_it_nothing(story: St
 
 def test_nobody_is_vouched_for_over_a_route_in_the_clear(story: Story) -> None:
 
-    async def told() -> None:
+    async def tale() -> None:
         async with story.running(home_domains={"trusted": (), "routes": {"b.example": ("127.0.0.2:1",)}}):
             plain = {"b.example": (f"{BROKER}:{story.server.address[1]};transport=tcp",)}
             async with ProxyServer(
@@ -199,7 +199,7 @@ def test_nobody_is_vouched_for_over_a_route_in_the_clear(story: Story) -> None:
                     async with story.agent(server=f"{HOME}:{plain_home.tls_address[1]}", connect_s_max=3.0):
                         pass
 
-    run(told())
+    run(tale())
 
 
 def test_a_server_with_the_certificate_of_another_domain_is_told_of(
@@ -207,18 +207,18 @@ def test_a_server_with_the_certificate_of_another_domain_is_told_of(
 ) -> None:
     wrong = {"c.example": (f"{BROKER}:{_port(2)}",)}
 
-    async def told() -> None:
+    async def tale() -> None:
         async with story.running(home_domains={"routes": wrong, "trusted": ()}):
             with pytest.raises(WanderbusError):
                 async with story.agent(broker="sip:broker@c.example", connect_s_max=2.0):
                     pass
 
-    run(told())
+    run(tale())
     assert f"the certificate of c.example at {BROKER}:{_port(2)} names b.example" in caplog.text
 
 
 def test_namesakes_of_two_domains_are_two_users(story: Story) -> None:
-    async def told() -> None:
+    async def tale() -> None:
         async with story.running(), story.local("carol", "namesake") as ours, story.agent() as theirs:
             async with ours.subscribe(SUBJECT, "(n >= 0)") as first, theirs.subscribe(SUBJECT, "(n > 1)") as second:
                 await publish(ours, 1, 2)
@@ -227,11 +227,11 @@ def test_namesakes_of_two_domains_are_two_users(story: Story) -> None:
             users = {row.user for row in service(story.server).broker.state.sessions.values()}
             assert users == {"sip:carol@b.example", "sip:carol@a.example"}
 
-    run(told())
+    run(tale())
 
 
 def test_a_domain_has_no_more_users_than_its_bound(story: Story) -> None:
-    async def told() -> None:
+    async def tale() -> None:
         bounds = BrokerConfig(domain_users_max=1)
         async with story.running(broker={"broker": bounds}), story.agent() as carol:
             await publish(carol, 1)
@@ -241,11 +241,11 @@ def test_a_domain_has_no_more_users_than_its_bound(story: Story) -> None:
             async with story.local() as bob:
                 await publish(bob, 2)
 
-    run(told())
+    run(tale())
 
 
 def test_a_user_of_another_domain_may_have_a_role(story: Story) -> None:
-    async def told() -> None:
+    async def tale() -> None:
         roles = BrokerConfig(roles={"sip:carol@a.example": "operator"})
         async with (
             story.running(broker={"broker": roles}),
@@ -259,13 +259,13 @@ def test_a_user_of_another_domain_may_have_a_role(story: Story) -> None:
             with pytest.raises(WanderbusError, match="operator"):
                 assert [row async for row in Operations(dave).sessions("sip:bob@b.example")]
 
-    run(told())
+    run(tale())
 
 
 def test_sessions_between_domains_outlive_the_broker(story: Story) -> None:
     """The broker comes to its agents by both proxies, and they go on where they were."""
 
-    async def told() -> None:
+    async def tale() -> None:
         async with AsyncExitStack() as stack:
             running = await stack.enter_async_context(AsyncExitStack())
             await running.enter_async_context(story.running())
@@ -280,4 +280,4 @@ def test_sessions_between_domains_outlive_the_broker(story: Story) -> None:
                     await publish(bob, 2)
                     assert await numbers(hers, 2) == [1, 2]
 
-    run(told())
+    run(tale())
