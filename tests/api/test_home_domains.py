@@ -49,11 +49,12 @@ class Story:
         self.server: Any = None
 
     def domains(self, **more: Any) -> DomainsSettings:
-        return DomainsSettings(**({"ca_file": self.certified.files.authority, "lookup": False} | more))
+        settings: dict[str, Any] = {"ca_file": self.certified.files.authority, "lookup": False}
+        return DomainsSettings(**(settings | more))
 
     def broker_settings(self, **more: Any) -> dict[str, Any]:
         """Return the settings of the broker's server; ``more`` of its other domains."""
-        known = {"trusted": ("a.example",), "routes": {"a.example": (f"{HOME}:{_port(1)}",)}}
+        known: dict[str, Any] = {"trusted": ("a.example",), "routes": {"a.example": (f"{HOME}:{_port(1)}",)}}
         return {
             "domain": "b.example",
             "host": BROKER,
@@ -78,22 +79,18 @@ class Story:
         async with AsyncExitStack() as stack:
             settings = self.broker_settings(**(broker_domains or {})) | (broker or {})
             self.server = await stack.enter_async_context(wanderbus.Server(**settings))
-            at_home = {"trusted": ("b.example",), "routes": {"b.example": (f"{BROKER}:{_port(2)}",)}}
-            self.home = await stack.enter_async_context(
-                ProxyServer(
-                    **{
-                        "domain": "a.example",
-                        "host": HOME,
-                        "port": 0,
-                        "tls_port": _port(1),
-                        "data_dir": self.directory / "home",
-                        "users": {"carol": "secret", "dave": "sesame"},
-                        "tls_certificate": self.certified.home,
-                        "domains": self.domains(**(at_home | (home_domains or {}))),
-                    }
-                    | (home or {})
-                )
-            )
+            at_home: dict[str, Any] = {"trusted": ("b.example",), "routes": {"b.example": (f"{BROKER}:{_port(2)}",)}}
+            proxy: dict[str, Any] = {
+                "domain": "a.example",
+                "host": HOME,
+                "port": 0,
+                "tls_port": _port(1),
+                "data_dir": self.directory / "home",
+                "users": {"carol": "secret", "dave": "sesame"},
+                "tls_certificate": self.certified.home,
+                "domains": self.domains(**(at_home | (home_domains or {}))),
+            }
+            self.home = await stack.enter_async_context(ProxyServer(**(proxy | (home or {}))))
             yield
 
     def agent(self, name: str = "carol", password: str = "secret", **more: Any) -> wanderbus.Agent:

@@ -1,0 +1,206 @@
+"""Lookup of SIP servers in the DNS, at a name server of the test's own on loopback (RFC 3263, SPEC D-13)."""
+
+from __future__ import annotations
+
+import asyncio
+import socket
+import threading
+from collections.abc import Iterator
+from typing import Final
+
+import dns.message
+import dns.rcode
+import dns.rdatatype
+import dns.rrset
+import pytest
+import uvloop
+
+from wanderbus.machine import Address
+from wanderbus.runtime.domain_resolver import DomainResolver
+from wanderbus.sip.domain_routes import DomainLookedUp, DomainServer, FindDomain
+from wanderbus.sip.targets import Target
+
+pytestmark = pytest.mark.integration
+
+ZONE: Final = """
+srv.example NAPTR 10 10 "s" "SIP+D2U" "" _sip._udp.srv.example.
+srv.example NAPTR 20 10 "s" "SIPS+D2T" "" _sips._tcp.elsewhere.example.
+_sips._tcp.elsewhere.example SRV 10 60 5061 one.example.
+_sips._tcp.elsewhere.example SRV 20 5 5071 two.example.
+_sips._tcp.elsewhere.example SRV 20 0 5071 gone.example.
+_sips._tcp.plain.example SRV 1 1 5081 one.example.
+_sips._tcp.none.example SRV 0 0 0 .
+one.example A 192.0.2.1
+one.example AAAA 2001:db8::1
+two.example A 192.0.2.2
+two.example A 192.0.2.3
+bare.example A 192.0.2.4
+"""
+TTL_S: Final = {"one.example.": 30}
+
+
+class NameServer(threading.Thread):
+    """Answers from :data:`ZONE` over UDP; what begins with ``silent`` gets no answer, ``broken`` a SERVFAIL."""
+
+    def __init__(self) -> None:
+        super().__init__(daemon=True)
+        self._socket = socket.socket(socket.AF_INET, socket.SOCK_DGRAM)
+        self._socket.bind(("127.0.0.1", 0))
+        self.address: Address = self._socket.getsockname()
+        self.asked: list[str] = []
+        self._ended = False
+
+    def run(self) -> None:
+        while True:
+            data, source = self._socket.recvfrom(4_096)
+            if self._ended:
+                return
+            query = dns.message.from_wire(data)
+            (question,) = query.question
+            self.asked.append(f"{question.name} {dns.rdatatype.to_text(question.rdtype)}")
+            if str(question.name).startswith("silent"):
+                continue
+            self._socket.sendto(self._answer(query).to_wire(), source)
+
+    def _answer(self, query: dns.message.Message) -> dns.message.Message:
+        (question,) = query.question
+        answer = dns.message.make_response(query)
+        name, kind = str(question.name), dns.rdatatype.to_text(question.rdtype)
+        lines = [line.split(" ", 2) for line in ZONE.split("\n") if line]
+        texts = [text for owner, type_, text in lines if f"{owner}." == name and type_ == kind]
+        if texts:
+            answer.answer.append(dns.rrset.from_text(name, TTL_S.get(name, 300), "IN", kind, *texts))
+        elif name.startswith("broken"):
+            answer.set_rcode(dns.rcode.SERVFAIL)
+        elif not any(f"{owner}." == name for owner, _, _ in lines):
+            answer.set_rcode(dns.rcode.NXDOMAIN)
+        return answer
+
+    def close(self) -> None:
+        """End the thread, which a last datagram wakes up."""
+        self._ended = True
+        with socket.socket(socket.AF_INET, socket.SOCK_DGRAM) as last:
+            last.sendto(b"", self.address)
+        self.join(5)
+        self._socket.close()
+
+
+@pytest.fixture
+def name_server() -> Iterator[NameServer]:
+    server = NameServer()
+    server.start()
+    yield server
+    server.close()
+
+
+def looked_up(server: NameServer, domain: str, port: int | None = None, ip_version: int = 4) -> DomainLookedUp:
+    async def story() -> DomainLookedUp:
+        found: asyncio.Future[DomainLookedUp] = asyncio.get_running_loop().create_future()
+        resolver = DomainResolver(found.set_result, name_servers=[server.address], ip_version=ip_version)
+        resolver.find(FindDomain(domain, port))
+        answer = await asyncio.wait_for(found, 10)
+        resolver.close()
+        await asyncio.sleep(0)
+        return answer
+
+    return asyncio.run(story())
+
+
+def server_of(domain: str, host: str, port: int, priority: int = 0, weight: int = 0) -> DomainServer:
+    return DomainServer(Target("TLS", (host, port), None, domain), priority, weight)
+
+
+def test_naptr_leads_to_srv_and_srv_to_addresses(name_server: NameServer) -> None:
+    """The certificate has to name the domain that was asked for, and a host that is gone does no harm."""
+    answer = looked_up(name_server, "srv.example")
+    assert answer == DomainLookedUp(
+        "srv.example",
+        None,
+        (
+            server_of("srv.example", "192.0.2.1", 5061, 10, 60),
+            server_of("srv.example", "192.0.2.2", 5071, 20, 5),
+            server_of("srv.example", "192.0.2.3", 5071, 20, 5),
+        ),
+        answer.ttl_s,
+    )
+
+
+def test_the_ttl_is_the_least_of_all_answers(name_server: NameServer) -> None:
+    assert looked_up(name_server, "plain.example").ttl_s == 30.0
+
+
+def test_without_naptr_the_usual_srv_is_asked_for(name_server: NameServer) -> None:
+    answer = looked_up(name_server, "plain.example")
+    assert answer.servers == (server_of("plain.example", "192.0.2.1", 5081, 1, 1),)
+    assert name_server.asked == ["plain.example. NAPTR", "_sips._tcp.plain.example. SRV", "one.example. A"]
+
+
+def test_without_srv_the_domain_itself_is_the_server(name_server: NameServer) -> None:
+    assert looked_up(name_server, "bare.example").servers == (server_of("bare.example", "192.0.2.4", 5061),)
+
+
+def test_with_a_port_addresses_alone_are_asked_for(name_server: NameServer) -> None:
+    """RFC 3263 4.2."""
+    assert looked_up(name_server, "bare.example", 5099).servers == (server_of("bare.example", "192.0.2.4", 5099),)
+    assert name_server.asked == ["bare.example. A"]
+
+
+def test_addresses_are_of_our_own_ip_version(name_server: NameServer) -> None:
+    assert looked_up(name_server, "plain.example", ip_version=6).servers == (
+        server_of("plain.example", "2001:db8::1", 5081, 1, 1),
+    )
+
+
+@pytest.mark.parametrize("domain", ["none.example", "unknown.example"])
+def test_a_domain_without_a_server(name_server: NameServer, domain: str) -> None:
+    answer = looked_up(name_server, domain)
+    assert (answer.servers, answer.timed_out) == ((), False)
+    assert answer.failure
+
+
+def test_a_name_server_that_fails(name_server: NameServer) -> None:
+    answer = looked_up(name_server, "broken.example")
+    assert (answer.servers, bool(answer.failure)) == ((), True)
+
+
+def test_silence_ends_in_time_and_holds_nothing_up(name_server: NameServer, monkeypatch: pytest.MonkeyPatch) -> None:
+    """The loop turns while a name server is silent; the bound is cut short here."""
+    monkeypatch.setattr("wanderbus.runtime.domain_resolver.LOOKUP_S_MAX", 0.3)
+
+    async def story() -> tuple[DomainLookedUp, int]:
+        found: asyncio.Future[DomainLookedUp] = asyncio.get_running_loop().create_future()
+        resolver = DomainResolver(found.set_result, name_servers=[name_server.address])
+        resolver.find(FindDomain("silent.example", None))
+        turns = 0
+        while not found.done():
+            await asyncio.sleep(0.01)
+            turns += 1
+        return found.result(), turns
+
+    answer, turns = asyncio.run(story())
+    assert (answer.servers, answer.timed_out) == ((), True)
+    assert turns > 5
+
+
+def test_lookups_end_with_the_resolver(name_server: NameServer) -> None:
+    async def story() -> list[DomainLookedUp]:
+        found: list[DomainLookedUp] = []
+        resolver = DomainResolver(found.append, name_servers=[name_server.address])
+        resolver.find(FindDomain("silent.example", None))
+        await asyncio.sleep(0.05)
+        resolver.close()
+        await asyncio.sleep(0.05)
+        assert asyncio.all_tasks() == {asyncio.current_task()}
+        return found
+
+    assert asyncio.run(story()) == []
+
+
+def test_it_runs_on_the_loop_of_the_server_too(name_server: NameServer) -> None:
+    async def story() -> DomainLookedUp:
+        found: asyncio.Future[DomainLookedUp] = asyncio.get_running_loop().create_future()
+        resolver = DomainResolver(found.set_result, name_servers=[name_server.address])
+        resolver.find(FindDomain("bare.example", None))
+        return await asyncio.wait_for(found, 10)
+
+    assert uvloop.run(story()).servers
