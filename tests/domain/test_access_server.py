@@ -234,7 +234,7 @@ def test_u05_a_data_channel_that_was_changed_on_the_way_is_counted_and_reported(
 def test_u05_a_user_without_a_password_here_needs_tls_for_the_signalling(town: Town) -> None:
     """As behind a registrar that keeps the passwords (DESIGN 6.5)."""
     town.access._authenticator = None
-    town.access._user_agent._authenticator = None
+    town.access._user_agent._callers._authenticator = None
     phone = Phone(town).connect()
     assert "use TLS" in phone.all_of(ConnectRefused)[0].reason
     assert town.access._lines.by_session == {}

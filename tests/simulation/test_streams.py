@@ -22,6 +22,7 @@ class Target(msgspec.Struct, frozen=True):
     transport: str = "TCP"
     server_name: str | None = None
     fingerprint: bytes | None = None
+    sip_domain: str | None = None
 
 
 TO_RIGHT = Target(RIGHT)
