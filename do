@@ -328,6 +328,7 @@ def base_python() -> str:
     return next((path for path in fit if can_make_venv(path)), fit[0])
 
 
+COMPILE_KERNEL = "from wanderbus.matching import load_kernel; load_kernel()"
 NEW_ENOUGH = f"import sys; sys.exit(sys.version_info < {PYTHON_MIN})"
 
 
@@ -393,6 +394,8 @@ def install_python(base: str) -> None:
     locked = ["install", "--progress-bar", "off", "--require-hashes", "--no-deps", "-r", LOCK]
     quietly(f"installing {count} Python packages from requirements.lock (some minutes the first time)", pip + locked)
     quietly("installing wanderbus itself", [*pip, "install", "--no-deps", "--no-build-isolation", "-e", ROOT])
+    # Otherwise the first server compiles it, and one that restarts meanwhile is not ready for half a minute.
+    quietly("compiling the matching kernel", [PYTHON, "-c", COMPILE_KERNEL])
     with open(STAMP, "w", encoding="utf-8") as file:
         file.write(fingerprint())
 

@@ -49,7 +49,7 @@ Evidence = dict[str, list[dict[str, Any]]]
 
 @dataclass(frozen=True)
 class Options:
-    """What was asked for; ``rate`` in events a second, ``work`` an empty directory of this run's own.
+    """Options of a run; ``rate`` in events a second, ``work`` an empty directory of this run's own.
 
     ``sip`` is who serves as registrar and proxy, and by ``relay`` all data go.
     """

@@ -29,7 +29,7 @@ GOODBYE_S: Final = 8.0
 
 @dataclass
 class World:
-    """What every host of a run shares; ``passwords`` are by user name."""
+    """Everything that the hosts of a run share; ``passwords`` are by user name."""
 
     work: Path
     network: Network

@@ -1,4 +1,4 @@
-"""What the run shows while it runs: a live table on a terminal, plain lines elsewhere, never two silent seconds."""
+"""Display of a run: a live table on a terminal, plain lines elsewhere, never two silent seconds."""
 
 from __future__ import annotations
 
@@ -35,7 +35,7 @@ _PLAIN_HEADING: Final = f"{'time':>8}  {'published':>11}  {'delivered':>11}  {'s
 
 @dataclass
 class SeatView:
-    """What is shown of one traveller."""
+    """One traveller, as it is shown."""
 
     name: str
     address: str = ""
@@ -47,7 +47,7 @@ class SeatView:
 
 @dataclass
 class Scene:
-    """What is shown of the run; the conductor writes it, the board reads it."""
+    """The run, as it is shown; the conductor writes it, the board reads it."""
 
     rows: int
     step: int = 1
@@ -149,7 +149,7 @@ class Board:
         return Group(step, server, self._progress(), table)
 
     def _progress(self) -> Table:
-        """Return the bar of the present step: of what is published, then delivered; else of the time that goes by."""
+        """Return the bar of the present step: of what is published, then delivered; else of the time spent."""
         scene = self.scene
         counted = {2: (scene.published, scene.rows, "published"), 3: (scene.taken, scene.expected, "delivered")}
         line = Table.grid(padding=(0, 1))
@@ -184,8 +184,12 @@ def result_table(result: Mapping[str, Any]) -> Table:
     table.add_column("traveller", no_wrap=True)
     for heading in ("expected", "delivered", "lost", "repeated", "out of\norder", "away", "healing, ms\np50/p95/max"):
         table.add_column(heading, justify="right", no_wrap=True)
+    unexpected = any(line["unexpected"] for line in wrong)
+    if unexpected:
+        table.add_column("not\ndue", justify="right", no_wrap=True)
     for line in wrong:
-        table.add_row(name_of(line["user"]), *_numbers(line), style="red")
+        more = [str(line["unexpected"])] if unexpected else []
+        table.add_row(name_of(line["user"]), *_numbers(line), *more, style="red")
     if right:
         title = f"{'other ' if wrong else 'all '}{len(right)}: good"
         total = {key: sum(line[key] for line in right) for key in _SUMMED}

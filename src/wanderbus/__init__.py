@@ -17,16 +17,18 @@ __version__ = "0.1.0"
 if _typing.TYPE_CHECKING:
     from wanderbus.api.agent import Agent
     from wanderbus.api.connecting import connect
+    from wanderbus.api.disconnection import Disconnection
     from wanderbus.api.reports import Ending, OutboxRefusal, StatusChange
     from wanderbus.api.server import Server
     from wanderbus.errors import WanderbusError
-    from wanderbus.event import Event, EventId, Gap, Loss, Notification, Position
+    from wanderbus.event import Event, EventId, Gap, Loss, Notification, Position, gathered
     from wanderbus.subscription import Custom, Daily, Frequency, Interval, QueuePolicy, Subscription
 
 _HOMES = {
     "Agent": "wanderbus.api.agent",
     "Custom": "wanderbus.subscription",
     "Daily": "wanderbus.subscription",
+    "Disconnection": "wanderbus.api.disconnection",
     "Ending": "wanderbus.api.reports",
     "Event": "wanderbus.event",
     "EventId": "wanderbus.event",
@@ -43,12 +45,14 @@ _HOMES = {
     "Subscription": "wanderbus.subscription",
     "WanderbusError": "wanderbus.errors",
     "connect": "wanderbus.api.connecting",
+    "gathered": "wanderbus.event",
 }
 
 __all__ = [
     "Agent",
     "Custom",
     "Daily",
+    "Disconnection",
     "Ending",
     "Event",
     "EventId",
@@ -65,6 +69,7 @@ __all__ = [
     "Subscription",
     "WanderbusError",
     "connect",
+    "gathered",
 ]
 
 

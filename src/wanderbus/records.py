@@ -143,16 +143,20 @@ class Bound(Record, frozen=True, tag="bound", kw_only=True):
 
 
 class StatusChanged(Record, frozen=True, tag="status", kw_only=True):
-    """A device became ``CONNECTED`` or ``DISCONNECTED`` (its Remote Media Status), because of ``reason``."""
+    """A device became ``CONNECTED`` or ``DISCONNECTED`` (its Remote Media Status), because of ``reason``.
+
+    ``grace_s`` is how long it may be away this time, where the operator's hook has said so (SPEC G-24).
+    """
 
     user: str
     device: str
     status: str
     reason: str
+    grace_s: float | None = None
 
 
 class Left(Record, frozen=True, tag="left", kw_only=True):
-    """A device is no longer a member of its session; ``reason`` is ``asked``, ``grace`` or ``kicked``."""
+    """A device is no longer a member of its session; ``reason`` is ``asked``, ``grace``, ``kicked`` or ``hook``."""
 
     user: str
     session: str

@@ -168,7 +168,7 @@ NEEDED: Final[dict[str, dict[str, Any]]] = {
 }
 """What has to be set beside some keys."""
 
-READ_AT_ONCE: Final = ("users", "ca_file", "broker_password_file", "user_domains", "domains")
+READ_AT_ONCE: Final = ("extensions", "users", "ca_file", "broker_password_file", "user_domains", "domains")
 
 
 def is_taken_as_it_is(name: str) -> bool:

@@ -180,6 +180,13 @@ def test_the_result_table_shows_each_difference() -> None:
     assert re.search(r"other 1: good +5 +5 +0 +0 +0 +0\.0 s +—\n", shown)
 
 
+def test_what_was_not_due_has_a_column_where_there_is_some() -> None:
+    bad = faulty()
+    bad["travellers"][1].update(unexpected=2, good=False)
+    assert re.search(r"eve +5 +5 +0 +0 +0 +0\.0 s +— +2\n", printed(result_table(bad)))
+    assert "<td class='bad' data-is='unexpected'>2</td>" in page(bad, EVIDENCE)
+
+
 def test_no_column_is_empty_however_large_the_numbers() -> None:
     large = result()
     for line in large["travellers"]:
@@ -228,8 +235,10 @@ def test_the_report_shows_differences_alone_and_folds_the_rest() -> None:
     assert "None: each of the 2 travellers received exactly what it was due." in good
     unfolded = re.sub(r"<details>.*?</details>", "", page(faulty(), EVIDENCE), flags=re.DOTALL)
     assert "NOT good: 3 lost" in unfolded
-    assert re.search(r"<td>ana</td><td class=''>5</td><td class='bad'>2</td><td class='bad'>3</td>", unfolded)
-    assert "<td>eve</td>" not in unfolded
+    cells = re.findall(r"<td class='(\w*)' data-is='([^']+)'>([^<]+)</td>", unfolded)
+    ana = [("", "traveller", "ana"), ("", "expected", "5"), ("bad", "delivered", "2"), ("bad", "lost", "3")]
+    assert cells[:4] == ana
+    assert "eve" not in [text for _, _, text in cells]
     assert "The other 1 received exactly what they were due." in unfolded
 
 

@@ -29,6 +29,14 @@ EXPECTED = {
         "still the same session",
         "8 words said and heard, each once",
     ],
+    "extending": [
+        "Bob hears of 24.40",
+        "the broker is away",
+        "stored 25.10",
+        "stored 25.60",
+        "the broker is back",
+        "Bob hears of 25.60",
+    ],
     "roaming": [
         "moved to 127.0.0.2",
         "moved to 127.0.0.3",

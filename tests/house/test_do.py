@@ -100,6 +100,19 @@ def test_missing_venv_module_is_installed_first(do: Any, monkeypatch: pytest.Mon
     assert done == [["python3-venv"], "/usr/bin/python3"]
 
 
+def test_the_kernel_is_compiled_before_the_first_server_needs_it(
+    do: Any, monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+) -> None:
+    """Compiling takes tens of seconds on a busy machine: a server that restarts meanwhile would not be ready."""
+    lines: list[list[str]] = []
+    monkeypatch.setattr(do, "succeeds", lambda line: True)
+    monkeypatch.setattr(do, "quietly", lambda title, line: lines.append(line))
+    monkeypatch.setattr(do, "STAMP", str(tmp_path / "stamp"))
+    do.install_python("/usr/bin/python3")
+    assert lines[-1] == [sys.executable, "-c", do.COMPILE_KERNEL]
+    exec(do.COMPILE_KERNEL, {})
+
+
 def test_stamp_changes_with_the_lock(do: Any, monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
     before = do.fingerprint()
     lock = tmp_path / "requirements.lock"

@@ -66,6 +66,7 @@ ALLOWED: dict[str, set[str]] = {
 
 # What a program outside the package may name, besides the names of `wanderbus` itself: demo/ and examples/ are such.
 PUBLIC = (
+    "wanderbus.api.extending",
     "wanderbus.api.rudp",
     "wanderbus.api.sip_mobility",
     "wanderbus.cloudevents",

@@ -19,6 +19,7 @@ NAMES = [
     "Agent",
     "Custom",
     "Daily",
+    "Disconnection",
     "Ending",
     "Event",
     "EventId",
@@ -35,6 +36,7 @@ NAMES = [
     "Subscription",
     "WanderbusError",
     "connect",
+    "gathered",
 ]
 """A change here is a change of the public interface: it takes a line in CHANGELOG.md."""
 

@@ -16,6 +16,7 @@ from wanderbus.agent.lifetimes import Decision, Lifetimes
 from wanderbus.broker import bounds
 from wanderbus.broker.bounds import Bounds
 from wanderbus.broker.clock import DisciplinedClock
+from wanderbus.broker.disconnection import Handling
 from wanderbus.broker.journal import Journal
 from wanderbus.broker.links import Link, Links
 from wanderbus.broker.presence import Presence
@@ -239,6 +240,26 @@ def never_let_a_device_go(patch: Patch) -> None:
     patch.setattr(Presence, "grace_over", lambda self, user, device: None)
 
 
+def grant_the_same_grace_to_all(patch: Patch) -> None:
+    """SPEC G-24: a grace that the operator's hook has granted does not hold."""
+    patch.setattr(Presence, "_grace_of", lambda self, row: self._grace_s)
+
+
+def heed_no_hook(patch: Patch) -> None:
+    """SPEC G-24: nothing is dropped and nobody leaves that the operator's hook wants gone."""
+    patch.setattr(Presence, "_carry_out", lambda self, handling, row, change: None)
+
+
+def drop_for_every_device(patch: Patch) -> None:
+    """SPEC G-24: what waits is dropped also where the operator's hook decides nothing."""
+    carry_out = Presence._carry_out
+
+    def dropping(self: Presence, handling: Handling, *about: Any) -> None:
+        carry_out(self, msgspec.structs.replace(handling, drop_waiting=True), *about)
+
+    patch.setattr(Presence, "_carry_out", dropping)
+
+
 def forget_publishers(patch: Patch) -> None:
     """Repeats: after a restart no publish is recognised (DESIGN 5.2)."""
 
@@ -289,6 +310,9 @@ def hear_repeats(patch: Patch) -> None:
         stop_after_a_slice,
         let_the_last_device_go,
         never_let_a_device_go,
+        grant_the_same_grace_to_all,
+        heed_no_hook,
+        drop_for_every_device,
         forget_publishers,
         say_at_once,
         hear_repeats,

@@ -25,6 +25,7 @@ from wanderbus.agent.messages import (
     ServerUnreachable,
     SubscriptionOver,
 )
+from wanderbus.api.disconnection import DisconnectionHooks
 from wanderbus.api.ends import End
 from wanderbus.api.notifications import Notifications
 from wanderbus.api.outbox import Outbox, OutboxConfig, OutboxSize
@@ -66,6 +67,7 @@ class Agent:
         publish_per_s: float | None = None,
         outbox: OutboxConfig | None = None,
         offline: bool = False,
+        hooks: DisconnectionHooks | None = None,
     ) -> None:
         self._end = end
         self._offline = offline
@@ -83,6 +85,7 @@ class Agent:
         self._changes: Listeners[StatusChange] = Listeners()
         self._endings: Listeners[Ending] = Listeners()
         self._refusals: Listeners[OutboxRefusal] = Listeners()
+        self._hooks = hooks or DisconnectionHooks()
         self._opened = False
 
     def __repr__(self) -> str:
@@ -178,10 +181,11 @@ class Agent:
     ) -> EventId | None:
         """Publish an event; return its id when it is durable at the broker, however long that takes.
 
-        An attribute of several values is a list; :func:`wanderbus.event.gathered` makes them of repeated names.
+        An attribute of several values is a list; :func:`wanderbus.gathered` makes them of repeated names.
         Calls made at once keep their order. Cancelling the call does not take back an event that is on its way.
 
-        :param wait: False raises :class:`Unreachable` at once while the agent is DISCONNECTED (SPEC X25)
+        :param wait: False raises :class:`Unreachable` at once while the agent is DISCONNECTED (SPEC X25), and so does
+            an ``on_disconnected`` of :func:`~wanderbus.connect` that returns ``"error"``
         :param outbox: return None when the event is durable on this device. It is published when the broker can be
             reached, after those before it and exactly once, also by a later agent of the same device; see
             :meth:`outbox_refusals`
@@ -198,7 +202,7 @@ class Agent:
 
         def check() -> None:
             self._driving()
-            if not wait and self._status != "CONNECTED":
+            if self._status != "CONNECTED" and (not wait or self._hooks.while_away == "error"):
                 raise Unreachable(
                     f"{self._end.properties.broker} cannot be reached now; wait for it, or use the outbox"
                 )
@@ -370,16 +374,24 @@ class Agent:
             case SubscriptionOver():
                 self._readers.over(output)
                 self._endings.tell(Ending(output.subscription, output.reason, output.successor))
-            case AgentStatusChanged(status=status, address=address, reason=reason):
-                self._status = status
-                self._turnstile.connected(status == "CONNECTED")
-                self._changes.tell(StatusChange(status, shown(address), wall_us(), reason))
+            case AgentStatusChanged():
+                self._status_changed(output)
             case ConnectRefused():
                 self._refused(output)
             case ServerUnreachable(reason=reason):
                 self._trouble = reason
             case Disconnected():
                 self._disconnected.set()
+
+    def _status_changed(self, change: AgentStatusChanged) -> None:
+        now_us, waiting = wall_us(), self._publishing.unsettled
+        self._status = change.status
+        self._turnstile.connected(change.status == "CONNECTED")
+        self._changes.tell(StatusChange(change.status, shown(change.address), now_us, change.reason))
+        if change.status == "CONNECTED":
+            self._hooks.connected(waiting, self.outbox)
+        else:
+            self._hooks.disconnected(change.reason, now_us, waiting, self.outbox)
 
     def _refused(self, refused: ConnectRefused) -> None:
         error = connect_error(refused, self._end.properties)
@@ -396,6 +408,7 @@ class Agent:
             self._driver.close()
             self._driver = None
         self._status = "DISCONNECTED"
+        self._hooks.close()
         self._turnstile.close()
         if self._outbox is not None:
             self._outbox.close()

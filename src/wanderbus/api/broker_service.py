@@ -12,6 +12,7 @@ from typing import Self
 
 import msgspec
 
+from wanderbus.api.extensions import Extensions
 from wanderbus.broker.config import BrokerConfig
 from wanderbus.broker.core import (
     Append,
@@ -19,12 +20,12 @@ from wanderbus.broker.core import (
     Broker,
     DiskFreed,
     DiskFull,
+    ExtensionFailed,
     KernelLoaded,
     KernelWanted,
     SubscriptionUnreadable,
     UserStatusChanged,
 )
-from wanderbus.broker.custom import Kinds
 from wanderbus.config import ServerSettings
 from wanderbus.domain.access_server import (
     DATA_SOCKET,
@@ -88,6 +89,8 @@ class BrokerService:
         self._ready: asyncio.Future[None] = loop.create_future()
         self._registered = self._kept = False
         self._shortage = self._trouble = ""
+        self._failures_logged: dict[str, int] = {}
+        """By extension: at which number of failures the log said so last."""
         self._driver: Driver | None = None
         self._save_timer: asyncio.TimerHandle | None = None
         self._loading: asyncio.Task[None] | None = None
@@ -106,7 +109,7 @@ class BrokerService:
         cls,
         settings: ServerSettings,
         config: BrokerConfig,
-        kinds: Kinds,
+        extensions: Extensions,
         users: Mapping[str, str],
         recorder: SipRecorder | None,
     ) -> Self:
@@ -119,7 +122,8 @@ class BrokerService:
             state = files.load_state(config.publishes_remembered)
             # Nobody is kept waiting yet, and with few subscriptions nobody may ever need a kernel.
             kernel = await _loaded("numpy") if len(state.subscriptions) > SCANNED_MAX else None
-            broker = Broker(state, msgspec.structs.replace(config, server=files.identity.server), kinds, kernel)
+            named = msgspec.structs.replace(config, server=files.identity.server)
+            broker = Broker(state, named, extensions.restrictions, kernel, extensions.hook)
         except BaseException:
             files.close()
             raise
@@ -268,6 +272,15 @@ class BrokerService:
                 self._loading = asyncio.create_task(self._load_kernel(kernel))
             case SubscriptionUnreadable(subscription=subscription, reason=reason):
                 _log.error("the subscription %s cannot be read any more, it hears of nothing: %s", subscription, reason)
+            case ExtensionFailed(count=count, reason=reason):
+                self._extension_failed(count, reason)
+
+    def _extension_failed(self, count: int, reason: str) -> None:
+        """Log ever fewer of many failures: the first, and then each time that their number has doubled."""
+        kind = reason.partition(":")[0]
+        if count >= self._failures_logged.get(kind, 0) * 2:
+            self._failures_logged[kind] = count
+            _log.warning("code of the operator failed %s times so far: %s", count, reason)
 
     def _unregistered(self, status: int | None, reason: str) -> None:
         """The SIP server does not have the broker now; one that never took it ends the start."""

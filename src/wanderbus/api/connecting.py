@@ -12,6 +12,7 @@ from typing import Any, Final, Literal, Unpack
 
 from wanderbus.agent.messages import AgentProperties
 from wanderbus.api.agent import Agent
+from wanderbus.api.disconnection import DisconnectionHooks, OnDisconnected, OnReconnected
 from wanderbus.api.ends import BaselineEnd, End, MobileEnd
 from wanderbus.api.outbox import OutboxConfig
 from wanderbus.config import AgentArguments, AgentSettings
@@ -40,6 +41,8 @@ def connect(
     *,
     config: Path | str | None = None,
     resume: Position | None = None,
+    on_disconnected: OnDisconnected | None = None,
+    on_reconnected: OnReconnected | None = None,
     **given: Unpack[AgentArguments],
 ) -> Agent:
     """Return an agent for the user ``uri``, to be opened with ``async with``.
@@ -57,6 +60,9 @@ def connect(
     :param uri: the user, ``sip:name@domain`` or ``name@domain``; ``sips:name@domain`` asks for TLS
     :param config: a TOML file of settings
     :param resume: the last position that the application has committed with its results (DESIGN 5.5)
+    :param on_disconnected: awaited when the agent becomes DISCONNECTED, with a :class:`~wanderbus.Disconnection`; it
+        may return ``"error"``, so that ``publish`` raises :class:`Unreachable` until the agent is CONNECTED (SPEC G-24)
+    :param on_reconnected: awaited when it is CONNECTED again; neither holds up the agent, and errors go to the log
     :raises ConfigurationError: a file, a URI or an address that cannot be read, or a setting that cannot be kept to
     """
     if uri is None and config is None:
@@ -65,6 +71,8 @@ def connect(
             raise ConfigurationError(f"no user is named: give a URI, or a file of settings ({CONFIG_VARIABLE})")
     settings = load_agent(config, given if uri is None else {**given, "uri": uri})
     is_eci = settings.uri.lower().startswith(_ECI_SCHEME)
+    if is_eci and (on_disconnected or on_reconnected):
+        raise ConfigurationError(f"original ECI ({_ECI_SCHEME}) notices no disconnection; leave its hooks out")
     end = _baseline_end(settings, resume) if is_eci else _mobile_end(settings, resume)
     return Agent(
         end,
@@ -72,6 +80,7 @@ def connect(
         publish_per_s=settings.publish_per_s,
         outbox=OutboxConfig(settings.outbox_events_max, settings.outbox_bytes_max),
         offline=settings.offline,
+        hooks=DisconnectionHooks(on_disconnected, on_reconnected),
     )
 
 

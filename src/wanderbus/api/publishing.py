@@ -29,6 +29,11 @@ class Publishing:
         self._open: dict[int, asyncio.Future[EventId]] = {}
         self._slots = asyncio.Semaphore(UNSETTLED_MAX)
 
+    @property
+    def unsettled(self) -> int:
+        """Return how many publishes are under way without an answer."""
+        return len(self._open)
+
     async def publish(self, event: Event, check: Callable[[], None]) -> EventId:
         """Publish ``event`` when its turn comes; ``check`` raises what forbids that by then."""
         await self._slots.acquire()

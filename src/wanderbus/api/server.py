@@ -19,9 +19,11 @@ from typing import Self, Unpack, cast
 from wanderbus.api import checking
 from wanderbus.api.broker_service import BrokerService
 from wanderbus.api.domain_settings import check_user_domains
+from wanderbus.api.extensions import extensions_of
 from wanderbus.api.shown import public_names
 from wanderbus.api.sip_service import SIPService
-from wanderbus.broker.custom import Kind, Kinds
+from wanderbus.broker.custom import Kind
+from wanderbus.broker.disconnection import Hook
 from wanderbus.config import ServerArguments, ServerSettings
 from wanderbus.config.reading import make
 from wanderbus.errors import ConfigurationError
@@ -46,6 +48,7 @@ class Server:
 
     :param routing: decides where the proxy sends requests (:mod:`wanderbus.sip.routing`); None: to the user
     :param restrictions: kinds of restriction besides those that are built in, by their names (SPEC H-10)
+    :param hook: decides about devices that disconnect, reconnect and leave (SPEC G-24); docs/extending.md
     :raises ConfigurationError: what is given cannot be used
     """
 
@@ -54,6 +57,7 @@ class Server:
         *,
         routing: RoutingScript | None = None,
         restrictions: Mapping[str, Kind] | None = None,
+        hook: Hook | None = None,
         **given: Unpack[ServerArguments],
     ) -> None:
         settings = self._settings = make(ServerSettings, given)
@@ -72,7 +76,7 @@ class Server:
         """Where the broker's user agent is reached, once started."""
         self._tls: ssl.SSLContext | None = None
         self._routing = routing
-        self._kinds = Kinds(restrictions)
+        self._extensions = extensions_of(settings, restrictions, hook)
         self._take_users(settings)
         self._user_domains = check_user_domains(settings, self.sip_server)
         self._broker_config = checking.broker_config(settings)
@@ -95,11 +99,12 @@ class Server:
         *,
         routing: RoutingScript | None = None,
         restrictions: Mapping[str, Kind] | None = None,
+        hook: Hook | None = None,
         **given: Unpack[ServerArguments],
     ) -> Self:
         """Return a server with the settings of a TOML file; what is given here comes before them."""
         settings = cast(ServerArguments, settings_in(ServerSettings, Path(file)) | given)
-        return cls(routing=routing, restrictions=restrictions, **settings)
+        return cls(routing=routing, restrictions=restrictions, hook=hook, **settings)
 
     async def __aenter__(self) -> Self:
         try:
@@ -150,7 +155,7 @@ class Server:
         trace = self._settings.sip_trace
         self._recorder = None if trace is None else SipRecorder.open(trace)
         broker = self._broker = await BrokerService.open(
-            self._settings, self._broker_config, self._kinds, self._passwords, self._recorder
+            self._settings, self._broker_config, self._extensions, self._passwords, self._recorder
         )
         server = self.sip_server or await self._start_sip()
         properties = Properties(

@@ -143,17 +143,17 @@ class Bounds:
                     return entry.number
         return session.next
 
-    def discard(self, session: SessionRow, device: str) -> None:
+    def discard(self, session: SessionRow, device: str, reason: str = "discarded") -> None:
         """Drop what waits for ``device`` and nobody else: all if it is the only member, else what is bound to it."""
         last = session.next - 1
         if session.devices == [device]:
             if session.waiting:
-                self._drop(session, session.first, last, "discarded")
+                self._drop(session, session.first, last, reason)
             return
         queued = [entry for entry in self._state.queue[session.key] if isinstance(entry, Queued)]
         bound = dict.fromkeys(s for entry in queued for s, bound_to in entry.bound if bound_to == device)
         if bound:
-            self._drop(session, session.first, last, "discarded", tuple(bound))
+            self._drop(session, session.first, last, reason, tuple(bound))
 
     # By age -----------------------------------------------------------------------------------------------------
 

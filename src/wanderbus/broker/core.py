@@ -17,6 +17,7 @@ from wanderbus.broker.bounds import Bounds
 from wanderbus.broker.clock import DisciplinedClock
 from wanderbus.broker.config import BrokerConfig
 from wanderbus.broker.custom import Kinds
+from wanderbus.broker.disconnection import DisconnectionHook
 from wanderbus.broker.interests import Interests, KernelWanted
 from wanderbus.broker.journal import Append, Journal
 from wanderbus.broker.links import Link, LinkDropped, Links, SendOnLink
@@ -37,6 +38,7 @@ __all__ = [
     "DeviceBound",
     "DiskFreed",
     "DiskFull",
+    "ExtensionFailed",
     "KernelLoaded",
     "KernelWanted",
     "LinkClosed",
@@ -123,26 +125,40 @@ class KernelLoaded(Input, frozen=True):
     kernel: Kernel
 
 
+class ExtensionFailed(Output, frozen=True):
+    """Code of the operator failed, a restriction or a hook: ``count`` times by now, last because of ``reason``."""
+
+    count: int
+    reason: str
+
+
 class Broker:
     """Sessions, subscriptions, matching and queues of one server; ``step`` as every machine.
 
     :param kernel: what matches, loaded before; None: expressions are tried in turn, until there are many
+    :param hook: decides about devices that disconnect, reconnect and leave (SPEC G-24)
     """
 
     def __init__(
-        self, state: BrokerState, config: BrokerConfig, kinds: Kinds | None = None, kernel: Kernel | None = None
+        self,
+        state: BrokerState,
+        config: BrokerConfig,
+        kinds: Kinds | None = None,
+        kernel: Kernel | None = None,
+        hook: DisconnectionHook | None = None,
     ) -> None:
         self.state = state
         self._config = config
+        kinds, hook = kinds or Kinds(), hook or DisconnectionHook()
+        self._extensions: dict[Kinds | DisconnectionHook, int] = {kinds: 0, hook: 0}
+        """Code of the operator, and how many of its failures were reported."""
         self._clock = DisciplinedClock(state.wall_us, config.clock_slew_max)
         self._journal = Journal(state)
         self._bounds = Bounds(state, self._journal, config)
         self._links = Links(state, self._journal, self._bounds, config)
-        self._presence = Presence(state, self._journal, self._links, config)
+        self._presence = Presence(state, self._journal, self._links, self._bounds, config, hook)
         self._operating = Operating(state, self._journal, self._links, self._presence, config)
-        self._subscriptions = Subscriptions(
-            state, self._journal, self._links, config, kinds or Kinds(), Interests(kernel)
-        )
+        self._subscriptions = Subscriptions(state, self._journal, self._links, config, kinds, Interests(kernel))
         self._publishing = Publishing(state, self._journal, self._links, self._subscriptions, self._bounds)
 
     def status(self, user: str) -> str:
@@ -170,7 +186,14 @@ class Broker:
             else:
                 for given in several:
                     self._told(given)
+        self._report_failures()
         return self._journal.drain()
+
+    def _report_failures(self) -> None:
+        for extension, reported in self._extensions.items():
+            if extension.failed > reported:
+                self._extensions[extension] = extension.failed
+                self._journal.say(ExtensionFailed(extension.failed, extension.last_failure))
 
     def _told(self, given: Input) -> None:
         match given:

@@ -64,6 +64,11 @@ class Kinds:
         self.last_failure = ""
         """The last one, in a line for people."""
 
+    @property
+    def failed(self) -> int:
+        """Return how often any kind could not decide."""
+        return sum(self.failures.values())
+
     def check(self, restriction: Custom) -> None:
         """Raise :class:`Refused` for a kind that is not known, or for parameters that it does not take."""
         kind = self._kinds.get(restriction.kind)

@@ -4,16 +4,22 @@ from __future__ import annotations
 
 from collections.abc import Iterable
 from itertools import chain
+from typing import Final, Literal
 
 from wanderbus import records
 from wanderbus.broker import protocol
+from wanderbus.broker.bounds import Bounds
 from wanderbus.broker.config import BrokerConfig
+from wanderbus.broker.disconnection import AS_ALWAYS, DeviceChange, DisconnectionHook, Handling
 from wanderbus.broker.journal import Journal
 from wanderbus.broker.links import Link, Links
 from wanderbus.broker.rows import DeviceRow, device_key, session_key
 from wanderbus.broker.state import BrokerState
 from wanderbus.broker.visitors import UserDevice, Visitors
 from wanderbus.machine import CancelTimer, Output, SetTimer
+
+LOOK_AGAIN_S: Final = 60.0
+"""Pause before the last device of a session is looked at again whose own grace is shorter."""
 
 
 class UserStatusChanged(Output, frozen=True):
@@ -26,10 +32,20 @@ class UserStatusChanged(Output, frozen=True):
 class Presence:
     """Opens and closes links, keeps each device's status, and ends the membership of who is away for too long."""
 
-    def __init__(self, state: BrokerState, journal: Journal, links: Links, config: BrokerConfig) -> None:
+    def __init__(
+        self,
+        state: BrokerState,
+        journal: Journal,
+        links: Links,
+        bounds: Bounds,
+        config: BrokerConfig,
+        hook: DisconnectionHook,
+    ) -> None:
         self._state = state
         self._journal = journal
         self._links = links
+        self._bounds = bounds
+        self._hook = hook
         self._grace_s = config.device_grace_s
         self._devices_max = config.user_devices_max
         self._visitors = Visitors(state, config)
@@ -83,7 +99,10 @@ class Presence:
         self._report(link.user, before)
 
     def left(self, user: str, session: str, device: str, reason: str) -> None:
-        """End a membership; its links are closed."""
+        """End a membership, unless the operator's hook has done so; its links are closed."""
+        if (leaving := self._state.devices.get(device_key(user, device))) is None:
+            return
+        change = self._change("left", leaving, reason)
         self._journal.write(
             records.Left(
                 at_us=self._state.wall_us,
@@ -98,6 +117,8 @@ class Presence:
         self._forget_former(user)
         if row := self._state.sessions.get(session_key(user, session)):
             self._links.pump(row)
+        if change is not None:
+            self._hook.decide(change)
 
     def _forget_former(self, user: str) -> None:
         """Recognise what devices published that were removed, but not of more and more of them."""
@@ -118,7 +139,7 @@ class Presence:
             return
         session = self._state.sessions.get(session_key(user, row.session))
         if session and session.devices == [device]:
-            self._journal.say(SetTimer(("grace", user, device), self._links.now + self._grace_s))
+            self._journal.say(SetTimer(("grace", user, device), self._links.now + self._look_again_s(row)))
         elif self._grace_left_s(row) > 0:
             self._journal.say(self._grace_timer(row))
         else:
@@ -132,6 +153,8 @@ class Presence:
         row = self._state.devices.get(device_key(user, device))
         if row and row.status == status:
             return
+        change = self._change("reconnected" if status == "CONNECTED" else "disconnected", row, reason)
+        handling = AS_ALWAYS if change is None else self._hook.decide(change)
         self._journal.write(
             records.StatusChanged(
                 at_us=self._state.wall_us,
@@ -139,6 +162,7 @@ class Presence:
                 device=device,
                 status=status,
                 reason=reason,
+                grace_s=handling.grace_s if status == "DISCONNECTED" else None,
             ),
             urgent=False,
         )
@@ -146,10 +170,47 @@ class Presence:
             self._journal.say(CancelTimer(("grace", user, device)))
         elif row and row.session:
             self._journal.say(self._grace_timer(row))
+        if row is not None and change is not None:
+            self._carry_out(handling, row, change)
+
+    def _change(
+        self, change: Literal["disconnected", "reconnected", "left"], row: DeviceRow | None, reason: str
+    ) -> DeviceChange | None:
+        """Return what to ask the hook about, None if there is no hook or the device is in no session."""
+        if not self._hook.is_registered or row is None or not row.session:
+            return None
+        session = self._state.sessions[session_key(row.user, row.session)]
+        return DeviceChange(
+            change=change,
+            user=row.user,
+            session=row.session,
+            device=row.device,
+            reason=reason,
+            now_us=self._state.wall_us,
+            away_s=self._away_s(row),
+            waiting=session.waiting,
+            waiting_bytes=session.queued_bytes,
+            others_connected=any(link.device != row.device for link in self._links.of_user(row.user)),
+        )
+
+    def _carry_out(self, handling: Handling, row: DeviceRow, change: DeviceChange) -> None:
+        if handling.drop_waiting:
+            self._bounds.discard(self._state.sessions[session_key(row.user, change.session)], row.device, "hook")
+        if handling.leave and change.change == "disconnected":
+            self.left(row.user, change.session, row.device, "hook")
 
     def _grace_timer(self, row: DeviceRow) -> SetTimer:
         return SetTimer(("grace", row.user, row.device), self._links.now + self._grace_left_s(row))
 
     def _grace_left_s(self, row: DeviceRow) -> float:
-        away_us = 0 if row.away_since_us is None else self._state.wall_us - row.away_since_us
-        return max(0.0, self._grace_s - away_us / 1e6)
+        return max(0.0, self._grace_of(row) - self._away_s(row))
+
+    def _grace_of(self, row: DeviceRow) -> float:
+        return self._grace_s if row.grace_s is None else row.grace_s
+
+    def _look_again_s(self, row: DeviceRow) -> float:
+        """Return when to look again at the last device of a session, which stays until another one joins."""
+        return max(self._grace_of(row), min(self._grace_s, LOOK_AGAIN_S))
+
+    def _away_s(self, row: DeviceRow) -> float:
+        return 0.0 if row.away_since_us is None else (self._state.wall_us - row.away_since_us) / 1e6

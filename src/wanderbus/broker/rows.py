@@ -60,6 +60,8 @@ class DeviceRow(msgspec.Struct):
     redelivered_through: int = 0
     status: Status = "DISCONNECTED"
     away_since_us: int | None = None
+    grace_s: float | None = None
+    """How long it may be away this time; None for what the broker's settings say (SPEC G-24)."""
     binding: bytes | None = None
     address: str | None = None
     """Where its data went last, ``host:port``."""

@@ -327,6 +327,7 @@ class BrokerState:
         else:
             device.status = "CONNECTED" if record.status == "CONNECTED" else "DISCONNECTED"
             device.away_since_us = None if device.status == "CONNECTED" else record.at_us
+            device.grace_s = record.grace_s
             if device.status == "DISCONNECTED" and not device.session:
                 self.devices.drop(key)
                 return

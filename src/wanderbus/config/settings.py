@@ -172,6 +172,16 @@ class DomainsSettings(msgspec.Struct, frozen=True, kw_only=True):
     """PEM file of the authorities that may vouch for servers of other domains; those of the system unless given."""
 
 
+class ExtensionSettings(msgspec.Struct, frozen=True, kw_only=True):
+    """Code of the operator that runs in the broker, each ``module:object``; docs/extending.md says what it may do."""
+
+    restrictions: Mapping[str, str] = {}
+    """Kinds of restriction by their names, each a ``Kind`` (SPEC H-10)."""
+
+    disconnection: str | None = None
+    """A function that decides what happens when a device disconnects, reconnects or leaves (SPEC G-24)."""
+
+
 class ProxySettings(msgspec.Struct, frozen=True, kw_only=True):
     """What a registrar and proxy may be told, alone or as a part of a server."""
 
@@ -299,6 +309,9 @@ class ServerSettings(ProxySettings, frozen=True, kw_only=True):
     eci: BaselineConfig | None = None
     """Bounds of the original ECI."""
 
+    extensions: ExtensionSettings | None = None
+    """Code of the operator that runs in the broker."""
+
 
 class AgentArguments(TypedDict, total=False):
     """The same as keyword arguments, ``uri`` apart; see :class:`AgentSettings` for what they mean."""
@@ -378,6 +391,7 @@ class ServerArguments(ProxyArguments, total=False):
     rudp: RudpConfig | None
     tcp_channels: TcpConfig | None
     eci: BaselineConfig | None
+    extensions: ExtensionSettings | None
 
 
 OPTIONAL: Final = frozenset({"relay", "domains"})

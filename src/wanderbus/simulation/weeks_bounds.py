@@ -93,7 +93,7 @@ def _check_drop(
         yield f"nothing was dropped by {record}"
         return
     reason = record.reason.removeprefix(_OWN)
-    if reason in ("discarded", "purged"):
+    if reason in ("discarded", "purged", "hook"):
         if reason not in asked_for:
             yield f"what waited was {reason} without anybody having asked for it"
     elif reason == "queue.age_max_s":

@@ -22,6 +22,7 @@ from wanderbus.broker.core import (
     UserStatusChanged,
 )
 from wanderbus.broker.custom import Kind, Kinds
+from wanderbus.broker.disconnection import DisconnectionHook
 from wanderbus.broker.rows import session_key
 from wanderbus.broker.state import BrokerState
 from wanderbus.event import Event
@@ -29,6 +30,7 @@ from wanderbus.machine import CancelTimer, ClockRead, Input, Output, SetTimer, T
 from wanderbus.records import decode_record
 from wanderbus.simulation.disk import Disk
 from wanderbus.simulation.weeks_clock import ClockWatch, WallClock
+from wanderbus.simulation.weeks_hook import handled
 from wanderbus.simulation.weeks_stream import name_of
 from wanderbus.simulation.weeks_windows import LOTS, are_lots
 from wanderbus.simulation.weeks_wire import Way, Wire
@@ -95,7 +97,7 @@ class WeeksServer:
         state = self.recovered()
         self._durable = len(self.disk.log)
         self.watch.booted(state.wall_us)
-        self.broker = Broker(state, self.config, Kinds({LOTS: Kind(are_lots)}))
+        self.broker = Broker(state, self.config, Kinds({LOTS: Kind(are_lots)}), hook=DisconnectionHook(handled))
         self._note("starts")
         self.feed(ServerStarted())
         self._save_later(self.broker)
@@ -267,9 +269,10 @@ class WeeksServer:
 
     def _check_overdue(self, state: BrokerState) -> Iterator[str]:
         """Yield the devices that should have left their sessions, as they are away for too long (SPEC X40)."""
-        grace_us, before = self.config.device_grace_s * 1e6, self._overdue_us
+        before = self._overdue_us
         self._overdue_us = {}
         for row in state.devices.values():
+            grace_us = 1e6 * (self.config.device_grace_s if row.grace_s is None else row.grace_s)
             session = state.sessions.get(session_key(row.user, row.session))
             away_us = 0 if row.away_since_us is None else state.wall_us - row.away_since_us
             if away_us > grace_us and (session is None or len(session.devices) > 1):

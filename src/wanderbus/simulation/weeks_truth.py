@@ -16,6 +16,7 @@ from wanderbus.broker.protocol import encode_event
 from wanderbus.event import Event
 from wanderbus.records import AnyRecord
 from wanderbus.simulation.weeks_bounds import check_bounds, check_drop, may_refuse
+from wanderbus.simulation.weeks_hook import GRACE_S, STALE_S, treatment_of
 from wanderbus.simulation.weeks_server import Offered
 from wanderbus.simulation.weeks_stream import Known, Stream, name_of
 from wanderbus.simulation.weeks_windows import forbidding
@@ -30,6 +31,8 @@ class Member:
 
     session: str = ""
     away_since_us: int | None = 0
+    grace_s: float | None = None
+    """How long it may be away this time, where the operator's hook has said so (SPEC G-24)."""
     discards: bool = False
     """Whether it began anew, and may give up what waits for it (SPEC G-09, X20)."""
 
@@ -84,6 +87,10 @@ class Truth:
     _rightly_refused: set[str] = field(default_factory=set)
     _published: records.Published | None = None
     """The last event, until all that was dropped on its account is."""
+    _due: type[records.Dropped | records.Left] | None = None
+    """What the operator's hook has decided just now, which the next record says."""
+    _treated: tuple[str, str] | None = None
+    """User and session of the device that it was asked about."""
 
     def fold(self, log: Iterable[AnyRecord]) -> None:
         """Take the whole log."""
@@ -134,11 +141,15 @@ class Truth:
         self.problems.append(f"record {offset}: {what}")
 
     def _take(self, offset: int, record: AnyRecord) -> None:
+        is_due = isinstance(record, records.Dropped | records.Left) and record.reason == "hook"
+        if self._due and not isinstance(record, records.Started) and not (is_due and isinstance(record, self._due)):
+            self._wrong(offset, f"the hook wanted {self._due.__name__} next")
+        treated, self._treated, self._due = self._treated, None, None
         match record:
             case records.Published():
                 self._take_event(offset, record)
             case records.Dropped():
-                self._take_drop(offset, record)
+                self._take_drop(offset, record, treated)
             case records.Took():
                 self._take_cursor(offset, record)
             case records.Subscribed(subscription=subscription):
@@ -152,9 +163,9 @@ class Truth:
             case records.Attached():
                 self._take_attached(offset, record)
             case records.StatusChanged():
-                self._member(record).away_since_us = None if record.status == "CONNECTED" else record.at_us
+                self._take_status(offset, record)
             case records.Left():
-                self._take_left(offset, record)
+                self._take_left(offset, record, treated)
             case records.Started(at_us=at_us):
                 for member in self.devices.values():
                     member.away_since_us = at_us if member.away_since_us is None else member.away_since_us
@@ -217,7 +228,7 @@ class Truth:
         for identity in notified.subscriptions:
             self.known[identity].last_us = record.at_us
 
-    def _take_drop(self, offset: int, record: records.Dropped) -> None:
+    def _take_drop(self, offset: int, record: records.Dropped, treated: tuple[str, str] | None) -> None:
         by_operator = record.reason.endswith("_max") and not record.reason.startswith("subscription.")
         if self._published and by_operator and self._is_refused(self._published.event.subject):
             self._wrong(offset, f"{record.reason} dropped something for an event that had to be refused")
@@ -227,6 +238,8 @@ class Truth:
         asked_for = {"purged"} if record.user in self.happened.purgers else set()
         if any(member.discards for (user, _), member in self.devices.items() if user == record.user):
             asked_for.add("discarded")
+        if treated == (record.user, record.session):
+            asked_for.add("hook")
         for problem in check_drop(
             self.config, self.streams, self.known, record, [e for e, _ in dropped], asked_for=asked_for
         ):
@@ -235,6 +248,23 @@ class Truth:
             stream.drop(entry, subscription, record.reason)
 
     # Devices ---------------------------------------------------------------------------------------------------
+
+    def _take_status(self, offset: int, record: records.StatusChanged) -> None:
+        """Take a change, which the hook may have decided something about (SPEC G-24)."""
+        member = self._member(record)
+        away_s = 0.0 if member.away_since_us is None else (record.at_us - member.away_since_us) / 1e6
+        is_gone = record.status == "DISCONNECTED"
+        member.away_since_us = record.at_us if is_gone else None
+        member.grace_s = record.grace_s
+        treatment = treatment_of(record.user, record.device) if member.session else "always"
+        if record.grace_s != (GRACE_S if is_gone and treatment == "grace" else None):
+            self._wrong(offset, f"the grace of {record.device} is {record.grace_s}, its treatment is {treatment}")
+        stream = self.stream(record.user, member.session)
+        if treatment == "leave" and is_gone and not self.is_away(record.user):
+            self._treated, self._due = (record.user, member.session), records.Left
+        if treatment == "drop" and (is_gone or away_s > STALE_S):
+            self._treated = record.user, member.session
+            self._due = records.Dropped if list(stream.cursors) == [record.device] and stream.queued else None
 
     def _member(self, record: records.StatusChanged | records.Attached) -> Member:
         return self.devices.setdefault((record.user, record.device), Member(away_since_us=record.at_us))
@@ -270,8 +300,10 @@ class Truth:
     def _begin(self, offset: int, record: records.Attached | records.Took, number: int) -> None:
         self.begins.setdefault((record.user, record.device), []).append(Begin(offset, record.session, number))
 
-    def _take_left(self, offset: int, record: records.Left) -> None:
+    def _take_left(self, offset: int, record: records.Left, treated: tuple[str, str] | None) -> None:
         key = (record.user, record.device)
+        if record.reason == "hook" and treated != (record.user, record.session):
+            self._wrong(offset, f"{record.device} had to leave, which the hook does not want")
         member = self.devices.pop(key)
         stream = self.streams.get((record.user, record.session))
         if record.reason == "asked":
@@ -282,7 +314,7 @@ class Truth:
             self._wrong(offset, f"{record.device} was kicked, which nobody had asked for")
         if record.reason == "grace":
             away_s = 0.0 if member.away_since_us is None else (record.at_us - member.away_since_us) / 1e6
-            if away_s < self.config.device_grace_s:
+            if away_s < (self.config.device_grace_s if member.grace_s is None else member.grace_s):
                 self._wrong(offset, f"{record.device} has left after {away_s:.0f} s away, the grace is longer")
             if stream and list(stream.cursors) == [record.device]:
                 self._wrong(offset, f"the last device {record.device} has left by grace")

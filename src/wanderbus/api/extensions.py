@@ -1,0 +1,54 @@
+"""Code of the operator in a server: given as objects, or named in its settings (SPEC H-10, G-24)."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Any, TypeVar
+
+import msgspec
+
+from wanderbus.broker.custom import Kind, Kinds
+from wanderbus.broker.disconnection import DisconnectionHook, Hook
+from wanderbus.config import ServerSettings
+from wanderbus.config.settings import ExtensionSettings
+from wanderbus.errors import ConfigurationError
+from wanderbus.runtime.plugins import load
+
+Loaded = TypeVar("Loaded")
+
+
+class Extensions(msgspec.Struct, frozen=True):
+    """What one broker is extended by."""
+
+    restrictions: Kinds
+    hook: DisconnectionHook
+
+
+def extensions_of(
+    settings: ServerSettings, restrictions: Mapping[str, Kind] | None = None, hook: Hook | None = None
+) -> Extensions:
+    """Return the extensions that the settings name, with those given as objects, which come first.
+
+    :raises ConfigurationError: what is named cannot be loaded, or is something else
+    """
+    named = settings.extensions or ExtensionSettings()
+    kinds = {
+        name: _loaded(f"extensions.restrictions.{name}", place, Kind) for name, place in named.restrictions.items()
+    }
+    if hook is None and named.disconnection is not None:
+        hook = _callable("extensions.disconnection", named.disconnection)
+    return Extensions(Kinds({**kinds, **(restrictions or {})}), DisconnectionHook(hook))
+
+
+def _loaded(key: str, place: str, wanted: type[Loaded]) -> Loaded:
+    found = load(key, place)
+    if not isinstance(found, wanted):
+        raise ConfigurationError(f"{key}: {place} is no {wanted.__module__}.{wanted.__qualname__}, but {found!r}")
+    return found
+
+
+def _callable(key: str, place: str) -> Any:
+    found = load(key, place)
+    if not callable(found):
+        raise ConfigurationError(f"{key}: {place} is no function, but {found!r}")
+    return found

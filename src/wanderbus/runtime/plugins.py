@@ -1,0 +1,26 @@
+"""Objects that settings name as ``module:object``."""
+
+from __future__ import annotations
+
+import importlib
+from operator import attrgetter
+
+from wanderbus.errors import ConfigurationError
+
+
+def load(key: str, place: str) -> object:
+    """Return the object at ``place``, ``module:object``, which the setting ``key`` names.
+
+    :raises ConfigurationError: the module cannot be imported, or has no such object
+    """
+    module, colon, name = place.partition(":")
+    if not (module and colon and name):
+        raise ConfigurationError(f"{key}: {place!r} is no object; write module:object")
+    try:
+        found: object = attrgetter(name)(importlib.import_module(module))
+    except Exception as error:
+        raise ConfigurationError(
+            f"{key}: {place} cannot be loaded ({type(error).__name__}: {error}); "
+            "is its directory in PYTHONPATH, or its package installed?"
+        ) from error
+    return found

@@ -1,0 +1,41 @@
+"""An operator's hook for disconnections, and what it makes of each device (SPEC G-24)."""
+
+from __future__ import annotations
+
+from typing import Final, Literal
+from zlib import crc32
+
+from wanderbus.broker.disconnection import DeviceChange, Handling
+
+GRACE_S: Final = 36_000.0
+"""How long devices of the kind ``grace`` may be away."""
+
+STALE_S: Final = 3_600.0
+"""For devices of the kind ``drop`` what has waited while they were away for longer is dropped."""
+
+Treatment = Literal["always", "grace", "drop", "leave", "fault"]
+
+_TREATMENTS: Final[tuple[Treatment, ...]] = ("always", "always", "grace", "drop", "drop", "leave", "fault")
+
+
+def treatment_of(user: str, device: str) -> Treatment:
+    """Return how the hook treats a device: always the same way."""
+    return _TREATMENTS[crc32(f"{user}/{device}".encode()) % len(_TREATMENTS)]
+
+
+def handled(change: DeviceChange) -> Handling | None:
+    """Decide for the broker; it fails for some devices, which changes nothing."""
+    treatment = treatment_of(change.user, change.device)
+    if change.change != "disconnected":
+        is_stale = change.change == "reconnected" and treatment == "drop" and change.away_s > STALE_S
+        return Handling(drop_waiting=is_stale)
+    match treatment:
+        case "grace":
+            return Handling(grace_s=GRACE_S)
+        case "drop":
+            return Handling(drop_waiting=True)
+        case "leave":
+            return Handling(leave=change.others_connected)
+        case "fault":
+            raise RuntimeError("a fault of the operator's")
+    return None

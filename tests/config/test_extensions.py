@@ -1,0 +1,96 @@
+"""Code of the operator that a file of settings names (SPEC H-10, G-24)."""
+
+from __future__ import annotations
+
+import asyncio
+from pathlib import Path
+
+import pytest
+
+import wanderbus
+from wanderbus.broker.custom import Kind
+from wanderbus.errors import ConfigurationError
+from wanderbus.subscription import Custom
+
+MODULE = """
+from wanderbus.broker.custom import Kind
+from wanderbus.broker.disconnection import Handling
+
+seen = []
+
+def hook(change):
+    seen.append((change.change, change.user))
+
+class rules:
+    even = Kind(lambda parameters, asked: asked.event["n"] % 2 == 0)
+
+text = "no code"
+"""
+NUMBER = 0
+
+
+@pytest.fixture
+def module(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> str:
+    """The name of a module of the operator that can be imported."""
+    global NUMBER
+    NUMBER += 1
+    name = f"operators_rules_{NUMBER}"
+    (tmp_path / f"{name}.py").write_text(MODULE)
+    monkeypatch.syspath_prepend(str(tmp_path))
+    return name
+
+
+def settings(directory: Path, extensions: str) -> Path:
+    file = directory / "broker.toml"
+    users = '[users]\nalice = "secret"\n'
+    file.write_text(f'domain = "localhost"\ndata_dir = "data"\nport = 0\n{users}[extensions]\n{extensions}')
+    file.chmod(0o600)
+    return file
+
+
+def test_a_server_runs_what_its_file_names(module: str, tmp_path: Path) -> None:
+    text = f'disconnection = "{module}:hook"\n[extensions.restrictions]\neven = "{module}:rules.even"'
+    file = settings(tmp_path, text)
+
+    async def story() -> list[object]:
+        async with wanderbus.Server.from_file(file) as server:
+            place = f"127.0.0.1:{server.address[1]}"
+            named = wanderbus.connect(
+                "sip:alice@localhost", password="secret", server=place, state_dir=tmp_path / "alice"
+            )
+            async with named as alice, alice.subscribe("S", restrictions=[Custom("even", {})]) as notifications:
+                for n in (1, 2, 3, 4):
+                    await alice.publish("S", {"n": n})
+                return [(await anext(notifications)).event["n"] for _ in range(2)]
+
+    assert asyncio.run(asyncio.wait_for(story(), 20)) == [2, 4]
+    seen = __import__(module).seen
+    assert ("disconnected", "sip:alice@localhost") in seen or ("left", "sip:alice@localhost") in seen
+
+
+def test_what_is_given_as_an_object_comes_before_what_is_named(module: str, tmp_path: Path) -> None:
+    file = settings(tmp_path, f'[extensions.restrictions]\neven = "{module}:rules.even"\nodd = "{module}:rules.even"')
+    given = Kind(lambda _parameters, _asked: True)
+    kinds = wanderbus.Server.from_file(file, restrictions={"even": given})._extensions.restrictions._kinds
+    assert kinds["even"] is given
+    assert set(kinds) == {"even", "odd"}
+
+
+@pytest.mark.parametrize(
+    ("line", "complaint"),
+    [
+        ('disconnection = "nowhere"', r"extensions\.disconnection: 'nowhere' is no object; write module:object"),
+        ('disconnection = ":hook"', "write module:object"),
+        ('disconnection = "no_such_module_at_all:hook"', "cannot be loaded .ModuleNotFoundError.*PYTHONPATH"),
+        ('disconnection = "MODULE:nothing"', "cannot be loaded .AttributeError"),
+        ('disconnection = "MODULE:text"', "is no function, but 'no code'"),
+        ('restrictions = { even = "MODULE:hook" }', r"extensions\.restrictions\.even: .* is no wanderbus.*\.Kind, but"),
+    ],
+)
+def test_what_cannot_be_loaded_is_said_before_anything_is_opened(
+    module: str, tmp_path: Path, line: str, complaint: str
+) -> None:
+    file = settings(tmp_path, line.replace("MODULE", module))
+    with pytest.raises(ConfigurationError, match=complaint):
+        wanderbus.Server.from_file(file)
+    assert not (tmp_path / "data").exists()
