@@ -14,7 +14,7 @@ from wanderbus.relay import ng
 from wanderbus.relay.driving import RelayDriver
 from wanderbus.sip import media_desk
 from wanderbus.sip import proxy as proxy_module
-from wanderbus.sip.anchoring import Describe, Described, Release
+from wanderbus.sip.anchoring import Describe, Described, RelayCalls, Release
 from wanderbus.sip.location import Binding
 from wanderbus.sip.message import Request, encode_message, make_response
 from wanderbus.sip.proxy_signals import Command
@@ -29,6 +29,7 @@ from wanderbus.sip.transactions import (
 
 SDP = ("Content-Type", "application/sdp")
 OFFER = b"v=0\r\no=offer\r\n"
+WANTS_RELAY = OFFER + b"m=application 7 UDP x-wanderbus\r\na=wanderbus-relay\r\n"
 BY_RELAY = b"v=0\r\no=relay\r\n"
 CONTACT = ("Contact", "<sip:alice@10.0.0.1:7>")
 BEHIND_NAT = ("Contact", "<sip:alice@172.16.0.1:7>")
@@ -44,6 +45,10 @@ def offering(
 ) -> Request:
     request = sip(method, uri, contact, SDP, *extra, to_tag=to_tag)
     return msgspec.structs.replace(request, body=OFFER)
+
+
+def asking_for_a_relay() -> Request:
+    return msgspec.structs.replace(offering(contact=CONTACT), body=WANTS_RELAY)
 
 
 def answering(
@@ -191,6 +196,30 @@ class TestWhichCalls:
             assert len(branch.request.record_routes) == 1, "or nobody would tell the relay of the end"
         else:
             assert sent(commands)[0].request.body == OFFER
+
+    @pytest.mark.parametrize("relay", ["nat", None])
+    def test_who_asks_for_a_relay_has_one_without_nat(self, relay: RelayCalls | None) -> None:
+        commands = Desk(relay=relay).ask(asking_for_a_relay())
+        assert [wish.source_ip for wish in asked(commands)] == ([""] if relay else [])
+        assert len(sent(commands)) == (0 if relay else 1)
+
+    def test_a_script_may_refuse_one(self) -> None:
+        desk = Desk(relay="nat", routing=Script(Forward(relay=False)))
+        assert asked(desk.ask(asking_for_a_relay())) == []
+
+    def test_who_asks_for_one_goes_without_where_none_answers(self, anchor: Anchor) -> None:
+        anchor.desk.ask(asking_for_a_relay())
+        commands = anchor.describe("s1", None)
+        (branch,) = sent(commands)
+        assert branch.request.body == WANTS_RELAY
+        assert responses(commands) == []
+        anchor.desk.tell(answering(branch, 200))
+        assert len(anchor.desk.proxy._media._under_way) == 0
+
+    @pytest.mark.parametrize("body", [b"v=0\r\na=wanderbus-relays\r\n", b"v=0\r\ns=a=wanderbus-relay\r\n"])
+    def test_only_the_attribute_asks_for_one(self, body: bytes) -> None:
+        request = msgspec.structs.replace(offering(contact=CONTACT), body=body)
+        assert asked(Desk(relay="nat").ask(request)) == []
 
     def test_a_called_device_behind_nat_is_enough(self) -> None:
         desk = Desk(relay="nat")

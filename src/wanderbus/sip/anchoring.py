@@ -7,6 +7,7 @@ called side offers (RFC 3261 13.2.1: an INVITE without a description, answered b
 
 from __future__ import annotations
 
+import re
 from collections.abc import Iterable
 from typing import Final, Literal, Protocol, TypeVar
 
@@ -20,9 +21,11 @@ SOCKET: Final = "ng"
 """Name of the socket over which relays are commanded."""
 
 RelayCalls = Literal["nat", "all"]
-"""Which calls are anchored where the routing script leaves it open: those with a side behind NAT, or every one."""
+"""Which calls are anchored where the routing script leaves it open: those with a side behind NAT or of which a side
+asks for a relay, or every one."""
 
 _OFFERING: Final = ("INVITE", "UPDATE")
+_WANTS_RELAY: Final = re.compile(rb"^a=wanderbus-relay\r?$", re.MULTILINE)
 
 _Message = TypeVar("_Message", Request, Response)
 
@@ -94,6 +97,11 @@ def describes(message: Request | Response) -> bool:
 def offers(request: Request) -> bool:
     """Say whether ``request`` offers a session, anew or otherwise than before."""
     return request.method in _OFFERING and describes(request)
+
+
+def wants_relay(request: Request) -> bool:
+    """Say whether ``request`` offers a session and asks for a relay: a firewall drops what goes without (SPEC I-08)."""
+    return offers(request) and _WANTS_RELAY.search(request.body) is not None
 
 
 def offer_of(request: Request, key: str, source_ip: str) -> Describe:

@@ -206,14 +206,22 @@ class Proxy:
         if passage is None:
             return [*self._media.release(report)]
         request, transaction = passage.received.request, passage.transaction
-        if report.sdp is None:
+        ended: list[Release] = []
+        if report.sdp is not None:
+            came = msgspec.structs.replace(passage.came, request=described(passage.came.request, report.sdp))
+            passage = msgspec.structs.replace(passage, came=came)
+        elif passage.targets.relay_optional:
+            targets = msgspec.structs.replace(passage.targets, relay=False)
+            passage = msgspec.structs.replace(passage, targets=targets)
+            ended = self._media.left(Anchored.of(request), None)
+        else:
             answer = self._answers.make(request, 503, reason=RELAY_UNREACHABLE)
             return [refusal(transaction, answer), *self._media.left(Anchored.of(request), None)]
-        came = msgspec.structs.replace(passage.came, request=described(passage.came.request, report.sdp))
         try:
-            return self._fork(msgspec.structs.replace(passage, came=came), now)
+            return [*ended, *self._fork(passage, now)]
         except SIPParseError as error:
-            return [self._unreadable(transaction, request, error), *self._media.drop(request)]
+            dropped = self._media.drop(request) if report.sdp is not None else []
+            return [self._unreadable(transaction, request, error), *dropped]
 
     def _refuse(self, transaction: str, request: Request, refused: Refusal) -> list[Command]:
         headers = [("Contact", contact) for contact in refused.contacts]

@@ -43,8 +43,8 @@ class Forward(msgspec.Struct, frozen=True):
     (RFC 3261 16.6 item 4); without it the two sides talk directly (SPEC D-09).
 
     ``relay`` says whether the data that this request agrees on go by a media relay, None leaves it to the settings:
-    where one side is behind NAT, or always. Where there is no relay it says nothing; where there is one that takes
-    the call, the proxy stays on the path whatever ``stay_on_path`` says.
+    where one side is behind NAT or asks for it, or always. Where there is no relay it says nothing; where there is one
+    that takes the call, the proxy stays on the path whatever ``stay_on_path`` says.
     """
 
     targets: tuple[str, ...] | None = None
@@ -75,7 +75,7 @@ class RoutingContext(msgspec.Struct, frozen=True):
     Request-URI names, None for any other Request-URI; ``contacts`` are that user's live contacts, in the order to be
     tried; one behind NAT has the way back to it as ``alias`` (:mod:`.nat`). ``in_dialog`` says that To has a tag,
     ``on_path`` that a Route of ours brought the request here, ``behind_nat`` that one of its two sides is behind NAT,
-    ``relay`` that there are media relays.
+    ``relay`` that there are media relays, ``wants_relay`` that the sender asks for one.
     """
 
     source: Address
@@ -87,6 +87,7 @@ class RoutingContext(msgspec.Struct, frozen=True):
     on_path: bool
     behind_nat: bool = False
     relay: bool = False
+    wants_relay: bool = False
 
 
 class RoutingScript(Protocol):

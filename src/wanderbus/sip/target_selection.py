@@ -18,7 +18,7 @@ import msgspec
 
 from wanderbus.machine import Address
 from wanderbus.sip import nat
-from wanderbus.sip.anchoring import RelayCalls
+from wanderbus.sip.anchoring import RelayCalls, wants_relay
 from wanderbus.sip.location import Binding, Domain, LocationService
 from wanderbus.sip.message import Request
 from wanderbus.sip.request_preparation import Arrived
@@ -51,11 +51,15 @@ class Aim(msgspec.Struct, frozen=True):
 
 
 class Targets(msgspec.Struct, frozen=True):
-    """Send the request to all ``aims``, at least one, with a Record-Route to ``stay_on_path``, or by a ``relay``."""
+    """Send the request to all ``aims``, at least one, with a Record-Route to ``stay_on_path``, or by a ``relay``.
+
+    With ``relay_optional`` it goes without one where none takes the call: only its sender asks for it.
+    """
 
     aims: tuple[Aim, ...]
     stay_on_path: bool
     relay: bool = False
+    relay_optional: bool = False
 
 
 class Refusal(msgspec.Struct, frozen=True):
@@ -120,9 +124,9 @@ class TargetSelector:
             return aims
         # With a Route left the request goes there, and there once.
         aims = (Aim(aims[0].uri),) if request.routes else self._followed(aims)
-        wanted = (self._relay == "all" or context.behind_nat) if verdict.relay is None else verdict.relay
-        relay = wanted and context.relay
-        return Targets(aims, verdict.stay_on_path or relay, relay) if aims else Refusal(480)
+        needed = (self._relay == "all" or context.behind_nat) if verdict.relay is None else verdict.relay
+        relay = context.relay and (needed or (verdict.relay is None and context.wants_relay))
+        return Targets(aims, verdict.stay_on_path or relay, relay, relay and not needed) if aims else Refusal(480)
 
     def _context(self, arrived: Arrived, source: Address, now: float) -> RoutingContext:
         uri = SIPUri.parse(arrived.request.uri)
@@ -137,6 +141,7 @@ class TargetSelector:
             in_dialog=arrived.request.to.tag is not None,
             on_path=arrived.on_path,
             relay=self._relay is not None,
+            wants_relay=wants_relay(arrived.request),
             behind_nat=self._is_behind_nat(arrived.request, source, contacts if user is not None else (uri,)),
         )
 
