@@ -95,6 +95,10 @@ class Internet:
         """Return the address of ``host``, or the one it had last."""
         return self._addresses[host]
 
+    def address_at(self, segment: str, number: int) -> str:
+        """Return the address that the host of this ``number`` has in ``segment``."""
+        return f"{_NETWORKS[segment != PUBLIC]}.{_HOSTS + number}"
+
     def public_address(self, router: str) -> str:
         """Return the address by which those behind ``router`` are known in public."""
         return f"{_NETWORKS[0]}.{_ROUTERS + list(self._routers).index(router)}"
@@ -103,7 +107,7 @@ class Internet:
         """Plug ``host``, wherever it is, into the network behind the router ``segment``, or into the public one, as
         the host of this ``number`` there; return its address."""
         network = _NETWORKS[segment != PUBLIC]
-        address = self._addresses[host] = f"{network}.{_HOSTS + number}"
+        address = self._addresses[host] = self.address_at(segment, number)
         self.unplug(host)
         self.namespaces.configure(_CLOSET, [f"link set {self._port(host)} master {segment}"])
         routes = [] if segment == PUBLIC else [f"route add default via {network}.{_GATEWAY} dev eth0"]

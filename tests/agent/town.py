@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from typing import Any, NamedTuple, TypeVar
 
 from wanderbus.agent.core import DATA_SOCKET, SIP_SOCKET, STREAM_SOCKET, Agent
@@ -72,6 +73,7 @@ class Town:
         rudp: RudpConfig | None = None,
         encryption: bool = True,
         broker: BrokerConfig | None = None,
+        relays: Sequence[Address] = (),
     ) -> None:
         self.world = World(seed)
         self.network = Network(self.world, conditions or Conditions(delay_min_s=0.005, delay_max_s=0.005))
@@ -81,7 +83,7 @@ class Town:
         self._carry = self.network.send
         self.network.send = self._send  # type: ignore[method-assign]
         self.server = SimulatedServer(
-            self.world, self.network, broker or BrokerConfig(), self.rudp, encryption=encryption
+            self.world, self.network, broker or BrokerConfig(), self.rudp, encryption=encryption, relays=relays
         )
         self.phones: list[Phone] = []
         self.watch = StatusWatch(

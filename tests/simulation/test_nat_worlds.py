@@ -10,9 +10,11 @@ from collections.abc import Callable
 
 import pytest
 
+from wanderbus.agent.path_choice import PathChoice
 from wanderbus.machine import Output
 from wanderbus.relay.driving import RelayDriver
-from wanderbus.simulation.nat_scenario import RELAY_IP, NATScenario, run_nat_seed
+from wanderbus.simulation.firewall_tour import RELAY_IP
+from wanderbus.simulation.nat_scenario import NATScenario, run_nat_seed
 from wanderbus.sip import nat
 from wanderbus.sip.anchoring import Describe, Described
 from wanderbus.sip.media_desk import MediaDesk
@@ -28,7 +30,7 @@ result_of = functools.cache(run_nat_seed)
 
 @pytest.mark.parametrize("seed", SEEDS)
 def test_every_promise_holds(seed: int) -> None:
-    """SPEC I-01, I-07, U-07: nothing lost, repeated or reordered by moves into, out of and between NATs."""
+    """SPEC I-01, I-07, I-08, U-07: nothing lost, repeated or reordered by moves between NATs and firewalls."""
     assert result_of(seed).problems == []
 
 
@@ -38,11 +40,13 @@ def test_twenty_seeds_have_enough_happening_in_them() -> None:
         ("notifications", 2_000),
         ("moves_into_nat", 15),
         ("moves_out_of_nat", 10),
+        ("moves_behind_firewall", 50),
         ("nat_restarts", 15),
         ("relay_restarts", 5),
         ("server_crashes", 10),
         ("relayed", 5_000),
         ("filtered", 100),
+        ("dropped", 1_000),
     ):
         assert sum(getattr(result, field) for result in results) > least, field
 
@@ -86,6 +90,18 @@ def never_let_go(patch: Patch) -> None:
     patch.setattr("wanderbus.simulation.nat_scenario.RelayLimits", lambda: type("Limits", (), {"idle_s": 0.0}))
 
 
+def fall_back_on_nothing(patch: Patch) -> None:
+    patch.setattr(PathChoice, "failed", lambda self, reason="": False)
+
+
+def stay_with_what_worked(patch: Patch) -> None:
+    patch.setattr(PathChoice, "moved", lambda self, host, now: None)
+
+
+def ask_for_no_relay(patch: Patch) -> None:
+    patch.setattr("wanderbus.sip.target_selection.wants_relay", lambda request: False)
+
+
 @pytest.mark.parametrize(
     ("sabotage", "problem"),
     [
@@ -96,6 +112,9 @@ def never_let_go(patch: Patch) -> None:
         (lose_what_waits, ""),
         (relay_no_answers, f"and not to {RELAY_IP}"),
         (never_let_go, "calls when all are gone"),
+        (fall_back_on_nothing, "behind a firewall: its stream does not go on"),
+        (stay_with_what_worked, "in an open network: it takes"),
+        (ask_for_no_relay, "it takes tcp and not udp-relay"),
     ],
 )
 def test_a_broken_way_is_noticed(monkeypatch: Patch, sabotage: Callable[[Patch], None], problem: str) -> None:

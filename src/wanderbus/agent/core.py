@@ -12,9 +12,8 @@ from collections.abc import Iterable
 from itertools import zip_longest
 from typing import Final
 
-import msgspec
-
 from wanderbus.agent.conversation import Conversation
+from wanderbus.agent.data_path import DataPath
 from wanderbus.agent.identity import parties_of, sip_properties_of
 from wanderbus.agent.messages import (
     AgentProperties,
@@ -29,13 +28,8 @@ from wanderbus.agent.messages import (
     ServerUnreachable,
     Took,
 )
-from wanderbus.datachannel import (
-    DATA_SOCKET,
-    STREAM_SOCKET,
-    DataChannel,
-    Transports,
-    protocol_over,
-)
+from wanderbus.agent.path_choice import Way
+from wanderbus.datachannel import DATA_SOCKET, STREAM_SOCKET
 from wanderbus.errors import RemoteProtocolError
 from wanderbus.machine import (
     Address,
@@ -60,7 +54,7 @@ from wanderbus.mobility.user_agent import UserAgent
 from wanderbus.rudp import RudpConfig
 from wanderbus.sip.sdp import MediaDescription
 from wanderbus.tcp import TcpConfig
-from wanderbus.transport import ConnectionFailed, ConnectionReset, MessageReceived, ProbeAnswered, SendMessage
+from wanderbus.transport import ConnectionFailed, ConnectionReset, MessageReceived, Probe, ProbeAnswered, SendMessage
 
 __all__ = ["DATA_SOCKET", "REFUSALS", "SIP_SOCKET", "STREAM_SOCKET", "Agent"]
 
@@ -68,6 +62,9 @@ SIP_SOCKET: Final = "sip"
 REFUSALS: Final = frozenset({401, 403, 404, 407, 488})
 """Answers that will not change by asking again: credentials or authority are missing, or the data channel is not
 what the broker demands."""
+
+_WAY_REFUSALS: Final = frozenset({488, 503})
+"""Answers that may concern the way of the data channel alone: another transport, or a relay, is not taken."""
 
 _DRAIN_STEP_S: Final = 0.02
 _LEFT: Final = "the agent left"
@@ -94,22 +91,10 @@ class Agent:
         self._properties = properties
         self._random = random
         self._data = data
-        self._transports = Transports(
-            random,
-            rudp_config=msgspec.structs.replace(
-                rudp or RudpConfig(), keepalive_s=properties.keepalive_s, ack_delay_s=0.0
-            ),
-            tcp_config=msgspec.structs.replace(tcp or TcpConfig(), keepalive_s=properties.keepalive_s),
-            reset_key=random.token(32),
-        )
+        self._path = DataPath(properties, random, data[0], rudp=rudp, tcp=tcp)
+        self._transports, self._channel, self._choice = self._path.transports, self._path.channel, self._path.choice
         self._conversation = Conversation(properties)
         self._user_agent = UserAgent(sip_properties_of(properties), random, socket=SIP_SOCKET, contact=sip)
-        self._channel = DataChannel(
-            self._transports,
-            parties_of(properties, ""),
-            encryption=properties.encryption,
-            protocol=protocol_over(properties.data_transport, encryption=properties.encryption),
-        )
         self._session = ""
         self._started = False
         self._connected = False
@@ -139,9 +124,13 @@ class Agent:
 
     @property
     def sends_to(self) -> Address | None:
-        """Where data go, as the broker's description has it; None while that is not agreed on."""
-        remote = self._channel.remote
-        return None if remote is None else remote.address
+        """Return the address that data go to, None until it is agreed on."""
+        return self._path.sends_to
+
+    @property
+    def way(self) -> Way:
+        """Return the way that the data channel takes, or is to take (SPEC I-08)."""
+        return self._choice.way
 
     def step(self, inputs: Iterable[Input], now: float) -> list[Output]:
         """Take a batch of inputs at monotonic second ``now``; return the outputs in order."""
@@ -174,6 +163,8 @@ class Agent:
                 self._probe(now)
             case TimerFired(key="probe"):
                 self._probe(now)
+            case TimerFired(key="trial"):
+                self._trial_over(now)
             case TimerFired(key="drain"):
                 self._drain(now)
             case Connect():
@@ -188,6 +179,7 @@ class Agent:
         self._data = moved.data
         self._heal_pause_s = self._properties.heal_s
         on_the_channel = self._channel.moved(now)
+        self._choice.moved(moved.data[0], now)
         self._step_user_agent(sip.AddressChanged(moved.sip), now)
         self._heal(now)
         self._take_data(on_the_channel, now)
@@ -196,6 +188,8 @@ class Agent:
         """Tell the broker where we are: in the session if there is one, else in a new one."""
         if not self._started or self._leaving_until is not None:
             return
+        self._take_data(self._path.take_way(now), now)
+        self._outputs.append(CancelTimer("trial"))
         if self._session in self._user_agent.sessions and self._established:
             self._take_data(self._channel.offer(now), now)
             self._step_user_agent(sip.UpdateSession(self._session, self._media()), now)
@@ -211,6 +205,8 @@ class Agent:
         """
         if self._heal_pause_s > self._properties.heal_s:
             self._established = False
+            if self._choice.is_unproven_relay and not self._connected:
+                self._choice.failed("no answer came")
         self._heal_pause_s = min(2 * self._heal_pause_s, self._properties.heal_s_max)
         self._heal(now)
 
@@ -241,9 +237,11 @@ class Agent:
                 self._offered(identity, media, now)
             case sip.SessionFailed(id=self._session, status=status, reason=reason):
                 self._session_gone(status, reason, now)
-            case (
-                sip.UpdateFailed(id=self._session, reason=reason) | sip.SessionRemoved(id=self._session, reason=reason)
-            ):
+            case sip.UpdateFailed(id=self._session, status=status, reason=reason):
+                if status in _WAY_REFUSALS:
+                    self._choice.refused(now)
+                self._session_gone(None, reason, now)
+            case sip.SessionRemoved(id=self._session, reason=reason):
                 self._session_gone(None, reason, now)
             case sip.RegistrationFailed(status=status, reason=reason) if status in REFUSALS:
                 self._outputs.append(ConnectRefused("registration", status, reason))
@@ -284,18 +282,38 @@ class Agent:
             self._step_user_agent(sip.TerminateSession(disowned), now)
             self._session_gone(488, str(error), now)
             return
-        self._established = self._connected = self._ever_connected = True
+        self._established = self._ever_connected = True
         self._heal_pause_s = self._properties.heal_s
         self._probing = False
         self._take_data(outputs, now)
+        self._outputs += [CancelTimer("heal"), CancelTimer("probe")]
+        trial_ends_at = self._path.begin_trial(now)
+        if trial_ends_at is not None:
+            self._outputs.append(SetTimer("trial", trial_ends_at))
+        elif self._way_failed(now, "no relay was found"):
+            return
+        self._connected = True
         if opened or self._fresh:
             self._fresh, self._barren = False, True
             self._step_data(self._sending(self._conversation.opening()), now)
-        self._outputs += [
-            CancelTimer("heal"),
-            CancelTimer("probe"),
-            AgentStatusChanged("CONNECTED", self._data, "session established"),
-        ]
+        elif not self._choice.over_tcp:
+            self._step_data([Probe(self._channel.local)], now)
+        reason = self._choice.reason or "session established"
+        self._outputs.append(AgentStatusChanged("CONNECTED", self._data, reason, self.way))
+
+    def _trial_over(self, now: float) -> None:
+        if self._path.is_reached():
+            self._choice.succeeded(now)
+        elif self._connected and self._leaving_until is None:
+            self._way_failed(now)
+
+    def _way_failed(self, now: float, reason: str = "") -> bool:
+        """Take the next way and return True; where there is none, the connection fails in its own time."""
+        if not self._choice.failed(reason):
+            return False
+        self._disconnected(self._choice.why, now)
+        self._heal(now)
+        return True
 
     def _session_gone(self, status: int | None, reason: str, now: float) -> None:
         self._established = False
@@ -304,6 +322,8 @@ class Agent:
             return
         self._take_data(self._channel.abandon(now), now)
         pause_s = self._random.uniform(*_PAUSE_S)
+        if status in _WAY_REFUSALS and self._choice.refused(now):
+            status = None
         if status in REFUSALS:
             self._outputs.append(ConnectRefused("session", status, reason))
             if not self._ever_connected:
@@ -320,7 +340,7 @@ class Agent:
         if self._connected:
             self._connected = False
             leaving = self._leaving_until is not None
-            self._outputs.append(AgentStatusChanged("DISCONNECTED", self._data, _LEFT if leaving else reason))
+            self._outputs.append(AgentStatusChanged("DISCONNECTED", self._data, _LEFT if leaving else reason, self.way))
 
     def _step_data(self, inputs: list[Input], now: float) -> None:
         if inputs:
@@ -336,7 +356,7 @@ class Agent:
                 case ConnectionFailed(local_id=self._channel.local, reason=reason):
                     self._channel_failed(reason.replace("the other side", "the broker"), now)
                 case ConnectionReset(local_id=self._channel.local):
-                    self._channel_failed("the broker was restarted", now)
+                    self._channel_failed("the broker was restarted", now, reset=True)
                 case ProbeAnswered(local_id=self._channel.failed) | ConnectionReset(local_id=self._channel.failed):
                     self._reached(now)
 
@@ -351,7 +371,7 @@ class Agent:
             self._disconnected(str(error), now)
             self._outputs.append(SetTimer("heal", now + self._random.uniform(*_PAUSE_S)))
 
-    def _channel_failed(self, reason: str, now: float) -> None:
+    def _channel_failed(self, reason: str, now: float, *, reset: bool = False) -> None:
         """An exhausted send marks media DISCONNECTED and leaves SIP as it is (SPEC C-14, G-01); then heal.
 
         Who leaves has said good-bye: that the broker forgets the connection is then no news.
@@ -360,6 +380,10 @@ class Agent:
         self._disconnected(reason, now)
         if self._leaving_until is not None:
             return
+        if self._choice.on_trial and not reset and self._choice.failed(reason):
+            self._heal(now)
+            return
+        self._choice.connection_failed(now)
         if self._barren:
             # What stands in its way, as a relay that has no room, would be asked again without a pause.
             self._outputs.append(SetTimer("heal", now + self._random.uniform(*_PAUSE_S)))

@@ -7,6 +7,7 @@ from typing import Any, Literal
 
 import msgspec
 
+from wanderbus.agent.path_choice import WAYS, DataTransport, Way
 from wanderbus.broker import protocol
 from wanderbus.event import Event, EventId, Gap, Notification, Position
 from wanderbus.machine import Address, Input, Output
@@ -46,8 +47,11 @@ class AgentProperties(msgspec.Struct, frozen=True):
     encryption: bool = True
     """Whether the data channel is sealed; the broker has to say the same (SPEC U-05)."""
 
-    data_transport: Literal["UDP", "TCP"] = "UDP"
-    """What the data channel takes: reliable UDP, or TCP (SPEC F-01)."""
+    data_transport: DataTransport = "AUTO"
+    """What the data channel takes: reliable UDP, or TCP; AUTO takes either (SPEC F-01, I-08)."""
+
+    data_ways: tuple[Way, ...] = WAYS
+    """The ways it may take, of that transport, in the order in which they are tried (SPEC I-08)."""
 
     session: str = "default"
     """Name of the broker session to join."""
@@ -146,6 +150,8 @@ class AgentStatusChanged(Output, frozen=True):
     status: str
     address: Address
     reason: str
+    way: Way = "udp"
+    """The way of the data channel, or the one to be tried next (SPEC I-08)."""
 
 
 class PublishSettled(Output, frozen=True):

@@ -25,6 +25,7 @@ from wanderbus.agent.messages import (
     ServerUnreachable,
     SubscriptionOver,
 )
+from wanderbus.agent.path_choice import Way
 from wanderbus.api.disconnection import DisconnectionHooks
 from wanderbus.api.ends import End
 from wanderbus.api.notifications import Notifications
@@ -74,6 +75,7 @@ class Agent:
         self._trouble = ""
         self._connect_s_max = connect_s_max
         self._status = "DISCONNECTED"
+        self._data_way: Way = "udp"
         self._driver: Driver | None = None
         self._requests = Requests(self._feed)
         self._turnstile = Turnstile(publish_per_s)
@@ -105,6 +107,11 @@ class Agent:
     def status(self) -> str:
         """Return the ECIAgent Status: ``CONNECTED`` or ``DISCONNECTED`` (SPEC E-07)."""
         return self._status
+
+    @property
+    def data_way(self) -> str:
+        """Return the way of the data channel: ``udp``, ``udp-relay``, ``tcp`` or ``tcp-relay`` (SPEC I-08)."""
+        return self._data_way
 
     @property
     def outbox(self) -> OutboxSize:
@@ -385,7 +392,9 @@ class Agent:
 
     def _status_changed(self, change: AgentStatusChanged) -> None:
         now_us, waiting = wall_us(), self._publishing.unsettled
-        self._status = change.status
+        if change.way != self._data_way:
+            _log.info("%s: %s", self.uri, change.reason)
+        self._status, self._data_way = change.status, change.way
         self._turnstile.connected(change.status == "CONNECTED")
         self._changes.tell(StatusChange(change.status, shown(change.address), now_us, change.reason))
         if change.status == "CONNECTED":

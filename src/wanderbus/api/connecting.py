@@ -7,10 +7,12 @@ broker alone, since to the original ECI a user is an address (SPEC A-09).
 from __future__ import annotations
 
 import os
+from collections.abc import Sequence
 from pathlib import Path
-from typing import Any, Final, Literal, Unpack
+from typing import Any, Final, Unpack
 
 from wanderbus.agent.messages import AgentProperties
+from wanderbus.agent.path_choice import WAYS, DataTransport, Way, allowed_ways
 from wanderbus.api.agent import Agent
 from wanderbus.api.disconnection import DisconnectionHooks, OnDisconnected, OnReconnected
 from wanderbus.api.ends import BaselineEnd, End, MobileEnd
@@ -28,9 +30,10 @@ from wanderbus.sip.digest import ALGORITHMS
 from wanderbus.sip.targets import PORTS, TRANSPORTS, Transport
 from wanderbus.sip.uri import canonical_uri
 
+_DATA_TRANSPORTS: Final[dict[str, DataTransport]] = {"auto": "AUTO", "udp": "UDP", "tcp": "TCP"}
 _ECI_SCHEME: Final = "eci://"
 _NOT_IN_ECI: Final = (
-    *("password", "transport", "ca_file", "broker", "session", "data_transport"),
+    *("password", "transport", "ca_file", "broker", "session", "data_transport", "data_ways"),
     *("rudp", "tcp_channels", "on_ended", "offline", "outbox_file", "digest_algorithms"),
 )
 """What the original ECI cannot keep to, so that a caller who counts on it is refused."""
@@ -100,7 +103,7 @@ def _mobile_end(settings: AgentSettings, resume: Position | None) -> End:
             "transport": over,
             "server_name": name_in(settings.server) if over == "TLS" else None,
             "broker": broker_uri,
-            "data_transport": _data_transport(settings.data_transport),
+            "data_transport": _data_transport(settings.data_transport, settings.data_ways),
             "resume": resume,
         }
     )
@@ -147,10 +150,16 @@ def _uris(user: str, broker: str | None) -> tuple[str, str]:
     return canonical, user_of(broker) if broker else f"sip:broker@{canonical.partition('@')[2]}"
 
 
-def _data_transport(wanted: str) -> Literal["UDP", "TCP"]:
-    if wanted not in ("udp", "tcp"):
-        raise ConfigurationError(f"{wanted!r} is no transport of the data channel; use udp or tcp")
-    return "UDP" if wanted == "udp" else "TCP"
+def _data_transport(wanted: str, ways: Sequence[Way]) -> DataTransport:
+    """Return the transport to take; :class:`ConfigurationError` if it is unknown, or no way takes it."""
+    over = _DATA_TRANSPORTS.get(wanted)
+    if over is None:
+        raise ConfigurationError(f"data_transport: invalid value {wanted!r} (expected auto, udp or tcp)")
+    if unknown := [way for way in ways if way not in WAYS]:
+        raise ConfigurationError(f"data_ways: invalid value {unknown[0]!r} (expected {', '.join(WAYS)})")
+    if not allowed_ways(over, ways):
+        raise ConfigurationError(f"data_ways: no way is left over {wanted}; name one of {', '.join(WAYS)}")
+    return over
 
 
 def _transport_to_other_domain(broker: str, settings: AgentSettings) -> Transport:

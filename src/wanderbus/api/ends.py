@@ -14,6 +14,7 @@ import msgspec
 
 from wanderbus.agent import baseline, core
 from wanderbus.agent.messages import AgentProperties, Moved
+from wanderbus.agent.path_choice import allowed_ways
 from wanderbus.datachannel import DISCARD_PORT
 from wanderbus.domain.baseline import user_at
 from wanderbus.errors import ConfigurationError, Unreachable
@@ -164,11 +165,13 @@ class MobileEnd:
     def _bind(self, local: str) -> dict[str, Address]:
         driver = self._driver
         with _usable(local):
-            over_tcp = self.properties.data_transport == "TCP"
-            sockets = [core.SIP_SOCKET] if over_tcp else [core.SIP_SOCKET, core.DATA_SOCKET]
+            ways = allowed_ways(self.properties.data_transport, self.properties.data_ways)
+            over_udp, over_tcp = (any(way.startswith(kind) for way in ways) for kind in ("udp", "tcp"))
+            sockets = [core.SIP_SOCKET, core.DATA_SOCKET] if over_udp else [core.SIP_SOCKET]
             bound = driver.bind(dict.fromkeys(sockets, (local, 0)))
             if over_tcp:
                 driver.bind_streams(core.STREAM_SOCKET, {}, local_host=local, limits=DATA_STREAM_LIMITS)
+            if not over_udp:
                 bound[core.DATA_SOCKET] = (local, DISCARD_PORT)
             if self.properties.transport != "UDP":
                 # Nobody need connect to us: requests come on the connection that we open to the server.

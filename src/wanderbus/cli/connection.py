@@ -81,7 +81,7 @@ class Connection:
     data_transport: Annotated[
         str | None,
         typer.Option(
-            help="What events go over, udp (reliable UDP) or tcp.",
+            help="What events go over: udp (reliable UDP), tcp, or auto, which takes TCP where UDP does not arrive.",
             show_default=str(default_of(AgentSettings, "data_transport")),
         ),
     ] = None

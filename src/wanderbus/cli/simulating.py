@@ -111,11 +111,13 @@ _KINDS: Final = {
             "address_changes": "address changes",
             "moves_into_nat": "of them into NATs",
             "moves_out_of_nat": "out of them",
+            "moves_behind_firewall": "of them behind firewalls",
             "nat_restarts": "NATs restarted",
             "relay_restarts": "relays killed",
             "server_crashes": "server crashes",
             "relayed": "datagrams relayed",
             "filtered": "kept out by NATs",
+            "dropped": "dropped by firewalls",
         },
     ),
     Layer.WEEKS: _Kind(

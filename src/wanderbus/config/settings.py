@@ -13,6 +13,7 @@ from typing import Annotated, Any, Final, Literal, TypedDict
 import msgspec
 
 from wanderbus.agent.messages import AgentProperties
+from wanderbus.agent.path_choice import Way
 from wanderbus.broker.config import BrokerConfig
 from wanderbus.domain.baseline import BaselineConfig
 from wanderbus.relay import RelayLimits
@@ -56,8 +57,13 @@ class AgentSettings(msgspec.Struct, frozen=True, kw_only=True):
 
     encryption: bool = _AGENT.encryption
 
-    data_transport: Literal["udp", "tcp"] = "udp"
-    """What events go over, ``udp`` (reliable UDP) or ``tcp`` (SPEC F-01)."""
+    data_transport: Literal["auto", "udp", "tcp"] = "auto"
+    """What events go over: ``udp`` (reliable UDP), ``tcp``, or ``auto``, which takes TCP where UDP does not arrive
+    (SPEC F-01, I-08)."""
+
+    data_ways: tuple[Way, ...] = _AGENT.data_ways
+    """The ways that events may take, in the order in which they are tried: ``udp``, ``udp-relay``, ``tcp``,
+    ``tcp-relay``; one that is left out is never taken (SPEC I-08)."""
 
     session: str = _AGENT.session
     """Name of the broker session to join; agents of one user share it (SPEC J-05)."""
@@ -225,7 +231,8 @@ class ProxySettings(msgspec.Struct, frozen=True, kw_only=True):
     2223 unless given (SPEC I-05)."""
 
     relay_calls: Literal["nat", "all"] = "nat"
-    """What passes a media relay: calls with a side behind NAT, or ``all`` (SPEC I-02). Without a relay none does."""
+    """What passes a media relay: with ``nat`` calls with a side behind NAT, and those whose agent asks for a relay
+    because a firewall drops its events; or ``all`` (SPEC I-02, I-08). Without a relay none does."""
 
     stay_on_path: bool = False
     """Whether the proxy stays on the path of every call; else only where it has to, as where a side is behind NAT or a
@@ -323,7 +330,8 @@ class AgentArguments(TypedDict, total=False):
     ca_file: Path | str | None
     broker: str | None
     encryption: bool
-    data_transport: Literal["udp", "tcp"]
+    data_transport: Literal["auto", "udp", "tcp"]
+    data_ways: tuple[Way, ...]
     session: str
     state_dir: Path | str | None
     keep: bool

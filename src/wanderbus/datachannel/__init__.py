@@ -1,13 +1,22 @@
 """The data channel: what SDP says of it, whom it is believed from, and which transport carries it (SPEC F-01, U-05)."""
 
 from wanderbus.datachannel.channel import DataChannel
-from wanderbus.datachannel.description import DISCARD_PORT, ChannelEnd, Protocol, describe_end, protocol_over, read_end
+from wanderbus.datachannel.description import (
+    DISCARD_PORT,
+    RELAY,
+    ChannelEnd,
+    Protocol,
+    describe_end,
+    protocol_over,
+    read_end,
+)
 from wanderbus.datachannel.transports import DATA_SOCKET, STREAM_SOCKET, Transports
 from wanderbus.datachannel.trust import Parties, channel_secret
 
 __all__ = [
     "DATA_SOCKET",
     "DISCARD_PORT",
+    "RELAY",
     "STREAM_SOCKET",
     "ChannelEnd",
     "DataChannel",

@@ -37,6 +37,7 @@ class DataChannel:
         "local",
         "parties",
         "protocol",
+        "relayed",
         "remote",
     )
 
@@ -45,6 +46,8 @@ class DataChannel:
     ) -> None:
         self.parties = parties
         self.protocol: Protocol = protocol
+        self.relayed = False
+        """Whether proxies are asked for a relay: the agent decides, and the broker does as the agent did last."""
         self.local = 0
         """Our id of the live or offered connection, 0 before the first."""
         self.remote: ChannelEnd | None = None
@@ -66,6 +69,7 @@ class DataChannel:
             connection=self.local,
             generation=self._generation,
             protocol=self.protocol,
+            relayed=self.relayed,
             key=self._keys.public if self._keys is not None else b"",
         )
         if self.protocol != "UDP":
@@ -141,6 +145,12 @@ class DataChannel:
         self.local, self.remote, self._keys = 0, None, None
         return outputs
 
+    def switch(self, protocol: Protocol, now: float) -> list[Output]:
+        """Offer a new connection over another ``protocol`` next; this one, and one that failed, are forgotten."""
+        outputs = self.close(now)
+        self.protocol = protocol
+        return outputs
+
     def close(self, now: float) -> list[Output]:
         """Forget the connection, and the one that failed."""
         outputs = self.abandon(now) + self._forget([self.failed], now)
@@ -148,6 +158,8 @@ class DataChannel:
         return outputs
 
     def _settle(self, remote: ChannelEnd, local: int, keys: KeyPair | None, now: float) -> tuple[bool, list[Output]]:
+        if self.parties.role == "broker":
+            self.relayed = remote.relayed
         if self._lives(remote):
             self.remote, self._peer_generation = remote, remote.generation
             return False, self._transports.step([ChangePath(local, remote.address, remote.generation)], now)

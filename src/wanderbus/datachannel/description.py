@@ -2,7 +2,7 @@
 
 Each side names its end of the connection, and numbers its own moves, so that an old path cannot override a new one.
 Reliable UDP carries a public key, or says that it is plain; TCP says who connects, and shows the certificate of the
-side that is connected to::
+side that is connected to. ``a=wanderbus-relay`` asks the proxies for a relay::
 
     m=application 40000 UDP x-wanderbus                 m=application 5072 TCP/TLS x-wanderbus
     a=wanderbus-connection:1f00c3a8d2b94e61             a=wanderbus-connection:1f00c3a8d2b94e61
@@ -34,6 +34,7 @@ GENERATION: Final = "wanderbus-generation"
 KEY: Final = "wanderbus-key"
 PLAIN: Final = "wanderbus-plain"
 MAC: Final = "wanderbus-mac"
+RELAY: Final = "wanderbus-relay"
 SUITE: Final = "x25519-aes128gcm"
 
 DISCARD_PORT: Final = 9
@@ -69,6 +70,8 @@ class ChannelEnd(msgspec.Struct, frozen=True, kw_only=True):
     """Over TCP, whether the connection lives already (RFC 4145 5)."""
     fingerprint: bytes = b""
     """SHA-256 of its certificate, where others connect to it by TLS (RFC 8122 5)."""
+    relayed: bool = False
+    """Whether its side asks proxies for a relay, since a firewall drops what goes without one (SPEC I-08)."""
     mac: bytes = b""
     """Proves whose end it is (:mod:`.trust`); empty when there is none."""
 
@@ -92,6 +95,8 @@ def describe_end(end: ChannelEnd) -> MediaDescription:
         attributes.append((PLAIN, None))
     if end.fingerprint:
         attributes.append(("fingerprint", f"{_FINGERPRINT_HASH} {end.fingerprint.hex(':').upper()}"))
+    if end.relayed:
+        attributes.append((RELAY, None))
     if end.mac:
         attributes.append((MAC, b64encode(end.mac).decode()))
     host, port = end.address
@@ -118,6 +123,7 @@ def read_end(media: MediaDescription) -> ChannelEnd:
         setup=media.attribute("setup") or "" if protocol != "UDP" else "",
         existing=protocol != "UDP" and media.attribute("connection") == "existing",
         fingerprint=_fingerprint(media) if protocol == "TCP/TLS" else b"",
+        relayed=media.attribute(RELAY) is not None,
         mac=_decoded(text, MAC) if (text := media.attribute(MAC)) is not None else b"",
     )
 

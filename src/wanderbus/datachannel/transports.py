@@ -66,6 +66,10 @@ class Transports:
         """Return whether the peer has acknowledged everything that was to be sent; True for an unknown id."""
         return (self.tcp if local_id in self._over_tcp else self.udp).all_confirmed(local_id)
 
+    def reached(self, local_id: int) -> bool:
+        """Return whether the present path of a connection works, as far as is known; False for an unknown id."""
+        return (self.tcp if local_id in self._over_tcp else self.udp).reached(local_id)
+
     def takes(self, given: Input) -> bool:
         """Return whether ``given`` came from the world for one of the endpoints."""
         match given:

@@ -30,6 +30,7 @@ from wanderbus.broker.core import (
 )
 from wanderbus.datachannel import (
     DATA_SOCKET,
+    RELAY,
     STREAM_SOCKET,
     DataChannel,
     Parties,
@@ -245,7 +246,9 @@ class AccessServer:
         known = self._user_agent.sessions.get(session)
         media = known.local_media if known else None
         protocol = protocol_over(media.protocol if media else "UDP", encryption=self._encryption)
-        return DataChannel(self._transports, parties, encryption=self._encryption, protocol=protocol)
+        channel = DataChannel(self._transports, parties, encryption=self._encryption, protocol=protocol)
+        channel.relayed = media is not None and media.attribute(RELAY) is not None
+        return channel
 
     def _renew(self, session: str, now: float) -> None:
         """Offer a session of before the restart a new data channel, unless its agent was faster."""

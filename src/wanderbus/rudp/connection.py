@@ -67,6 +67,7 @@ class Connection:
         "_packets",
         "_path",
         "_path_changed",
+        "_path_number",
         "_peer_generation",
         "_probing",
         "_random",
@@ -76,6 +77,7 @@ class Connection:
         "_token",
         "local_id",
         "peer_token",
+        "reached",
         "receiver",
         "remote",
         "remote_id",
@@ -105,6 +107,10 @@ class Connection:
         self._arrivals = self._packets.arrivals
         self.sender = Sender(config, self._packets.frame_bytes_max, counters)
         self.receiver = Receiver(config, counters)
+        self.reached = False
+        """Whether the peer acknowledged something that left by the present path."""
+        self._path_number = 0
+        """The first packet number of the present path."""
         self._path = PathValidation()
         self._peer_generation = opened.generation
         self._response: tuple[Address, bytes] | None = None
@@ -156,10 +162,15 @@ class Connection:
         self.remote = remote
         self._path.stop()
         self._path_changed = True
+        self._leave_path()
+
+    def _leave_path(self) -> None:
+        self.reached, self._path_number = False, self._packets.next_number
 
     def moved_here(self, generation: int) -> None:
         """Let what is sent from now on carry our own ``generation``."""
         self._packets.moved_here(generation)
+        self._leave_path()
 
     def probe(self) -> None:
         """Have an ack-eliciting packet leave at the end of this batch."""
@@ -208,6 +219,7 @@ class Connection:
         for ack in acks:
             if ack[0] < self._packets.next_number:
                 self._acked = True
+                self.reached |= ack[0] >= self._path_number
                 self.sender.acknowledged(ack, now)
                 self._packets.confirmed(ack[0])
             else:

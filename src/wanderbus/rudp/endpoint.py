@@ -91,6 +91,11 @@ class Endpoint:
         connection = self._connections.get(local_id)
         return connection is None or connection.all_confirmed
 
+    def reached(self, local_id: int) -> bool:
+        """Return whether the peer acknowledged something that left by the present path; False for an unknown id."""
+        connection = self._connections.get(local_id)
+        return connection is not None and connection.reached
+
     def all_heard(self, local_id: int) -> bool:
         """Return whether every packet that wants an ACK has left and got it, PINGs as well; True for an unknown id.
 

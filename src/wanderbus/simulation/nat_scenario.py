@@ -2,8 +2,10 @@
 
 It is a history of the whole system as in :mod:`.scenario`, with its checkers. Behind every NAT the agents have one and
 the same address, and nothing reaches them there that they have not sent for; NATs forget, and lose all that they know;
-the relay is restarted. In the end every agent is registered where it is seen and in a session with the broker, whose
-data go by the relay for those behind NAT and straight for all others, and the relay has nothing left once all are gone.
+the relay is restarted. Other networks have a firewall, which lets signalling pass, and of the data those of a relay, or
+those over TCP; at last all agents make a tour through such (:mod:`.firewall_tour`). In the end every agent is
+registered where it is seen and in a session with the broker, whose data go by the relay for those behind NAT and
+straight for all others, and the relay has nothing left once all are gone.
 """
 
 from __future__ import annotations
@@ -16,6 +18,8 @@ from wanderbus.agent.core import DATA_SOCKET, SIP_SOCKET
 from wanderbus.agent.messages import Disconnect
 from wanderbus.machine import Address, shown
 from wanderbus.relay import RelayLimits
+from wanderbus.simulation.firewall import Firewall
+from wanderbus.simulation.firewall_tour import FIREWALLS, RELAY_IP, FirewallTour
 from wanderbus.simulation.nat import NAT
 from wanderbus.simulation.node import Wire
 from wanderbus.simulation.relay_host import NG_PORT, RelayHost
@@ -25,7 +29,6 @@ from wanderbus.simulation.traveller import Traveller
 from wanderbus.sip.message import Request, Response, encode_message, parse_message
 from wanderbus.sip.uri import SIPUri
 
-RELAY_IP: Final = "10.0.0.2"
 PORTS: Final = range(30_000, 30_200)
 INSIDE_IP: Final = "192.168.0.5"
 CALLER: Final[Address] = ("198.51.100.9", 5060)
@@ -41,12 +44,15 @@ class NATResult(Result, frozen=True):
 
     moves_into_nat: int
     moves_out_of_nat: int
+    moves_behind_firewall: int
     nat_restarts: int
     relay_restarts: int
     relayed: int
     """Datagrams of data that the relay has passed on."""
     filtered: int
     """Datagrams that NATs let in to nobody."""
+    dropped: int
+    """Datagrams and attempts to connect that firewalls dropped."""
 
 
 class NATTraveller(Traveller):
@@ -84,7 +90,8 @@ class NATScenario(Scenario):
 
     def __init__(self, seed: int, *, keep_trace: bool = False) -> None:
         super().__init__(seed, keep_trace=keep_trace)
-        self.into = self.out_of = self.nat_restarts = 0
+        self.into = self.out_of = self.behind_firewall = self.nat_restarts = 0
+        self.problems: list[str] = []
         self.nats: list[NAT] = []
         self.relays = [self._new_relay()]
         for traveller in self.travellers:
@@ -98,10 +105,12 @@ class NATScenario(Scenario):
             **msgspec.structs.asdict(super().run()),
             moves_into_nat=self.into,
             moves_out_of_nat=self.out_of,
+            moves_behind_firewall=self.behind_firewall,
             nat_restarts=self.nat_restarts,
             relay_restarts=len(self.relays) - 1,
             relayed=sum(host.relay.figures.datagrams for host in self.relays),
             filtered=sum(nat.filtered for nat in self.nats),
+            dropped=self.network.dropped,
         )
 
     def plan(self, traveller: Traveller) -> None:
@@ -114,19 +123,41 @@ class NATScenario(Scenario):
             self.world.at(draw.uniform(3, ACTIVE_S), self._restart_relay)
 
     def move(self, traveller: Traveller) -> None:
-        """Move behind another NAT, or to where there is none."""
+        """Move behind another NAT, behind a firewall, or to where there is neither."""
+        draw = self.world.random
+        nat = self._new_nat() if draw.random() < 0.5 else None
+        self.move_to(traveller, nat, None if nat or draw.random() < 0.4 else draw.choice([*FIREWALLS.values()]))
+
+    def tour(self) -> None:
+        """Make the tour through firewalls, and end behind NAT or not."""
+        tour = FirewallTour(
+            self.world,
+            self.network,
+            self.travellers,
+            lambda traveller, firewall: self.move_to(traveller, firewall=firewall),
+        )
+        self.problems = [*tour.problems()]
+        for traveller in self.travellers:
+            self.move_to(traveller, self._new_nat() if self.world.random.random() < 0.6 else None)
+        self._settle()
+
+    def move_to(self, traveller: Traveller, nat: NAT | None = None, firewall: Firewall | None = None) -> None:
+        """Move behind ``nat``, behind ``firewall``, or to where there is neither."""
         assert isinstance(traveller, NATTraveller)
         self.moves += 1
         self.network.mend(traveller.ip)
         was_behind = traveller.nat is not None
-        traveller.nat = self._new_nat() if self.world.random.random() < 0.6 else None
-        self.into += not was_behind and traveller.nat is not None
-        self.out_of += was_behind and traveller.nat is None
+        traveller.nat = nat
+        self.into += not was_behind and nat is not None
+        self.out_of += was_behind and nat is None
+        self.behind_firewall += firewall is not None
         traveller.move()
+        if firewall is not None:
+            self.network.firewalls[traveller.ip] = firewall
 
     def check(self) -> list[str]:
         """Everybody can be called; data go by the relay for those behind NAT alone; nothing is left of all of it."""
-        problems = self._call_everybody()
+        problems = [*self.problems, *self._call_everybody()]
         for traveller in self.travellers:
             assert isinstance(traveller, NATTraveller)
             where = RELAY_IP if traveller.nat is not None else traveller.ip

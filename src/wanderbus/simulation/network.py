@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING
 import msgspec
 
 from wanderbus.machine import Address
+from wanderbus.simulation.firewall import Firewall, Protocol
 from wanderbus.simulation.world import World
 
 if TYPE_CHECKING:
@@ -49,6 +50,10 @@ class Network:
         self.tap: Callable[[Address, Address, bytes], None] = lambda source, destination, data: None
         """Sees every datagram that is sent."""
         self.listeners: dict[Address, tuple[StreamHost, str]] = {}
+        self.firewalls: dict[str, Firewall] = {}
+        """By the IP address that they stand before."""
+        self.dropped = 0
+        """Datagrams and attempts to connect that a firewall dropped."""
         self._world = world
         self._bound: dict[Address, Receiver] = {}
         self._cut: set[str] = set()
@@ -82,6 +87,15 @@ class Network:
         """Return whether one of ``ips`` is cut off."""
         return not self._cut.isdisjoint(ips)
 
+    def is_dropped(self, protocol: Protocol, source: Address, destination: Address) -> bool:
+        """Return whether a firewall drops what goes from ``source`` to ``destination``, which then counts."""
+        for host, peer in ((source, destination), (destination, source)):
+            firewall = self.firewalls.get(host[0])
+            if firewall is not None and firewall.drops(protocol, peer):
+                self.dropped += 1
+                return True
+        return False
+
     def conditions_of(self, source: str, destination: str) -> Conditions:
         """Return how bad the way from one IP address to another is."""
         if self.within is not None and source == destination:
@@ -105,7 +119,7 @@ class Network:
                 )
                 lost = lost or waiting_s > conditions.line_s_max
                 delay += waiting_s
-            if lost or source[0] in self._cut:
+            if lost or source[0] in self._cut or self.is_dropped("UDP", source, destination):
                 continue
             damaged = conditions.damage and draw.random() < conditions.damage
             self.carry(source, destination, self._damage(data) if damaged else data, delay)

@@ -97,7 +97,7 @@ class Scenario:
                 resumes=draw.random() < 0.8,
                 think_s_max=draw.choice([0.01, 0.1, 1.0]),
                 encryption=encryption,
-                data_transport="TCP" if draw.random() < self.over_tcp else "UDP",
+                data_transport="TCP" if draw.random() < self.over_tcp else "AUTO",
             )
             for number in range(1, draw.randint(2, 4) + 1)
         ]
@@ -130,6 +130,9 @@ class Scenario:
             fingerprint=self.world.fingerprint(),
         )
 
+    def tour(self) -> None:
+        """Let more happen in the mended world, before it is checked."""
+
     def check(self) -> list[str]:
         """Return one line for each promise beyond the usual ones that is broken."""
         return []
@@ -143,7 +146,11 @@ class Scenario:
             self._plan_server_crashes()
         self.world.run(ACTIVE_S)
         self._mend()
-        self.world.run(ACTIVE_S + SETTLE_S, self.at_rest)
+        self._settle()
+        self.tour()
+
+    def _settle(self) -> None:
+        self.world.run(self.world.now + SETTLE_S, self.at_rest)
         self.world.run(self.world.now + 8.0)
 
     def _conditions(self) -> Conditions:

@@ -136,7 +136,7 @@ class StreamHost:
         if end.closed:
             return
         host, name = self._network.listeners.get(end.peer, (None, ""))
-        if self._network.is_cut(*_way(end)) or (host is None and not self._network.is_there(end.peer[0])):
+        if self._is_cut(end) or (host is None and not self._network.is_there(end.peer[0])):
             if self._world.now + REPEAT_S < until:
                 self._world.after(REPEAT_S, lambda: self._open(end, until))
             else:
@@ -159,6 +159,9 @@ class StreamHost:
         self._ends[end.number] = end
         self._names[end.number] = name
         return end
+
+    def _is_cut(self, end: StreamEnd) -> bool:
+        return self._network.is_cut(*_way(end)) or self._network.is_dropped("TCP", end.local, end.peer)
 
     # Bytes under way ----------------------------------------------------------------------------------------------
 
@@ -183,7 +186,7 @@ class StreamHost:
         if end.closed or other is None:
             return
         gone = other.closed and not self._network.is_there(other.local[0])
-        if gone or self._network.is_cut(*_way(end)):
+        if gone or self._is_cut(end):
             if self._world.now < give_up_at:
                 again_s = min(2 * repeat_s, REPEAT_S_MAX)
                 self._world.after(repeat_s, lambda: self._arrive(end, again_s, give_up_at))
@@ -231,7 +234,7 @@ class StreamHost:
         last = b"".join(end.under_way) if self._world.random.random() < 0.5 else b""
 
         def tell() -> None:
-            if other is None or other.closed or self._network.is_cut(*_way(end)):
+            if other is None or other.closed or self._is_cut(end):
                 return
             if last:
                 other.host.take(other, last)

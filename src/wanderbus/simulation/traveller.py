@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
-from typing import Literal
 
 import msgspec
 
@@ -21,6 +20,7 @@ from wanderbus.agent.messages import (
     RequestSettled,
     Took,
 )
+from wanderbus.agent.path_choice import DataTransport
 from wanderbus.broker import protocol
 from wanderbus.event import Event, EventId, Gap, Notification, Position
 from wanderbus.machine import Address, Output
@@ -59,7 +59,7 @@ class Traveller:
         resumes: bool,
         think_s_max: float,
         encryption: bool = True,
-        data_transport: Literal["UDP", "TCP"] = "UDP",
+        data_transport: DataTransport = "AUTO",
     ) -> None:
         self.name = name
         self.uri = f"sip:{name}@{DOMAIN}"
@@ -67,7 +67,7 @@ class Traveller:
         self.resumes = resumes
         self._think_s_max = think_s_max
         self._encryption = encryption
-        self._data_transport: Literal["UDP", "TCP"] = data_transport
+        self._data_transport: DataTransport = data_transport
         self.committed = Committed()
         self.accepted: dict[int, EventId] = {}
         self.submitted = 0
@@ -109,6 +109,11 @@ class Traveller:
     def connected(self) -> bool:
         """Return the ECIAgent Status."""
         return self._node is not None and self._agent.connected
+
+    @property
+    def way(self) -> str:
+        """Return the way of the agent's data channel."""
+        return self._agent.way
 
     @property
     def watched(self) -> tuple[str, Agent, str] | None:

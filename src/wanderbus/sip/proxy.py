@@ -206,14 +206,14 @@ class Proxy:
         if passage is None:
             return [*self._media.release(report)]
         request, transaction = passage.received.request, passage.transaction
-        ended: list[Release] = []
+        ended: list[Command] = []
         if report.sdp is not None:
             came = msgspec.structs.replace(passage.came, request=described(passage.came.request, report.sdp))
             passage = msgspec.structs.replace(passage, came=came)
         elif passage.targets.relay_optional:
             targets = msgspec.structs.replace(passage.targets, relay=False)
             passage = msgspec.structs.replace(passage, targets=targets)
-            ended = self._media.left(Anchored.of(request), None)
+            ended += self._media.left(Anchored.of(request), None)
         else:
             answer = self._answers.make(request, 503, reason=RELAY_UNREACHABLE)
             return [refusal(transaction, answer), *self._media.left(Anchored.of(request), None)]

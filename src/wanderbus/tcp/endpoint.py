@@ -85,6 +85,11 @@ class Endpoint:
         connection = self._connections.get(local_id)
         return connection.sender.waiting_bytes if connection else 0
 
+    def reached(self, local_id: int) -> bool:
+        """Return whether a TCP connection carries it that both sides have proved; False for an unknown id."""
+        connection = self._connections.get(local_id)
+        return connection is not None and connection.stream is not None
+
     def all_confirmed(self, local_id: int) -> bool:
         """Return whether the peer has acknowledged everything that was to be sent; True for an unknown id."""
         connection = self._connections.get(local_id)

@@ -37,7 +37,7 @@ async def subscribe(line: Line, options: Mapping[str, Any]) -> None:
         reading = asyncio.get_running_loop().create_task(_read(notifications, arrivals))
         line.say("ready")
         while not isinstance(asked := await line.hear(), int):
-            line.say(await _first_after(arrivals, asked))
+            line.say(agent.data_way if asked == "way" else await _first_after(arrivals, asked))
         until_s = time.monotonic() + HEAL_S_MAX
         while len({each.number for each in arrivals}) < asked and time.monotonic() < until_s:
             await asyncio.sleep(0.02)
@@ -48,12 +48,15 @@ async def subscribe(line: Line, options: Mapping[str, Any]) -> None:
 
 
 async def publish(line: Line, options: Mapping[str, Any]) -> None:
-    """Publish steadily when told to flow, until told something else; then say how many were published in all. Told
-    ``end``, end."""
+    """Publish steadily when told to flow, until told something else; then say how many were published in all. Asked
+    for the ``way`` of the data channel, say that. Told ``end``, end."""
     number = 0
     async with _agent(options) as agent:
         line.say("ready")
-        while await line.hear() != "end":
+        while (asked := await line.hear()) != "end":
+            if asked == "way":
+                line.say(agent.data_way)
+                continue
             stopped = asyncio.get_running_loop().create_task(line.hear())
             began_s, first = time.monotonic(), number
             async with asyncio.TaskGroup() as group:

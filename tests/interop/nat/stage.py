@@ -19,9 +19,20 @@ TRANSPORTS: Final = {
     "TCP": ("tcp", "tcp"),
     "UDP, SIP over TCP": ("udp", "tcp"),
     "TCP, SIP over UDP": ("tcp", "udp"),
+    "any": ("auto", "udp"),
+    "any, SIP over TCP": ("auto", "tcp"),
 }
 """What events go over and what SIP goes over, by what the table calls it."""
 
+
+_FILTER: Final = """\
+*filter
+:FILTERED -
+-A INPUT -d {address} -j FILTERED
+-A OUTPUT -s {address} -j FILTERED
+{rules}
+COMMIT
+"""
 
 Serving = Callable[[Internet, Path], Mapping[str, Any]]
 """Returns programs of other makes, each with ``start`` and ``end``, in the order to start them."""
@@ -80,11 +91,26 @@ class Stage:
             stage._publisher.hear()
             yield stage
 
-    def move(self, host: str, segment: str) -> float:
-        """Move a host to another place; return the moment it left, on the monotonic clock."""
+    def move(self, host: str, segment: str, *, firewall: str = "") -> float:
+        """Move a host to another place; return the moment it left, on the monotonic clock.
+
+        ``firewall`` has rules of iptables-restore for the chain FILTERED, which everything to and from the host's
+        address there passes; at the next place there are none.
+        """
+        number = next(self._numbers)
+        if firewall:
+            address = self.internet.address_at(segment, number)
+            self.internet.namespaces.run(host, ["iptables-restore"], _FILTER.format(address=address, rules=firewall))
         left_s = time.monotonic()
-        self.internet.plug(host, segment, next(self._numbers))
+        self.internet.plug(host, segment, number)
         return left_s
+
+    def way(self, host: str) -> str:
+        """Return the way that the data channel of the publisher or subscriber takes; no events flow."""
+        worker = self._publisher if host == ALICE else self._subscriber
+        worker.tell("way")
+        way: str = worker.hear()
+        return way
 
     def rebind(self, router: str) -> float:
         """Let a router forget its connections, and give each another port; return the moment before."""

@@ -23,6 +23,7 @@ from tests.interop.kamailio import kamailio
 from tests.interop.nat.places import ALICE, BOB, EAST, NORTH, RELAY, SERVER, SOUTH, WEST
 from tests.interop.nat.programs import DOMAIN, PASSWORDS, Program
 from tests.interop.nat.stage import Stage
+from tests.interop.nat.test_firewalls import FALLBACK_S_MAX, UDP_BY_RELAY
 from tests.interop.rtpengine import rtpengine
 
 pytestmark = pytest.mark.skipif(peer.PROGRAM is None, reason=peer.MISSING)
@@ -140,6 +141,25 @@ def test_moves(internet: Internet, tmp_path: Path, relay: str, transport: str, w
         stage.check(published)
     if transport == "UDP":
         assert served.relayed_datagrams >= published * (1 if PUBLIC in (bob, to) else 2)
+
+
+@pytest.mark.parametrize(("relay", "transport"), [by("rtpengine", "UDP"), by("ours", "UDP")])
+@pytest.mark.interop(scenario="a firewall drops UDP to the broker: by relay, and later without")
+def test_firewall(internet: Internet, tmp_path: Path, relay: str, transport: str) -> None:
+    """An agent asks for the relay where nothing arrives without, and has it until it moves to an open network."""
+    served = Served(relay)
+    with Stage.set(internet, tmp_path, layout=served, transport="any", alice=PUBLIC, bob=PUBLIC) as stage:
+        stage.flow()
+        time.sleep(STEADY_S)
+        assert stage.healed_s(stage.move(BOB, PUBLIC, firewall=UDP_BY_RELAY)) < FALLBACK_S_MAX
+        stage.hold()
+        assert stage.way(BOB) == "udp-relay"
+        stage.flow()
+        time.sleep(STEADY_S)
+        assert stage.healed_s(stage.move(BOB, PUBLIC)) < HEAL_S_MAX
+        stage.check(stage.hold())
+        assert stage.way(BOB) == "udp"
+    assert served.relayed_datagrams > 0
 
 
 @pytest.mark.parametrize(("relay", "transport"), [by("rtpengine", "UDP"), by("ours", "UDP")])

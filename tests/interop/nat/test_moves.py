@@ -14,7 +14,6 @@ from demo.internet import PUBLIC
 from tests.interop.nat.conftest import SetStage
 from tests.interop.nat.places import ALICE, BOB, EAST, NORTH, RELAY, SERVER, SOUTH, WEST
 from tests.interop.nat.programs import Layout, refused, relayed_datagrams
-from tests.interop.nat.stage import TRANSPORTS
 
 STEADY_S = 0.4
 HEAL_S_MAX = 5.0
@@ -59,7 +58,7 @@ def test_nothing_is_lost(set_stage: SetStage, given: Move, transport: str) -> No
             assert refused(stage.internet, SERVER) == 0
 
 
-@pytest.mark.parametrize("transport", list(TRANSPORTS))
+@pytest.mark.parametrize("transport", ["UDP", "TCP", "UDP, SIP over TCP", "TCP, SIP over UDP"])
 @pytest.mark.interop(peer="NAT", scenario="the relay is on a host of its own")
 def test_all_passes_a_relay_elsewhere(set_stage: SetStage, transport: str) -> None:
     with set_stage(layout=Layout.APART, transport=transport) as stage:
