@@ -62,11 +62,13 @@ COMMANDS = {
         ./do soak [--ci]""",
     "bench": """measure against peers, in one run
         ./do bench [ARGUMENTS of python -m bench]""",
+    "goals": """check every goal of the project, or those that are named (some hours; --quick in ten minutes)
+        ./do goals [--list | --quick] [ARGUMENTS of python -m bench.goals]""",
     "fmt": """format the code, mend what lint can mend, write docs/cli.md and docs/sip-conformance.md anew
         ./do fmt [ARGUMENTS of ruff format]""",
 }
 NEEDS_JAVA = ("demo", "test", "bench", "interop")
-NEEDS_IP = ("demo", "test", "bench", "interop")
+NEEDS_IP = ("demo", "test", "bench", "interop", "goals")
 # Of program, or pattern of a file, to the Debian package that holds it: peers that ours is held beside, and what loses
 # packets.
 PEERS = {
@@ -86,7 +88,8 @@ INTEROP_PEERS = {
     "sngrep": "sngrep",
     "tshark": "tshark",
 }
-NEEDS_PEERS = {"test": PEERS, "bench": PEERS, "interop": {**PEERS, **INTEROP_PEERS}}
+EVERYBODY = {**PEERS, **INTEROP_PEERS}
+NEEDS_PEERS = {"test": PEERS, "bench": PEERS, "interop": EVERYBODY, "goals": EVERYBODY}
 # Debian starts these on ports that are ours to choose; tests and benchmarks start them themselves, on free ones.
 SERVICES = ("kamailio", "mosquitto", "nats-server", "redis-server", "rtpengine-daemon")
 
@@ -124,6 +127,7 @@ def main(arguments: list[str]) -> int:
             "interop": interop,
             "soak": soak,
             "bench": bench,
+            "goals": goals,
             "fmt": fmt,
         }
         commands[command](rest)
@@ -152,6 +156,7 @@ def show_help(command: str) -> int:
         "crash": ["faults", "crash"],
         "powercut": ["faults", "powercut"],
         "bench": ["bench"],
+        "goals": ["bench.goals"],
         "interop": ["tests.interop"],
     }
     behind = ["-m", *modules[command]] if command in modules else None
@@ -186,6 +191,10 @@ def powercut(arguments: list[str]) -> None:
 
 def bench(arguments: list[str]) -> None:
     pass_on("the benchmark", ["-m", "bench", *arguments])
+
+
+def goals(arguments: list[str]) -> None:
+    pass_on("the check of the goals", ["-m", "bench.goals", *arguments])
 
 
 def interop(arguments: list[str]) -> None:

@@ -18,6 +18,7 @@ from collections.abc import Callable, Iterator, Mapping
 from pathlib import Path
 from typing import Any, Final, NamedTuple
 
+from bench.broker_comer import comer
 from bench.broker_mqtt import Mosquitto
 from bench.broker_nats import JetStream
 from bench.broker_ours import Ours
@@ -32,7 +33,7 @@ Result = Mapping[str, Any]
 FANOUT: Final = 20
 WINDOWS: Final = (1, 100)
 RATES_PER_S: Final = (20, 1_000)
-SECTIONS: Final = ("publish", "deliver", "latency", "syncs", "restart", "idle", "slow")
+SECTIONS: Final = ("publish", "deliver", "latency", "syncs", "restart", "idle", "slow", "comer")
 
 
 class Size(NamedTuple):
@@ -48,10 +49,12 @@ class Size(NamedTuple):
     queued_each: int
     idle_users: int
     slow_s: float
+    comer_queued: int
+    comer_turn_s: float
 
 
-FULL: Final = Size(5, {1: 1_500, 100: 15_000}, 6_000, {20: 200, 1_000: 5_000}, 100, 10_000, 10_000, 15.0)
-QUICK: Final = Size(2, {1: 300, 100: 4_000}, 2_000, {20: 60, 1_000: 1_000}, 20, 2_000, 300, 5.0)
+FULL: Final = Size(5, {1: 1_500, 100: 15_000}, 6_000, {20: 200, 1_000: 5_000}, 100, 10_000, 10_000, 15.0, 100_000, 10.0)
+QUICK: Final = Size(2, {1: 300, 100: 4_000}, 2_000, {20: 60, 1_000: 1_000}, 20, 2_000, 300, 5.0, 20_000, 2.0)
 
 
 def main(arguments: list[str] | None = None) -> int:
@@ -76,6 +79,7 @@ def _measure(section: str, size: Size, peers: list[Peer]) -> list[Result]:
         "restart": lambda: restart(size.queued_users, size.queued_each),
         "idle": lambda: idle_users(size.idle_users),
         "slow": lambda: slow_consumer(size.slow_s),
+        "comer": lambda: comer(size.comer_queued, size.comer_turn_s),
     }
     if section in ours_alone:
         progress(f"{section}")
@@ -195,6 +199,8 @@ def goals_of(results: list[Result]) -> list[Goal]:
         goal("restart_1m_queued_s", alone("restart", "ready_s"), "s", most=10),
         goal("bytes_per_idle_user", alone("idle", "bytes_per_user"), "bytes", most=20_000),
         goal("others_p99_ratio", alone("slow", "others_p99_ratio"), "ratio", most=1.2),
+        goal("others_p50_beside_100k_queued", alone("comer", "p50_ratio"), "ratio", most=1.2),
+        goal("others_p99_beside_100k_queued", alone("comer", "p99_ratio"), "ratio"),
     ]
 
 

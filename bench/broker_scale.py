@@ -38,7 +38,7 @@ UNSETTLED_MAX: Final = 200
 
 def syncs() -> dict[str, Any]:
     """Count, by strace, what the server asks of the disk for acknowledged publishes one at a time."""
-    with _directory() as name, Ours().server(Path(name)) as place, Worker() as publisher:
+    with directory_for_bench() as name, Ours().server(Path(name)) as place, Worker() as publisher:
         counts = Path(name) / "strace"
         publisher.start(publish_all, Ours(), place, ACKS, 1).hear()
         argv = ["strace", "-f", "-c", "-e", "trace=fsync,fdatasync", "-o", str(counts), "-p", str(place["pid"])]
@@ -54,10 +54,10 @@ def syncs() -> dict[str, Any]:
 
 def restart(users: int, events: int) -> dict[str, Any]:
     """Let ``events`` wait for each of ``users`` who are away, kill the server, and see when it is back."""
-    with _directory() as name:
+    with directory_for_bench() as name:
         names = [f"away{number}" for number in range(users)]
         with running(Path(name), ["publisher", *names]) as place, Worker() as away, Worker() as publisher:
-            away.start(_subscribe_and_leave, place, names).hear()
+            away.start(subscribe_and_leave, place, names).hear()
             progress(f"restart: {users} users are away, publishing {events} events for each")
             began_s = time.monotonic()
             publisher.start(publish_batches, place, events)
@@ -83,7 +83,7 @@ def restart(users: int, events: int) -> dict[str, Any]:
 def idle_users(users: int) -> dict[str, Any]:
     """Connect ``users`` agents with a subscription each, and weigh the server before and after."""
     names = [f"idle{number}" for number in range(users)]
-    with _directory() as name, running(Path(name), names) as place, contextlib.ExitStack() as stack:
+    with directory_for_bench() as name, running(Path(name), names) as place, contextlib.ExitStack() as stack:
         before = resident_bytes(place["pid"])
         began_s = time.monotonic()
         halves = [names[0::2], names[1::2]]
@@ -110,10 +110,10 @@ def slow_consumer(measured_s: float) -> dict[str, Any]:
 
 def _others_p99_ms(measured_s: float, disturbed: bool) -> float:
     events = round(OTHERS_PER_S * measured_s)
-    with _directory() as name, Ours().server(Path(name)) as place, contextlib.ExitStack() as stack:
+    with directory_for_bench() as name, Ours().server(Path(name)) as place, contextlib.ExitStack() as stack:
         reader, publisher, slow = (stack.enter_context(Worker()) for _ in range(3))
         if disturbed:
-            slow.start(_subscribe_and_leave, place, [f"consumer{OTHERS}"]).hear()
+            slow.start(subscribe_and_leave, place, [f"consumer{OTHERS}"]).hear()
             publisher.start(publish_batches, place, BACKLOG)
             while isinstance(publisher.hear(), int):
                 pass
@@ -145,7 +145,8 @@ async def publish_batches(line: Line, place: Place, events: int) -> str:
     return "done"
 
 
-async def _subscribe_and_leave(line: Line, place: Place, names: Sequence[str]) -> None:
+async def subscribe_and_leave(line: Line, place: Place, names: Sequence[str]) -> None:
+    """Subscribe as each of these users, so that events wait for them from now on."""
     for name in names:
         async with connected(place, name) as agent, agent.subscribe(SUBJECT, keep=True):
             pass
@@ -205,5 +206,6 @@ def resident_bytes(pid: int) -> int:
     return int(fields[1]) * os.sysconf("SC_PAGE_SIZE")
 
 
-def _directory() -> tempfile.TemporaryDirectory[str]:
+def directory_for_bench() -> tempfile.TemporaryDirectory[str]:
+    """Return a new directory that is removed after the block."""
     return tempfile.TemporaryDirectory(prefix="wanderbus-bench-")

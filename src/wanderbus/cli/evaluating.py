@@ -16,6 +16,7 @@ from wanderbus.cli.evaluation_table import mobility_table
 from wanderbus.cli.merging import merging
 from wanderbus.cli.output import check_writable, machine, run_async, say, write_json
 from wanderbus.cli.overhead import overhead
+from wanderbus.cli.remedies import remedies
 from wanderbus.errors import ConfigurationError
 from wanderbus.evaluation.goals import Goal
 from wanderbus.evaluation.grid import EVENTS, GRID, OUTAGE_S, RATE_PER_S, SOURCE, Cell, Experiment, Outage
@@ -33,6 +34,7 @@ app = typer.Typer(help="The paper's measurements repeated, beside what was publi
 
 app.command()(merging)
 app.command()(overhead)
+app.command()(remedies)
 
 
 @app.command()
