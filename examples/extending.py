@@ -1,4 +1,4 @@
-"""A broker with code of its operator: a kind of restriction and a hook for disconnections.
+"""A broker with code of its operator: a kind of restriction, a queue policy and a hook for disconnections.
 
 It starts a server of its own in a temporary directory. Run it with ``.venv/bin/python examples/extending.py``. A server
 that runs by ``wanderbus up`` names the same objects in its settings; docs/extending.md says how.
@@ -12,7 +12,7 @@ from pathlib import Path
 from typing import Literal
 
 import wanderbus
-from wanderbus.api.extending import Asked, DeviceChange, Handling, Kind, Parameters
+from wanderbus.api.extending import Asked, DeviceChange, Handling, Kind, Parameters, Queue
 from wanderbus.config import RudpConfig
 from wanderbus.errors import Refused, Unreachable
 
@@ -39,6 +39,11 @@ def at_disconnection(change: DeviceChange) -> Handling | None:
     if change.change == "disconnected" and change.user.startswith("sip:night"):
         return Handling(grace_s=30 * 86_400.0)
     return None
+
+
+def latest(queue: Queue) -> list[int]:
+    """Let nothing wait but the latest quote."""
+    return [each.number for each in queue.newest[:-1]]
 
 
 # An application's own handling of the times without the broker.
@@ -86,6 +91,7 @@ def server(directory: Path, port: int) -> wanderbus.Server:
         users={"alice": "secret", "night-bob": "hunter2"},
         port=port,
         restrictions={"moved_enough": MOVED_ENOUGH},
+        policies={"latest": latest},
         hook=at_disconnection,
     )
 
@@ -106,9 +112,7 @@ async def run(directory: Path) -> None:
             on_disconnected=patience.on_disconnected,
             on_reconnected=patience.on_reconnected,
         )
-        bob = wanderbus.connect(
-            "sip:night-bob@localhost", password="hunter2", server=place, state_dir=directory / "bob"
-        )
+        bob = bob_of(place, directory)
         await alice.__aenter__()
         await bob.__aenter__()
         reading = bob.subscribe("Quote", restrictions=far)
@@ -124,7 +128,24 @@ async def run(directory: Path) -> None:
         print(f"Bob hears of {(await anext(quotes)).event['Price']:.2f}")
         await reading.__aexit__(None, None, None)
         await bob.close()
+        await overnight(alice, bob_of(place, directory), bob_of(place, directory))
         await alice.close()
+
+
+def bob_of(place: str, directory: Path) -> wanderbus.Agent:
+    """Return the agent of Bob, who works at night."""
+    return wanderbus.connect("sip:night-bob@localhost", password="hunter2", server=place, state_dir=directory / "bob")
+
+
+async def overnight(alice: wanderbus.Agent, evening: wanderbus.Agent, morning: wanderbus.Agent) -> None:
+    """Let Bob find the latest quote in the morning, and no others."""
+    policy = wanderbus.QueuePolicy(policy="latest")
+    async with evening, evening.subscribe("Quote", "Price > 26", keep=True, queue=policy):
+        pass
+    for price in (26.10, 26.40, 26.70):
+        await publish(alice, price)
+    async with morning, morning.subscribe("Quote", "Price > 26", keep=True, queue=policy) as quotes:
+        print(f"Bob finds {(await anext(quotes)).event['Price']:.2f}, the latest of 3")
 
 
 if __name__ == "__main__":

@@ -98,6 +98,9 @@ class QueuePolicy(msgspec.Struct, frozen=True, repr_omit_defaults=True, omit_def
     when_full: WhenFull | None = None
     """None is the system's, whose own default is ``drop_oldest``."""
 
+    policy: str | None = None
+    """Name of a policy that the broker's operator has registered; it drops before ``when_full`` does (SPEC G-23)."""
+
 
 class Subscription(msgspec.Struct, frozen=True):
     """What one user wants to hear of (SPEC A-04).

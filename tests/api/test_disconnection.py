@@ -171,6 +171,24 @@ def test_g24_a_hook_is_told_what_waits() -> None:
     assert seen == [(7, OutboxSize(2, 100)), (0, OutboxSize(3, 150))]
 
 
+def test_g24_leaving_is_no_disconnection(world: World) -> None:
+    seen: list[Disconnection] = []
+
+    async def note(change: Disconnection) -> None:
+        seen.append(change)
+
+    async def story() -> None:
+        async with world.server():
+            alice = await world.agent(on_disconnected=note, on_reconnected=note).__aenter__()
+            changes = alice.changes()
+            await alice.close()
+            assert [change.status async for change in changes] == ["DISCONNECTED"]
+            await asyncio.sleep(0)
+
+    run(story())
+    assert seen == []
+
+
 def test_the_original_eci_has_no_hooks() -> None:
     async def hook(_change: Disconnection) -> None:
         pass

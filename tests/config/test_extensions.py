@@ -21,6 +21,9 @@ seen = []
 def hook(change):
     seen.append((change.change, change.user))
 
+def latest(queue):
+    return [each.number for each in queue.newest[:-1]]
+
 class rules:
     even = Kind(lambda parameters, asked: asked.event["n"] % 2 == 0)
 
@@ -42,14 +45,15 @@ def module(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> str:
 
 def settings(directory: Path, extensions: str) -> Path:
     file = directory / "broker.toml"
-    users = '[users]\nalice = "secret"\n'
+    users = '[users]\nalice = "secret"\nbob = "word"\n'
     file.write_text(f'domain = "localhost"\ndata_dir = "data"\nport = 0\n{users}[extensions]\n{extensions}')
     file.chmod(0o600)
     return file
 
 
 def test_a_server_runs_what_its_file_names(module: str, tmp_path: Path) -> None:
-    text = f'disconnection = "{module}:hook"\n[extensions.restrictions]\neven = "{module}:rules.even"'
+    text = f'disconnection = "{module}:hook"\n[extensions.restrictions]\neven = "{module}:rules.even"\n'
+    text += f'[extensions.queue_policies]\nlatest = "{module}:latest"\n[broker.queue]\npolicy = "latest"'
     file = settings(tmp_path, text)
 
     async def story() -> list[object]:
@@ -58,12 +62,24 @@ def test_a_server_runs_what_its_file_names(module: str, tmp_path: Path) -> None:
             named = wanderbus.connect(
                 "sip:alice@localhost", password="secret", server=place, state_dir=tmp_path / "alice"
             )
-            async with named as alice, alice.subscribe("S", restrictions=[Custom("even", {})]) as notifications:
-                for n in (1, 2, 3, 4):
-                    await alice.publish("S", {"n": n})
-                return [(await anext(notifications)).event["n"] for _ in range(2)]
+            only_even = [Custom("even", {})]
+            async with named as alice, alice.subscribe("S", restrictions=only_even, keep=True):
+                pass
+            bob = wanderbus.connect("sip:bob@localhost", password="word", server=place, state_dir=tmp_path / "bob")
+            async with bob:
+                for n in (1, 2, 3, 4, 5):
+                    await bob.publish("S", {"n": n})
+            again = wanderbus.connect(
+                "sip:alice@localhost", password="secret", server=place, state_dir=tmp_path / "alice"
+            )
+            async with again as alice, alice.subscribe("S", restrictions=only_even, gaps=True) as notifications:
+                return [await anext(notifications) for _ in range(2)]
 
-    assert asyncio.run(asyncio.wait_for(story(), 20)) == [2, 4]
+    gap, notification = asyncio.run(asyncio.wait_for(story(), 20))
+    assert isinstance(gap, wanderbus.Gap)
+    assert (gap.count, gap.reason) == (1, "policy.latest")
+    assert isinstance(notification, wanderbus.Notification)
+    assert notification.event["n"] == 4
     seen = __import__(module).seen
     assert ("disconnected", "sip:alice@localhost") in seen or ("left", "sip:alice@localhost") in seen
 
@@ -84,6 +100,8 @@ def test_what_is_given_as_an_object_comes_before_what_is_named(module: str, tmp_
         ('disconnection = "no_such_module_at_all:hook"', "cannot be loaded .ModuleNotFoundError.*PYTHONPATH"),
         ('disconnection = "MODULE:nothing"', "cannot be loaded .AttributeError"),
         ('disconnection = "MODULE:text"', "is no function, but 'no code'"),
+        ('queue_policies = { latest = "MODULE:text" }', r"extensions\.queue_policies\.latest: .* is no function"),
+        ('[broker.queue]\npolicy = "latest"', r"broker\.queue\.policy: no queue policy is called 'latest'"),
         ('restrictions = { even = "MODULE:hook" }', r"extensions\.restrictions\.even: .* is no wanderbus.*\.Kind, but"),
     ],
 )

@@ -36,6 +36,7 @@ EXPECTED = {
         "stored 25.60",
         "the broker is back",
         "Bob hears of 25.60",
+        "Bob finds 26.70, the latest of 3",
     ],
     "roaming": [
         "moved to 127.0.0.2",

@@ -19,6 +19,7 @@ from wanderbus.broker.clock import DisciplinedClock
 from wanderbus.broker.disconnection import Handling
 from wanderbus.broker.journal import Journal
 from wanderbus.broker.links import Link, Links
+from wanderbus.broker.policies import Policies, Queue
 from wanderbus.broker.presence import Presence
 from wanderbus.broker.protocol import Notify
 from wanderbus.broker.publishing import Publishing
@@ -260,6 +261,21 @@ def drop_for_every_device(patch: Patch) -> None:
     patch.setattr(Presence, "_carry_out", dropping)
 
 
+def ask_no_policy(patch: Patch) -> None:
+    """SPEC G-23: what the operator's policy wants gone stays."""
+    patch.setattr(Bounds, "_ask_policies", lambda self, session, rows: None)
+
+
+def drop_the_other_one(patch: Patch) -> None:
+    """SPEC G-23: of two that wait, the one that the operator's policy wants to keep is dropped."""
+    choose = Policies.choose
+
+    def chosen(self: Policies, name: str, queue: Queue) -> list[int]:
+        return [queue.newest[-1].number] if choose(self, name, queue) else []
+
+    patch.setattr(Policies, "choose", chosen)
+
+
 def forget_publishers(patch: Patch) -> None:
     """Repeats: after a restart no publish is recognised (DESIGN 5.2)."""
 
@@ -313,6 +329,8 @@ def hear_repeats(patch: Patch) -> None:
         grant_the_same_grace_to_all,
         heed_no_hook,
         drop_for_every_device,
+        ask_no_policy,
+        drop_the_other_one,
         forget_publishers,
         say_at_once,
         hear_repeats,

@@ -311,6 +311,7 @@ class Agent:
         driver = self._driver
         if driver is None:
             return
+        self._hooks.close()
         try:
             if self._end.ephemeral and self._status == "CONNECTED":
                 with contextlib.suppress(TimeoutError, WanderbusError):

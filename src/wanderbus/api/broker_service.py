@@ -123,7 +123,7 @@ class BrokerService:
             # Nobody is kept waiting yet, and with few subscriptions nobody may ever need a kernel.
             kernel = await _loaded("numpy") if len(state.subscriptions) > SCANNED_MAX else None
             named = msgspec.structs.replace(config, server=files.identity.server)
-            broker = Broker(state, named, extensions.restrictions, kernel, extensions.hook)
+            broker = Broker(state, named, extensions.restrictions, kernel, extensions.hook, extensions.policies)
         except BaseException:
             files.close()
             raise

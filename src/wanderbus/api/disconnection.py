@@ -74,7 +74,8 @@ class DisconnectionHooks:
             self._call(Disconnection(reason, since_us, lasted_s, publishes, outbox))
 
     def close(self) -> None:
-        """End: cancel the hook that runs, call no other."""
+        """End: cancel the hook that runs, call no other; leaving is no disconnection."""
+        self._on_disconnected = self._on_reconnected = None
         self._changes.clear()
         if self._running is not None:
             self._running.cancel()

@@ -1,6 +1,7 @@
-"""Names for code of an operator that runs in the broker (SPEC H-10, G-24); docs/extending.md says what it may do."""
+"""Names for code of an operator that runs in the broker (SPEC H-10, G-23, G-24); see docs/extending.md."""
 
 from wanderbus.broker.custom import Asked, Kind, Parameters
 from wanderbus.broker.disconnection import DeviceChange, Handling, Hook
+from wanderbus.broker.policies import Policy, Queue, Waiting
 
-__all__ = ["Asked", "DeviceChange", "Handling", "Hook", "Kind", "Parameters"]
+__all__ = ["Asked", "DeviceChange", "Handling", "Hook", "Kind", "Parameters", "Policy", "Queue", "Waiting"]

@@ -24,6 +24,7 @@ from wanderbus.api.shown import public_names
 from wanderbus.api.sip_service import SIPService
 from wanderbus.broker.custom import Kind
 from wanderbus.broker.disconnection import Hook
+from wanderbus.broker.policies import Policy
 from wanderbus.config import ServerArguments, ServerSettings
 from wanderbus.config.reading import make
 from wanderbus.errors import ConfigurationError
@@ -48,6 +49,7 @@ class Server:
 
     :param routing: decides where the proxy sends requests (:mod:`wanderbus.sip.routing`); None: to the user
     :param restrictions: kinds of restriction besides those that are built in, by their names (SPEC H-10)
+    :param policies: queue policies besides those that are built in, by their names (SPEC G-23)
     :param hook: decides about devices that disconnect, reconnect and leave (SPEC G-24); docs/extending.md
     :raises ConfigurationError: what is given cannot be used
     """
@@ -57,6 +59,7 @@ class Server:
         *,
         routing: RoutingScript | None = None,
         restrictions: Mapping[str, Kind] | None = None,
+        policies: Mapping[str, Policy] | None = None,
         hook: Hook | None = None,
         **given: Unpack[ServerArguments],
     ) -> None:
@@ -76,7 +79,7 @@ class Server:
         """Where the broker's user agent is reached, once started."""
         self._tls: ssl.SSLContext | None = None
         self._routing = routing
-        self._extensions = extensions_of(settings, restrictions, hook)
+        self._extensions = extensions_of(settings, restrictions, policies, hook)
         self._take_users(settings)
         self._user_domains = check_user_domains(settings, self.sip_server)
         self._broker_config = checking.broker_config(settings)
@@ -99,12 +102,13 @@ class Server:
         *,
         routing: RoutingScript | None = None,
         restrictions: Mapping[str, Kind] | None = None,
+        policies: Mapping[str, Policy] | None = None,
         hook: Hook | None = None,
         **given: Unpack[ServerArguments],
     ) -> Self:
         """Return a server with the settings of a TOML file; what is given here comes before them."""
         settings = cast(ServerArguments, settings_in(ServerSettings, Path(file)) | given)
-        return cls(routing=routing, restrictions=restrictions, hook=hook, **settings)
+        return cls(routing=routing, restrictions=restrictions, policies=policies, hook=hook, **settings)
 
     async def __aenter__(self) -> Self:
         try:

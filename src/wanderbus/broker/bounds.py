@@ -8,17 +8,22 @@ from __future__ import annotations
 import fnmatch
 import re
 from collections import Counter
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from heapq import heapify, heapreplace
+from itertools import islice
 from typing import Final, TypeAlias
 
 from wanderbus import records
 from wanderbus.broker.config import BrokerConfig
 from wanderbus.broker.journal import Journal
+from wanderbus.broker.policies import SHOWN_MAX, Policies, Queue, Waiting
 from wanderbus.broker.queue import Entry, Hole, Queued
 from wanderbus.broker.rows import SessionRow, SubscriptionRow, session_key
 from wanderbus.broker.state import BrokerState
 from wanderbus.subscription import QueuePolicy
+
+LOOKED_AT_MAX: Final = 8 * SHOWN_MAX
+"""Entries of a session that are looked at for those of one subscription."""
 
 _OWN: Final = "subscription."
 """Before the name of a bound that is a subscription's own."""
@@ -34,7 +39,10 @@ class Bounds:
     What is dropped makes nothing ready to be sent that was not: no link has to be pumped for it.
     """
 
-    def __init__(self, state: BrokerState, journal: Journal, config: BrokerConfig) -> None:
+    def __init__(
+        self, state: BrokerState, journal: Journal, config: BrokerConfig, policies: Policies | None = None
+    ) -> None:
+        self._policies = policies or Policies()
         self._state = state
         self._journal = journal
         self._system = config.queue
@@ -74,6 +82,7 @@ class Bounds:
     def enforce(self, session: SessionRow, notified: records.Notified) -> None:
         """Drop what exceeds a bound now that ``notified`` is in the queue of ``session``."""
         rows = [self._state.subscriptions[identity] for identity in notified.subscriptions]
+        self._ask_policies(session, rows)
         while rows := [row for row in rows if _own_exceeded(row)]:
             self._give_way_each(session, rows)
         while reason := _exceeded(self._system, session.waiting, session.queued_bytes):
@@ -84,6 +93,22 @@ class Bounds:
             self._give_way(max(self._state.sessions.values(), key=_queued_bytes), "queued_bytes_max")
             if self._state.queued_bytes > self._bytes_max:
                 self._relieve()
+
+    def _ask_policies(self, session: SessionRow, rows: Sequence[SubscriptionRow]) -> None:
+        """Drop what the operator's policies want gone: the system's, and then a subscription's own (SPEC G-23)."""
+        for row in rows:
+            for name in dict.fromkeys((self._system.policy, row.subscription.queue.policy)):
+                if name is not None:
+                    for number in self._policies.choose(name, self._shown(session, row)):
+                        self._drop(session, number, number, f"policy.{name}", (row.subscription.id,))
+
+    def _shown(self, session: SessionRow, row: SubscriptionRow) -> Queue:
+        """Return what a policy is shown of a subscription's queue."""
+        identity, queue = row.subscription.id, self._state.queue[session.key]
+        over = _own_exceeded(row) or _exceeded(self._system, session.waiting, session.queued_bytes)
+        oldest = _first_of(queue.entries_from(self._oldest_of(session, row)), identity) if row.waiting else []
+        newest = _first_of(queue.newest_first(), identity)[::-1]
+        return Queue(identity, self._state.wall_us, row.waiting, row.waiting_bytes, over, oldest, newest)
 
     def _relieve(self) -> None:
         """Drop from the longest queues of all, which are looked for once, however much has to go."""
@@ -231,6 +256,16 @@ def _exceeded(policy: QueuePolicy, waiting: int, waiting_bytes: int) -> str | No
 
 def _own_exceeded(row: SubscriptionRow) -> str | None:
     return _exceeded(row.subscription.queue, row.waiting, row.waiting_bytes)
+
+
+def _first_of(entries: Iterable[Entry], subscription: str) -> list[Waiting]:
+    """Return the first notifications for a subscription, looking at a bounded number of entries."""
+    found = [
+        Waiting(entry.number, entry.event.at_us, entry.event.data)
+        for entry in islice(entries, LOOKED_AT_MAX)
+        if isinstance(entry, Queued) and _is_for(entry, subscription)
+    ]
+    return found[:SHOWN_MAX]
 
 
 def _over_age(policy: QueuePolicy, age_us: int) -> bool:

@@ -22,6 +22,7 @@ from wanderbus.broker.interests import Interests, KernelWanted
 from wanderbus.broker.journal import Append, Journal
 from wanderbus.broker.links import Link, LinkDropped, Links, SendOnLink
 from wanderbus.broker.operating import Operating
+from wanderbus.broker.policies import Policies
 from wanderbus.broker.presence import Presence, UserStatusChanged
 from wanderbus.broker.publishing import DISK_FULL, Publishing
 from wanderbus.broker.rows import SessionRow, device_key, session_key
@@ -126,7 +127,7 @@ class KernelLoaded(Input, frozen=True):
 
 
 class ExtensionFailed(Output, frozen=True):
-    """Code of the operator failed, a restriction or a hook: ``count`` times by now, last because of ``reason``."""
+    """Code of the operator failed, a restriction, policy or hook: ``count`` times by now, last for ``reason``."""
 
     count: int
     reason: str
@@ -136,6 +137,7 @@ class Broker:
     """Sessions, subscriptions, matching and queues of one server; ``step`` as every machine.
 
     :param kernel: what matches, loaded before; None: expressions are tried in turn, until there are many
+    :param policies: queue policies of the operator, by name (SPEC G-23)
     :param hook: decides about devices that disconnect, reconnect and leave (SPEC G-24)
     """
 
@@ -146,19 +148,22 @@ class Broker:
         kinds: Kinds | None = None,
         kernel: Kernel | None = None,
         hook: DisconnectionHook | None = None,
+        policies: Policies | None = None,
     ) -> None:
         self.state = state
         self._config = config
-        kinds, hook = kinds or Kinds(), hook or DisconnectionHook()
-        self._extensions: dict[Kinds | DisconnectionHook, int] = {kinds: 0, hook: 0}
+        kinds, hook, policies = kinds or Kinds(), hook or DisconnectionHook(), policies or Policies()
+        self._extensions: dict[Kinds | DisconnectionHook | Policies, int] = {kinds: 0, hook: 0, policies: 0}
         """Code of the operator, and how many of its failures were reported."""
         self._clock = DisciplinedClock(state.wall_us, config.clock_slew_max)
         self._journal = Journal(state)
-        self._bounds = Bounds(state, self._journal, config)
+        self._bounds = Bounds(state, self._journal, config, policies)
         self._links = Links(state, self._journal, self._bounds, config)
         self._presence = Presence(state, self._journal, self._links, self._bounds, config, hook)
         self._operating = Operating(state, self._journal, self._links, self._presence, config)
-        self._subscriptions = Subscriptions(state, self._journal, self._links, config, kinds, Interests(kernel))
+        self._subscriptions = Subscriptions(
+            state, self._journal, self._links, config, kinds, Interests(kernel), policies
+        )
         self._publishing = Publishing(state, self._journal, self._links, self._subscriptions, self._bounds)
 
     def status(self, user: str) -> str:

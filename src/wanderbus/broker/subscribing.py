@@ -14,6 +14,7 @@ from wanderbus.broker.custom import Kinds
 from wanderbus.broker.interests import Interests, KernelWanted
 from wanderbus.broker.journal import Journal
 from wanderbus.broker.links import Link, Links
+from wanderbus.broker.policies import Policies
 from wanderbus.broker.restrictions import admitted
 from wanderbus.broker.roster import Roster
 from wanderbus.broker.rows import SessionRow, SubscriptionRow, session_key
@@ -51,6 +52,7 @@ class Subscriptions:
         config: BrokerConfig,
         kinds: Kinds,
         interests: Interests,
+        policies: Policies | None = None,
     ) -> None:
         self._state = state
         self._journal = journal
@@ -58,6 +60,7 @@ class Subscriptions:
         self._config = config
         self.kinds = kinds
         """The kinds of restriction that the operator has added."""
+        self._policies = policies or Policies()
         self.interests = interests
         """Which subscriptions an event satisfies."""
         self._live = Roster()
@@ -175,6 +178,7 @@ class Subscriptions:
     def _subscribe(self, link: Link, session: str, request: protocol.Subscribe) -> Subscription:
         admission.check_subject(request.subject)
         admission.check_queue(request.queue)
+        self._policies.check(request.queue.policy)
         filters.parse(request.expression, request.language)
         wanted = Subscription(
             id="",

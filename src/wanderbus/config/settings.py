@@ -184,6 +184,9 @@ class ExtensionSettings(msgspec.Struct, frozen=True, kw_only=True):
     restrictions: Mapping[str, str] = {}
     """Kinds of restriction by their names, each a ``Kind`` (SPEC H-10)."""
 
+    queue_policies: Mapping[str, str] = {}
+    """Queue policies by their names, each a function (SPEC G-23)."""
+
     disconnection: str | None = None
     """A function that decides what happens when a device disconnects, reconnects or leaves (SPEC G-24)."""
 

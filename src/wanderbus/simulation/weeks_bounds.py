@@ -7,6 +7,7 @@ from typing import Final
 
 from wanderbus.broker.config import BrokerConfig
 from wanderbus.records import Dropped, Published
+from wanderbus.simulation.weeks_policy import LATEST, check_stale, check_superseded
 from wanderbus.simulation.weeks_stream import Entry, Known, Stream
 from wanderbus.subscription import QueuePolicy
 
@@ -21,7 +22,10 @@ def check_bounds(config: BrokerConfig, streams: Streams, known: Mapping[str, Kno
         stream = streams[notified.user, notified.session]
         yield from _over(config.queue, list(stream.queue()), f"{notified.user}/{notified.session}")
         for identity in notified.subscriptions:
-            yield from _over(known[identity].subscription.queue, stream.waiting_for(identity), identity)
+            policy, waiting = known[identity].subscription.queue, stream.waiting_for(identity)
+            yield from _over(policy, waiting, identity)
+            if policy.policy == LATEST and notified.number in [entry.number for entry in waiting]:
+                yield from check_stale(waiting, identity)
         if _bytes_of(streams, notified.user) > config.user_queued_bytes_max:
             yield f"more than user_queued_bytes_max wait for {notified.user}"
     if event.notified and _bytes_of(streams) > config.queued_bytes_max:
@@ -70,6 +74,13 @@ def check_drop(
 ) -> Iterator[str]:
     """Yield what is wrong with a drop of these entries, before it is done; somebody asked for reasons ``asked_for``."""
     stream = streams[record.user, record.session]
+    if record.reason == f"policy.{LATEST}":
+        for identity in record.subscriptions:
+            if known[identity].subscription.queue.policy != LATEST:
+                yield f"{identity} has no policy, and yet {record}"
+            for entry in dropped:
+                yield from check_superseded(stream.waiting_for(identity), entry, identity)
+        return
     if not record.reason.startswith(_OWN):
         yield from _check_drop(config, streams, record, dropped, config.queue, list(stream.queue()), asked_for)
     for identity in record.subscriptions if record.reason.startswith(_OWN) else ():

@@ -8,6 +8,7 @@ from typing import Final
 from wanderbus.broker import protocol
 from wanderbus.broker.config import BrokerConfig
 from wanderbus.simulation.weeks_device import Habits
+from wanderbus.simulation.weeks_policy import LATEST
 from wanderbus.simulation.weeks_windows import LOTS
 from wanderbus.subscription import Custom, Daily, Frequency, Interval, QueuePolicy, Restriction, Unit, When, WhenFull
 
@@ -143,6 +144,7 @@ def draw_queue(draw: Random) -> QueuePolicy:
         bytes_max=draw.choice([None, None, 200, 1_000]),
         age_max_s=draw.choice([None, None, 60.0, DAY_S]),
         when_full=draw.choice([None, "drop_oldest", "drop_newest"]),
+        policy=draw.choice([None, None, LATEST]),
     )
 
 

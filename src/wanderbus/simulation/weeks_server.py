@@ -23,6 +23,7 @@ from wanderbus.broker.core import (
 )
 from wanderbus.broker.custom import Kind, Kinds
 from wanderbus.broker.disconnection import DisconnectionHook
+from wanderbus.broker.policies import Policies
 from wanderbus.broker.rows import session_key
 from wanderbus.broker.state import BrokerState
 from wanderbus.event import Event
@@ -31,6 +32,7 @@ from wanderbus.records import decode_record
 from wanderbus.simulation.disk import Disk
 from wanderbus.simulation.weeks_clock import ClockWatch, WallClock
 from wanderbus.simulation.weeks_hook import handled
+from wanderbus.simulation.weeks_policy import LATEST, latest
 from wanderbus.simulation.weeks_stream import name_of
 from wanderbus.simulation.weeks_windows import LOTS, are_lots
 from wanderbus.simulation.weeks_wire import Way, Wire
@@ -97,7 +99,13 @@ class WeeksServer:
         state = self.recovered()
         self._durable = len(self.disk.log)
         self.watch.booted(state.wall_us)
-        self.broker = Broker(state, self.config, Kinds({LOTS: Kind(are_lots)}), hook=DisconnectionHook(handled))
+        self.broker = Broker(
+            state,
+            self.config,
+            Kinds({LOTS: Kind(are_lots)}),
+            hook=DisconnectionHook(handled),
+            policies=Policies({LATEST: latest}),
+        )
         self._note("starts")
         self.feed(ServerStarted())
         self._save_later(self.broker)

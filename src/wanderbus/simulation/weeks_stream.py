@@ -38,6 +38,8 @@ class Entry:
     offset: int
     at_us: int
     size: int
+    stock: str
+    price: int
     matches: dict[str, str | None]
     waiting: dict[str, None]
     lost: dict[str, str] = field(default_factory=dict)
@@ -67,7 +69,8 @@ class Stream:
         """Put a new notification at the end."""
         matches = dict.fromkeys(notified.subscriptions) | dict(notified.bound)
         size = len(encode_event(record.event))
-        entry = Entry(notified.number, offset, record.at_us, size, matches, dict.fromkeys(matches))
+        stock, price = str(record.event.get("Stock")), int(record.event.get("Price", 0))
+        entry = Entry(notified.number, offset, record.at_us, size, stock, price, matches, dict.fromkeys(matches))
         self.entries[notified.number] = entry
         self.next = notified.number + 1
         self.generated += len(matches)
