@@ -46,6 +46,8 @@ class Kamailio:
     """Whether every call goes by a relay, or those of parties behind NAT alone."""
     relay_flags: str = ""
     """Told to the relay besides what the configuration says."""
+    peer: tuple[str, str, Path] | None = None
+    """Another domain that users may call, its server as ``address:port``, and the authorities in PEM."""
     workers: int = 2
 
     def install(self, directory: Path) -> list[str]:
@@ -80,6 +82,10 @@ class Kamailio:
             flags.append("WITH_TLS")
             values |= {"MY_TLS_PORT": self.tls_port, "MY_CERTIFICATE": self.certificate[0]}
             values["MY_TLS_KEY"] = self.certificate[1]
+        if self.peer is not None:
+            flags.append("WITH_PEER")
+            names = ("MY_PEER_DOMAIN", "MY_PEER_ADDRESS", "MY_AUTHORITIES")
+            values |= dict(zip(names, self.peer, strict=True))
         if self.relays:
             flags += ["WITH_RELAY", *(["WITH_RELAY_FOR_ALL"] if self.relay_for_all else [])]
             values["MY_FURTHER_FLAGS"] = self.relay_flags

@@ -57,6 +57,7 @@ def kamailio(
     children: int = 2,
     processor: int | None = None,
     within: Sequence[str] = (),
+    peer: tuple[str, str, Path] | None = None,
 ) -> Iterator[Kamailio]:
     """Run Kamailio for ``users`` (names and passwords), on free ports unless they are given.
 
@@ -77,6 +78,7 @@ def kamailio(
             relays=relays,
             relay_for_all=relay_for_all,
             relay_flags=relay_flags,
+            peer=peer,
             workers=children,
         )
         command = [*within, *site.install(Path(directory))]

@@ -3,19 +3,13 @@
 from __future__ import annotations
 
 import asyncio
-import socket
-import threading
 from collections.abc import Iterator
 from typing import Final
 
-import dns.message
-import dns.rcode
-import dns.rdatatype
-import dns.rrset
 import pytest
 import uvloop
 
-from wanderbus.machine import Address
+from tests.name_server import NameServer
 from wanderbus.runtime.domain_resolver import DomainResolver
 from wanderbus.sip.domain_routes import DomainLookedUp, DomainServer, FindDomain
 from wanderbus.sip.targets import Target
@@ -36,58 +30,11 @@ two.example A 192.0.2.2
 two.example A 192.0.2.3
 bare.example A 192.0.2.4
 """
-TTL_S: Final = {"one.example.": 30}
-
-
-class NameServer(threading.Thread):
-    """Answers from :data:`ZONE` over UDP; what begins with ``silent`` gets no answer, ``broken`` a SERVFAIL."""
-
-    def __init__(self) -> None:
-        super().__init__(daemon=True)
-        self._socket = socket.socket(socket.AF_INET, socket.SOCK_DGRAM)
-        self._socket.bind(("127.0.0.1", 0))
-        self.address: Address = self._socket.getsockname()
-        self.asked: list[str] = []
-        self._ended = False
-
-    def run(self) -> None:
-        while True:
-            data, source = self._socket.recvfrom(4_096)
-            if self._ended:
-                return
-            query = dns.message.from_wire(data)
-            (question,) = query.question
-            self.asked.append(f"{question.name} {dns.rdatatype.to_text(question.rdtype)}")
-            if str(question.name).startswith("silent"):
-                continue
-            self._socket.sendto(self._answer(query).to_wire(), source)
-
-    def _answer(self, query: dns.message.Message) -> dns.message.Message:
-        (question,) = query.question
-        answer = dns.message.make_response(query)
-        name, kind = str(question.name), dns.rdatatype.to_text(question.rdtype)
-        lines = [line.split(" ", 2) for line in ZONE.split("\n") if line]
-        texts = [text for owner, type_, text in lines if f"{owner}." == name and type_ == kind]
-        if texts:
-            answer.answer.append(dns.rrset.from_text(name, TTL_S.get(name, 300), "IN", kind, *texts))
-        elif name.startswith("broken"):
-            answer.set_rcode(dns.rcode.SERVFAIL)
-        elif not any(f"{owner}." == name for owner, _, _ in lines):
-            answer.set_rcode(dns.rcode.NXDOMAIN)
-        return answer
-
-    def close(self) -> None:
-        """End the thread, which a last datagram wakes up."""
-        self._ended = True
-        with socket.socket(socket.AF_INET, socket.SOCK_DGRAM) as last:
-            last.sendto(b"", self.address)
-        self.join(5)
-        self._socket.close()
 
 
 @pytest.fixture
 def name_server() -> Iterator[NameServer]:
-    server = NameServer()
+    server = NameServer(ZONE, ttl_s={"one.example": 30})
     server.start()
     yield server
     server.close()
@@ -121,7 +68,7 @@ def test_naptr_leads_to_srv_and_srv_to_addresses(name_server: NameServer) -> Non
             server_of("srv.example", "192.0.2.2", 5071, 20, 5),
             server_of("srv.example", "192.0.2.3", 5071, 20, 5),
         ),
-        answer.ttl_s,
+        30.0,
     )
 
 

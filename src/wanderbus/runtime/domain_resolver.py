@@ -8,6 +8,7 @@ whatever names stand between (RFC 5922 4), so that a forged answer leads to nobo
 from __future__ import annotations
 
 import asyncio
+import math
 from collections.abc import Callable, Sequence
 from typing import Any, Final
 
@@ -99,13 +100,13 @@ class DomainResolver:
     async def _at(
         self, domain: str, host: str, port: int, priority: int, weight: int
     ) -> tuple[tuple[DomainServer, ...], float]:
-        """Return the servers of ``domain`` that are at ``host``."""
+        """Return the servers of ``domain`` that are at ``host``, and how long that holds."""
         answer = await self._ask(host, self._kind)
-        servers = tuple(
-            DomainServer(Target("TLS", (record.address, port), None, domain), priority, weight)
-            for record in answer or ()
-        )
-        return servers, 0.0 if answer is None else _ttl_s(answer)
+        if answer is None:
+            return (), math.inf
+        hosts = sorted(record.address for record in answer)
+        servers = (DomainServer(Target("TLS", (each, port), None, domain), priority, weight) for each in hosts)
+        return tuple(servers), _ttl_s(answer)
 
     async def _ask(self, name: str, kind: str) -> Any:
         """Return the records of ``kind`` at ``name``, None if there are none; names are absolute."""

@@ -38,6 +38,10 @@ Serving = Callable[[Internet, Path], Mapping[str, Any]]
 """Returns programs of other makes, each with ``start`` and ``end``, in the order to start them."""
 
 
+Agents = Callable[[Internet, str], Mapping[str, str]]
+"""Returns settings of a user's agent in place of the usual."""
+
+
 class Stage:
     """Made by :meth:`set`; every host gets an address that none had before at every place it moves to."""
 
@@ -47,8 +51,9 @@ class Stage:
     _publisher: Worker
     _subscriber: Worker
 
-    def __init__(self, internet: Internet, work: Path) -> None:
+    def __init__(self, internet: Internet, work: Path, agents: Agents) -> None:
         self.internet = internet
+        self._agents = agents
         self._work = work
         self._numbers = iter(range(1, 150))
         for host in (SERVER, RELAY):
@@ -66,12 +71,13 @@ class Stage:
         transport: str = "UDP",
         alice: str = NORTH,
         bob: str = SOUTH,
+        agents: Agents = lambda internet, user: {},
     ) -> Iterator[Self]:
         """Start everything, with publisher and subscriber behind these routers or in public; end it after the block.
 
         Behind two routers, the two have the same private address.
         """
-        stage = cls(internet, work)
+        stage = cls(internet, work, agents)
         with contextlib.ExitStack() as stack:
             if isinstance(layout, Layout):
                 stage.programs = programs(layout, internet, work)
@@ -150,4 +156,5 @@ class Stage:
             "transport": sip_transport,
             "data_transport": data_transport,
             "state_dir": str(self._work / user),
+            **self._agents(self.internet, user),
         }
