@@ -34,6 +34,7 @@ FORWARDED = [
     ("change_media_description", (MEDIUM, MEDIUM), "properties_manager", "change_media_description"),
     ("set_request_handler", ("MESSAGE", None), "helper", "serve"),
     ("set_reply_handler", ("OPTIONS", None), "helper", "alter"),
+    ("set_outgoing_handler", ("OPTIONS", None), "helper", "alter_requests"),
 ]
 
 

@@ -8,8 +8,7 @@ from tests.api_sip.parties import BOB, run, two
 from wanderbus.api.sip_mobility import SIPCommunicationStatus
 from wanderbus.errors import LocalProtocolError, SessionRefused
 from wanderbus.mobility.replies import Replies
-from wanderbus.sip.message import Request, Response, make_response
-from wanderbus.sip.transactions import Respond
+from wanderbus.sip.message import Message, Request, Response, make_response
 
 REQUEST = Request(
     "OPTIONS",
@@ -31,22 +30,43 @@ def invite() -> Request:
 def test_a_changed_reply_is_sent_and_others_are_left_alone() -> None:
     replies = Replies()
     replies.alter("OPTIONS", lambda reply: reply.with_header("Server", "mine"))
-    given = Respond("one", make_response(REQUEST, 200))
-    altered = replies.altered(given)
-    assert isinstance(altered, Respond)
-    assert (altered.transaction, altered.response.header("Server")) == ("one", "mine")
-    other = Respond("two", make_response(invite(), 200))
-    assert replies.altered(other) is other
+    assert replies.edited(make_response(REQUEST, 200)).header("Server") == "mine"
+    other = make_response(invite(), 200)
+    assert replies.edited(other) is other
+    assert replies.edited(REQUEST) is REQUEST
     replies.alter("OPTIONS", None)
-    assert replies.altered(given) is given
+    assert replies.edited(make_response(REQUEST, 200)).header("Server") is None
 
 
-@pytest.mark.parametrize(("ours", "theirs"), [(200, 486), (486, 200), (180, 200)])
-def test_a_change_cannot_mean_another_outcome(ours: int, theirs: int) -> None:
-    replies = Replies()
-    replies.alter("INVITE", lambda reply: make_response(invite(), theirs))
-    given = Respond("one", make_response(invite(), ours))
-    assert replies.altered(given) is given
+CHANGES: dict[str, tuple[Message, Message]] = {
+    "the outcome (200 to 486)": (make_response(invite(), 200), make_response(invite(), 486)),
+    "the outcome (486 to 200)": (make_response(invite(), 486), make_response(invite(), 200)),
+    "the outcome (180 to 200)": (make_response(invite(), 180), make_response(invite(), 200)),
+    "the method": (REQUEST, Request("INFO", REQUEST.uri, REQUEST.headers)),
+    "CSeq": (REQUEST, REQUEST.replacing("CSeq", "2 OPTIONS")),
+    "Via": (REQUEST, REQUEST.replacing("Via", "SIP/2.0/UDP 192.0.2.1;branch=z9hG4bKother")),
+    "Call-ID": (REQUEST, REQUEST.replacing("Call-ID", "other")),
+    "the tag of From": (REQUEST, REQUEST.replacing("From", "<sip:alice@example.org>;tag=b")),
+    "the tag of To": (make_response(REQUEST, 200, to_tag="b"), make_response(REQUEST, 200, to_tag="c")),
+}
+
+
+@pytest.mark.parametrize(("what", "messages"), CHANGES.items(), ids=CHANGES.keys())
+def test_c08_a_change_that_cannot_be_is_named_and_never_dropped_in_silence(
+    what: str, messages: tuple[Message, Message]
+) -> None:
+    before, after = messages
+    strict, faults = Replies(), list[Exception]()
+    lenient = Replies(faults.append)
+    for replies in (strict, lenient):
+        for method in ("INVITE", "OPTIONS"):
+            replies.alter(method, lambda reply: after)  # type: ignore[arg-type,return-value]
+            replies.alter_requests(method, lambda request: after)  # type: ignore[arg-type,return-value]
+    with pytest.raises(LocalProtocolError, match="a handler may not change") as raised:
+        strict.edited(before)
+    assert what in str(raised.value)
+    assert lenient.edited(before) is before
+    assert [str(fault) for fault in faults] == [str(raised.value)]
 
 
 def test_an_invite_can_be_refused_instead_but_not_accepted() -> None:
@@ -56,7 +76,19 @@ def test_an_invite_can_be_refused_instead_but_not_accepted() -> None:
     assert refusal is not None
     assert refusal.status == 486
     replies.serve("INVITE", lambda request: make_response(request, 200))
-    assert replies.instead(invite()) is None
+    with pytest.raises(LocalProtocolError, match="may not answer INVITE with 200"):
+        replies.instead(invite())
+
+
+@pytest.mark.parametrize("method", ["ACK", "CANCEL"])
+def test_a_handler_that_could_never_be_asked_is_refused_at_once(method: str) -> None:
+    with pytest.raises(LocalProtocolError, match=method):
+        Replies().serve(method, lambda request: None)
+
+
+def test_there_is_no_reply_to_an_ack() -> None:
+    with pytest.raises(LocalProtocolError, match="ACK"):
+        Replies().alter("ACK", lambda reply: reply)
 
 
 @pytest.mark.integration

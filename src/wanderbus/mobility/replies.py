@@ -1,8 +1,10 @@
-"""What the owner of a user agent may say about its replies, and requests of its own (SPEC C-08).
+"""What the owner of a user agent changes in its messages, replies of the owner's own, and its own requests (SPEC C-08).
 
-Two handlers for each method: one is asked before the user agent serves a request and may reply in its stead; the
-other sees each reply just before it is sent and may change it. Both are plain functions of the message. What the
-transaction layer says by itself (100, the answer to CANCEL, the refusal of unreadable bytes) does not pass here.
+Three handlers for each method: one is asked before the user agent serves a request and may reply in its stead; one
+sees each request, one each reply, just before it is written, whoever made it: the user agent, or its transaction layer
+(100, the answer to CANCEL, CANCEL itself, the ACK of a refusal, the refusal of unreadable bytes). A retransmission
+repeats the bytes; a 2xx to INVITE is shown each time. Keep-alives are line breaks and no messages. All are plain
+functions of the message.
 """
 
 from __future__ import annotations
@@ -10,28 +12,40 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import Final, TypeVar
 
-from wanderbus.machine import Input
-from wanderbus.sip.message import Request, Response
-from wanderbus.sip.transactions import Respond
+from wanderbus.errors import LocalProtocolError, SIPParseError
+from wanderbus.sip.message import Message, Request, Response, encode_message
 
 RequestHandler = Callable[[Request], Response | None]
 """Takes a request that the user agent would serve; returns the reply to send, None to let it serve."""
 
 ReplyHandler = Callable[[Response], Response]
-"""Takes a reply and returns the one to send; asked again for each repetition of a 200 to INVITE."""
+"""Takes a reply and returns the one to send; asked again for each repetition of a 2xx to INVITE."""
+
+OutgoingHandler = Callable[[Request], Request]
+"""Takes a request that is about to be sent, with its Via, and returns the one to send."""
 
 _Handler = TypeVar("_Handler")
+_M = TypeVar("_M", Request, Response)
 
 OWNER_TRANSACTION_PREFIX: Final = "owner "
 """How the names of client transactions begin that the owner starts itself; what becomes of them is reported to it."""
 
+_NEVER_SERVED: Final = ("ACK", "CANCEL")
+_NEVER_ANSWERED: Final = ("ACK",)
+
 
 class Replies:
-    """The handlers of one user agent, by method. They do not raise."""
+    """The handlers of one user agent, by method.
 
-    def __init__(self) -> None:
+    A change that may not be made, and an exception of a handler, is given to ``on_fault``, and the message goes out as
+    it was; without ``on_fault`` it is raised.
+    """
+
+    def __init__(self, on_fault: Callable[[Exception], None] | None = None) -> None:
         self._instead: dict[str, RequestHandler] = {}
         self._alter: dict[str, ReplyHandler] = {}
+        self._alter_requests: dict[str, OutgoingHandler] = {}
+        self._on_fault = on_fault
 
     @property
     def served(self) -> tuple[str, ...]:
@@ -41,32 +55,115 @@ class Replies:
     def serve(self, method: str, handler: RequestHandler | None) -> None:
         """Ask ``handler`` before serving requests of ``method``; None removes it.
 
-        A reply of its own to an INVITE can only refuse: the sessions are the user agent's.
+        A reply of its own to an INVITE can only refuse: the sessions are the user agent's. Raises LocalProtocolError
+        for ACK, which has no reply, and CANCEL, whose reply is made before anybody is asked.
         """
+        if method in _NEVER_SERVED:
+            raise LocalProtocolError(f"a handler cannot reply to {method}: the transaction layer has done what is due")
         _put(self._instead, method, handler)
 
     def alter(self, method: str, handler: ReplyHandler | None) -> None:
         """Show ``handler`` each reply to requests of ``method``; None removes it.
 
-        A reply that would mean another outcome is sent unchanged: the user agent has acted on its own.
+        Raises LocalProtocolError for ACK, which has no reply.
         """
+        if method in _NEVER_ANSWERED:
+            raise LocalProtocolError(f"there is no reply to {method} that a handler could change")
         _put(self._alter, method, handler)
+
+    def alter_requests(self, method: str, handler: OutgoingHandler | None) -> None:
+        """Show ``handler`` each request of ``method`` that leaves; None removes it."""
+        _put(self._alter_requests, method, handler)
 
     def instead(self, request: Request) -> Response | None:
         """Return the owner's reply to ``request``, None if the user agent is to serve it."""
         handler = self._instead.get(request.method)
-        reply = None if handler is None else handler(request)
-        return None if reply is not None and request.method == "INVITE" and reply.status < 300 else reply
-
-    def altered(self, effect: Input) -> Input:
-        """Return ``effect`` with the reply in it as the owner wants it."""
-        if not self._alter or not isinstance(effect, Respond):
-            return effect
-        handler = self._alter.get(effect.response.cseq.method)
         if handler is None:
-            return effect
-        reply = handler(effect.response)
-        return Respond(effect.transaction, reply) if _outcome(reply) == _outcome(effect.response) else effect
+            return None
+        try:
+            reply = handler(request)
+            if reply is None:
+                return None
+            encode_message(reply)
+            if request.method == "INVITE" and reply.status < 300:
+                raise LocalProtocolError(
+                    f"a handler may not answer INVITE with {reply.status}: sessions are the user agent's; "
+                    "refuse it (300 to 699), or return None and change the reply"
+                )
+        except Exception as fault:
+            self._report(fault)
+            return None
+        return reply
+
+    def edited(self, message: Message) -> Message:
+        """Return ``message`` as the owner wants it to leave."""
+        if isinstance(message, Request):
+            handler = self._alter_requests.get(message.method)
+            return message if handler is None else self._changed(message, handler)
+        replying = self._alter.get(_method_of(message)) if self._alter else None
+        return message if replying is None else self._changed(message, replying)
+
+    def refused(self, message: Message, why: str) -> None:
+        """Report that a change of ``message`` cannot be sent."""
+        self._report(LocalProtocolError(f"a handler may not change {_name_of(message)} so: {why}"))
+
+    def _changed(self, message: _M, handler: Callable[[_M], _M]) -> _M:
+        try:
+            changed = handler(message)
+            if what := unchangeable(message, changed):
+                raise LocalProtocolError(f"a handler may not change {what} of {_name_of(message)}")
+            encode_message(changed)
+        except Exception as fault:
+            self._report(fault)
+            return message
+        return changed
+
+    def _report(self, fault: Exception) -> None:
+        if self._on_fault is None:
+            raise fault
+        self._on_fault(fault)
+
+
+def unchangeable(before: Message, after: Message) -> str | None:
+    """Return what of a message must stay as it is and does not, by its name; None if nothing.
+
+    Transactions and dialogs are found by these, on both sides (RFC 3261 12.2, 17.1.3, 17.2.3), and by whether a
+    response is final and accepts.
+    """
+    if isinstance(before, Request) or isinstance(after, Request):
+        if not (isinstance(before, Request) and isinstance(after, Request) and before.method == after.method):
+            return "the method"
+    elif (before.status >= 200, before.status < 300) != (after.status >= 200, after.status < 300):
+        return f"the outcome ({before.status} to {after.status})"
+    for name in ("Via", "Call-ID", "CSeq"):
+        if _values(before, name) != _values(after, name):
+            return name
+    for name in ("From", "To"):
+        if _tag(before, name) != _tag(after, name):
+            return f"the tag of {name}"
+    return None
+
+
+def _values(message: Message, name: str) -> list[str]:
+    return [value for key, value in message.headers if key == name]
+
+
+def _tag(message: Message, name: str) -> str | None:
+    try:
+        return message.from_.tag if name == "From" else message.to.tag
+    except SIPParseError:
+        return message.header(name)
+
+
+def _method_of(response: Response) -> str:
+    try:
+        return response.cseq.method
+    except SIPParseError:
+        return ""
+
+
+def _name_of(message: Message) -> str:
+    return message.method if isinstance(message, Request) else f"{message.status} to {_method_of(message)}"
 
 
 def _put(handlers: dict[str, _Handler], method: str, handler: _Handler | None) -> None:
@@ -74,8 +171,3 @@ def _put(handlers: dict[str, _Handler], method: str, handler: _Handler | None) -
         handlers.pop(method, None)
     else:
         handlers[method] = handler
-
-
-def _outcome(reply: Response) -> tuple[bool, bool]:
-    """Whether the reply is final, and whether it accepts."""
-    return reply.status >= 200, reply.status < 300

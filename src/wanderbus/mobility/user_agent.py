@@ -88,13 +88,15 @@ class UserAgent:
         timers = Timers() if timers is None else timers
         self._properties = properties
         self.replies = Replies()
-        """What the owner changes about our replies (SPEC C-08)."""
+        """What the owner changes about our messages (SPEC C-08)."""
         self._composer = Composer(properties, contact, random)
         self._callers = Callers(self._composer, authenticator)
         # Who speaks TLS with the server wants nothing of it to be read on the way: then there is no UDP either.
         transports = {properties.transport} if properties.transport == "TLS" else {"UDP", properties.transport}
         self._layer = TransactionLayer(random, socket=socket, timers=timers, transports=transports)
         self._layer.local = contact
+        self._layer.editor.edit = lambda message: self.replies.edited(message)
+        self._layer.editor.refused = lambda message, why: self.replies.refused(message, why)
         self._keep_alive = KeepAlive(properties, random, socket)
         self._registration = RegistrationManager(self._composer, Challenges(properties, random), random)
         self._sessions = SessionManager(self._composer, Challenges(properties, random), random, timers)
@@ -192,7 +194,7 @@ class UserAgent:
         while pending:
             effect = pending.popleft()
             if isinstance(effect, Input):
-                effect = self._directed(self.replies.altered(effect))
+                effect = self._directed(effect)
                 pending.extendleft(reversed(scoped(_TRANSACTIONS, self._layer.step([effect], now))))
                 continue
             following = self._reported(effect, now)

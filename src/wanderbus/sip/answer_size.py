@@ -7,7 +7,7 @@ writing, then one after the other of several challenges or contacts. What is sti
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Collection, Iterator
 from typing import Final
 
 import msgspec
@@ -38,26 +38,30 @@ _ALLOW_NEEDED: Final = 405
 """The status that means nothing without Allow (RFC 3261 21.4.6)."""
 
 
-def fitted(response: Response, bytes_max: int) -> bytes | None:
-    """Return ``response`` encoded in at most ``bytes_max`` bytes, None if it cannot be cut down to that."""
-    for candidate in _ever_shorter(response):
+def fitted(response: Response, bytes_max: int, keep: Collection[str] = ()) -> bytes | None:
+    """Return ``response`` encoded in at most ``bytes_max`` bytes, None if it cannot be cut down to that.
+
+    No header field named in ``keep`` is left out.
+    """
+    for candidate in _ever_shorter(response, keep):
         if len(candidate) <= bytes_max:
             return candidate
     return None
 
 
-def _ever_shorter(response: Response) -> Iterator[bytes]:
+def _ever_shorter(response: Response, keep: Collection[str]) -> Iterator[bytes]:
     yield encode_message(response)
     for name in _GOOD_TO_KNOW:
-        if response.header(name) is not None:
+        if response.header(name) is not None and name not in keep:
             response = response.without(name)
             yield encode_message(response)
-    if response.status != _ALLOW_NEEDED:
+    if response.status != _ALLOW_NEEDED and "Allow" not in keep:
         response = response.without("Allow")
     response = _without_plain_received(response)
     yield _compact(response, reason=response.reason)
     yield _compact(response)
-    yield from (_compact(fewer) for fewer in _fewer_choices(response))
+    if not {*_CHALLENGES, "Contact"} & set(keep):
+        yield from (_compact(fewer) for fewer in _fewer_choices(response))
 
 
 def _fewer_choices(response: Response) -> Iterator[Response]:

@@ -21,6 +21,7 @@ from wanderbus.sip.client_transactions import (
 )
 from wanderbus.sip.headers import BRANCH_COOKIE, Via
 from wanderbus.sip.message import Request, Response
+from wanderbus.sip.message_editor import MessageEditor
 from wanderbus.sip.response_routing import Origin, sent_by, with_via
 from wanderbus.sip.targets import Path, Target
 from wanderbus.sip.transaction_machine import State, Timers, Trigger
@@ -45,8 +46,15 @@ class ClientSide:
     """All client transactions of one layer; at most ``transactions_max`` of them, ``drops`` counts the rest."""
 
     def __init__(
-        self, random: RandomSource, ways: Ways, timers: Timers, transactions_max: int, drops: Counter[str]
+        self,
+        random: RandomSource,
+        ways: Ways,
+        timers: Timers,
+        transactions_max: int,
+        drops: Counter[str],
+        editor: MessageEditor,
     ) -> None:
+        self._editor = editor
         self._random = random
         self._ways = ways
         self._timers = timers
@@ -179,11 +187,11 @@ class ClientSide:
             return [TransactionTimedOut(item.transaction)]
         branch = via.branch or ""
         key = (branch, item.request.method)
-        request = with_via(item.request, via)
+        request = self._editor.request(with_via(item.request, via))
         transaction = self._made(item.transaction, request, path)
         stream = None if item.fixed else self._ways.instead(path, len(transaction.data), now)
         if stream is not None:
-            request = with_via(item.request, self._ways.via(stream.target.transport, branch))
+            request = with_via(request.without_first("Via"), self._ways.via(stream.target.transport, branch))
             transaction = self._made(item.transaction, request, stream)
             self._too_large[key] = path
         self._transactions[key] = transaction
@@ -195,8 +203,9 @@ class ClientSide:
         return self._settle(key, transaction, transaction.start(now), now)
 
     def _made(self, name: str, request: Request, path: Path) -> ClientTransaction:
-        kind = InviteClientTransaction if request.method == "INVITE" else NonInviteClientTransaction
-        return kind(name, request, path, self._timers)
+        if request.method == "INVITE":
+            return InviteClientTransaction(name, request, path, self._timers, self._editor)
+        return NonInviteClientTransaction(name, request, path, self._timers)
 
     def _fall_back(self, key: ClientKey, transaction: ClientTransaction, now: float) -> list[Output]:
         """Send by UDP what went over TCP for its size alone (RFC 3261 18.1.1)."""

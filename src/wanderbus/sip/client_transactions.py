@@ -11,6 +11,7 @@ from typing import Final
 from wanderbus.machine import CancelTimer, Output
 from wanderbus.sip.headers import Via
 from wanderbus.sip.message import Message, Request, Response, encode_message
+from wanderbus.sip.message_editor import MessageEditor
 from wanderbus.sip.response_routing import sent_by
 from wanderbus.sip.targets import Path
 from wanderbus.sip.transaction_machine import Running, State, Table, Timers, TransactionMachine, Trigger
@@ -126,10 +127,13 @@ class InviteClientTransaction(ClientTransaction):
     running = INVITE_CLIENT_TIMERS
     initial = State.CALLING
 
-    __slots__ = ("given_up", "repeats")
+    __slots__ = ("_editor", "given_up", "repeats")
 
-    def __init__(self, name: str, request: Request, path: Path, timers: Timers) -> None:
+    def __init__(
+        self, name: str, request: Request, path: Path, timers: Timers, editor: MessageEditor | None = None
+    ) -> None:
         super().__init__(name, request, path, timers)
+        self._editor = editor
         self.given_up = False
         """Whether it is cancelled, or will be after its first provisional response."""
         self.repeats = True
@@ -178,7 +182,8 @@ class InviteClientTransaction(ClientTransaction):
         assert isinstance(message, Response)
         if self.request is None:
             return [self.path.send(self.data)]
-        self.data = encode_message(make_failure_ack(self.request, message))
+        ack = make_failure_ack(self.request, message)
+        self.data = encode_message(ack if self._editor is None else self._editor.request(ack))
         return [self.path.send(self.data), self._report(message)]
 
 

@@ -8,6 +8,7 @@ from typing import Final
 
 from wanderbus.machine import Address, Output, RandomSource, scoped
 from wanderbus.sip.message import Request, make_response
+from wanderbus.sip.message_editor import MessageEditor
 from wanderbus.sip.response_routing import Origin, response_path, sent_by
 from wanderbus.sip.server_transactions import InviteServerTransaction, NonInviteServerTransaction, ServerTransaction
 from wanderbus.sip.targets import Path
@@ -24,8 +25,15 @@ class ServerSide:
     """All server transactions of one layer; at most ``transactions_max`` of them, ``drops`` counts the rest."""
 
     def __init__(
-        self, random: RandomSource, socket: str, timers: Timers, transactions_max: int, drops: Counter[str]
+        self,
+        random: RandomSource,
+        socket: str,
+        timers: Timers,
+        transactions_max: int,
+        drops: Counter[str],
+        editor: MessageEditor,
     ) -> None:
+        self._editor = editor
         self._random = random
         self._socket = socket
         self._timers = timers
@@ -109,7 +117,7 @@ class ServerSide:
     def _add(self, key: ServerKey, request: Request, path: Path, datagram_bytes: int | None) -> ServerTransaction:
         self._made += 1
         kind = InviteServerTransaction if request.method == "INVITE" else NonInviteServerTransaction
-        transaction = kind(f"server-{self._made}", request, path, self._timers, datagram_bytes, key)
+        transaction = kind(f"server-{self._made}", request, path, self._timers, datagram_bytes, key, self._editor)
         self._transactions[transaction.name] = self._by_key[key] = transaction
         return transaction
 

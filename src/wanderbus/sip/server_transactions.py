@@ -10,8 +10,8 @@ from collections.abc import Hashable
 from typing import Final
 
 from wanderbus.machine import Output
-from wanderbus.sip.answer_size import fitted
-from wanderbus.sip.message import Message, Request, Response, encode_message, make_response
+from wanderbus.sip.message import Message, Request, Response, make_response
+from wanderbus.sip.message_editor import MessageEditor
 from wanderbus.sip.targets import Path
 from wanderbus.sip.transaction_machine import Running, State, Table, Timers, TransactionMachine, Trigger
 from wanderbus.sip.transaction_signals import TransactionTimedOut
@@ -69,6 +69,7 @@ class ServerTransaction(TransactionMachine):
 
     __slots__ = (
         "_datagram_bytes",
+        "_editor",
         "_interval_s",
         "_last_data",
         "_path",
@@ -86,9 +87,11 @@ class ServerTransaction(TransactionMachine):
         timers: Timers,
         datagram_bytes: int | None = None,
         key: Hashable = None,
+        editor: MessageEditor | None = None,
     ) -> None:
         super().__init__(name, timers, reliable=path.target.reliable)
         self.key = key
+        self._editor = editor or MessageEditor()
         self.answered_tag: str | None = None
         """The To tag of the last answer."""
         self._unanswered: Request | None = request
@@ -124,10 +127,8 @@ class ServerTransaction(TransactionMachine):
         assert isinstance(response, Response)
         self.answered_tag = response.to.tag
         self._unanswered = None
-        if self._within_request and self._datagram_bytes is not None:
-            self._last_data = fitted(response, self._datagram_bytes) or b""
-        else:
-            self._last_data = encode_message(response)
+        bytes_max = self._datagram_bytes if self._within_request else None
+        self._last_data = self._editor.response(response, bytes_max) or b""
         return self._replay()
 
     def _replay(self) -> list[Output]:

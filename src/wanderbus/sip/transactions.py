@@ -25,10 +25,10 @@ from wanderbus.machine import (
     StreamReceived,
     TimerFired,
 )
-from wanderbus.sip.answer_size import fitted
 from wanderbus.sip.client_side import ClientSide
 from wanderbus.sip.client_transactions import make_cancel
 from wanderbus.sip.message import Response, encode_message, make_response, parse_message, read_for_reply
+from wanderbus.sip.message_editor import MessageEditor
 from wanderbus.sip.response_routing import Origin, response_path, stamped, with_via
 from wanderbus.sip.server_side import ServerSide
 from wanderbus.sip.stream_side import TIMER, StreamSide
@@ -93,8 +93,10 @@ class TransactionLayer:
         self.drops: Counter[str] = Counter()
         self._socket = socket
         self._ways = Ways(socket, transports)
-        self._clients = ClientSide(random, self._ways, timers, transactions_max, self.drops)
-        self._servers = ServerSide(random, socket, timers, transactions_max, self.drops)
+        self.editor = MessageEditor()
+        """Sees every message before it leaves (SPEC C-08)."""
+        self._clients = ClientSide(random, self._ways, timers, transactions_max, self.drops, self.editor)
+        self._servers = ServerSide(random, socket, timers, transactions_max, self.drops, self.editor)
         self._streams = StreamSide(self._ways, self.drops)
 
     @property
@@ -181,7 +183,7 @@ class TransactionLayer:
             self.drops["no transport"] += 1
             return []
         ack = with_via(item.request, self._ways.via(path.target.transport, self._clients.fresh_branch()))
-        return [path.send(encode_message(ack))]
+        return [path.send(encode_message(self.editor.request(ack)))]
 
     def _receive_stream(self, item: StreamReceived, now: float) -> list[Output]:
         messages, outputs = self._streams.receive(item, now)
@@ -221,7 +223,7 @@ class TransactionLayer:
             stamp = stamped(request, origin.source)
             response = make_response(stamp, status, reason, to_tag=self._servers.fresh_tag(), headers=headers)
             path = response_path(request.via, origin, self._socket)
-            answer = encode_message(response) if origin.datagram_bytes is None else fitted(response, len(data))
+            answer = self.editor.response(response, None if origin.datagram_bytes is None else len(data))
         except SIPParseError:
             return []
         return [path.send(answer)] if answer is not None else []

@@ -27,7 +27,7 @@ from wanderbus.api.sip_mobility.properties_manager import PropertiesManager, SIP
 from wanderbus.api.sip_mobility.registration_manager import RegistrationManager
 from wanderbus.api.sip_mobility.session_manager import OfferHandler, SessionManager
 from wanderbus.machine import Address
-from wanderbus.mobility.replies import ReplyHandler, RequestHandler
+from wanderbus.mobility.replies import OutgoingHandler, ReplyHandler, RequestHandler
 from wanderbus.mobility.session import SIPSession
 from wanderbus.mobility.status import RemoteMediaStatus
 
@@ -157,3 +157,7 @@ class SIPMobility:
     def set_reply_handler(self, method: str, handler: ReplyHandler | None) -> None:
         """Change each reply to requests of ``method``: see :meth:`SIPHelper.alter`."""
         self.helper.alter(method, handler)
+
+    def set_outgoing_handler(self, method: str, handler: OutgoingHandler | None) -> None:
+        """Change each request of ``method`` that leaves: see :meth:`SIPHelper.alter_requests`."""
+        self.helper.alter_requests(method, handler)

@@ -37,7 +37,7 @@ from wanderbus.mobility.messages import (
     UpdateSession,
 )
 from wanderbus.mobility.properties import Properties
-from wanderbus.mobility.replies import OWNER_TRANSACTION_PREFIX, ReplyHandler, RequestHandler
+from wanderbus.mobility.replies import OWNER_TRANSACTION_PREFIX, OutgoingHandler, ReplyHandler, RequestHandler
 from wanderbus.mobility.session import SIPSession
 from wanderbus.mobility.status import RemoteMediaStatus
 from wanderbus.runtime.addresses import address_towards
@@ -289,12 +289,28 @@ class SIPHelper:
         return response
 
     def serve(self, method: str, handler: RequestHandler | None) -> None:
-        """Ask ``handler`` for the reply to each request of ``method`` before the stack serves it (SPEC C-08)."""
-        self._stack.replies.serve(method, None if handler is None else _careful_server(handler))
+        """Ask ``handler`` for the reply to each request of ``method`` before the stack serves it (SPEC C-08).
+
+        A reply that accepts an INVITE is logged and not sent: sessions are the stack's. Raises LocalProtocolError for
+        ACK and CANCEL, to which no handler can reply.
+        """
+        self._stack.replies.serve(method, handler)
 
     def alter(self, method: str, handler: ReplyHandler | None) -> None:
-        """Let ``handler`` change each reply to a request of ``method`` just before it is sent (SPEC C-08)."""
-        self._stack.replies.alter(method, None if handler is None else _careful_alterer(handler))
+        """Let ``handler`` change each reply to a request of ``method`` just before it is sent (SPEC C-08).
+
+        Whoever made the reply, the stack's transactions included (100, the answer to CANCEL, 400). A change that may
+        not be made, of the outcome or of what transactions and dialogs are found by, is logged with its name, and
+        the reply goes out as it was. Raises LocalProtocolError for ACK, which has no reply.
+        """
+        self._stack.replies.alter(method, handler)
+
+    def alter_requests(self, method: str, handler: OutgoingHandler | None) -> None:
+        """Let ``handler`` change each request of ``method`` just before it is sent, also ACK and CANCEL (SPEC C-08).
+
+        The handler sees the Via that the stack has put on top. What it may not change is as for :meth:`alter`.
+        """
+        self._stack.replies.alter_requests(method, handler)
 
     def fresh_id(self) -> str:
         """Return an unpredictable word, fit for a tag or a Call-ID (RFC 3261 19.3, 8.1.1.4)."""
@@ -328,34 +344,3 @@ class SIPHelper:
                     waiting.set_exception(Unreachable("nobody answered the request"))
             case _ if self._on_report is not None:
                 self._on_report(output)
-
-
-def _careful_server(handler: RequestHandler) -> RequestHandler:
-    """Return ``handler`` such that its faults go to the log and the stack then serves as ever."""
-
-    def serve(request: Request) -> Response | None:
-        try:
-            reply = handler(request)
-            if reply is not None:
-                encode_message(reply)
-            return reply
-        except Exception:
-            _log.exception("the handler of %s requests failed", request.method)
-            return None
-
-    return serve
-
-
-def _careful_alterer(handler: ReplyHandler) -> ReplyHandler:
-    """Return ``handler`` such that its faults go to the log and the reply is sent as it was."""
-
-    def alter(reply: Response) -> Response:
-        try:
-            altered = handler(reply)
-            encode_message(altered)
-            return altered
-        except Exception:
-            _log.exception("the handler of replies failed on %s", reply.status)
-            return reply
-
-    return alter

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
+import logging
 from collections.abc import Callable, Mapping
 from typing import Final
 
@@ -20,13 +21,15 @@ from wanderbus.runtime.driver import Driver, Unmade
 
 SOCKET: Final = "sip"
 
+_log = logging.getLogger("wanderbus.sip_mobility")
+
 
 class SIPStack:
     """One user agent with its socket and timers; what it reports goes to ``on_report`` in order."""
 
     def __init__(self, on_report: Callable[[Output], None]) -> None:
-        self.replies = Replies()
-        """The handlers that alter replies, kept from one opening to the next."""
+        self.replies = Replies(_failed)
+        """The handlers that alter messages, kept from one opening to the next."""
         self._on_report = on_report
         self._driver: Driver | None = None
         self._agent: UserAgent | None = None
@@ -104,3 +107,11 @@ class SIPStack:
         self._on_report(output)
         if self._farewell is not None and self._unregistered and not self.sessions:
             self._farewell.set()
+
+
+def _failed(fault: Exception) -> None:
+    """Log a handler that raised, or that changed what may not be changed; its message went out as it was."""
+    if isinstance(fault, LocalProtocolError):
+        _log.error("%s", fault)
+    else:
+        _log.error("a handler of SIP messages failed", exc_info=fault)
