@@ -15,7 +15,7 @@ STALE_S: Final = 3_600.0
 
 Treatment = Literal["always", "grace", "drop", "leave", "fault"]
 
-_TREATMENTS: Final[tuple[Treatment, ...]] = ("always", "always", "grace", "drop", "drop", "leave", "fault")
+_TREATMENTS: Final[tuple[Treatment, ...]] = ("always", "always", "always", "grace", "drop", "leave", "fault")
 
 
 def treatment_of(user: str, device: str) -> Treatment:

@@ -144,7 +144,7 @@ def draw_queue(draw: Random) -> QueuePolicy:
         bytes_max=draw.choice([None, None, 200, 1_000]),
         age_max_s=draw.choice([None, None, 60.0, DAY_S]),
         when_full=draw.choice([None, "drop_oldest", "drop_newest"]),
-        policy=draw.choice([None, None, LATEST]),
+        policy=draw.choice([None, None, None, None, LATEST]),
     )
 
 
