@@ -168,3 +168,23 @@ def test_i08_a_way_that_is_not_allowed_is_never_taken(town: Town, options: dict[
     bodies = [each.data for each in town.since(start) if each.method == "INVITE"]
     assert any(b"wanderbus-relay" in body for body in bodies) == (way == "udp-relay")
     assert any(b"TCP" in body for body in bodies) == (way == "tcp")
+
+
+def test_i08_what_arrives_proves_one_direction_alone(town: Town) -> None:
+    """The broker's packets come, with ACKs of what was sent before the move, and ours are dropped."""
+    phone = connected(town)
+    former, here = (phone.ip, 40_000), ("10.1.9.1", 40_000)
+    carry = town._carry
+
+    def filtered_carry(source: Address, destination: Address, data: bytes) -> None:
+        if (source, destination) == (DATA_ADDRESS, here):
+            town.world.after(0.05, lambda: carry(source, destination, data))  # after the answer to the re-INVITE
+        elif (source, destination) not in ((DATA_ADDRESS, former), (here, DATA_ADDRESS)):
+            carry(source, destination, data)
+
+    town._carry = filtered_carry
+    phone.publish(1)
+    town.run(0.02)
+    phone.move("10.1.9.1")
+    town.run(UDP_PATIENCE_S + SETTLED_S)
+    assert (phone.agent.way, settled(phone), phone.heard) == ("udp-relay", [1], [1])

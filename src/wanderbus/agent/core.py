@@ -66,6 +66,9 @@ what the broker demands."""
 _WAY_REFUSALS: Final = frozenset({488, 503})
 """Answers that may concern the way of the data channel alone: another transport, or a relay, is not taken."""
 
+_RELAY_S: Final = 4.0
+"""Time that a proxy may need to ask relays, before an offer for one counts as unanswered."""
+
 _DRAIN_STEP_S: Final = 0.02
 _LEFT: Final = "the agent left"
 _PAUSE_S: Final = (0.2, 1.0)
@@ -195,7 +198,8 @@ class Agent:
             self._step_user_agent(sip.UpdateSession(self._session, self._media()), now)
         else:
             self._invite(now)
-        self._outputs.append(SetTimer("heal", now + self._heal_pause_s))
+        pause_s = self._heal_pause_s + (_RELAY_S if self._choice.relayed else 0.0)
+        self._outputs.append(SetTimer("heal", now + pause_s))
 
     def _heal_again(self, now: float) -> None:
         """Try once more, and give the next answer more time: the way may be longer than the pause (RFC 5626 4.5).

@@ -157,8 +157,9 @@ def test_firewall(internet: Internet, tmp_path: Path, relay: str, transport: str
         stage.flow()
         time.sleep(STEADY_S)
         assert stage.healed_s(stage.move(BOB, PUBLIC)) < HEAL_S_MAX
-        stage.check(stage.hold())
+        published = stage.hold()
         assert stage.way(BOB) == "udp"
+        stage.check(published)
     assert served.relayed_datagrams > 0
 
 
