@@ -102,6 +102,15 @@ class QueuePolicy(msgspec.Struct, frozen=True, repr_omit_defaults=True, omit_def
     """Name of a policy that the broker's operator has registered; it drops before ``when_full`` does (SPEC G-23)."""
 
 
+EVERY_SUBJECT: Final = "*"
+"""The subject of a subscription to events of every subject."""
+
+
+def concerns(wanted: str, subject: str) -> bool:
+    """Return whether a subscription of the subject ``wanted`` is one to events of ``subject``."""
+    return wanted in (subject, EVERY_SUBJECT)
+
+
 class Subscription(msgspec.Struct, frozen=True):
     """What one user wants to hear of (SPEC A-04).
 

@@ -126,7 +126,7 @@ def test_how_the_broker_proves_who_it_is(tmp_path: Path) -> None:
     ):
         made = server(users=users, **ELSEWHERE, **given)
         assert made._broker_password == password
-        assert made._passwords == {"alice": "secret"}
+        assert made._secrets == {"alice": "secret"}
     assert server(**ELSEWHERE)._broker_password is None
     with pytest.raises(ConfigurationError, match="users, line 2: the name 'broker' is taken"):
         server(users=users)
@@ -134,7 +134,7 @@ def test_how_the_broker_proves_who_it_is(tmp_path: Path) -> None:
 
 def test_a_proxy_takes_the_brokers_line(tmp_path: Path) -> None:
     given: dict[str, Any] = {"domain": "localhost", "data_dir": tmp_path, "users": {"broker": "quorum"}}
-    assert ProxyServer(**given)._passwords == {"broker": "quorum"}
+    assert ProxyServer(**given)._secrets == {"broker": "quorum"}
     with pytest.raises(ConfigurationError, match="relay_calls: there is no relay"):
         ProxyServer(**given, relay_calls="all")
     with pytest.raises(ConfigurationError, match="'a b' is not a domain that SIP can name"):

@@ -9,7 +9,8 @@ import pytest
 
 from wanderbus import records
 from wanderbus.errors import ConfigurationError, LogCorrupt, StateCorrupt, StorageError
-from wanderbus.runtime.server_files import ServerFiles, read_users
+from wanderbus.runtime.server_files import ServerFiles
+from wanderbus.runtime.users_file import read_users
 
 
 def write_log(files: ServerFiles, *statuses: str) -> None:

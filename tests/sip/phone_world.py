@@ -11,6 +11,7 @@ from wanderbus.machine import Address, CancelTimer, DatagramReceived, Input, Out
 from wanderbus.sip.digest import DigestClient
 from wanderbus.sip.location import BindingChanged, BindingsWritten
 from wanderbus.sip.message import Message, Request, Response, encode_message, parse_message
+from wanderbus.sip.registrar import LoginRefused
 from wanderbus.sip.routing import RoutingFailed
 from wanderbus.sip.server import SIPServer
 
@@ -43,6 +44,7 @@ class World:
         self.inboxes: dict[Address, list[bytes]] = {}
         self.reports: list[BindingChanged] = []
         self.written: list[BindingsWritten] = []
+        self.refused_logins: list[LoginRefused] = []
         self.failures: list[RoutingFailed] = []
 
     def send(self, source: Address, data: bytes) -> None:
@@ -83,6 +85,8 @@ class World:
                     self.written.append(output)
                 case RoutingFailed():
                     self.failures.append(output)
+                case LoginRefused():
+                    self.refused_logins.append(output)
                 case _:
                     pytest.fail(f"unexpected {output}")
 

@@ -322,13 +322,16 @@ class Agent:
             if self._status == "CONNECTED":
                 await self._readers.abandoned(CLOSE_S_MAX)
             driver.feed(Disconnect())
-            async with asyncio.timeout(CLOSE_S_MAX):
-                if self._attached.done() and self._attached.exception() is None:
-                    await self._disconnected.wait()
-                if self._outbox is not None:
-                    await self._outbox.finish()
-        except TimeoutError:
-            _log.info("%s closed without an answer from the server", self.uri)
+            if self._attached.done() and self._attached.exception() is None:
+                try:
+                    async with asyncio.timeout(CLOSE_S_MAX):
+                        await self._disconnected.wait()
+                except TimeoutError:
+                    _log.info("%s closed without an answer from the server", self.uri)
+            if self._outbox is not None:
+                with contextlib.suppress(TimeoutError):
+                    async with asyncio.timeout(CLOSE_S_MAX):
+                        await self._outbox.finish()
         finally:
             self._shut(Closed("the agent was closed"))
 

@@ -52,7 +52,7 @@ from wanderbus.runtime.sip_listening import listen_for_sip
 from wanderbus.runtime.sip_trace import SipRecorder
 from wanderbus.runtime.streams import DATA_STREAM_LIMITS
 from wanderbus.runtime.tls import server_tls
-from wanderbus.sip.digest import Authenticator
+from wanderbus.sip.digest import Authenticator, Secret
 
 _log = logging.getLogger("wanderbus.server")
 
@@ -69,7 +69,7 @@ class BrokerService:
     def __init__(
         self,
         settings: ServerSettings,
-        users: Mapping[str, str],
+        users: Mapping[str, Secret],
         recorder: SipRecorder | None,
         files: ServerFiles,
         broker: Broker,
@@ -110,12 +110,12 @@ class BrokerService:
         settings: ServerSettings,
         config: BrokerConfig,
         extensions: Extensions,
-        users: Mapping[str, str],
+        users: Mapping[str, Secret],
         recorder: SipRecorder | None,
     ) -> Self:
         """Take the data directory, and bring the state up to date; :class:`StorageError` if it cannot be used.
 
-        :param users: the password of each user, by which the broker itself checks who calls
+        :param users: the secret of each user, by which the broker itself checks who calls
         """
         files = ServerFiles.open(settings.data_dir)
         try:

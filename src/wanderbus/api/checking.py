@@ -20,8 +20,8 @@ from wanderbus.machine import Address, shown
 from wanderbus.runtime.config_files import password_in
 from wanderbus.runtime.names import resolve
 from wanderbus.runtime.relaying import LOOPBACK, RelayServer
-from wanderbus.runtime.server_files import read_users
-from wanderbus.sip.digest import ALGORITHMS
+from wanderbus.runtime.users_file import Users
+from wanderbus.sip.digest import ALGORITHMS, Secret
 from wanderbus.sip.targets import Target, target_of
 from wanderbus.sip.uri import SIPUri, canonical_uri
 
@@ -86,23 +86,29 @@ def user_uri(user: str, domain: str) -> str:
         raise ConfigurationError(f"{user!r} is not a user that SIP can name: {error}") from None
 
 
-def passwords(settings: ProxySettings, *, taken: str | None) -> Mapping[str, str]:
-    """Return the password of each user; :class:`ConfigurationError` for a file that cannot be read.
+def secrets(settings: ProxySettings, *, taken: str | None) -> Mapping[str, Secret]:
+    """Return the secret of each user; :class:`ConfigurationError` for a file that cannot be read.
 
     The name ``taken`` may not be among them.
     """
     if isinstance(settings.users, Path):
-        return read_users(settings.users, taken=taken)
+        return Users(settings.users, domain=settings.domain, taken=taken)
     if taken in settings.users:
         raise ConfigurationError(f"users: the name {taken!r} is taken")
     return settings.users
 
 
-def broker_password(settings: ServerSettings, users: Mapping[str, str]) -> str | None:
+def broker_password(settings: ServerSettings, users: Mapping[str, Secret]) -> str | None:
     """Return what the broker proves itself with at ``sip_server``; None answers no challenge."""
     if settings.broker_password_file is not None:
         return password_in(settings.broker_password_file)
-    return settings.broker_password or users.get(settings.broker_user)
+    found = settings.broker_password or users.get(settings.broker_user)
+    if found is not None and not isinstance(found, str):
+        raise ConfigurationError(
+            f"users: {settings.broker_user!r} has digests there, and the broker needs its password; give it in "
+            "broker_password_file"
+        )
+    return found
 
 
 def sip_server(text: str, host: str) -> Target:
@@ -181,7 +187,14 @@ def broker_config(settings: ServerSettings) -> BrokerConfig:
         roles = {_user(name, settings.domain): role for name, role in config.roles.items()}
     except SIPParseError as error:
         raise ConfigurationError(f"broker.roles: {error}; write sip:name@domain") from None
-    return msgspec.structs.replace(config, roles=roles, domain=settings.domain.lower())
+    allowed = {}
+    for key in ("may_publish", "may_subscribe"):
+        try:
+            named = getattr(config, key).items()
+            allowed[key] = {name if name == "*" else _user(name, settings.domain): each for name, each in named}
+        except SIPParseError as error:
+            raise ConfigurationError(f"broker.{key}: {error}; write sip:name@domain") from None
+    return msgspec.structs.replace(config, roles=roles, domain=settings.domain.lower(), **allowed)
 
 
 def check_host(host: str) -> None:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 from types import TracebackType
 from typing import Self, Unpack
 
@@ -11,6 +12,7 @@ from wanderbus.config import ProxyArguments, ProxySettings
 from wanderbus.config.reading import make
 from wanderbus.machine import Address
 from wanderbus.runtime.sip_trace import SipRecorder
+from wanderbus.runtime.users_file import follow
 from wanderbus.sip.routing import RoutingScript
 
 
@@ -26,7 +28,8 @@ class ProxyServer:
     def __init__(self, *, routing: RoutingScript | None = None, **given: Unpack[ProxyArguments]) -> None:
         settings = self._settings = make(ProxySettings, given)
         checking.check_proxy(settings)
-        self._passwords = checking.passwords(settings, taken=None)
+        self._secrets = checking.secrets(settings, taken=None)
+        self._following: asyncio.Task[None] | None = None
         self._routing = routing
         self._recorder: SipRecorder | None = None
         self._sip: SIPService | None = None
@@ -38,13 +41,14 @@ class ProxyServer:
     async def __aenter__(self) -> Self:
         trace = self._settings.sip_trace
         self._recorder = None if trace is None else SipRecorder.open(trace)
-        self._sip = SIPService(self._settings, self._passwords, routing=self._routing, recorder=self._recorder)
+        self._sip = SIPService(self._settings, self._secrets, routing=self._routing, recorder=self._recorder)
         try:
             await self._sip.start()
         except BaseException:
             await self.close()
             raise
         self.address, self.tls_address = self._sip.address, self._sip.tls_address
+        self._following = follow(self._secrets)
         return self
 
     async def __aexit__(
@@ -54,6 +58,8 @@ class ProxyServer:
 
     async def close(self) -> None:
         """Stop serving; registrations are on disk."""
+        if self._following is not None:
+            self._following.cancel()
         if self._sip is not None:
             await self._sip.close()
         if self._recorder is not None:

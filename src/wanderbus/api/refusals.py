@@ -15,6 +15,7 @@ from wanderbus.errors import (
     WrongPassword,
 )
 from wanderbus.machine import shown
+from wanderbus.sip.registrar import NOT_SERVED
 
 
 def connect_error(refused: ConnectRefused, properties: AgentProperties) -> WanderbusError:
@@ -23,6 +24,13 @@ def connect_error(refused: ConnectRefused, properties: AgentProperties) -> Wande
     match refused:
         case ConnectRefused(stage="registration", status=404):
             return UnknownUser(f"the server {server} has no user {user}; add it to the server's users file")
+        case ConnectRefused(stage="registration", status=403, reason=reason) if reason.startswith(NOT_SERVED):
+            served, domain = reason.removeprefix(NOT_SERVED), user.rpartition("@")[2]
+            return UnknownUser(f"the server {server} serves {served}, not {domain}; write NAME@{served}")
+        case ConnectRefused(stage="registration", status=401 | 403 | 407) if properties.password is None:
+            return WrongPassword(
+                f"no password given for {user}; use --password or WANDERBUS_PASSWORD, in a program password="
+            )
         case ConnectRefused(stage="registration", status=401 | 403 | 407):
             return WrongPassword(f"the server {server} does not accept the password of {user}")
         case ConnectRefused(stage="session", status=404):

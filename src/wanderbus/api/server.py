@@ -11,6 +11,7 @@ from __future__ import annotations
 
 import asyncio
 import ssl
+from collections import ChainMap
 from collections.abc import Mapping
 from pathlib import Path
 from types import TracebackType
@@ -35,6 +36,8 @@ from wanderbus.runtime.ambient import SystemRandom
 from wanderbus.runtime.config_files import settings_in
 from wanderbus.runtime.sip_trace import SipRecorder
 from wanderbus.runtime.tls import client_tls
+from wanderbus.runtime.users_file import Users, follow
+from wanderbus.sip.digest import Secret
 from wanderbus.sip.routing import RoutingScript
 from wanderbus.sip.targets import Target
 
@@ -83,6 +86,7 @@ class Server:
         self._take_users(settings)
         self._user_domains = check_user_domains(settings, self.sip_server)
         self._broker_config = checking.broker_config(settings)
+        self._following: asyncio.Task[None] | None = None
         self._recorder: SipRecorder | None = None
         self._sip: SIPService | None = None
         self._broker: BrokerService | None = None
@@ -130,6 +134,8 @@ class Server:
 
     async def close(self) -> None:
         """Stop serving; what was acknowledged is on disk, agents stay in their sessions until the next start."""
+        if self._following is not None:
+            self._following.cancel()
         for service in (self._sip, self._broker):
             if service is not None:
                 await service.close()
@@ -141,9 +147,10 @@ class Server:
         """Find out who may call, and how the broker proves who it is."""
         name = settings.broker_user
         if settings.sip_server is None:
-            users = checking.passwords(settings, taken=name)
-            self._broker_password: str | None = SystemRandom().token(16).hex()
-            self._passwords = {**users, name: self._broker_password}
+            self._users = checking.secrets(settings, taken=name)
+            own = SystemRandom().token(16).hex()
+            self._broker_password: str | None = own
+            self._secrets: Mapping[str, Secret] = ChainMap({name: own}, cast(dict[str, Secret], self._users))
             return
         if self._routing is not None:
             raise ConfigurationError("routing: the proxy is at sip_server, not here; leave one of them out")
@@ -151,15 +158,18 @@ class Server:
         self.address = self.sip_server.address
         if self.sip_server.transport == "TLS":
             self._tls = client_tls(settings.ca_file)
-        users = checking.passwords(settings, taken=None)
+        users = checking.secrets(settings, taken=None)
         self._broker_password = checking.broker_password(settings, users)
-        self._passwords = {user: word for user, word in users.items() if user != name}
+        self._users = users.but(name) if isinstance(users, Users) else {**users}
+        if isinstance(self._users, dict):
+            self._users.pop(name, None)
+        self._secrets = self._users
 
     async def _start(self) -> None:
         trace = self._settings.sip_trace
         self._recorder = None if trace is None else SipRecorder.open(trace)
         broker = self._broker = await BrokerService.open(
-            self._settings, self._broker_config, self._extensions, self._passwords, self._recorder
+            self._settings, self._broker_config, self._extensions, self._secrets, self._recorder
         )
         server = self.sip_server or await self._start_sip()
         properties = Properties(
@@ -177,11 +187,12 @@ class Server:
             keep_alive_s=KEEP_ALIVE_S[server.transport] if self.sip_server else None,
         )
         await broker.start(properties, self._tls)
+        self._following = follow(self._users)
         self.broker_address, self.eci_address = broker.sip_address, broker.eci_address
 
     async def _start_sip(self) -> Target:
         self._sip = SIPService(
-            self._settings, self._passwords, routing=self._routing, recorder=self._recorder, lodger=self.broker_uri
+            self._settings, self._secrets, routing=self._routing, recorder=self._recorder, lodger=self.broker_uri
         )
         await self._sip.start()
         self.address, self.tls_address = self._sip.address, self._sip.tls_address

@@ -21,14 +21,17 @@ from wanderbus.runtime.ambient import SystemRandom
 from wanderbus.runtime.disk import SYSTEM, make_directory
 from wanderbus.runtime.domain_resolver import DomainResolver
 from wanderbus.runtime.driver import Driver, Unmade
+from wanderbus.runtime.login_log import LoginLog
 from wanderbus.runtime.registrations import Registrations
 from wanderbus.runtime.server_files import kept_key, unusable
 from wanderbus.runtime.sip_listening import listen_for_sip
 from wanderbus.runtime.sip_trace import SipRecorder
 from wanderbus.runtime.tls import client_tls, peer_tls, server_tls
+from wanderbus.sip.digest import Secret
 from wanderbus.sip.domain_routes import FindDomain
 from wanderbus.sip.flood import DEFAULT_LIMITS
 from wanderbus.sip.location import BindingsWritten
+from wanderbus.sip.registrar import LoginRefused
 from wanderbus.sip.routing import OnPathRouting, RoutingFailed, RoutingScript
 from wanderbus.sip.server import SIPServer
 
@@ -41,21 +44,21 @@ KEY_FILE = "sip.key"
 class SIPService:
     """Registrar and proxy between :meth:`start` and :meth:`close`.
 
-    :param passwords: of each user
+    :param secrets: of each user
     :param lodger: a user's URI that is registered from this process, so that where it was before is of no use
     """
 
     def __init__(
         self,
         settings: ProxySettings,
-        passwords: Mapping[str, str],
+        secrets: Mapping[str, Secret],
         *,
         routing: RoutingScript | None = None,
         recorder: SipRecorder | None = None,
         lodger: str = "",
     ) -> None:
         self._settings = settings
-        self._passwords = passwords
+        self._secrets = secrets
         self._routing = routing
         self._recorder = recorder
         self._lodger = lodger
@@ -68,6 +71,7 @@ class SIPService:
         self._commands_from = ""
         self._resolver: DomainResolver | None = None
         self._relay = AsyncExitStack()
+        self._logins = LoginLog()
 
     async def start(self) -> None:
         """Listen.
@@ -93,7 +97,7 @@ class SIPService:
         machine = SIPServer(
             self._settings.domain.lower(),
             (told, self.address[1]),
-            self._passwords.get,
+            self._secrets.get,
             SystemRandom(),
             key,
             streams={kind: (told, port) for kind, (_, port) in streams.items()},
@@ -189,6 +193,8 @@ class SIPService:
                     self._resolver.find(output)
             case RoutingFailed(method=method, error=error):
                 _log.warning("the routing script failed for %s: %s", method, error)
+            case LoginRefused():
+                self._logins.refused(output)
             case RelayLost(address=address):
                 _log.warning(
                     "the media relay %s does not answer; is it up, and does its ng_from name %s?",

@@ -16,7 +16,7 @@ from wanderbus.agent.messages import RequestSettled
 from wanderbus.api.dispatch import Dispatcher
 from wanderbus.event import Notification
 from wanderbus.filters import parse
-from wanderbus.subscription import Subscription
+from wanderbus.subscription import Subscription, concerns
 
 _log = logging.getLogger("wanderbus.agent")
 
@@ -52,7 +52,7 @@ class Unclaimed:
         wanted = parse(heir.expression, heir.language)
 
         def is_wanted(notification: Notification) -> bool:
-            return notification.event.subject == heir.subject and wanted.matches(notification.event)
+            return concerns(heir.subject, notification.event.subject) and wanted.matches(notification.event)
 
         for ended in set(self._dispatcher.unclaimed) - self._live:
             self._dispatcher.inherit(ended, heir.id, is_wanted)

@@ -101,6 +101,13 @@ class BrokerConfig(msgspec.Struct, frozen=True):
     """Who may do more than their own, by URI: an ``operator`` sees everything, an ``administrator`` also changes it; a
     name without a domain is of the server's."""
 
+    may_publish: Mapping[str, tuple[str, ...]] = {}
+    """Subjects, with ``*`` and ``?`` as in file names, that a user may publish, by URI or name; ``"*"`` stands for
+    everybody who is not named. A user without an entry may publish every subject."""
+
+    may_subscribe: Mapping[str, tuple[str, ...]] = {}
+    """The same for subscriptions. To subscribe to every subject takes the pattern ``*``."""
+
     def __post_init__(self) -> None:
         if self.sweep_s is not None and self.sweep_s <= 0:
             raise ValueError("sweep_s must be above 0, or None")

@@ -22,6 +22,7 @@ from wanderbus.broker.interests import Interests, KernelWanted
 from wanderbus.broker.journal import Append, Journal
 from wanderbus.broker.links import Link, LinkDropped, Links, SendOnLink
 from wanderbus.broker.operating import Operating
+from wanderbus.broker.permissions import Permissions
 from wanderbus.broker.policies import Policies
 from wanderbus.broker.presence import Presence, UserStatusChanged
 from wanderbus.broker.publishing import DISK_FULL, Publishing
@@ -164,7 +165,8 @@ class Broker:
         self._subscriptions = Subscriptions(
             state, self._journal, self._links, config, kinds, Interests(kernel), policies
         )
-        self._publishing = Publishing(state, self._journal, self._links, self._subscriptions, self._bounds)
+        may_publish = Permissions("may_publish", config.may_publish)
+        self._publishing = Publishing(state, self._journal, self._links, self._subscriptions, self._bounds, may_publish)
 
     def status(self, user: str) -> str:
         """Return the User Status of ``user``: CONNECTED while any of the user's devices can be reached."""

@@ -17,7 +17,7 @@ from wanderbus.errors import StorageError
 from wanderbus.event import EventId
 from wanderbus.filters.explaining import Deciding, deciding
 from wanderbus.records import AnyRecord
-from wanderbus.subscription import Restriction, Subscription
+from wanderbus.subscription import Restriction, Subscription, concerns
 
 Result = Literal[
     "wrong_subject",
@@ -195,7 +195,7 @@ class Pair:
     def _matched(self, published: records.Published) -> Explained | None:
         """Return what kept the event from generating a notification, None if nothing did."""
         subscription, event = self._subscription, published.event
-        if event.subject != subscription.subject:
+        if not concerns(subscription.subject, event.subject):
             why = f"the event is of {event.subject!r}, the subscription hears of {subscription.subject!r}"
             return self._outcome("wrong_subject", why)
         if self._number is not None:

@@ -5,12 +5,14 @@ from __future__ import annotations
 from collections.abc import Iterable, Sequence
 from typing import Final
 
+import msgspec
+
 from wanderbus import filters
 from wanderbus.errors import FilterError
 from wanderbus.event import Event
 from wanderbus.machine import Output
 from wanderbus.matching import SCANNED_MAX, Index, Kernel
-from wanderbus.subscription import Subscription
+from wanderbus.subscription import EVERY_SUBJECT, Subscription
 
 COMPILED_FROM_EVENTS: Final = 2_000
 """Events that numpy matches before the compiled kernel is asked for: in all they cost about what loading that one does.
@@ -34,6 +36,8 @@ class Interests:
     def __init__(self, kernel: Kernel | None) -> None:
         """Without a ``kernel``, expressions are tried in turn until there is one."""
         self._index = Index(kernel or "scan")
+        self._every = Index(kernel or "scan")
+        """Of the subscriptions to every subject, as if that were one subject."""
         self._kernel = kernel or "scan"
         self._next: Kernel | None = "numpy" if kernel is None else "numba" if kernel == "numpy" else None
         """The kernel to ask for next."""
@@ -48,7 +52,8 @@ class Interests:
         """Match events against this subscription; raises :class:`FilterError` if its expression cannot be read."""
         interest = filters.parse(subscription.expression, subscription.language)
         self.foresee(())
-        self._index.add(subscription.id, subscription.subject, interest)
+        index = self._every if subscription.subject == EVERY_SUBJECT else self._index
+        index.add(subscription.id, subscription.subject, interest)
 
     def add_many(self, subscriptions: Iterable[Subscription]) -> list[tuple[Subscription, FilterError]]:
         """Match events against all of these; return those whose expressions cannot be read, and why."""
@@ -60,12 +65,14 @@ class Interests:
             except FilterError as error:
                 unreadable.append((each, error))
         self.foresee(())
-        self._index.add_many(readable)
+        self._index.add_many([each for each in readable if each[1] != EVERY_SUBJECT])
+        self._every.add_many([each for each in readable if each[1] == EVERY_SUBJECT])
         return unreadable
 
     def remove(self, identity: str) -> None:
         """Forget a subscription; no harm if it is not there."""
         self._index.remove(identity)
+        self._every.remove(identity)
         if self._foreseen:
             self._removed.add(identity)
 
@@ -90,7 +97,7 @@ class Interests:
     def wanted_kernel(self) -> Kernel | None:
         """Return the kernel to ask for now; each is returned once."""
         match self._next:
-            case "numpy" if len(self._index) > SCANNED_MAX:
+            case "numpy" if max(len(self._index), len(self._every)) > SCANNED_MAX:
                 self._next = "numba"
                 return "numpy"
             case "numba" if self._kernel == "numpy" and self._matched >= COMPILED_FROM_EVENTS:
@@ -102,8 +109,13 @@ class Interests:
         """Match by ``kernel`` from now on."""
         self._kernel = kernel
         self._index.use(kernel)
+        self._every.use(kernel)
 
     def _match(self, events: Sequence[Event]) -> list[list[str]]:
         if self._kernel == "numpy":
             self._matched += len(events)
-        return self._index.match(events)
+        found = self._index.match(events)
+        if not len(self._every):
+            return found
+        of_every = self._every.match([msgspec.structs.replace(each, subject=EVERY_SUBJECT) for each in events])
+        return [[*some, *others] for some, others in zip(found, of_every, strict=True)]

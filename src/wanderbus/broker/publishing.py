@@ -9,6 +9,7 @@ from wanderbus.broker import protocol
 from wanderbus.broker.bounds import Bounds
 from wanderbus.broker.journal import Journal
 from wanderbus.broker.links import Link, Links
+from wanderbus.broker.permissions import Permissions
 from wanderbus.broker.restrictions import blocked_by
 from wanderbus.broker.rows import PublisherRow, SessionRow, SubscriptionRow, publisher_key, session_key
 from wanderbus.broker.state import BrokerState
@@ -30,6 +31,7 @@ class Publishing:
         links: Links,
         subscriptions: Subscriptions,
         bounds: Bounds,
+        permissions: Permissions,
     ) -> None:
         self.received_us = 0
         """The wall clock as it was read last (DESIGN 5.8)."""
@@ -40,6 +42,7 @@ class Publishing:
         self._links = links
         self._subscriptions = subscriptions
         self._bounds = bounds
+        self._permissions = permissions
 
     def foresee(self, coming: Iterable[tuple[Link, protocol.Publish]]) -> None:
         """Match at once what is about to be published, but for what needs no matching."""
@@ -63,6 +66,9 @@ class Publishing:
             return
         if self.disk_full:
             self._refuse(link, message, DISK_FULL, "disk_full")
+            return
+        if refusal := self._permissions.refusal(link.user, message.event.subject):
+            self._refuse(link, message, refusal)
             return
         try:
             size = _checked_size(message.event)

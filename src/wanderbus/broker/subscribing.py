@@ -14,6 +14,7 @@ from wanderbus.broker.custom import Kinds
 from wanderbus.broker.interests import Interests, KernelWanted
 from wanderbus.broker.journal import Journal
 from wanderbus.broker.links import Link, Links
+from wanderbus.broker.permissions import Permissions
 from wanderbus.broker.policies import Policies
 from wanderbus.broker.restrictions import admitted
 from wanderbus.broker.roster import Roster
@@ -58,6 +59,7 @@ class Subscriptions:
         self._journal = journal
         self._links = links
         self._config = config
+        self._permissions = Permissions("may_subscribe", config.may_subscribe)
         self.kinds = kinds
         """The kinds of restriction that the operator has added."""
         self._policies = policies or Policies()
@@ -177,6 +179,8 @@ class Subscriptions:
 
     def _subscribe(self, link: Link, session: str, request: protocol.Subscribe) -> Subscription:
         admission.check_subject(request.subject)
+        if refusal := self._permissions.refusal(link.user, request.subject):
+            raise Refused(refusal)
         admission.check_queue(request.queue)
         self._policies.check(request.queue.policy)
         filters.parse(request.expression, request.language)

@@ -23,6 +23,7 @@ from wanderbus.cli import (
     simulating,
     sip,
     sub,
+    users,
 )
 from wanderbus.cli.output import EndedBySignal, OutputClosed, complain, complain_in_json
 from wanderbus.errors import ConfigurationError, EventError, FilterError, WanderbusError
@@ -75,6 +76,7 @@ app.add_typer(evaluating.app, name="eval")
 app.add_typer(filtering.app, name="filter")
 app.add_typer(log.app, name="log")
 app.add_typer(sip.app, name="sip")
+app.add_typer(users.app, name="users")
 
 
 def run(arguments: list[str] | None = None) -> int:

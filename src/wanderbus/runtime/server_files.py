@@ -3,14 +3,13 @@
 from __future__ import annotations
 
 import secrets
-from collections.abc import Mapping
 from pathlib import Path
 from typing import Final
 
 import msgspec
 
 from wanderbus.broker.state import BrokerState
-from wanderbus.errors import ConfigurationError, LogCorrupt, StateCorrupt, StorageError
+from wanderbus.errors import LogCorrupt, StateCorrupt, StorageError
 from wanderbus.records import decode_record
 from wanderbus.runtime.disk import SYSTEM, Disk, make_directory, replace_file
 from wanderbus.runtime.event_log import SEGMENT_BYTES_MAX, EventLog
@@ -101,29 +100,6 @@ class ServerFiles:
         """Close everything."""
         self.store.close()
         self.log.close()
-
-
-def read_users(path: Path, *, taken: str | None = "broker") -> Mapping[str, str]:
-    """Return names and passwords from a file of ``name:password`` lines; ``#`` begins a comment line.
-
-    Raises :class:`ConfigurationError` naming the line at fault, never its content; the name ``taken`` is one.
-    """
-    try:
-        lines = path.read_text(encoding="utf-8").splitlines()
-    except (OSError, UnicodeDecodeError) as error:
-        reason = error.strerror if isinstance(error, OSError) else "it is not UTF-8 text"
-        raise ConfigurationError(f"the users file {path} cannot be read: {reason}") from None
-    users: dict[str, str] = {}
-    for number, line in enumerate(lines, 1):
-        if not line.strip() or line.lstrip().startswith("#"):
-            continue
-        name, colon, password = line.strip().partition(":")
-        if not colon or not password or name.split() != [name]:
-            raise ConfigurationError(f"{path}, line {number}: write name:password")
-        if name in users or name == taken:
-            raise ConfigurationError(f"{path}, line {number}: the name {name!r} is taken")
-        users[name] = password
-    return users
 
 
 def unusable(directory: Path, error: OSError) -> StorageError:

@@ -18,11 +18,12 @@ import msgspec
 
 from wanderbus.errors import SIPParseError
 from wanderbus.sip.digest_client import DigestClient
-from wanderbus.sip.digest_values import Challenge, Credentials, ha1, response_digest
+from wanderbus.sip.digest_values import HASHED, Challenge, Credentials, Secret, ha1, response_digest, secret_ha1
 from wanderbus.sip.message import Request
 
 __all__ = [
     "ALGORITHMS",
+    "HASHED",
     "Accepted",
     "Authenticator",
     "Challenge",
@@ -30,6 +31,7 @@ __all__ = [
     "Credentials",
     "DigestClient",
     "Rejected",
+    "Secret",
     "Verdict",
     "ha1",
     "response_digest",
@@ -78,21 +80,21 @@ class _Nonce(msgspec.Struct, frozen=True):
 class Authenticator:
     """Checks who sent a request.
 
-    ``passwords`` gives a user's password or None; ``key`` seals the nonces; ``algorithms`` is in order of
+    ``secrets`` gives a user's password, its digests, or None; ``key`` seals the nonces; ``algorithms`` is in order of
     preference; a nonce holds for ``nonce_lifetime_s`` seconds.
     """
 
     def __init__(
         self,
         realm: str,
-        passwords: Callable[[str], str | None],
+        secrets: Callable[[str], Secret | None],
         key: bytes,
         *,
         algorithms: Sequence[str] = ALGORITHMS,
         nonce_lifetime_s: float = 300.0,
     ) -> None:
         self._realm = realm
-        self._passwords = passwords
+        self._secrets = secrets
         self._key = key
         self._algorithms = tuple(algorithms)
         self._nonce_lifetime_ms = int(nonce_lifetime_s * 1000)
@@ -112,12 +114,12 @@ class Authenticator:
         credentials = self._credentials(request, header)
         if credentials is None:
             return self._challenged(now_ms, stale=False)
-        password = self._passwords(credentials.username)
-        right = password is not None and self._is_right(credentials, password, request.method)
+        secret = self._secrets(credentials.username)
+        right = secret is not None and self._is_right(credentials, secret, request.method)
         nonce = self._opened(credentials.nonce)
         if nonce is None or self._is_outdated(nonce, now_ms):
             return self._challenged(now_ms, stale=right)
-        if password is None:
+        if secret is None:
             return Rejected(404, "Unknown User")
         if not right:
             return Rejected(403, "Wrong Password")
@@ -127,12 +129,12 @@ class Authenticator:
 
     def knows(self, username: str) -> bool:
         """Say whether there is such a user."""
-        return self._passwords(username) is not None
+        return self._secrets(username) is not None
 
     def secret_of(self, username: str) -> str | None:
         """Return HA1 of a user under SHA-256 (RFC 7616 3.4.2), None for an unknown one; it is not to be shown."""
-        password = self._passwords(username)
-        return None if password is None else ha1(username, self._realm, password)
+        secret = self._secrets(username)
+        return None if secret is None else secret_ha1(secret, username, self._realm, "SHA-256")
 
     def __repr__(self) -> str:
         return f"Authenticator(realm={self._realm!r}, algorithms={self._algorithms!r})"
@@ -156,9 +158,11 @@ class Authenticator:
                 return found
         return None
 
-    def _is_right(self, credentials: Credentials, password: str, method: str) -> bool:
-        secret = ha1(credentials.username, self._realm, password, credentials.algorithm)
-        expected = response_digest(secret, credentials, method)
+    def _is_right(self, credentials: Credentials, secret: Secret, method: str) -> bool:
+        known = secret_ha1(secret, credentials.username, self._realm, credentials.algorithm)
+        if known is None:
+            return False
+        expected = response_digest(known, credentials, method)
         return hmac.compare_digest(expected.encode(), credentials.response.encode())
 
     def _sealed(self, nonce: _Nonce) -> str:

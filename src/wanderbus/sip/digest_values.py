@@ -8,7 +8,8 @@ from __future__ import annotations
 
 import hashlib
 import re
-from typing import Any, Final
+from collections.abc import Mapping
+from typing import Any, Final, TypeAlias
 
 import msgspec
 
@@ -135,6 +136,18 @@ class Credentials(msgspec.Struct, frozen=True):
 
     def __rich_repr__(self) -> list[tuple[str, Any]]:
         return [("username", self.username), ("realm", self.realm), ("algorithm", self.algorithm)]
+
+
+Secret: TypeAlias = str | Mapping[str, str]
+"""What a user proves to know: a password, or its HA1 in one realm under each of :data:`HASHED`."""
+
+HASHED: Final = ("sha-256", "sha-512-256", "md5")
+"""The algorithms whose HA1 is kept in place of a password (RFC 8760)."""
+
+
+def secret_ha1(secret: Secret, username: str, realm: str, algorithm: str) -> str | None:
+    """Return HA1 of a secret under ``algorithm``, None where it is not known."""
+    return ha1(username, realm, secret, algorithm) if isinstance(secret, str) else secret.get(algorithm.lower())
 
 
 def ha1(username: str, realm: str, password: str, algorithm: str = "SHA-256") -> str:

@@ -56,6 +56,18 @@ class ExpiryPolicy(msgspec.Struct, frozen=True):
     default_s: int = 300
 
 
+NOT_SERVED: Final = "This Server Serves "
+"""Begins the reason phrase for a domain that is not served; the one that is follows."""
+
+
+class LoginRefused(Output, frozen=True):
+    """A REGISTER of ``user``, an address of record, was refused because of ``reason``; it came from ``source``."""
+
+    user: str
+    reason: str
+    source: str
+
+
 class Registrar:
     """Answers the REGISTER requests of one domain.
 
@@ -84,7 +96,7 @@ class Registrar:
         try:
             refusal = self._unserved(request) or self._unauthorised(request, now)
             if refusal is not None:
-                return refusal, []
+                return refusal, self._rejected(refusal, request)
             if not request.contacts:
                 return self._listing(request, now), []
             return self._update(request, now, None if len(request.vias) > 1 else connection)
@@ -133,8 +145,9 @@ class Registrar:
         refusal = registrar_refusal(request)
         if refusal is not None and refusal.status != 401:
             return self._answer(request, refusal.status, refusal.headers)
-        if not self._domain.serves(SIPUri.parse(request.uri)):
-            return self._answer(request, 403)
+        asked = SIPUri.parse(request.uri)
+        if not self._domain.serves(asked):
+            return self._answer(request, 403, reason=f"{NOT_SERVED}{self._domain.name}")
         return None
 
     def _unauthorised(self, request: Request, now: float) -> Response | None:
@@ -147,6 +160,13 @@ class Registrar:
         if request.to.uri.address_of_record != self._domain.address_of_record(verdict.username):
             return self._answer(request, 403)
         return None
+
+    def _rejected(self, refusal: Response, request: Request) -> list[Output]:
+        """Report who was refused for the credentials given, not who is only challenged."""
+        if refusal.status not in (403, 404):
+            return []
+        via = request.vias[0]
+        return [LoginRefused(request.to.uri.address_of_record, refusal.reason, via.received or via.host)]
 
     def _update(self, request: Request, now: float, connection: int | None) -> tuple[Response, list[Output]]:
         """Write what the Contact fields ask for, all of it or nothing (RFC 3261 10.3 steps 6 to 8)."""

@@ -24,7 +24,7 @@ from wanderbus.machine import (
 )
 from wanderbus.sip import anchoring, nat
 from wanderbus.sip.anchoring import Describe, Described, MediaAnchor, RelayCalls, Release
-from wanderbus.sip.digest import ALGORITHMS, Authenticator
+from wanderbus.sip.digest import ALGORITHMS, Authenticator, Secret
 from wanderbus.sip.domain_routes import DomainLookedUp, FindDomain, OtherDomains
 from wanderbus.sip.flood import DEFAULT_LIMITS, FloodGuard, FloodLimits, Judgement
 from wanderbus.sip.location import Binding, Domain, LocationService
@@ -73,7 +73,7 @@ class SIPServer:
         self,
         domain: str,
         address: Address,
-        passwords: Callable[[str], str | None],
+        passwords: Callable[[str], Secret | None],
         random: RandomSource,
         key: bytes,
         *,

@@ -1,0 +1,74 @@
+"""Permissions by subject, and subscriptions to every subject."""
+
+from __future__ import annotations
+
+import pytest
+
+from tests.broker.desk import ALICE, BOB, Desk
+from wanderbus.broker.config import BrokerConfig
+from wanderbus.broker.protocol import Notify, Publish, PublishAccepted, PublishRefused, RequestRefused
+from wanderbus.event import Event
+
+
+def subscribe(desk: Desk, link: int, subject: str, expression: str = "") -> RequestRefused | None:
+    answer = desk.subscribe(link, expression, subject=subject)
+    return answer if isinstance(answer, RequestRefused) else None
+
+
+@pytest.fixture
+def desk() -> Desk:
+    allowed = {BOB: ("Tr*", "News"), "*": ("News",)}
+    return Desk(BrokerConfig(may_publish=allowed, may_subscribe=allowed))
+
+
+def test_a_publish_that_is_not_allowed_is_refused_by_a_line_that_names_the_subject(desk: Desk) -> None:
+    alice, bob = desk.attach(ALICE), desk.attach(BOB)
+    before = len(desk.log)
+    desk.say(alice, Publish(1, Event("Trade", {})), Publish(2, Event("News", {})))
+    desk.say(bob, Publish(1, Event("Trade", {})), Publish(2, Event("trade", {})))
+    (refused,) = desk.heard(alice, PublishRefused)
+    assert refused.reason == f"{ALICE} may not publish 'Trade'; the broker's may_publish allows News"
+    (refused,) = desk.heard(bob, PublishRefused)
+    assert refused.reason == f"{BOB} may not publish 'trade'; the broker's may_publish allows Tr*, News"
+    assert len(desk.heard(alice, PublishAccepted)) == len(desk.heard(bob, PublishAccepted)) == 1
+    assert len(desk.log) == before + 2
+
+
+def test_a_subscription_that_is_not_allowed_is_refused(desk: Desk) -> None:
+    alice, bob = desk.attach(ALICE), desk.attach(BOB)
+    refused = subscribe(desk, alice, "Trade")
+    assert refused is not None
+    assert refused.reason == f"{ALICE} may not subscribe to 'Trade'; the broker's may_subscribe allows News"
+    assert subscribe(desk, bob, "Trade") is None
+    refused = subscribe(desk, bob, "*")
+    assert refused is not None
+    assert "may not subscribe to '*'" in refused.reason
+
+
+def test_without_permissions_everything_is_allowed() -> None:
+    desk = Desk()
+    alice = desk.attach(ALICE)
+    assert subscribe(desk, alice, "*") is None
+    desk.say(alice, Publish(1, Event("Trade", {})))
+    assert len(desk.heard(alice, PublishAccepted)) == 1
+
+
+@pytest.mark.parametrize("together", [False, True])
+def test_a_star_is_every_subject_and_the_expression_still_holds(together: bool) -> None:
+    desk = Desk()
+    alice, bob = desk.attach(ALICE), desk.attach(BOB)
+    assert subscribe(desk, alice, "*", "n > 1") is None
+    events = [Publish(n, Event(subject, {"n": n})) for n, subject in enumerate(("Trade", "News", "*", "Trade"), 1)]
+    for several in [events] if together else [[each] for each in events]:
+        desk.say(bob, *several)
+    assert len(desk.heard(alice, Notify)) == 3
+
+
+def test_a_star_stays_through_a_restart_and_ends_with_its_subscription() -> None:
+    desk = Desk()
+    alice = desk.attach(ALICE)
+    subscribe(desk, alice, "*")
+    desk.start()
+    alice, bob = desk.attach(ALICE), desk.attach(BOB)
+    desk.say(bob, Publish(1, Event("Trade", {})))
+    assert len(desk.heard(alice, Notify)) == 1
