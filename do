@@ -31,6 +31,7 @@ SIM_SEEDS = "50"
 SOAK = (
     ("simulation of the whole system", ["wanderbus", "sim", "--seeds"], "200", "2000"),
     ("simulation of SIP", ["wanderbus", "sim", "--layer", "sip", "--seeds"], "200", "1000"),
+    ("simulation of two domains", ["wanderbus", "sim", "--layer", "domains", "--seeds"], "50", "500"),
     ("simulation of reliable UDP", ["wanderbus", "sim", "--layer", "rudp", "--seeds"], "200", "1000"),
     ("simulation of the media relay", ["wanderbus", "sim", "--layer", "relay", "--seeds"], "200", "2000"),
     ("simulation behind NATs", ["wanderbus", "sim", "--layer", "nat", "--seeds"], "100", "1000"),

@@ -18,6 +18,7 @@ from rich.progress import track
 
 from wanderbus.cli.output import check_writable, complain, machine, say, write_json
 from wanderbus.errors import ConfigurationError
+from wanderbus.simulation.domains_scenario import DomainsScenario, run_domains_seed
 from wanderbus.simulation.nat_scenario import NATScenario, run_nat_seed
 from wanderbus.simulation.relay_scenario import RelayResult, RelayScenario, run_relay_seed
 from wanderbus.simulation.rudp_scenario import RudpResult, RudpScenario, run_rudp_seed
@@ -33,6 +34,7 @@ class Layer(StrEnum):
 
     BROKER = "broker"
     SIP = "sip"
+    DOMAINS = "domains"
     RUDP = "rudp"
     RELAY = "relay"
     NAT = "nat"
@@ -70,6 +72,18 @@ _KINDS: Final = {
             "kills": "parties killed",
             "server_restarts": "server restarts",
             "heals": "undisturbed moves measured",
+            "datagrams": "datagrams",
+        },
+    ),
+    Layer.DOMAINS: _Kind(
+        DomainsScenario,
+        run_domains_seed,
+        {
+            "parties": "parties",
+            "calls": "calls",
+            "address_changes": "address changes",
+            "kills": "parties killed",
+            "server_restarts": "server restarts",
             "datagrams": "datagrams",
         },
     ),

@@ -42,7 +42,8 @@ class Wire(Protocol):
 class Node:
     """Feeds a machine and performs its outputs; reports go to ``on_report``.
 
-    ``sockets`` are for datagrams, ``streams`` for TCP and TLS, both by name, ``fingerprint`` is of its certificate.
+    ``sockets`` are for datagrams, ``streams`` for TCP and TLS, both by name, ``fingerprint`` is of its certificate,
+    and ``certified`` are the SIP domains that this names.
     ``wire`` is what its sockets are on once they are bound again.
     """
 
@@ -57,6 +58,7 @@ class Node:
         *,
         streams: Mapping[str, Address] | None = None,
         fingerprint: bytes = b"",
+        certified: tuple[str, ...] = (),
         wire: Wire | None = None,
     ) -> None:
         self.name = name
@@ -68,7 +70,7 @@ class Node:
         self._on_report = on_report
         self._timers: dict[Hashable, object] = {}
         self._sockets: dict[str, Address] = {}
-        self._streams = StreamHost(world, network, self.feed, fingerprint=fingerprint)
+        self._streams = StreamHost(world, network, self.feed, fingerprint=fingerprint, certified=certified)
         self.rebind(sockets, streams)
 
     @property

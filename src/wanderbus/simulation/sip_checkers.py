@@ -10,24 +10,29 @@ from wanderbus.sip.server import SIPServer
 from wanderbus.sip.uri import SIPUri
 
 
-def check_mended(server: SIPServer, parties: Sequence[SIPParty], now: float) -> list[str]:
-    """Return one line for every broken promise in a mended world that has come to rest."""
+def check_mended(servers: Mapping[str, SIPServer], parties: Sequence[SIPParty], now: float) -> list[str]:
+    """Return one line for every broken promise in a mended world that has come to rest; ``servers`` are by domain."""
     by_uri = {party.uri: party for party in parties}
     problems: list[str] = []
     for party in parties:
-        found = [*party.problems, *_registration(server, party, now), *_wanted(party, by_uri), *_lonely(party, by_uri)]
+        found = [
+            *party.problems,
+            *_registration(servers[party.home.domain], party, now),
+            *_wanted(party, by_uri),
+            *_lonely(party, by_uri),
+        ]
         problems += [f"{party.name}: {problem}" for problem in found]
     return problems
 
 
-def check_left_over(nodes: Sequence[Node], server: SIPServer, parties: Sequence[SIPParty]) -> list[str]:
+def check_left_over(nodes: Sequence[Node], servers: Mapping[str, SIPServer], parties: Sequence[SIPParty]) -> list[str]:
     """Return one line for everything that is still there after every party retired and all timers had their time."""
     problems = [f"{node.name}: timer {key!r} is left" for node in nodes for key in node.timer_keys]
     counts = {party.name: party.agent.transaction_count for party in parties}
-    counts["registrar"] = server._layer.transaction_count
+    counts |= {f"registrar of {domain}": server._layer.transaction_count for domain, server in servers.items()}
     problems += [f"{name}: {count} transactions are left" for name, count in counts.items() if count]
     problems += [f"{party.name}: session {id} is left" for party in parties for id in party.sessions]
-    problems += [f"registrar: {aor} is still registered" for aor in server.location]
+    problems += [f"registrar: {aor} is still registered" for server in servers.values() for aor in server.location]
     return problems
 
 

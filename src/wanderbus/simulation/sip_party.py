@@ -67,15 +67,26 @@ class Manner(msgspec.Struct, frozen=True):
     """How moves are told."""
 
 
+class Home(msgspec.Struct, frozen=True):
+    """A home domain: where its server is, and for which other domains it vouches."""
+
+    domain: str = DOMAIN
+    address: Address = SERVER_ADDRESS
+    vouches_for: tuple[str, ...] = ()
+
+
 class SIPParty:
-    """One user on one device, through all its lives.
+    """One user of ``home`` on one device, through all its lives.
 
     ``on_established`` is told of each session that both sides agreed on, with whether it was an update.
     """
 
-    def __init__(self, name: str, ip: str, manner: Manner, world: World, network: Network) -> None:
+    def __init__(
+        self, name: str, ip: str, manner: Manner, world: World, network: Network, home: Home | None = None
+    ) -> None:
         self.name = name
-        self.uri = f"sip:{name}@{DOMAIN}"
+        self.home = home or Home()
+        self.uri = f"sip:{name}@{self.home.domain}"
         self.ip = ip
         self.manner = manner
         self.wanted: dict[str, str | None] = {}
@@ -185,14 +196,16 @@ class SIPParty:
     def _new_agent(self) -> UserAgent:
         properties = Properties(
             uri=self.uri,
-            server=SERVER_ADDRESS,
+            server=self.home.address,
+            server_is_local=bool(self.home.vouches_for),
+            vouched_domains=self.home.vouches_for,
             password=password_of(self.name),
             instance=self._instance,
             register_expires_s=self.manner.register_expires_s,
             session_expires_s=self.manner.session_expires_s,
         )
         asks = self.manner.authenticates
-        authenticator = Authenticator(DOMAIN, password_of, self._random.token(16)) if asks else None
+        authenticator = Authenticator(self.home.domain, password_of, self._random.token(16)) if asks else None
         return UserAgent(properties, self._random, contact=self.contact, authenticator=authenticator)
 
     def _updates(self) -> list[Input]:

@@ -52,13 +52,21 @@ class StreamEnd:
 class StreamHost:
     """The connections and listeners of one node.
 
-    ``feed`` gives its machine what happens, ``fingerprint`` is that of the certificate that it shows under TLS.
+    ``feed`` gives its machine what happens, ``fingerprint`` is that of the certificate that it shows under TLS, and
+    ``certified`` are the SIP domains that this names.
     """
 
     def __init__(
-        self, world: World, network: Network, feed: Callable[[list[Input]], None], *, fingerprint: bytes = b""
+        self,
+        world: World,
+        network: Network,
+        feed: Callable[[list[Input]], None],
+        *,
+        fingerprint: bytes = b"",
+        certified: tuple[str, ...] = (),
     ) -> None:
         self.fingerprint = fingerprint
+        self.certified = certified
         self._world = world
         self._network = network
         self._feed = feed
@@ -145,6 +153,8 @@ class StreamHost:
             self._lose(end, "connection refused")
         elif end.target is not None and end.target.fingerprint not in (None, host.fingerprint):
             self._lose(end, "the certificate is another one")
+        elif end.target is not None and end.target.sip_domain not in (None, *host.certified):
+            self._lose(end, "the certificate names another domain")
         else:
             end.other = host._accept(name, end)
             self._move(end)
@@ -204,7 +214,8 @@ class StreamHost:
         """Give the machine what arrived at ``end``."""
         end.heard = True
         name = self._names[end.number]
-        self._feed([StreamReceived(name, end.number, end.peer, data, end.kind, end.target)])
+        certified = end.other.host.certified if end.other is not None and end.kind == "TLS" else ()
+        self._feed([StreamReceived(name, end.number, end.peer, data, end.kind, end.target, certified)])
 
     # The end of a connection --------------------------------------------------------------------------------------
 

@@ -1,0 +1,49 @@
+"""Seeded worlds of two home domains: every promise holds, and broken machines are noticed (SPEC D-13, U-07)."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import pytest
+
+from wanderbus.mobility.callers import Callers
+from wanderbus.simulation.domains_scenario import DomainsScenario, run_domains_seed
+from wanderbus.sip.asserted_identity import Vouching
+from wanderbus.sip.domain_routes import DomainRoutes
+
+SEEDS = range(1, 5)
+
+
+@pytest.mark.parametrize("seed", SEEDS)
+def test_every_promise_holds(seed: int) -> None:
+    """Mended worlds come to rest, with everybody reachable where they are, and nothing left once all have gone."""
+    scenario = DomainsScenario(seed)
+    assert scenario.run().problems == []
+    assert scenario.lookups > 0
+
+
+def test_the_same_seed_gives_the_same_history() -> None:
+    assert run_domains_seed(2) == run_domains_seed(2)
+
+
+def assert_nothing(patch: pytest.MonkeyPatch) -> None:
+    leaving = Vouching.leaving
+
+    def bare(self: Vouching, request: Any, user: str, *, trusted: bool) -> Any:
+        return leaving(self, request, user, trusted=False)
+
+    patch.setattr(Vouching, "leaving", bare)
+
+
+def believe_no_server(patch: pytest.MonkeyPatch) -> None:
+    patch.setattr(Callers, "_came_from_server", lambda self, received: False)
+
+
+def learn_nothing(patch: pytest.MonkeyPatch) -> None:
+    patch.setattr(DomainRoutes, "learn", lambda self, answer, now: None)
+
+
+@pytest.mark.parametrize("sabotage", [assert_nothing, believe_no_server, learn_nothing])
+def test_what_is_broken_is_noticed(sabotage: Any, monkeypatch: pytest.MonkeyPatch) -> None:
+    sabotage(monkeypatch)
+    assert any(run_domains_seed(seed).problems for seed in SEEDS)
