@@ -6,13 +6,12 @@ both kinds of turns share the server, its queues and whatever else the machine h
 
 from __future__ import annotations
 
-import asyncio
 import contextlib
 from pathlib import Path
 from typing import Any, Final
 
 from bench.broker_ours import CONSUMERS_MAX, SUBJECT, Ours, connected, running
-from bench.broker_peer import Place, consume, publish_paced
+from bench.broker_peer import Place, consume, publish_paced, reading
 from bench.broker_scale import directory_for_bench, publish_batches, subscribe_and_leave
 from bench.reporting import median, percentile, progress
 from bench.workers import Line, Worker
@@ -40,13 +39,15 @@ def comer(queued: int, turn_s: float) -> dict[str, Any]:
         publisher.start(publish_batches, place, queued)
         while isinstance(done := publisher.hear(), int):
             progress(f"comer: {done} of {queued} queued")
-        taken = 0
+        taken = phase = 0
         for turn in range(TURNS):
             for is_there in (False, True) if turn % 2 == 0 else (True, False):
                 progress(f"comer: {'with' if is_there else 'without'}, {turn + 1} of {TURNS}")
                 if is_there:
                     taker.start(_take, place).hear()
-                found[is_there].append(_others_ms(place, reader, publisher, turn_s))
+                # Other users each time: what waits for those of an earlier turn would come first.
+                found[is_there].append(_others_ms(place, reader, publisher, OTHERS * phase, turn_s))
+                phase += 1
                 if is_there:
                     taker.tell()
                     taken += taker.hear()
@@ -60,9 +61,9 @@ def comer(queued: int, turn_s: float) -> dict[str, Any]:
     return figures
 
 
-def _others_ms(place: Place, reader: Worker, publisher: Worker, turn_s: float) -> dict[str, float]:
+def _others_ms(place: Place, reader: Worker, publisher: Worker, first: int, turn_s: float) -> dict[str, float]:
     events = round(OTHERS_PER_S * turn_s)
-    reader.start(consume, Ours(), place, 0, OTHERS, events).hear()
+    reader.start(consume, Ours(), place, first, OTHERS, events).hear()
     publisher.start(publish_paced, Ours(), place, OTHERS_PER_S, events).hear()
     publisher.tell()
     publisher.hear()
@@ -75,9 +76,13 @@ async def _take(line: Line, place: Place) -> int:
     taken = 0
     async with connected(place, COMER) as agent, agent.subscribe(SUBJECT, keep=True) as notifications:
         await anext(notifications)
-        line.say("taking")
-        leaving = asyncio.get_running_loop().create_task(line.hear())
-        while not leaving.done():
-            await anext(notifications)
-            taken += 1
+
+        async def take() -> None:
+            nonlocal taken
+            async for _ in notifications:
+                taken += 1
+
+        async with reading(take):
+            line.say("taking")
+            await line.hear()
     return taken

@@ -2,12 +2,15 @@
 
 from __future__ import annotations
 
+import sys
+
 import pytest
 
 from tests.broker.desk import ALICE, BOB, Desk
 from wanderbus.broker.config import BrokerConfig
 from wanderbus.machine import TimerFired
 from wanderbus.pacing import SLICE_S, TokenBucket
+from wanderbus.subscription import QueuePolicy
 
 CAROL = "sip:carol@example.org"
 
@@ -34,7 +37,8 @@ def test_a_slow_bucket_gives_one_at_a_time_and_does_not_save_up() -> None:
 
 def with_backlog(count: int, *, rate: float = 100.0, window: int = 256) -> tuple[Desk, int]:
     """Alice is away while ``count`` events are published; give the link of Bob, who publishes."""
-    desk = Desk(BrokerConfig(backlog_per_s=rate, unacknowledged_max=window))
+    queue = QueuePolicy(notifications_max=max(10_000, 2 * count), when_full="drop_oldest")
+    desk = Desk(BrokerConfig(backlog_per_s=rate, unacknowledged_max=window, queue=queue))
     link = desk.attach()
     desk.subscribed(link)
     desk.close(link)
@@ -76,6 +80,33 @@ def test_u03_others_do_not_wait_behind_a_backlog() -> None:
         assert 0 < len(desk.stream(back)) - sent <= round(5_000 * SLICE_S) + 1
         sent = len(desk.stream(back))
     assert desk.now == pytest.approx(2_000 / 5_000, abs=2 * SLICE_S)
+
+
+def calls_of_a_delivery(backlog: int) -> int:
+    """Return how many functions are called until Carol has an event, while Alice, who is back, takes her backlog."""
+    desk, bob = with_backlog(backlog, rate=2_000.0)
+    carol = desk.attach(CAROL)
+    desk.subscribed(carol)
+    back = desk.attach()
+    desk.later(0.05)
+    desk.take(back, min(50, backlog))
+    calls = 0
+
+    def count(frame: object, what: str, argument: object) -> None:
+        nonlocal calls
+        calls += what == "call"
+
+    sys.setprofile(count)
+    desk.publish(bob, backlog + 1)
+    sys.setprofile(None)
+    assert desk.stream(carol) == [backlog + 1]
+    return calls
+
+
+@pytest.mark.integration
+def test_u03_a_backlog_of_100_000_adds_no_work_to_what_others_receive() -> None:
+    """Latency in calls, which no other load of the machine changes; in seconds it is ``bench broker``'s."""
+    assert calls_of_a_delivery(100_000) <= 1.1 * calls_of_a_delivery(100)
 
 
 def test_u03_by_default_a_slice_is_no_more_than_others_can_wait_for() -> None:
