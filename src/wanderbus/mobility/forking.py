@@ -1,6 +1,6 @@
 """Every 2xx to our INVITEs beside the one that establishes the session: each is acknowledged, unwanted dialogs ended.
 
-A proxy that forks passes every 2xx on (RFC 3261 13.2.2.4, 16.7 item 5), and each makes a dialog of its own, told by
+A proxy that forks passes every 2xx on (RFC 3261 13.2.2.4, 16.7 item 5), and each makes a dialog of its own, named by
 its To tag: the first wins, the others get ACK and BYE. Copies of the first get our ACK again. So does the 2xx to an
 INVITE that was cancelled or abandoned meanwhile, which makes no session. INVITEs are remembered beside the sessions
 and for longer, as a session may end before its last answer has come.
@@ -106,7 +106,7 @@ class Forking:
         """Acknowledge a 2xx to a re-INVITE that was abandoned, unless it says what we do not know yet.
 
         We would not take it up, so the other side must not believe that we know it: it repeats its 2xx until another
-        exchange has told us.
+        exchange has said it.
         """
         if call is not None and call.session.dialog is not None:
             if call.session.dialog.key == dialog.key:

@@ -3,7 +3,7 @@
 A first INVITE waits as RFC 3261 says: 64*T1 for any answer (timer B), and after a provisional one for as long as a
 person may need; then it is cancelled. It is sent again, with a new CSeq, when its last answer asks for that, and when
 we move: the answer would go to where we were, so it is cancelled and the new address is called from at once. (For a
-broker the owner may be in a hurry from the beginning; such an INVITE is sent anew after a few seconds.)
+broker the owner may be in a hurry from the beginning; such an INVITE is sent again after a few seconds.)
 
 A re-INVITE goes straight to the peer; when that fails, through the proxy to the address of record (for a peer that
 moved when we did, SPEC X13), and so on in turn, in *attempts*. A newer wish of the owner follows when the present one
@@ -107,7 +107,7 @@ class Inviting:
         return self._overtake(call, wish, now)
 
     def moved(self, call: Call, media: MediaDescription, now: float) -> list[Effect]:
-        """Call anew from where we are now, with ``media``: the answer to our first INVITE would go to where we were."""
+        """Call again from our new address with ``media``: the answer to our first INVITE would go to the former one."""
         return self._overtake(call, Outgoing(media, hurried=self._in_hurry(call)), now)
 
     def _overtake(self, call: Call, wish: Outgoing, now: float) -> list[Effect]:

@@ -12,7 +12,7 @@ from wanderbus.sip.message import Message, Request, Response, encode_message
 class MessageEditor:
     """Gives each message to ``edit``, which returns the one to send; unless set, messages stay as they are.
 
-    ``edit`` changes nothing by which transactions are found. ``refused`` is told of a change that is not sent.
+    ``edit`` changes nothing by which transactions are found. ``refused`` takes a change that is not sent.
     """
 
     __slots__ = ("edit", "refused")
