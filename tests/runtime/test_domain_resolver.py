@@ -6,10 +6,12 @@ import asyncio
 from collections.abc import Iterator
 from typing import Final
 
+import dns.resolver
 import pytest
 import uvloop
 
 from tests.name_server import NameServer
+from wanderbus.errors import ConfigurationError
 from wanderbus.runtime.domain_resolver import DomainResolver
 from wanderbus.sip.domain_routes import DomainLookedUp, DomainServer, FindDomain
 from wanderbus.sip.targets import Target
@@ -151,3 +153,12 @@ def test_it_runs_on_the_loop_of_the_server_too(name_server: NameServer) -> None:
         return await asyncio.wait_for(found, 10)
 
     assert uvloop.run(story()).servers
+
+
+def test_a_system_without_name_servers_is_an_error_for_people(monkeypatch: pytest.MonkeyPatch) -> None:
+    def unconfigured(configure: bool) -> None:
+        raise dns.resolver.NoResolverConfiguration
+
+    monkeypatch.setattr("dns.asyncresolver.Resolver", unconfigured)
+    with pytest.raises(ConfigurationError, match=r"give some in domains\.name_servers"):
+        DomainResolver(lambda answer: None)

@@ -58,7 +58,7 @@ def check_user_domains(settings: ServerSettings, sip_server: Target | None) -> f
     if sip_server is not None:
         if sip_server.transport != "TLS":
             raise ConfigurationError(
-                "user_domains: what sip_server vouches for can be told from forgeries over TLS alone; write sips:"
+                "user_domains: what sip_server vouches for is believed over TLS alone; write sips:"
             )
         return admitted
     trusted = {domain.lower() for domain in settings.domains.trusted} if settings.domains else set()

@@ -108,7 +108,7 @@ class SIPService:
             **self._anchoring(driver, relays),
         )
         driver.machine = machine
-        if self._settings.domains is not None:
+        if self._settings.domains is not None and self._settings.domains.lookup:
             version = ip_address(self.address[0]).version
             servers = name_servers(self._settings.domains)
             self._resolver = DomainResolver(driver.feed, name_servers=servers, ip_version=version)

@@ -158,7 +158,7 @@ class RelaySettings(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class DomainsSettings(msgspec.Struct, frozen=True, kw_only=True):
-    """What registrar and proxy may be told about other domains."""
+    """Other home domains, as registrar and proxy see them."""
 
     routes: Mapping[str, tuple[str, ...]] = {}
     """Servers of a domain, ``address``, ``address:port`` or ``address:port;transport=tcp`` with an IP address each; TLS
@@ -172,7 +172,7 @@ class DomainsSettings(msgspec.Struct, frozen=True, kw_only=True):
     """Name servers to ask, ``address`` or ``address:port``; those of the system unless given."""
 
     trusted: tuple[str, ...] = ()
-    """Domains whose servers are believed who their users are, and are told who ours are (RFC 3325); over TLS alone."""
+    """Domains whose servers may assert their users to us, and ours are asserted to (RFC 3325); over TLS alone."""
 
     ca_file: Path | None = None
     """PEM file of the authorities that may vouch for servers of other domains; those of the system unless given."""

@@ -16,6 +16,7 @@ import dns.asyncresolver
 import dns.exception
 import dns.resolver
 
+from wanderbus.errors import ConfigurationError
 from wanderbus.machine import Address
 from wanderbus.sip.domain_routes import LOOKUP_S_MAX, SERVERS_MAX, DomainLookedUp, DomainServer, FindDomain
 from wanderbus.sip.targets import PORTS, Target
@@ -32,6 +33,8 @@ class DomainResolver:
 
     ``name_servers`` are asked, those of the system unless given; ``ip_version`` is that of our own address, as servers
     of another cannot be reached.
+
+    Raises :class:`ConfigurationError` if the system names no name servers and none are given.
     """
 
     def __init__(
@@ -39,7 +42,12 @@ class DomainResolver:
     ) -> None:
         self._feed = feed
         self._kind = "A" if ip_version == 4 else "AAAA"
-        self._resolver = dns.asyncresolver.Resolver(configure=not name_servers)
+        try:
+            self._resolver = dns.asyncresolver.Resolver(configure=not name_servers)
+        except dns.resolver.NoResolverConfiguration:
+            raise ConfigurationError(
+                "domains.lookup: this system names no name servers; give some in domains.name_servers, or turn it off"
+            ) from None
         if name_servers:
             self._resolver.nameservers = [host for host, _ in name_servers]
             self._resolver.nameserver_ports = dict(name_servers)
