@@ -27,6 +27,7 @@ LOCK = os.path.join(ROOT, "requirements.lock")
 PYTHON_MIN = (3, 11)
 JAVA_MIN = 17
 SIM_SEEDS = "50"
+ALONE = " setup"  # in the stamp, of an environment that holds no more than `setup` installs
 # Of the long runs: what they are called, what is run, and how much of it with --ci and without.
 SOAK = (
     ("simulation of the whole system", ["wanderbus", "sim", "--seeds"], "200", "2000"),
@@ -42,6 +43,8 @@ SOAK = (
 
 # Of command to what its --help says; the first line is the summary.
 COMMANDS = {
+    "setup": """install wanderbus and its command line alone: neither Java nor what demo, tests and benchmarks need
+        ./do setup""",
     "demo": """run the demonstration: travellers who move while events follow them
         ./do demo [ARGUMENTS of python -m demo]""",
     "test": """everything in `check`, then the integration and Spark tests (about 20 minutes)
@@ -68,6 +71,13 @@ COMMANDS = {
     "fmt": """format the code, mend what lint can mend, write docs/cli.md and docs/sip-conformance.md anew
         ./do fmt [ARGUMENTS of ruff format]""",
 }
+# What `setup` installs of the lock: wanderbus with its command line and server, and what builds it.
+SETUP_PACKAGES = (
+    *("msgspec", "cryptography", "cffi", "pycparser", "apsw", "dnspython", "uvloop", "numpy", "numba", "llvmlite"),
+    *("typer", "rich", "click", "shellingham", "annotated-doc", "markdown-it-py", "mdurl", "pygments"),
+    *("typing-extensions", "hatchling", "editables", "packaging", "pathspec", "pluggy", "trove-classifiers"),
+    *("pydantic", "pydantic-core", "annotated-types", "typing-inspection", "tomlkit"),
+)
 NEEDS_JAVA = ("demo", "test", "bench", "interop")
 NEEDS_IP = ("demo", "test", "bench", "interop", "goals")
 # Of program, or pattern of a file, to the Debian package that holds it: peers that ours is held beside, and what loses
@@ -118,6 +128,7 @@ def main(arguments: list[str]) -> int:
             return show_help(command)
         install(command)
         commands = {
+            "setup": setup,
             "demo": demo,
             "test": test,
             "check": check,
@@ -168,6 +179,12 @@ def show_help(command: str) -> int:
 
 
 # Commands ----------------------------------------------------------------------------------------------------------
+
+
+def setup(arguments: list[str]) -> None:
+    if arguments:
+        raise StepError("./do setup takes no arguments", 2)
+    print("wanderbus is in .venv; next: source .venv/bin/activate && wanderbus --help", flush=True)
 
 
 def demo(arguments: list[str]) -> None:
@@ -285,14 +302,15 @@ def install(command: str) -> None:
         packages.append("iproute2")
     peers = NEEDS_PEERS.get(command, {})
     packages += wanted_peers([package for program, package in peers.items() if not is_there(program)])
-    base = None if is_installed() else base_python()
+    alone = command == "setup"
+    base = None if is_installed(alone) else base_python()
     if base and not can_make_venv(base):
         packages.append("python3-venv")
     if packages:
         install_debian(packages)
         use_java()
     if base:
-        install_python(base)
+        install_python(base, alone)
 
 
 def wanted_peers(missing: list[str]) -> list[str]:
@@ -309,10 +327,12 @@ def is_there(program: str) -> bool:
     return bool(glob.glob(program) if program.startswith("/") else shutil.which(program, path=search_path()))
 
 
-def is_installed() -> bool:
+def is_installed(alone: bool = False) -> bool:
+    """Return whether everything is there; with `alone`, whether what `setup` installs is."""
+    made_of = fingerprint()
     try:
         with open(STAMP, encoding="utf-8") as file:
-            return file.read() == fingerprint() and os.path.exists(PYTHON)
+            return file.read() in ((made_of, made_of + ALONE) if alone else (made_of,)) and os.path.exists(PYTHON)
     except OSError:
         return False
 
@@ -393,21 +413,31 @@ def install_debian(packages: list[str]) -> None:
         succeeds(["systemctl", "disable", "--now", *services])
 
 
-def install_python(base: str) -> None:
+def locked_packages(alone: bool) -> str:
+    """Return the lock, or the part of it that `setup` installs."""
+    with open(LOCK, encoding="utf-8") as file:
+        entries = re.split(r"^(?=[\w.-]+==)", file.read(), flags=re.MULTILINE)
+    return "".join(each for each in entries if not alone or each.partition("==")[0] in SETUP_PACKAGES)
+
+
+def install_python(base: str, alone: bool = False) -> None:
     """Make .venv where there is none that works, install the lock and the project into it, and stamp it."""
     if not succeeds([PYTHON, "-c", f"import pip; {NEW_ENOUGH}"]):
         quietly("making .venv", [base, "-m", "venv", "--clear", VENV])
     pip = [PYTHON, "-m", "pip", "--disable-pip-version-check", "--no-input"]
-    with open(LOCK, encoding="utf-8") as file:
-        count = len(re.findall(r"^[\w.-]+==", file.read(), re.MULTILINE))
-    # The lock is complete, so nothing is resolved; the build tools it holds then build the project itself.
-    locked = ["install", "--progress-bar", "off", "--require-hashes", "--no-deps", "-r", LOCK]
-    quietly(f"installing {count} Python packages from requirements.lock (some minutes the first time)", pip + locked)
+    packages = locked_packages(alone)
+    count = len(re.findall(r"^[\w.-]+==", packages, re.MULTILINE))
+    with tempfile.NamedTemporaryFile("w", suffix=".lock", encoding="utf-8") as file:
+        file.write(packages)
+        file.flush()
+        # The lock is complete, so nothing is resolved; the build tools it holds then build the project itself.
+        locked = ["install", "--progress-bar", "off", "--require-hashes", "--no-deps", "-r", file.name]
+        quietly(f"installing {count} packages from requirements.lock (some minutes the first time)", pip + locked)
     quietly("installing wanderbus itself", [*pip, "install", "--no-deps", "--no-build-isolation", "-e", ROOT])
     # Otherwise the first server compiles it, and one that restarts meanwhile is not ready for half a minute.
     quietly("compiling the matching kernel", [PYTHON, "-c", COMPILE_KERNEL])
     with open(STAMP, "w", encoding="utf-8") as file:
-        file.write(fingerprint())
+        file.write(fingerprint() + (ALONE if alone else ""))
 
 
 def succeeds(line: list[str]) -> bool:

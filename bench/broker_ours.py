@@ -76,7 +76,7 @@ def running(directory: Path, users: Sequence[str], *options: str) -> Iterator[Pl
     file = directory / "users.txt"
     file.write_text("".join(f"{user}:secret\n" for user in users), encoding="utf-8")
     argv = [sys.executable, "-m", "wanderbus", "up", "--port", "0", "--users", str(file), *options]
-    argv += ["--data", str(directory / "data")]
+    argv += ["--data-dir", str(directory / "data")]
     with subprocess.Popen(argv, stdout=subprocess.PIPE, text=True) as server:
         assert server.stdout is not None
         try:

@@ -34,7 +34,7 @@ class Ours:
             users = Path(directory) / "users"
             users.write_text("alice:a\nbob:b\n", encoding="utf-8")
             argv = [sys.executable, "-m", "wanderbus", "up", "--host", FAR_ADDRESS, "--port", "0"]
-            argv += ["--data", f"{directory}/data", "--users", str(users)]
+            argv += ["--data-dir", f"{directory}/data", "--users", str(users)]
             with subprocess.Popen(command(pair.far, argv), stdout=subprocess.PIPE, text=True) as server:
                 assert server.stdout is not None
                 try:

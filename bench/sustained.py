@@ -84,7 +84,7 @@ def _server() -> Iterator[str]:
     with tempfile.TemporaryDirectory() as directory:
         users = Path(directory) / "users"
         users.write_text("alice:a\nbob:b\n", encoding="utf-8")
-        command = [sys.executable, "-m", "wanderbus", "up", "--port", "0", "--data", f"{directory}/data"]
+        command = [sys.executable, "-m", "wanderbus", "up", "--port", "0", "--data-dir", f"{directory}/data"]
         with subprocess.Popen([*command, "--users", str(users)], stdout=subprocess.PIPE, text=True) as server:
             assert server.stdout is not None
             try:

@@ -77,7 +77,7 @@ class ServerHost:
         users.write_text("".join(f"{name}:{password}\n" for name, password in self._companions.users.items()))
         address = world.network.address(SERVER)
         up = ["up", "--host", address, "--domain", DOMAIN, *self._companions.arguments()]
-        argv = python("wanderbus", *up, "--data", str(self.data), "--users", str(users))
+        argv = python("wanderbus", *up, "--data-dir", str(self.data), "--users", str(users))
         self._ready.clear()
         self._child = await world.crew.start(SERVER, world.network.command(SERVER, argv), self._hear)
         await first_of(self._ready, self._child, SERVER_READY_S)

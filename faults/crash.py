@@ -57,7 +57,7 @@ class Run:
         users = directory / "users"
         names = {*PUBLISHERS, *(user for user, _ in CONSUMERS.values())}
         users.write_text("".join(f"{name}:{PASSWORD}\n" for name in sorted(names)))
-        arguments = ["up", "--port", str(port), "--data", str(self.data), "--users", str(users), "--domain", DOMAIN]
+        arguments = ["up", "--port", str(port), "--data-dir", str(self.data), "--users", str(users), "--domain", DOMAIN]
         self._server = Victim("the server", "wanderbus", *arguments, errors=directory / "server.stderr")
         place = f"127.0.0.1:{port}"
         self.publishers = [Role(name, name, str(directory), place) for name in PUBLISHERS]

@@ -44,7 +44,7 @@ class Proxy:
         port, tls_port = self.ports
         self.process = subprocess.Popen(
             [
-                *(sys.executable, "-m", "wanderbus", "proxy", "--users", "users", "--data", "proxy"),
+                *(sys.executable, "-m", "wanderbus", "proxy", "--users", "users", "--data-dir", "proxy"),
                 *("--tls-certificate", str(self.certificates.certificate), "--tls-key", str(self.certificates.key)),
                 *("--port", str(port), "--tls-port", str(tls_port)),
             ],

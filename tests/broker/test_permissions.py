@@ -6,7 +6,16 @@ import pytest
 
 from tests.broker.desk import ALICE, BOB, Desk
 from wanderbus.broker.config import BrokerConfig
-from wanderbus.broker.protocol import Notify, Publish, PublishAccepted, PublishRefused, RequestRefused
+from wanderbus.broker.protocol import (
+    Done,
+    Notify,
+    Publish,
+    PublishAccepted,
+    PublishRefused,
+    RequestRefused,
+    SubscriptionEnded,
+    Unsubscribe,
+)
 from wanderbus.event import Event
 
 
@@ -72,3 +81,18 @@ def test_a_star_stays_through_a_restart_and_ends_with_its_subscription() -> None
     alice, bob = desk.attach(ALICE), desk.attach(BOB)
     desk.say(bob, Publish(1, Event("Trade", {})))
     assert len(desk.heard(alice, Notify)) == 1
+
+
+def test_a_user_ends_a_subscription_of_any_session_from_operations_and_its_devices_hear_of_it() -> None:
+    desk = Desk()
+    alice = desk.attach(ALICE)
+    subscription = desk.subscribed(alice)
+    for user, session in ((BOB, "operations"), (ALICE, "work")):
+        link = desk.attach(user, "other", session=session)
+        assert desk.ask(link, Unsubscribe(1, subscription.id)) == Done(1, ())
+        assert desk.heard(alice, SubscriptionEnded) == []
+        desk.close(link)
+    asking = desk.attach(ALICE, "asking", session="operations")
+    assert desk.ask(asking, Unsubscribe(1, subscription.id)) == Done(1, ())
+    (ended,) = desk.heard(alice, SubscriptionEnded)
+    assert (ended.subscription.id, ended.reason) == (subscription.id, "unsubscribed")

@@ -57,7 +57,7 @@ class Shell:
 
     def up(self, *more: str) -> subprocess.Popen[str]:
         """Start a server, and wait until it is ready; a second one has the port of the first."""
-        server = self.start("up", "--users", "users", "--data", "data", "--port", str(self.port), *more)
+        server = self.start("up", "--users", "users", "--data-dir", "data", "--port", str(self.port), *more)
         line = read_line(server)
         assert line.startswith("ready sip:127.0.0.1:"), (line, server.poll())
         self.port = int(line.rpartition(":")[2])

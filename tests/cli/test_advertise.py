@@ -63,7 +63,7 @@ class Cloud:
 
     def up(self, *more: str) -> subprocess.Popen[str]:
         server = self.start(
-            *("cloud", "up", "--users", "users", "--data", "data", "--sip-trace", "trace"),
+            *("cloud", "up", "--users", "users", "--data-dir", "data", "--sip-trace", "trace"),
             *("--host", INSIDE, "--advertise", PUBLIC, *more),
         )
         assert read_line(server) == f"ready sip:{INSIDE}:5060"

@@ -172,7 +172,7 @@ def test_a_watch_on_a_terminal_is_a_table(office: Shell) -> None:
 
 
 def explained(shell: Shell, *words: str) -> dict[str, Any]:
-    status, out, err = shell.run("explain", *words, "--data", "data", "--json")
+    status, out, err = shell.run("explain", *words, "--data-dir", "data", "--json")
     assert (status, err) == (0, "")
     answer: dict[str, Any] = json.loads(out)
     return answer
@@ -191,13 +191,14 @@ def test_explain_tells_from_the_log_what_became_of_an_event(
     (row,) = listed(shell, "subscriptions", name="alice")
     stop(server)
     subscription = row["subscription"]
-    assert shell.run("explain", low, subscription, "--data", "data") == (0, "filtered: n > 1 is false: n is 1\n", "")
+    explanation = "filtered: n > 1 is false: n is 1\n"
+    assert shell.run("explain", low, subscription, "--data-dir", "data") == (0, explanation, "")
     told = explained(shell, high, subscription)
     assert (told["outcome"], told["number"], told["user"]) == ("delivered", 1, ALICE)
     assert 0 <= told["devices"][0]["after_s"] < 30
     assert explained(shell, later, subscription)["outcome"] == "queued"
     assert explained(shell, high, subscription, "--device", "watch")["outcome"] == "not_a_member"
-    assert shell.run("explain", high, subscription, "--data", "data/log")[0] == 0
+    assert shell.run("explain", high, subscription, "--data-dir", "data/log")[0] == 0
 
 
 def test_explain_complains_in_one_line(office: Shell) -> None:
@@ -211,9 +212,9 @@ def test_explain_complains_in_one_line(office: Shell) -> None:
         (["other-5", known], 1, "holds no event other-5"),
         ([f"{server}-5", f"{server}-0"], 1, f"holds no subscription {server}-0"),
         ([f"{server}-5", f"{server}-999999"], 1, f"holds no subscription {server}-999999"),
-        ([f"{server}-5", known, "--data", "nowhere"], 1, "holds no event log"),
+        ([f"{server}-5", known, "--data-dir", "nowhere"], 1, "holds no event log"),
     ):
-        data = [] if "--data" in words else ["--data", "data"]
+        data = [] if "--data-dir" in words else ["--data-dir", "data"]
         found, out, err = office.run("explain", *words, *data)
         assert (found, out) == (status, ""), (words, err)
         assert complaint in one_line(err)

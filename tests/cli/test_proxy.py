@@ -16,7 +16,7 @@ USERS = "alice:secret\nbob:hunter2\nbroker:quorum\n"
 
 def start_proxy(shell: Shell, *more: str) -> str:
     """Start a proxy and return where it says to be."""
-    process = shell.start("proxy", "--users", "users", "--data", "proxy", "--port", str(shell.port), *more)
+    process = shell.start("proxy", "--users", "users", "--data-dir", "proxy", "--port", str(shell.port), *more)
     word, place = read_line(process).split()
     assert word == "ready"
     shell.port = int(place.rpartition(":")[2])
@@ -25,7 +25,7 @@ def start_proxy(shell: Shell, *more: str) -> str:
 
 @pytest.mark.parametrize("number", [signal.SIGTERM, signal.SIGINT])
 def test_a_signal_is_the_ordinary_end(shell: Shell, number: signal.Signals) -> None:
-    proxy = shell.start("proxy", "--users", "users", "--data", "proxy", "--port", "0", "--json")
+    proxy = shell.start("proxy", "--users", "users", "--data-dir", "proxy", "--port", "0", "--json")
     line = json.loads(read_line(proxy))
     assert line.keys() == {"ready"}
     assert line["ready"].startswith("sip:127.0.0.1:")
@@ -38,7 +38,7 @@ def test_a_broker_at_a_proxy_says_where_it_is(shell: Shell) -> None:
     shell.write_users(USERS)
     place = start_proxy(shell)
     for more in ([], ["--json"]):
-        broker = shell.start("up", "--users", "users", "--data", "data", "--sip-server", place, *more)
+        broker = shell.start("up", "--users", "users", "--data-dir", "data", "--sip-server", place, *more)
         line = read_line(broker)
         where = json.loads(line)["ready"] if more else line.removeprefix("ready ")
         user, _, port = where.rpartition(":")
@@ -51,7 +51,7 @@ def test_a_broker_at_a_proxy_says_where_it_is(shell: Shell) -> None:
 
 
 def test_what_cannot_be_is_said_in_one_line(shell: Shell) -> None:
-    common = ("--users", "users", "--data", "data")
+    common = ("--users", "users", "--data-dir", "data")
     status, out, err = shell.run("up", *common, "--port", "0", "--sip-server", "127.0.0.1:9")
     assert (status, out) == (2, "")
     assert one_line(err) == "port: registrar and proxy are at sip_server, not here; leave one of them out"
@@ -69,7 +69,7 @@ def test_a_wrong_password_of_the_broker_ends_its_start(shell: Shell) -> None:
     (shell.directory / "word").touch(0o600)
     (shell.directory / "word").write_text("guess\n")
     status, out, err = shell.run(
-        *("up", "--users", "users", "--data", "data", "--sip-server", place, "--broker-password-file", "word")
+        *("up", "--users", "users", "--data-dir", "data", "--sip-server", place, "--broker-password-file", "word")
     )
     assert (status, out) == (1, "")
     assert "does not take sip:broker@localhost: 403" in one_line(err)

@@ -164,3 +164,58 @@ def test_an_error_in_json_is_one_line_on_standard_error(shell: Shell) -> None:
         found, out, err = shell.run(*words)
         assert (found, out, err.count("\n")) == (status, "", 1), err
         assert json.loads(err)["error"]["type"] == kind
+
+
+def test_unsubscribe_ends_by_name_by_id_and_all(shell: Shell) -> None:
+    shell.up()
+    reader = ready(shell, "Departure", "--keep", "k")
+    interrupted(ready(shell, "Departure", "--keep", "l"))
+    interrupted(ready(shell, "Departure", "--keep", "m"))
+    end = ("unsubscribe", *shell.as_user()[:-2])
+    identity = next(row["subscription"] for row in listed(shell, "subscriptions") if row["session"] == "sub.l")
+    status, out, err = shell.run(*end, "k", identity, "--json")
+    assert (status, err) == (0, "")
+    assert {json.loads(line)["session"] for line in out.splitlines()} == {"sub.k", "sub.l"}
+    assert reader.wait(20) == 0
+    assert [row["session"] for row in listed(shell, "subscriptions")] == ["sub.m"]
+    for words, status, complaint in (
+        (("nothing",), 1, "there is no subscription 'nothing' of yours"),
+        ((), 2, "name the subscriptions to end, or say --all"),
+    ):
+        found, out, err = shell.run(*end, *words)
+        assert (found, out) == (status, "")
+        assert complaint in one_line(err)
+    assert shell.run(*end, "--all")[0] == 0
+    assert listed(shell, "subscriptions") == []
+
+
+def test_errors_name_the_remedy(shell: Shell) -> None:
+    shell.up()
+    server = ("--server", f"127.0.0.1:{shell.port}")
+    for words, status, complaint in (
+        (("pub", "X", "--user", "alice@localhost", *server), 1, "use --password or WANDERBUS_PASSWORD"),
+        (("pub", "X", "--user", "alice@elsewhere", "--password", "x", *server), 1, "serves localhost, not elsewhere"),
+        (("pub", "X", "--user", "alice", *server), 2, "'alice' is not a user; write alice@localhost"),
+        (("up", "--data-dir", "fresh", "--port", "0"), 2, "pass --users FILE (lines of name:password"),
+        (("up", "--data-dir", "fresh", "--users", "users", "--port", str(shell.port)), 2, "give another with --port"),
+        (("sessions", "ghost@localhost", *shell.as_user()[:-2]), 1, ""),
+    ):
+        found, out, err = shell.run(*words)
+        assert (found, out) == (status, ""), err
+        assert complaint in one_line(err)
+    assert not (shell.directory / "fresh").exists()
+
+
+def test_a_file_that_up_runs_is_accepted_by_config_check(shell: Shell) -> None:
+    (shell.directory / "broker.toml").write_text('users = "users"\n')
+    assert shell.run("config", "check", "broker.toml")[::2] == (0, "")
+    shell.up("--config", "broker.toml")
+
+
+def test_the_version_is_shown_and_completion_installed_by_one_command(shell: Shell) -> None:
+    status, out, err = shell.run("--version")
+    assert (status, out.startswith("wanderbus "), err) == (0, True, "")
+    status, out, _ = shell.run("-h")
+    assert status == 0
+    assert "--install-completion" in out
+    assert shell.run("sub", "-h")[0] == 0

@@ -24,7 +24,7 @@ def test_a_signal_is_the_ordinary_end_and_the_ready_line_all_there_is(shell: She
 
 
 def test_ready_as_json(shell: Shell) -> None:
-    server = shell.start("up", "--users", "users", "--data", "data", "--port", "0", "--json")
+    server = shell.start("up", "--users", "users", "--data-dir", "data", "--port", "0", "--json")
     line = json.loads(read_line(server))
     assert line["ready"].startswith("sip:127.0.0.1:")
     assert line["broker"] == "sip:broker@localhost"
@@ -74,7 +74,7 @@ def test_killing_it_loses_nothing_that_was_acknowledged(shell: Shell) -> None:
 
 def refused(shell: Shell, *more: str) -> tuple[int, str]:
     """Return the exit status and the one line of a server that cannot start."""
-    options = {"--users": "users", "--data": "data", "--port": "0"} | dict(zip(more[::2], more[1::2], strict=True))
+    options = {"--users": "users", "--data-dir": "data", "--port": "0"} | dict(zip(more[::2], more[1::2], strict=True))
     status, out, err = shell.run("up", *(word for option in options.items() for word in option))
     assert out == ""
     return status, one_line(err)
@@ -94,7 +94,7 @@ def test_what_cannot_be_used_is_said_in_one_line(shell: Shell) -> None:
     ):
         status, line = refused(shell, *options)
         assert (status, word in line) == (2, True), line
-    status, line = refused(shell, "--data", "users/data")
+    status, line = refused(shell, "--data-dir", "users/data")
     assert (status, "cannot be used" in line) == (1, True), line
     shell.write_users("alice:secret\nnonsense\n")
     status, line = refused(shell)
@@ -163,7 +163,7 @@ def test_a_disk_that_fails_ends_the_server_with_one_line(shell: Shell, tmp_path:
     )
     assert resource.getrlimit(resource.RLIMIT_FSIZE)[0] < 0 or resource.getrlimit(resource.RLIMIT_FSIZE)[0] > 600_000
     server = subprocess.Popen(
-        [sys.executable, "-c", code, "up", "--users", "users", "--data", "data", "--port", "0"],
+        [sys.executable, "-c", code, "up", "--users", "users", "--data-dir", "data", "--port", "0"],
         cwd=tmp_path,
         env={"PYTHONPATH": str(ROOT / "src")},
         text=True,

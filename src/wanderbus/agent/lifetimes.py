@@ -143,7 +143,7 @@ class Lifetimes:
         """Have ``wanted`` back, unless it ended when its application wanted it to."""
         self._forget(wanted.subscription.id)
         in_time = reason == "expired" and wanted.expires_us is not None
-        if self._on_ended == "ignore" or in_time:
+        if self._on_ended == "ignore" or in_time or reason == "unsubscribed":
             return Decision(reports=[SubscriptionOver(wanted.subscription, reason)])
         return self._try(_Reaction(wanted, reason, renews=self._on_ended == "renew"))
 

@@ -22,7 +22,7 @@ from wanderbus.event import Event, EventId, Gap, Loss, Notification, Position
 Row = Mapping[str, Any]
 """A row of a listing: see :mod:`wanderbus.broker.listings`."""
 
-SESSION: Final = "operations"
+SESSION: Final = protocol.OPERATIONS
 """The session of who only asks: nothing is sent there, and it is not listed among the sessions of users."""
 
 _ROWS: Final = 1_000
@@ -88,6 +88,10 @@ class Operations:
         """
         request = protocol.Kick(self._requests.next_request(), _uri(user), device, forget)
         return (await self._requests.begin(request)).rows
+
+    async def unsubscribe(self, subscription: str) -> None:
+        """End a subscription of the agent's user, in whatever session it is; its devices are told."""
+        await self._requests.ask(protocol.Unsubscribe(self._requests.next_request(), subscription))
 
     async def leave(self) -> None:
         """End the membership of this agent's device: for one that will not come back, before it is closed."""

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import shutil
 from types import TracebackType
 from typing import Self, Unpack
 
@@ -42,10 +43,13 @@ class ProxyServer:
         trace = self._settings.sip_trace
         self._recorder = None if trace is None else SipRecorder.open(trace)
         self._sip = SIPService(self._settings, self._secrets, routing=self._routing, recorder=self._recorder)
+        is_new = not self._settings.data_dir.exists()
         try:
             await self._sip.start()
         except BaseException:
             await self.close()
+            if is_new:
+                shutil.rmtree(self._settings.data_dir, ignore_errors=True)
             raise
         self.address, self.tls_address = self._sip.address, self._sip.tls_address
         self._following = follow(self._secrets)

@@ -10,6 +10,7 @@
 from __future__ import annotations
 
 import asyncio
+import shutil
 import ssl
 from collections import ChainMap
 from collections.abc import Mapping
@@ -115,10 +116,14 @@ class Server:
         return cls(routing=routing, restrictions=restrictions, policies=policies, hook=hook, **settings)
 
     async def __aenter__(self) -> Self:
+        is_new = not self._settings.data_dir.exists()
         try:
             await self._start()
         except BaseException:
             await self.close()
+            if is_new:
+                # Nothing was acknowledged from it yet.
+                shutil.rmtree(self._settings.data_dir, ignore_errors=True)
             raise
         return self
 

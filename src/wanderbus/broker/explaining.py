@@ -38,6 +38,7 @@ _ENDED = {
     "asked": "as its user asked",
     "discarded": "as its user's device began without the subscriptions of before",
     "removed": "by an operator",
+    "unsubscribed": "as its user asked from elsewhere",
 }
 
 

@@ -7,7 +7,7 @@ Every request of an agent may be repeated after a reconnection and is then recog
 from __future__ import annotations
 
 from collections.abc import Mapping
-from typing import Any, Literal, TypeVar
+from typing import Any, Final, Literal, TypeVar
 
 import msgspec
 
@@ -290,6 +290,10 @@ def encode(message: AgentMessage | BrokerMessage) -> bytes:
 def size_of(value: Event | Subscription) -> int:
     """Return how many bytes an event or a subscription takes in a message."""
     return len(_encoder.encode(value))
+
+
+OPERATIONS: Final = "operations"
+"""The session of who only asks: nothing is subscribed to there, and its links reach all that is the user's."""
 
 
 def shortened(reason: object) -> str:

@@ -167,6 +167,8 @@ class Subscriptions:
             case protocol.Unsubscribe(subscription=identity):
                 if subscription := self._own(link, identity):
                     self.end(subscription, "asked")
+                elif subscription := self._of_user(link, identity):
+                    self.end(subscription, "unsubscribed")
                 return []
             case protocol.Renew():
                 return [self._renew(link, request)]
@@ -242,6 +244,12 @@ class Subscriptions:
     def _own(self, link: Link, identity: str) -> Subscription | None:
         row = self._state.subscriptions.get(identity)
         return row.subscription if row and _is_of(link, row.subscription) else None
+
+    def _of_user(self, link: Link, identity: str) -> Subscription | None:
+        """Return a subscription of the user in any session, for a link that only asks about all of them."""
+        row = self._state.subscriptions.get(identity)
+        reaches = row is not None and link.session == protocol.OPERATIONS and row.subscription.owner == link.user
+        return row.subscription if row and reaches else None
 
     def _own_ended(self, link: Link, identity: str) -> Subscription | None:
         """Return a subscription of the link's session that has ended and can still be renewed."""

@@ -23,6 +23,7 @@ from wanderbus.cli import (
     simulating,
     sip,
     sub,
+    unsubscribe,
     users,
 )
 from wanderbus.cli.output import EndedBySignal, OutputClosed, complain, complain_in_json
@@ -63,6 +64,7 @@ app.command("proxy")(proxying.proxy)
 app.command("relay")(relaying.relay)
 app.command("pub")(pub.pub)
 app.command("sub")(sub.sub)
+app.command("unsubscribe")(unsubscribe.unsubscribe)
 app.command("sessions")(listing.sessions)
 app.command("subscriptions")(listing.subscriptions)
 app.command("queues")(listing.queues)

@@ -13,6 +13,7 @@ from wanderbus.api.connecting import connect
 from wanderbus.api.proxy_server import ProxyServer
 from wanderbus.api.server import Server
 from wanderbus.cli.output import log_to_stderr, say, say_json, say_lines
+from wanderbus.cli.serving import given_to
 from wanderbus.config import AgentSettings, ProxySettings, RelaySettings, ServerSettings
 from wanderbus.config.keys import table_of
 from wanderbus.config.reading import parse
@@ -61,9 +62,9 @@ def check(
         case Kind.agent:
             connect(config=file)
         case Kind.broker:
-            Server.from_file(file)
+            Server(**given_to(ServerSettings, {}, file))
         case Kind.proxy:
-            ProxyServer(**settings_in(ProxySettings, file))
+            ProxyServer(**given_to(ProxySettings, {}, file))
         case Kind.relay:
             RelayServer(RelaySettings(**settings_in(RelaySettings, file)))
     understood = set_in(STRUCTS[kind], given)

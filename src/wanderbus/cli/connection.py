@@ -107,6 +107,11 @@ class Connection:
         """True for a user of the original ECI, which has neither sessions nor lifetimes."""
         return self.settings().uri.lower().startswith("eci://")
 
+    @property
+    def user_uri(self) -> str:
+        """The user, as the broker knows them."""
+        return user_of(self.settings().uri)
+
     def settings(self) -> AgentSettings:
         """Return what the options and a file say together."""
         given = self._given() | ({} if self.user is None else {"uri": self.user})

@@ -30,7 +30,7 @@ def explain(
     subscription: Annotated[
         str, typer.Argument(help="Id of the subscription, as 'subscriptions' lists it.", show_default=False)
     ],
-    data: Annotated[Path, typer.Option(help="Directory of a server's log and state.")] = Path("wanderbus-data"),
+    data_dir: Annotated[Path, typer.Option(help="Directory of a server's log and state.")] = Path("wanderbus-data"),
     device: Annotated[str | None, typer.Option(help="Tell what became of it for this device.")] = None,
     json: AsJson = False,
 ) -> None:
@@ -38,10 +38,12 @@ def explain(
 
     Reads the log of a server, be it running or not, and changes nothing.
 
-    Example: wanderbus explain wb1234-1042 wb1234-17 --data wanderbus-data
+    Example: wanderbus explain wb1234-1042 wb1234-17 --data-dir wanderbus-data
     """
     log_to_stderr(verbose=False)
-    explained = _explained(data / "log" if (data / "log").is_dir() else data, _event_id(event), subscription, device)
+    explained = _explained(
+        data_dir / "log" if (data_dir / "log").is_dir() else data_dir, _event_id(event), subscription, device
+    )
     if json:
         say_json(explained)
     else:

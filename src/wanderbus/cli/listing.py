@@ -18,6 +18,7 @@ from rich.text import Text
 from wanderbus.api.operations import Operations, Row
 from wanderbus.cli.connection import AsJson, Connection, visiting
 from wanderbus.cli.output import run_async, say_json
+from wanderbus.errors import UnknownUser
 from wanderbus.runtime.ambient import wall_us
 
 _WIDTH_OF_A_FILE: Final = 200
@@ -139,11 +140,15 @@ async def _rows(operations: Operations, wanted: Wanted) -> AsyncIterator[Row]:
     """Yield what is wanted; a pattern of users is matched here, as the broker knows users by their URI alone."""
     is_pattern = wanted.user is not None and any(character in wanted.user for character in "*?[")
     patterns = {**wanted.patterns, "user": wanted.user if is_pattern else None}
+    found = False
     async for row in getattr(operations, wanted.what)(None if is_pattern else wanted.user):
+        found = True
         if wanted.test(row) and all(
             pattern is None or fnmatch.fnmatchcase(str(row[name]), pattern) for name, pattern in patterns.items()
         ):
             yield row
+    if not found and wanted.user is not None and not is_pattern and wanted.what == "sessions":
+        raise UnknownUser(f"the broker has no session of {wanted.user}; 'wanderbus sessions' lists who has one")
 
 
 async def _table(operations: Operations, wanted: Wanted) -> Table:

@@ -30,7 +30,7 @@ from wanderbus.cli.serving import (
 from wanderbus.config import ProxySettings
 from wanderbus.machine import shown
 
-DataDir = Annotated[Path | None, option("data_dir", "Directory of registrations and keys; made if need be.", "--data")]
+DataDir = Annotated[Path | None, option("data_dir", "Directory of registrations and keys; made if need be.")]
 
 
 def proxy(

@@ -16,6 +16,7 @@ from wanderbus.api.server import Server
 from wanderbus.cli.output import log_to_stderr, run_async, say, say_json
 from wanderbus.config import RelaySettings, ServerSettings
 from wanderbus.config.keys import default_of
+from wanderbus.errors import ConfigurationError
 from wanderbus.machine import shown
 from wanderbus.runtime.config_files import settings_in
 
@@ -33,7 +34,7 @@ Config = Annotated[
     Path | None, typer.Option(help="TOML file of settings; the other options come before it.", show_default=False)
 ]
 Users = Annotated[Path | None, typer.Option(help="File of name:password lines.", show_default=False)]
-DataDir = Annotated[Path | None, option("data_dir", "Directory of log and state; made if need be.", "--data")]
+DataDir = Annotated[Path | None, option("data_dir", "Directory of log and state; made if need be.")]
 Host = Annotated[str | None, option("host", "IP address to listen on.")]
 Advertise = Annotated[
     str | None, typer.Option(help="IP address to tell instead, if another stands before --host, as in clouds.")
@@ -139,7 +140,12 @@ def given_to(kind: type[msgspec.Struct], options: Mapping[str, Any], config: Pat
         given["relay"] = (from_file.get("relay") or RelaySettings()) if given["relay"] else None
     if "relays" in given:
         given["relays"] = tuple(given["relays"])
-    return {**_UNLESS_GIVEN, **from_file, **given}
+    settings = {**_UNLESS_GIVEN, **from_file, **given}
+    if "users" not in settings:
+        raise ConfigurationError(
+            "no users given; pass --users FILE (lines of name:password, or made by 'wanderbus users add')"
+        )
+    return settings
 
 
 async def _serve(server: Server, json: bool) -> None:
