@@ -111,12 +111,15 @@ class Stage:
         self.internet.plug(host, segment, number)
         return left_s
 
-    def way(self, host: str) -> str:
-        """Return the way that the data channel of the publisher or subscriber takes; no events flow."""
+    def takes(self, host: str, way: str, within_s: float) -> None:
+        """Wait until the data channel of the publisher or subscriber takes this way; no events flow."""
         worker = self._publisher if host == ALICE else self._subscriber
-        worker.tell("way")
-        way: str = worker.hear()
-        return way
+        until_s, taken = time.monotonic() + within_s, ""
+        while taken != way:
+            assert time.monotonic() < until_s, f"{host} takes {taken} and not {way}"
+            time.sleep(0.05)
+            worker.tell("way")
+            taken = worker.hear()
 
     def rebind(self, router: str) -> float:
         """Let a router forget its connections, and give each another port; return the moment before."""

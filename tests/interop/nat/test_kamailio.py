@@ -153,12 +153,12 @@ def test_firewall(internet: Internet, tmp_path: Path, relay: str, transport: str
         time.sleep(STEADY_S)
         assert stage.healed_s(stage.move(BOB, PUBLIC, firewall=UDP_BY_RELAY)) < FALLBACK_S_MAX
         stage.hold()
-        assert stage.way(BOB) == "udp-relay"
+        stage.takes(BOB, "udp-relay", FALLBACK_S_MAX)
         stage.flow()
         time.sleep(STEADY_S)
         assert stage.healed_s(stage.move(BOB, PUBLIC)) < HEAL_S_MAX
         published = stage.hold()
-        assert stage.way(BOB) == "udp"
+        stage.takes(BOB, "udp", HEAL_S_MAX)
         stage.check(published)
     assert served.relayed_datagrams > 0
 
