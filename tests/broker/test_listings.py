@@ -96,6 +96,7 @@ def test_a_row_of_a_queue_says_how_long_it_is_how_old_and_what_is_missing(office
         "bytes_max": None,
         "age_max_s": None,
         "when_full": "drop_oldest",
+        "policy": None,
     }
     empty = inspected(office, bob, "queues")[0]
     assert (empty["notifications"], empty["oldest_s"], empty["gaps"], empty["missing"]) == (0, None, 0, 0)
