@@ -75,9 +75,11 @@ class Story:
         *,
         home_domains: dict[str, Any] | None = None,
         broker_domains: dict[str, Any] | None = None,
+        only: dict[str, Any] | None = None,
     ) -> AsyncIterator[None]:
+        """Run both servers; ``only`` are all settings of that of the broker, in place of the usual."""
         async with AsyncExitStack() as stack:
-            settings = self.broker_settings(**(broker_domains or {})) | (broker or {})
+            settings = only or self.broker_settings(**(broker_domains or {})) | (broker or {})
             self.server = await stack.enter_async_context(wanderbus.Server(**settings))
             at_home: dict[str, Any] = {"trusted": ("b.example",), "routes": {"b.example": (f"{BROKER}:{_port(2)}",)}}
             proxy: dict[str, Any] = {
@@ -276,5 +278,36 @@ def test_sessions_between_domains_outlive_the_broker(story: Story) -> None:
                 async with story.local() as bob:
                     await publish(bob, 2)
                     assert await numbers(hers, 2) == [1, 2]
+
+    run(tale())
+
+
+def test_a_broker_apart_believes_its_own_sip_server_over_tls(story: Story) -> None:
+    """The registrar and proxy of b.example are another server, which the broker reaches by ``sips``."""
+
+    async def tale() -> None:
+        users = {"broker": "quorum", "bob": "hunter2"}
+        settings = story.broker_settings() | {"users": users, "data_dir": story.directory / "apart"}
+        del settings["user_domains"]
+        async with ProxyServer(**settings) as apart:
+            assert apart.tls_address is not None
+            broker: dict[str, Any] = {
+                "domain": "b.example",
+                "host": BROKER,
+                "data_dir": story.directory / "broker",
+                "users": users,
+                "user_domains": ("a.example",),
+                "sip_server": f"sips:{BROKER}:{apart.tls_address[1]}",
+                "ca_file": story.certified.files.authority,
+            }
+            async with (
+                story.running(only=broker),
+                story.agent() as carol,
+                carol.subscribe(SUBJECT, "(n >= 0)") as hers,
+            ):
+                await publish(carol, 1)
+                await carol.rebind("127.0.0.7")
+                await publish(carol, 2)
+                assert await numbers(hers, 2) == [1, 2]
 
     run(tale())
