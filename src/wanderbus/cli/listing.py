@@ -5,27 +5,25 @@ from __future__ import annotations
 import asyncio
 import fnmatch
 import sys
-from collections.abc import AsyncIterator, Callable, Mapping
+from collections.abc import AsyncIterator, Callable, Iterator, Mapping
 from datetime import UTC, datetime
+from textwrap import wrap
 from typing import Annotated, Any, Final, Literal, NamedTuple
 
 import typer
 from rich.console import Console
 from rich.live import Live
-from rich.table import Table
 from rich.text import Text
 
 from wanderbus.api.operations import Operations, Row
 from wanderbus.cli.connection import AsJson, Connection, visiting
-from wanderbus.cli.output import run_async, say_json
+from wanderbus.cli.output import run_async, say_json, say_lines
 from wanderbus.errors import UnknownUser
+from wanderbus.event_text import escaped
 from wanderbus.runtime.ambient import wall_us
 
-_WIDTH_OF_A_FILE: Final = 200
-"""Characters of a line where there is no terminal to say how many."""
-
-_WHOLE: Final = frozenset({"user", "session", "status", "subscription"})
-"""Columns that are not cut in two where the terminal is narrow: they are copied into other commands."""
+_LINE: Final = 80
+_INDENT: Final = "  "
 
 What = Literal["sessions", "subscriptions", "queues"]
 Columns = Mapping[str, Callable[[Row], object]]
@@ -47,6 +45,10 @@ class Wanted(NamedTuple):
     user: str | None
     patterns: Mapping[str, str | None]
     test: Callable[[Row], bool] = lambda row: True
+
+    def details(self, row: Row) -> Iterator[tuple[str, object]]:
+        """Yield what stands below a row."""
+        return _DETAILS[self.what](row)
 
 
 @visiting
@@ -125,14 +127,13 @@ async def _print(connection: Connection, wanted: Wanted, watch_s: float | None) 
 
 
 async def _show(connection: Connection, wanted: Wanted, watch_s: float | None) -> None:
-    console = Console(width=None if sys.stdout.isatty() else _WIDTH_OF_A_FILE)
     async with connection.operations() as operations:
         if watch_s is None:
-            console.print(await _table(operations, wanted))
+            say_lines(await _table(operations, wanted))
             return
-        with Live(console=console, auto_refresh=False) as live:
+        with Live(console=Console(), auto_refresh=False) as live:
             while True:
-                live.update(await _table(operations, wanted), refresh=True)
+                live.update(Text(await _table(operations, wanted)), refresh=True)
                 await asyncio.sleep(watch_s)
 
 
@@ -151,20 +152,33 @@ async def _rows(operations: Operations, wanted: Wanted) -> AsyncIterator[Row]:
         raise UnknownUser(f"the broker has no session of {wanted.user}; 'wanderbus sessions' lists who has one")
 
 
-async def _table(operations: Operations, wanted: Wanted) -> Table:
-    table = Table(box=None, pad_edge=False, header_style="bold")
-    for heading in wanted.columns:
-        table.add_column(heading, overflow="fold", no_wrap=heading in _WHOLE)
+async def _table(operations: Operations, wanted: Wanted) -> str:
+    """Return the rows below their headings, and under each what has no place in a column."""
     found = [row async for row in _rows(operations, wanted)]
-    for row in sorted(found, key=lambda row: (row["user"], row["session"])):
-        table.add_row(*[Text(_printable(column(row))) for column in wanted.columns.values()])
-    return table
+    found.sort(key=lambda row: (row["user"], row["session"]))
+    cells = [list(wanted.columns), *([_cell(column(row)) for column in wanted.columns.values()] for row in found)]
+    widths = [max(map(len, column)) for column in zip(*cells, strict=True)]
+    heading, *lines = ["  ".join(map(str.ljust, line, widths)).rstrip() for line in cells]
+    table = [heading]
+    for row, line in zip(found, lines, strict=True):
+        table += [line, *_details(wanted.details(row))]
+    return "\n".join(table)
 
 
-def _printable(value: object) -> str:
+def _details(given: Iterator[tuple[str, object]]) -> Iterator[str]:
+    for name, value in given:
+        yield from wrap(
+            f"{name} {_cell(value)}",
+            _LINE,
+            initial_indent=_INDENT,
+            subsequent_indent=_INDENT * 2,
+            break_long_words=False,
+        )
+
+
+def _cell(value: object) -> str:
     """Return a value as a terminal may have it: what users call their things must not steer it."""
-    text = "" if value is None else str(value)
-    return "".join(each if each.isprintable() or each == "\n" else "\N{REPLACEMENT CHARACTER}" for each in text)
+    return "" if value is None else escaped(str(value))
 
 
 def _field(name: str) -> Callable[[Row], object]:
@@ -185,8 +199,8 @@ def _span(seconds: float | None) -> str:
     return f"{seconds:.1f} s"
 
 
-def _devices(row: Row) -> str:
-    return "\n".join(map(_device, row.get("devices", ())))
+def _user(row: Row) -> str:
+    return str(row["user"]).removeprefix("sip:")
 
 
 def _device(device: Row) -> str:
@@ -196,17 +210,9 @@ def _device(device: Row) -> str:
     return " ".join(filter(None, (device["device"], device["status"], away or place, waiting)))
 
 
-def _counts(counts: Mapping[str, Any]) -> str:
-    return "\n".join(f"{count} {reason}" for reason, count in counts.items())
-
-
 def _bounds(row: Row) -> str:
     names = ("notifications_max", "bytes_max", "age_max_s")
     return " ".join(f"{name}={row[name]}" for name in names if row[name] is not None)
-
-
-def _restrictions(row: Row) -> str:
-    return "\n".join(map(_restriction, row.get("restrictions", ())))
 
 
 def _restriction(restriction: Mapping[str, Any]) -> str:
@@ -217,38 +223,66 @@ def _restriction(restriction: Mapping[str, Any]) -> str:
 
 
 SESSIONS: Final[Columns] = {
-    "user": _field("user"),
+    "user": _user,
     "session": _field("session"),
     "status": _field("status"),
-    "devices": _devices,
-    "subscriptions": _field("subscriptions"),
+    "subs": _field("subscriptions"),
     "queued": _field("queued"),
-    "delivered": _field("delivered"),
-    "dropped": lambda row: _counts(row.get("dropped", {})),
-    "restricted": _field("restricted"),
+    "taken": _field("delivered"),
+    "lost": lambda row: sum(row.get("dropped", {}).values()),
 }
 
 SUBSCRIPTIONS: Final[Columns] = {
     "subscription": _field("subscription"),
-    "user": _field("user"),
+    "user": _user,
     "session": _field("session"),
     "subject": _field("subject"),
-    "expression": _field("expression"),
-    "language": _field("language"),
-    "expires": lambda row: _instant(row["expires_us"]),
-    "restrictions": _restrictions,
-    "device": _field("device"),
     "queued": _field("queued"),
-    "last": lambda row: _instant(row["last_us"]),
 }
 
 QUEUES: Final[Columns] = {
-    "user": _field("user"),
+    "user": _user,
     "session": _field("session"),
-    "notifications": _field("notifications"),
+    "waiting": _field("notifications"),
     "bytes": _field("queued_bytes"),
     "oldest": lambda row: _span(row["oldest_s"]),
     "gaps": _field("gaps"),
     "missing": _field("missing"),
-    "bounds": _bounds,
+}
+
+
+def _of_session(row: Row) -> Iterator[tuple[str, object]]:
+    for device in row.get("devices", ()):
+        yield "device", _device(device)
+    if row.get("dropped"):
+        yield "lost", ", ".join(f"{count} {reason}" for reason, count in row["dropped"].items())
+    if row.get("restricted"):
+        yield "restricted", row["restricted"]
+    if row.get("unread"):
+        yield "unread", row["unread"]
+
+
+def _of_subscription(row: Row) -> Iterator[tuple[str, object]]:
+    if row.get("expression"):
+        yield row["language"], row["expression"]
+    for restriction in row.get("restrictions", ()):
+        yield "restriction", _restriction(restriction)
+    if row.get("device"):
+        yield "device", row["device"]
+    times = {"expires": row["expires_us"], "last": row["last_us"]}
+    if shown := ", ".join(f"{name} {_instant(at_us)}" for name, at_us in times.items() if at_us is not None):
+        name, _, rest = shown.partition(" ")
+        yield name, rest
+    if row.get("unread"):
+        yield "unread", row["unread"]
+
+
+def _of_queue(row: Row) -> Iterator[tuple[str, object]]:
+    yield "bounds", _bounds(row)
+
+
+_DETAILS: Final[Mapping[What, Callable[[Row], Iterator[tuple[str, object]]]]] = {
+    "sessions": _of_session,
+    "subscriptions": _of_subscription,
+    "queues": _of_queue,
 }
