@@ -89,8 +89,20 @@ def _measure(section: str, size: Size, peers: list[Peer]) -> list[Result]:
         results += _disk() if section == "publish" else []
         for peer in peers:
             progress(f"{section}: {peer.name}, run {run + 1} of {size.runs}")
-            results += [{"section": section, "peer": peer.name, **each} for each in beside_others[section](peer, size)]
+            found = _unless_it_fails(peer, beside_others[section], size)
+            results += [{"section": section, "peer": peer.name, **each} for each in found]
     return results
+
+
+def _unless_it_fails(peer: Peer, measure: Callable[[Peer, Size], list[Result]], size: Size) -> list[Result]:
+    """Return a run's figures; where another broker fails, none, so that its failure costs no figure of the others."""
+    try:
+        return measure(peer, size)
+    except RuntimeError as error:
+        if isinstance(peer, Ours):
+            raise
+        progress(f"{peer.name} failed, and this run of it is left out: {str(error).splitlines()[-1]}")
+        return []
 
 
 def _publishes(peer: Peer, size: Size) -> list[Result]:

@@ -1,0 +1,24 @@
+"""The benchmark of the broker beside others: whose failure costs what."""
+
+from __future__ import annotations
+
+import pytest
+
+from bench import broker
+from bench.broker_nats import JetStream
+from bench.broker_ours import Ours
+from bench.broker_peer import Peer
+
+
+def failing(peer: Peer, size: broker.Size) -> list[broker.Result]:
+    raise RuntimeError(f"Traceback\n{peer.name}: 1038 of 1060 events came")
+
+
+def test_another_broker_that_fails_is_left_out(capsys: pytest.CaptureFixture[str]) -> None:
+    assert broker._unless_it_fails(JetStream(synced=False), failing, broker.QUICK) == []
+    assert "jetstream failed, and this run of it is left out: jetstream: 1038 of 1060" in capsys.readouterr().err
+
+
+def test_a_failure_of_ours_ends_the_benchmark() -> None:
+    with pytest.raises(RuntimeError, match="wanderbus: 1038 of 1060"):
+        broker._unless_it_fails(Ours(), failing, broker.QUICK)
