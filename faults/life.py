@@ -46,8 +46,8 @@ class Device:
     """0 while it is away."""
     published: int = 0
     unanswered: dict[int, Event] = field(default_factory=dict)
-    sent: int = 0
-    """The last notification that it was sent on this link."""
+    sent: dict[int, int] = field(default_factory=dict)
+    """By reader: the last notification that it was sent on this link."""
 
 
 @dataclass
@@ -134,7 +134,8 @@ class Life:
 
     def _take(self) -> None:
         if (device := self._present()) is not None and device.sent:
-            self._say(device, protocol.Take(device.sent))
+            reader, number = self._random.choice(list(device.sent.items()))
+            self._say(device, protocol.Take(reader, number))
 
     def _come(self) -> None:
         away = [device for device in self._world.devices if not device.link]
@@ -142,9 +143,13 @@ class Life:
             return
         device = self._random.choice(away)
         self._world.links += 1
-        device.link, device.sent = self._world.links, 0
+        device.link, device.sent = self._world.links, {}
         self._give(LinkOpened(device.link, device.user, device.name))
         self._say(device, protocol.Attach(device.epoch, "default", None, True))
+        # Of what there is some is read, some is not.
+        known = [row.subscription.id for row in self._broker.state.subscriptions.values()]
+        readers = [each for each in enumerate(known, 1) if self._random.random() < 0.7]
+        self._say(device, protocol.Read(tuple(protocol.Reader(*each) for each in readers)))
         for number, event in list(device.unanswered.items()):
             self._say(device, protocol.Publish(number, event))
 
@@ -157,7 +162,7 @@ class Life:
         if (device := self._present()) is not None:
             self._requests += 1
             expression = self._random.choice(EXPRESSIONS)
-            self._say(device, protocol.Subscribe(self._requests, SUBJECT, expression, None, (), False))
+            self._say(device, protocol.Subscribe(self._requests, SUBJECT, expression, None, (), False, reader=1_000))
 
     def _unsubscribe(self) -> None:
         rows = list(self._broker.state.subscriptions.values())
@@ -227,7 +232,7 @@ class Life:
                 # This is what an application goes by, whatever the log has said.
                 self._promise(identity.offset + 1)
                 device.unanswered.pop(number, None)
-            case protocol.Notify(number=number):
-                device.sent = number
-            case protocol.NotifyGap(last=number):
-                device.sent = number
+            case protocol.Notify(number=number, readers=readers):
+                device.sent |= dict.fromkeys(readers, number)
+            case protocol.NotifyGap(last=number, reader=int(reader)):
+                device.sent[reader] = number

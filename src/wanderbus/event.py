@@ -40,7 +40,7 @@ class EventId(msgspec.Struct, frozen=True, array_like=True, order=True):
 
 
 class Position(msgspec.Struct, frozen=True, array_like=True, order=True):
-    """A place in one session's stream: numbers are dense and rise by one within an epoch."""
+    """A notification's place in its session: numbers rise by one within an epoch, over all subscriptions."""
 
     epoch: int
     number: int
@@ -92,9 +92,9 @@ class Notification(msgspec.Struct, frozen=True, repr_omit_defaults=True):
     """An event for one session.
 
     ``subscriptions`` are the ids of the session's subscriptions that it matched (SPEC J-04); ``position`` is what
-    an application stores with its result and hands to ``connect(resume=...)``; ``redelivered`` says that an
-    earlier life of this device may already have seen it. ``lost`` says for which other subscriptions the broker
-    dropped it. ``xml`` is the text of all this in XML, for a subscription that asks for it (SPEC O-03).
+    an application stores with its result and hands to ``agent.subscribe(resume=...)``; ``redelivered`` says that an
+    earlier life of this device may already have seen it. ``xml`` is the text of all this in XML, for a subscription
+    that asks for it (SPEC O-03).
     """
 
     event: Event
@@ -102,15 +102,13 @@ class Notification(msgspec.Struct, frozen=True, repr_omit_defaults=True):
     position: Position
     id: EventId
     redelivered: bool = False
-    lost: tuple[Loss, ...] = ()
     xml: str | None = None
 
 
 class Gap(msgspec.Struct, frozen=True, repr_omit_defaults=True):
-    """Stands in a session's stream where ``count`` notifications were dropped, and says why (SPEC U-02).
+    """Stands in a subscription's stream where ``count`` notifications were dropped, and says why (SPEC U-02).
 
-    ``reason`` is the name of the bound that was met, or several with commas between; ``lost`` parts it by
-    subscription.
+    ``reason`` is the name of the bound that was met, or several with commas between; ``lost`` parts it by reason.
     """
 
     count: int

@@ -15,7 +15,7 @@ import msgspec
 from wanderbus.event import Event
 from wanderbus.subscription import Subscription
 
-SCHEMA_VERSION: Final = 1
+SCHEMA_VERSION: Final = 2
 
 
 class Record(msgspec.Struct, frozen=True, tag_field="kind", kw_only=True, omit_defaults=True):
@@ -65,9 +65,9 @@ class Published(Record, frozen=True, tag="published", kw_only=True):
 
 
 class Dropped(Record, frozen=True, tag="dropped", kw_only=True):
-    """Notifications ``first`` to ``last`` of a session left its queue undelivered, because of ``reason``.
+    """Notifications ``first`` to ``last`` of a session left the queues of these ``subscriptions`` undelivered.
 
-    That is so for these ``subscriptions`` alone, or for all that were matched if none are named.
+    That is because of ``reason``; it holds for all subscriptions of the session if none are named.
     """
 
     user: str
@@ -78,19 +78,26 @@ class Dropped(Record, frozen=True, tag="dropped", kw_only=True):
     subscriptions: tuple[str, ...] = ()
 
 
-class Took(Record, frozen=True, tag="took", kw_only=True):
-    """The application on ``device`` took every notification of the session up to ``number`` (notify-ack)."""
+class Acknowledged(Record, frozen=True, tag="acknowledged", kw_only=True):
+    """The application on ``device`` has taken what came for these ``subscriptions`` up to ``number`` (notify-ack).
+
+    It holds for all subscriptions of the session if none are named. ``resumed`` says that the application committed
+    its results together with this position, so that nothing behind it was seen before.
+    """
 
     user: str
     session: str
     device: str
     number: int
+    subscriptions: tuple[str, ...] = ()
+    resumed: bool = False
 
 
 class Subscribed(Record, frozen=True, tag="subscribed", kw_only=True):
-    """A subscription was accepted."""
+    """A subscription was accepted; what waits for the ended one named ``inherits`` waits for it from now on."""
 
     subscription: Subscription
+    inherits: str | None = None
 
 
 class Changed(Record, frozen=True, tag="changed", kw_only=True):
@@ -108,7 +115,7 @@ class Unsubscribed(Record, frozen=True, tag="unsubscribed", kw_only=True):
 
 
 class Forgotten(Record, frozen=True, tag="forgotten", kw_only=True):
-    """Subscriptions that ended long ago can no longer be renewed under their ids.
+    """Subscriptions that ended long ago can no longer be renewed under their ids; what waited for them is dropped.
 
     Of ``devices``, pairs of user and name, that were removed, publishes are no longer recognised as repeated.
     """
@@ -120,14 +127,15 @@ class Forgotten(Record, frozen=True, tag="forgotten", kw_only=True):
 class Attached(Record, frozen=True, tag="attached", kw_only=True):
     """A device opened its data channel to a session; ``epoch`` names that life of the agent.
 
-    Notifications up to ``redelivered_through`` may have been seen by an earlier life of it.
+    ``redelivered`` says for which subscriptions, and up to which number, an earlier life of it may have seen
+    notifications that it has not acknowledged; an unchanged epoch leaves that as it was.
     """
 
     user: str
     session: str
     device: str
     epoch: int
-    redelivered_through: int = 0
+    redelivered: tuple[tuple[str, int], ...] = ()
 
 
 class Bound(Record, frozen=True, tag="bound", kw_only=True):
@@ -168,7 +176,7 @@ AnyRecord = (
     Started
     | Published
     | Dropped
-    | Took
+    | Acknowledged
     | Subscribed
     | Changed
     | Unsubscribed

@@ -116,7 +116,7 @@ class Pager:
 
     def ask(self, request: Any, *, wait_s: float = 0.1) -> RequestSettled:
         """Make a request and return how it was settled."""
-        self.node.feed([Ask(request)])
+        self.node.feed([Ask(request, reads=isinstance(request, protocol.Subscribe))])
         self.town.run(wait_s)
         return self.all_of(RequestSettled)[-1]
 

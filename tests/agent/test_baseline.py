@@ -7,6 +7,7 @@ import pytest
 from tests.agent.eci_town import SUBJECT, EciTown, Pager
 from wanderbus.agent.baseline import ECI_SOCKET, Agent
 from wanderbus.agent.messages import (
+    Acknowledge,
     AgentProperties,
     Ask,
     Connect,
@@ -17,10 +18,10 @@ from wanderbus.agent.messages import (
     PublishSettled,
     RequestSettled,
     ServerUnreachable,
-    Took,
+    StartReading,
 )
 from wanderbus.broker import protocol
-from wanderbus.event import Event, EventId
+from wanderbus.event import Event, EventId, Position
 from wanderbus.limits import UDP_PAYLOAD_BYTES_MAX
 from wanderbus.machine import Address, DatagramReceived, Output, SendDatagram, SetTimer, TimerFired
 from wanderbus.simulation.network import Conditions
@@ -52,7 +53,7 @@ def hear(agent: Agent, message: protocol.BrokerMessage, *, source: Address = BRO
 def attached() -> Agent:
     agent = alone()
     agent.step([Connect()], 0.0)
-    hear(agent, protocol.Attachment(99, 0))
+    hear(agent, protocol.Attachment(99))
     return agent
 
 
@@ -92,7 +93,7 @@ def test_every_message_is_one_datagram_and_nothing_answers_a_notification(town: 
     town.sent.clear()
     seller.publish(*range(20))
     town.run(1.0)
-    buyer.node.feed([Took(20)])
+    buyer.node.feed([Acknowledge("wb-1", Position(1, 20))])
     town.run(1.0)
     assert buyer.heard == list(range(20))
     assert [source for source, _, _ in town.sent if source == buyer.address] == []
@@ -155,8 +156,8 @@ def test_what_is_asked_before_the_attachment_waits_for_it() -> None:
     agent = alone()
     first = agent.step([Connect(), Ask(protocol.Query(1))], 0.0)
     assert said(first) == [protocol.Attach(7, "default", None, keep=True)]
-    assert said(hear(agent, protocol.Attachment(99, 0))) == [protocol.Query(1)]
-    assert said(hear(agent, protocol.Attachment(99, 0))) == [], "a second answer changes nothing"
+    assert said(hear(agent, protocol.Attachment(99))) == [protocol.Query(1)]
+    assert said(hear(agent, protocol.Attachment(99))) == [], "a second answer changes nothing"
 
 
 def test_connecting_to_nobody_ends_in_time() -> None:
@@ -206,8 +207,8 @@ def test_what_makes_no_sense_is_as_good_as_lost(data: bytes) -> None:
 def test_nobody_but_the_broker_is_heard() -> None:
     agent = alone()
     agent.step([Connect()], 0.0)
-    assert hear(agent, protocol.Attachment(99, 0), source=("192.0.2.2", 5070)) == []
-    assert hear(agent, protocol.Attachment(99, 0), source=("192.0.2.1", 5071)) == []
+    assert hear(agent, protocol.Attachment(99), source=("192.0.2.2", 5070)) == []
+    assert hear(agent, protocol.Attachment(99), source=("192.0.2.1", 5071)) == []
     assert not agent.connected
 
 
@@ -241,6 +242,7 @@ def test_whoever_comes_to_an_address_is_the_user_of_it(town: EciTown) -> None:
     buyer.node.kill()
     stranger = Pager(town, "10.2.0.1", epoch=2).connect()
     assert stranger.ask(protocol.Query(1)).subscriptions == (mine,)
+    stranger.node.feed([StartReading(mine.id)])
     seller.publish(1)
     town.run(0.2)
     assert stranger.heard == [1]
@@ -249,10 +251,11 @@ def test_whoever_comes_to_an_address_is_the_user_of_it(town: EciTown) -> None:
 @pytest.mark.parametrize(("port", "found"), [(40_000, 1), (40_001, 0)])
 def test_a_restart_is_the_same_user_only_at_the_same_port(town: EciTown, port: int, found: int) -> None:
     pager = Pager(town).connect()
-    pager.subscribe()
+    mine = pager.subscribe()
     pager.node.kill()
     again = Pager(town, port=port, epoch=2).connect()
     assert len(again.ask(protocol.Query(1)).subscriptions) == found
+    again.node.feed([StartReading(mine.id)])
     again.publish(1)
     town.run(0.2)
     assert again.accepted == [1], "another life numbers anew"

@@ -7,6 +7,7 @@ import pytest
 
 from wanderbus.agent.conversation import Conversation
 from wanderbus.agent.messages import (
+    Acknowledge,
     AgentProperties,
     Arrived,
     Ask,
@@ -14,7 +15,8 @@ from wanderbus.agent.messages import (
     PublishEvent,
     PublishSettled,
     RequestSettled,
-    Took,
+    StartReading,
+    StopReading,
 )
 from wanderbus.broker import protocol
 from wanderbus.broker.protocol import (
@@ -38,12 +40,33 @@ from wanderbus.machine import Output
 from wanderbus.subscription import Subscription
 
 EVENT = Event("Trade", {"N": 1})
+SUBSCRIPTION = Subscription("wb-1", "sip:alice@example.org", "default", "Trade", "")
 SUBSCRIBE = Subscribe(1, "Trade", "", None, (), False)
 PROPERTIES = AgentProperties("sip:alice@example.org", ("10.0.0.1", 5060), "sip:broker@example.org", "phone", epoch=7)
 
 
 def conversation(**options: object) -> Conversation:
     return Conversation(msgspec.structs.replace(PROPERTIES, **options))
+
+
+def reading(**options: object) -> Conversation:
+    """A conversation of an application that reads the subscription wb-1."""
+    talk = conversation(**options)
+    talk.say(StartReading("wb-1"))
+    return talk
+
+
+def reads(*readers: tuple[int, str, Position | None]) -> protocol.Read:
+    return protocol.Read(tuple(protocol.Reader(*reader) for reader in readers))
+
+
+def took(number: int, epoch: int = 1) -> Acknowledge:
+    return Acknowledge("wb-1", Position(epoch, number))
+
+
+def gap(first: int, last: int, *losses: Loss, reader: int = 1) -> NotifyGap:
+    """A gap; unless it says so, everything between its numbers was lost."""
+    return NotifyGap(first, last, losses or (Loss("wb-1", "queue_max", last - first + 1),), reader)
 
 
 def hear(talk: Conversation, *messages: BrokerMessage) -> list[Output]:
@@ -80,7 +103,7 @@ def test_design_5_2_what_is_unanswered_is_said_again_in_order_requests_first() -
     talk.say(Ask(Query(2)))
     assert talk.unanswered == 5
     assert opening(talk)[1:] == [SUBSCRIBE, Query(2), Publish(1, EVENT), Publish(2, EVENT), Publish(3, EVENT)]
-    hear(talk, Attachment(1, 0), Done(1, ()), PublishAccepted(1, EventId("wb", 1)), PublishRefused(2, "no"))
+    hear(talk, Attachment(1), Done(1, ()), PublishAccepted(1, EventId("wb", 1)), PublishRefused(2, "no"))
     assert opening(talk)[1:] == [Query(2), Publish(3, EVENT)]
     hear(talk, Done(2, ()), PublishAccepted(3, EventId("wb", 2)))
     assert opening(talk)[1:] == []
@@ -126,55 +149,46 @@ def test_g08_an_answer_in_parts_is_reported_whole_and_a_broken_off_one_from_its_
 
 
 def test_design_5_5_notifications_arrive_once_and_in_order_over_reconnections() -> None:
-    talk = conversation()
-    assert arrived(hear(talk, Attachment(1, 0), notify(1), notify(2))) == [1, 2]
+    talk = reading()
+    assert arrived(hear(talk, Attachment(1), notify(1), notify(2))) == [1, 2]
     talk.opening()
-    assert arrived(hear(talk, Attachment(1, 0), notify(1), notify(2), notify(3))) == [3]
+    assert arrived(hear(talk, Attachment(1), notify(1), notify(2), notify(3))) == [3]
 
 
 def test_a_notification_arrives_with_everything_that_it_carries() -> None:
-    talk = conversation()
-    (output,) = hear(talk, Attachment(4, 0), notify(1, redelivered=True))
+    talk = reading()
+    (output,) = hear(talk, Attachment(4), notify(1, redelivered=True))
     expected = Notification(Event("Trade", {"N": 1}), ("wb-1",), Position(4, 1), EventId("wb", 101), True)
-    assert output == Arrived(expected)
+    assert output == Arrived(expected, ("wb-1",))
 
 
-def test_taking_is_said_once_and_remembered_for_the_next_attachment() -> None:
-    talk = conversation()
-    hear(talk, Attachment(1, 0), notify(1), notify(2))
-    assert talk.say(Took(2)) == protocol.encode(Take(2))
-    assert talk.say(Took(1)) is None
-    assert talk.say(Took(2)) is None
-    assert opening(talk) == [Attach(7, "default", Position(1, 2), True)]
+def test_taking_is_said_once_and_remembered_for_the_next_connection() -> None:
+    talk = reading()
+    hear(talk, Attachment(1), notify(1), notify(2))
+    assert talk.say(took(2)) == protocol.encode(Take(1, 2))
+    assert talk.say(took(1)) is None
+    assert talk.say(took(2)) is None
+    assert opening(talk) == [Attach(7, "default", None, True), reads((1, "wb-1", Position(1, 2)))]
 
 
-def test_what_was_received_and_not_taken_is_not_claimed_on_the_next_attachment() -> None:
+def test_what_was_received_and_not_taken_is_not_claimed_on_the_next_connection() -> None:
     """The application may still lose it; the broker must keep it."""
-    talk = conversation()
-    hear(talk, Attachment(1, 0), notify(1), notify(2))
-    talk.say(Took(1))
-    assert opening(talk) == [Attach(7, "default", Position(1, 1), True)]
+    talk = reading()
+    hear(talk, Attachment(1), notify(1), notify(2))
+    talk.say(took(1))
+    assert opening(talk)[1:] == [reads((1, "wb-1", Position(1, 1)))]
 
 
-def test_resuming_drops_what_the_application_has_committed() -> None:
-    talk = conversation(resume=Position(1, 5))
-    assert arrived(hear(talk, Attachment(1, 3), notify(4), notify(5), notify(6))) == [6]
-
-
-def test_the_broker_may_be_further_than_the_application_remembers() -> None:
-    """As after a wiped state directory: what was taken before does not come again."""
-    talk = conversation()
-    assert arrived(hear(talk, Attachment(1, 5), notify(5), notify(6))) == [6]
-
-
-def test_the_broker_may_be_further_than_the_application_committed() -> None:
-    """The last notify-ack went out and the commit after it did not: what was taken does not come again."""
-    talk = conversation(resume=Position(1, 3))
-    assert arrived(hear(talk, Attachment(1, 5), notify(5), NotifyGap(4, 6, "queue_max"))) == [(1, 6)]
+def test_a_position_to_resume_from_is_said_on_every_connection() -> None:
+    """The broker may have removed the device meanwhile, and know nothing of how far it had got."""
+    talk = conversation(resume=Position(1, 70))
+    for _ in range(2):
+        assert opening(talk) == [Attach(7, "default", Position(1, 70), True)]
+        hear(talk, Attachment(1))
 
 
 @pytest.mark.parametrize(
-    ("received", "gap", "heard"),
+    ("received", "dropped", "heard"),
     [
         (0, (1, 3), [(3, 3)]),
         (2, (1, 5), [(3, 5)]),
@@ -183,30 +197,84 @@ def test_the_broker_may_be_further_than_the_application_committed() -> None:
         (2, (3, 3), [(1, 3)]),
     ],
 )
-def test_u02_a_gap_counts_only_what_was_not_received(received: int, gap: tuple[int, int], heard: list[object]) -> None:
+def test_u02_a_gap_counts_only_what_was_not_received(
+    received: int, dropped: tuple[int, int], heard: list[object]
+) -> None:
     """A gap at the head of the queue grows; what came before it was dropped is not missing."""
-    talk = conversation()
-    hear(talk, Attachment(1, 0), *[notify(n) for n in range(1, received + 1)])
-    assert arrived(hear(talk, NotifyGap(*gap, "queue_max"))) == heard
-    following = max(received, gap[1]) + 1
+    talk = reading()
+    hear(talk, Attachment(1), *[notify(n) for n in range(1, received + 1)])
+    assert arrived(hear(talk, gap(*dropped))) == heard
+    following = max(received, dropped[1]) + 1
     assert arrived(hear(talk, notify(following - 1), notify(following))) == [following]
 
 
 def test_u02_a_gap_arrives_with_its_reason_and_the_position_to_commit() -> None:
-    talk = conversation()
-    (output,) = hear(talk, Attachment(2, 0), NotifyGap(1, 4, "queue_max"))
-    assert output == Arrived(Gap(4, "queue_max", Position(2, 4)))
+    talk = reading()
+    (output,) = hear(talk, Attachment(2), gap(1, 4))
+    lost = (Loss("wb-1", "queue_max", 4),)
+    assert output == Arrived(Gap(4, "queue_max", Position(2, 4), lost), ("wb-1",))
 
 
 def test_design_5_3_another_epoch_is_another_stream() -> None:
-    talk = conversation(resume=Position(1, 50))
-    assert arrived(hear(talk, Attachment(2, 3), notify(4))) == [4]
-    assert opening(talk) == [Attach(7, "default", Position(2, 3), True)]
+    talk = reading()
+    hear(talk, Attachment(1), notify(50))
+    talk.say(took(50))
+    assert arrived(hear(talk, Attachment(2), notify(4))) == [4]
+    assert opening(talk)[1:] == [reads((1, "wb-1", None))]
+
+
+# Readers ------------------------------------------------------------------------------------------------------------
+
+
+def test_g25_what_is_read_is_said_on_every_connection_before_what_is_unanswered() -> None:
+    talk = reading()
+    talk.say(Ask(Query(1)))
+    assert opening(talk)[1:] == [reads((1, "wb-1", None)), Query(1)]
+    assert talk.say(StartReading("wb-1")) is None
+    assert talk.say(StopReading("wb-1")) == protocol.encode(protocol.StopReading(1))
+    assert talk.say(StopReading("wb-1")) is None
+    assert opening(talk)[1:] == [Query(1)]
+
+
+def test_g25_a_subscription_is_read_from_its_answer_on_without_another_message() -> None:
+    talk = conversation()
+    assert talk.say(Ask(SUBSCRIBE, reads=True)) == protocol.encode(msgspec.structs.replace(SUBSCRIBE, reader=1))
+    hear(talk, Attachment(1), Done(1, (SUBSCRIPTION,)))
+    assert talk.unsaid() == []
+    assert [output.subscriptions for output in hear(talk, notify(1)) if isinstance(output, Arrived)] == [("wb-1",)]
+    assert opening(talk)[1:] == [reads((1, "wb-1", None))]
+
+
+def test_g25_each_reader_has_what_is_for_it_and_says_for_itself_what_it_took() -> None:
+    talk = reading()
+    talk.say(StartReading("wb-2"))
+    hear(talk, Attachment(1))
+    both = msgspec.structs.replace(notify(1), subscriptions=("wb-1", "wb-2", "wb-3"), readers=(1, 2))
+    first = msgspec.structs.replace(notify(2), subscriptions=("wb-1", "wb-2"), readers=(1,))
+    outputs = [output for output in hear(talk, both, first) if isinstance(output, Arrived)]
+    assert [output.subscriptions for output in outputs] == [("wb-1", "wb-2"), ("wb-1",)]
+    second = msgspec.structs.replace(first, readers=(2,))
+    assert [output.subscriptions for output in hear(talk, second) if isinstance(output, Arrived)] == [("wb-2",)]
+    assert talk.say(Acknowledge("wb-2", Position(1, 2))) == protocol.encode(Take(2, 2))
+    assert opening(talk)[1:] == [reads((1, "wb-1", None), (2, "wb-2", Position(1, 2)))]
+
+
+def test_design_5_5_a_subscription_resumes_from_its_own_position() -> None:
+    talk = conversation()
+    hear(talk, Attachment(1))
+    talk.say(Ask(msgspec.structs.replace(SUBSCRIBE, resume=Position(1, 5)), reads=True))
+    assert arrived(hear(talk, Done(1, (SUBSCRIPTION,)), notify(4), notify(5), notify(6))) == [6]
+    assert opening(talk)[1:] == [reads((1, "wb-1", Position(1, 5)))]
+
+
+def test_what_comes_for_nobody_is_passed_over() -> None:
+    talk = conversation()
+    assert hear(talk, Attachment(1), notify(1), gap(2, 3)) == []
 
 
 def test_g09_discarding_happens_once_and_not_on_every_reconnection() -> None:
     talk = conversation(keep=False)
-    hear(talk, Attachment(1, 0))
+    hear(talk, Attachment(1))
     (attach,) = opening(talk)
     assert isinstance(attach, Attach)
     assert attach.keep
@@ -219,7 +287,7 @@ def test_g09_discarding_happens_once_and_not_on_every_reconnection() -> None:
         b"\xff\xff",
         protocol.encode(Query(1)),
         protocol.encode(notify(1)),
-        protocol.encode(NotifyGap(1, 2, "x")),
+        protocol.encode(gap(1, 2)),
     ],
     ids=["empty", "noise", "an agent's message", "before attachment", "gap before attachment"],
 )
@@ -229,10 +297,10 @@ def test_what_makes_no_sense_is_an_error_of_the_other_side(payload: bytes) -> No
 
 
 def test_a_notification_without_an_event_in_it_does_not_count_as_received() -> None:
-    talk = conversation()
-    hear(talk, Attachment(1, 0))
+    talk = reading()
+    hear(talk, Attachment(1))
     with pytest.raises(RemoteProtocolError):
-        hear(talk, protocol.Notify(1, EventId("wb", 1), msgspec.Raw(b"\x01"), (), False))
+        hear(talk, protocol.Notify(1, EventId("wb", 1), msgspec.Raw(b"\x01"), ("wb-1",), False))
     assert arrived(hear(talk, notify(1))) == [1]
 
 
@@ -266,12 +334,12 @@ def test_x25_what_would_overtake_a_refused_event_of_the_outbox_is_not_said_anew(
     talk.say(PublishEvent(5, EVENT))
     hear(talk, PublishRefused(2, "no room", "disk_full", outbox=True))
     assert opening(talk)[1:] == [Publish(1, EVENT, 99), Publish(5, EVENT)]
-    settled = hear(talk, Attachment(1, 0))
+    settled = hear(talk, Attachment(1))
     assert settled == [PublishSettled(3, None, "no room", outbox=True, limit="disk_full")]
     talk.say(PublishEvent(2, EVENT, outbox=99))
     talk.say(PublishEvent(3, EVENT, outbox=99))
     assert opening(talk)[1:] == [Publish(1, EVENT, 99), Publish(5, EVENT), Publish(2, EVENT, 99), Publish(3, EVENT, 99)]
-    assert hear(talk, Attachment(1, 0)) == []
+    assert hear(talk, Attachment(1)) == []
 
 
 def test_x25_what_is_refused_for_good_holds_nothing_up() -> None:
@@ -283,53 +351,45 @@ def test_x25_what_is_refused_for_good_holds_nothing_up() -> None:
 
 
 def losses(*outputs: Output) -> list[tuple[Loss, ...]]:
-    return [output.item.lost for output in outputs if isinstance(output, Arrived)]
+    return [output.item.lost for output in outputs if isinstance(output, Arrived) and isinstance(output.item, Gap)]
 
 
 def test_u02_a_gap_that_has_grown_tells_of_what_came_since_alone() -> None:
     """A slow reader meets a gap at the head of its queue again and again, longer each time."""
-    talk = conversation()
-    hear(talk, Attachment(1, 0))
-    told = [NotifyGap(1, last, "q", (Loss("wb-1", "q", last), Loss("", "q", last))) for last in (4, 8, 12)]
-    assert losses(*hear(talk, *told)) == [(Loss("wb-1", "q", 4), Loss("", "q", 4))] * 3
+    talk = reading()
+    hear(talk, Attachment(1))
+    told = [gap(1, last, Loss("wb-1", "q", last)) for last in (4, 8, 12)]
+    assert losses(*hear(talk, *told)) == [(Loss("wb-1", "q", 4),)] * 3
 
 
 def test_u02_what_was_received_before_it_was_dropped_is_no_loss() -> None:
-    talk = conversation()
-    hear(talk, Attachment(1, 0), notify(1), notify(2), notify(3))
-    lost = (Loss("wb-1", "q", 2), Loss("wb-1", "purged", 2), Loss("wb-2", "q", 1))
-    (output,) = hear(talk, NotifyGap(2, 5, "q, purged", lost))
-    assert output == Arrived(Gap(2, "purged, q", Position(1, 5), (Loss("wb-1", "purged", 2), Loss("wb-2", "q", 1))))
+    talk = reading()
+    hear(talk, Attachment(1), notify(1), notify(2), notify(3))
+    lost = (Loss("wb-1", "q", 2), Loss("wb-1", "purged", 2))
+    (output,) = hear(talk, gap(2, 5, *lost))
+    assert output == Arrived(Gap(2, "purged", Position(1, 5), (Loss("wb-1", "purged", 2),)), ("wb-1",))
 
 
 def test_u02_a_gap_that_reaches_back_to_an_earlier_life_never_tells_of_more_than_there_can_be() -> None:
-    talk = conversation(resume=Position(1, 7))
-    hear(talk, Attachment(1, 7))
-    lost = (Loss("wb-1", "q", 9), Loss("wb-2", "q", 1))
-    assert losses(*hear(talk, NotifyGap(1, 9, "q", lost))) == [(Loss("wb-1", "q", 2), Loss("wb-2", "q", 1))]
-
-
-def test_u02_a_gap_of_which_nothing_is_missing_gives_no_reason() -> None:
-    """What it has beyond the numbers that were received is bound to other devices."""
     talk = conversation()
-    hear(talk, Attachment(1, 0), notify(1))
-    assert hear(talk, NotifyGap(1, 4, "q", (Loss("wb-1", "q", 1),))) == [Arrived(Gap(3, "", Position(1, 4)))]
+    hear(talk, Attachment(1))
+    talk.say(Ask(msgspec.structs.replace(SUBSCRIBE, resume=Position(1, 7)), reads=True))
+    hear(talk, Done(1, (SUBSCRIPTION,)))
+    assert losses(*hear(talk, gap(1, 9, Loss("wb-1", "q", 9)))) == [(Loss("wb-1", "q", 2),)]
+
+
+def test_u02_a_gap_of_which_nothing_is_missing_arrives_empty_so_that_it_can_be_taken() -> None:
+    talk = reading()
+    hear(talk, Attachment(1), notify(1))
+    assert hear(talk, gap(1, 4, Loss("wb-1", "q", 1))) == [Arrived(Gap(0, "q", Position(1, 4)), ("wb-1",))]
 
 
 def test_what_was_taken_of_an_earlier_stream_is_not_told_of_the_present_one() -> None:
-    talk = conversation()
-    hear(talk, Attachment(1, 0), notify(1), Attachment(2, 0))
-    assert talk.say(Took(1, epoch=1)) is None
-    assert talk.say(Took(1, epoch=2)) == protocol.encode(Take(1))
+    talk = reading()
+    hear(talk, Attachment(1), notify(1), Attachment(2), notify(1))
+    assert talk.say(took(1, epoch=1)) is None
+    assert talk.say(took(1, epoch=2)) == protocol.encode(Take(1, 1))
 
 
 def test_x20_the_first_attachment_says_whether_the_queue_is_kept() -> None:
     assert opening(conversation(keep=False, keep_queue=True)) == [Attach(7, "default", None, False, True)]
-
-
-def test_what_the_broker_calls_taken_is_told_to_one_that_has_forgotten_it() -> None:
-    """It removed the device, whose place then began anew: without the word of the agent it waits there for good."""
-    talk = conversation(resume=Position(1, 70))
-    hear(talk, Attachment(1, 79))
-    (attach,) = (each for each in opening(talk) if isinstance(each, protocol.Attach))
-    assert attach.resume == Position(1, 79)

@@ -8,6 +8,7 @@ import pytest
 
 from tests.agent.town import DATA_ADDRESS, SIP_PORTS, Phone, Town, connected
 from wanderbus.agent.messages import (
+    Acknowledge,
     AgentStatusChanged,
     ConnectRefused,
     Disconnect,
@@ -15,11 +16,11 @@ from wanderbus.agent.messages import (
     Moved,
     PublishEvent,
     PublishSettled,
-    Took,
 )
 from wanderbus.broker import protocol
-from wanderbus.broker.links import Link, SendOnLink
-from wanderbus.event import Event
+from wanderbus.broker.links import SendOnLink
+from wanderbus.broker.readers import Link
+from wanderbus.event import Event, Position
 from wanderbus.machine import DatagramReceived, SendDatagram
 from wanderbus.mobility.status import RemoteMediaStatus
 from wanderbus.simulation.network import Conditions
@@ -258,8 +259,7 @@ def test_disconnect_says_bye_and_unregisters_and_keeps_the_subscription(town: To
     assert town.access.broker.status(alice.uri) == "DISCONNECTED"
     bob.publish(1)
     town.run(30.0)
-    again = Phone(town, number=1, epoch=50).connect()
-    town.run(0.5)
+    again = connected(town, epoch=50)
     assert again.heard == [1]
 
 
@@ -271,7 +271,7 @@ def test_disconnect_waits_until_what_was_said_has_arrived() -> None:
         bob.publish(n)
     town.run(1.0)
     town.blocked.add((alice.ip, 40_000))
-    alice.node.feed([Took(3)])
+    alice.node.feed([alice.took(3)])
     alice.publish(9)
     alice.node.feed([Disconnect()])
     town.run(0.2)
@@ -279,8 +279,7 @@ def test_disconnect_waits_until_what_was_said_has_arrived() -> None:
     town.blocked.clear()
     town.run(2.0)
     assert len(alice.all_of(Disconnected)) == 1
-    again = Phone(town, number=1, epoch=50).connect()
-    town.run(0.5)
+    again = connected(town, epoch=50)
     assert again.heard == [9]
 
 
@@ -291,8 +290,13 @@ def test_of_what_is_taken_in_one_turn_the_last_is_said_for_each_life_of_the_sess
     said: list[object] = []
     monkeypatch.setattr(alice.agent._conversation, "say", said.append)
     publishing = PublishEvent(7, Event("Trade", {}))
-    alice.node.feed([Took(1, 5), Took(2, 5), Took(3, 5), Took(1, 6), publishing, Took(2, 6), Took(3, 6)])
-    assert said == [Took(3, 5), Took(1, 6), publishing, Took(3, 6)]
+
+    def took(number: int, epoch: int, subscription: str = "wb-1") -> Acknowledge:
+        return Acknowledge(subscription, Position(epoch, number))
+
+    other = took(9, 5, "wb-2")
+    alice.node.feed([took(1, 5), took(2, 5), other, took(3, 5), took(1, 6), publishing, took(2, 6), took(3, 6)])
+    assert said == [took(2, 5), other, took(3, 5), took(1, 6), publishing, took(3, 6)]
 
 
 def test_disconnect_gives_up_after_its_time(town: Town) -> None:

@@ -41,7 +41,7 @@ class Talk(Conversation):
     def __init__(self, on_ended: OnEnded, asked: Subscribe = ASKED) -> None:
         super().__init__(msgspec.structs.replace(PROPERTIES, on_ended=on_ended))
         self.opening()
-        hear(self, Attachment(1, 0))
+        hear(self, Attachment(1))
         self.say(Ask(asked))
         hear(self, Done(asked.request, (subscription(),)))
         assert self.said() == []
@@ -52,7 +52,7 @@ class Talk(Conversation):
 
     def attach_again(self) -> list[AgentMessage]:
         self.opening()
-        hear(self, Attachment(1, 0))
+        hear(self, Attachment(1))
         return self.said()
 
 
@@ -82,9 +82,9 @@ def test_g10_g12_the_query_alone_suffices_and_follows_every_reconnection() -> No
 def test_g12_who_asked_for_nothing_asks_nothing() -> None:
     talk = Conversation(PROPERTIES)
     talk.opening()
-    hear(talk, Attachment(1, 0))
+    hear(talk, Attachment(1))
     talk.opening()
-    hear(talk, Attachment(1, 0))
+    hear(talk, Attachment(1))
     assert talk.unsaid() == []
 
 
@@ -95,7 +95,7 @@ def test_g12_a_question_that_is_broken_off_is_repeated_and_asks_about_what_lives
     talk.say(Ask(msgspec.structs.replace(ASKED, request=2)))
     hear(talk, Done(2, (subscription("wb-2"),)))
     assert Query(-1) in opening(talk)
-    hear(talk, Attachment(1, 0))
+    hear(talk, Attachment(1))
     assert talk.said() == []
     assert hear(talk, Done(-1, ())) == [
         SubscriptionOver(subscription("wb-1"), MISSED),

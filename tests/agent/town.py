@@ -7,6 +7,7 @@ from typing import Any, NamedTuple, TypeVar
 
 from wanderbus.agent.core import DATA_SOCKET, SIP_SOCKET, STREAM_SOCKET, Agent
 from wanderbus.agent.messages import (
+    Acknowledge,
     AgentProperties,
     AgentStatusChanged,
     Arrived,
@@ -15,7 +16,6 @@ from wanderbus.agent.messages import (
     Moved,
     PublishEvent,
     RequestSettled,
-    Took,
 )
 from wanderbus.broker import protocol
 from wanderbus.broker.config import BrokerConfig
@@ -153,8 +153,13 @@ class Phone:
     def _report(self, output: Output) -> None:
         self.reports.append(output)
         if self.takes and isinstance(output, Arrived):
-            number = output.item.position.number
-            self.town.world.after(0.0, lambda: self.node.feed([Took(number)]))
+            taken = [Acknowledge(each, output.item.position) for each in output.subscriptions]
+            self.town.world.after(0.0, lambda: self.node.feed(taken))
+
+    def took(self, number: int) -> Acknowledge:
+        """What says that the application has taken everything up to a number of what it reads."""
+        (subscription,) = {each for arrived in self.all_of(Arrived) for each in arrived.subscriptions}
+        return Acknowledge(subscription, Position(self.position.epoch, number))
 
     def connect(self) -> Phone:
         self.node.feed([Connect()])
@@ -164,7 +169,7 @@ class Phone:
     def subscribe(self, expression: str = "") -> None:
         self._requests += 1
         ask = protocol.Subscribe(self._requests, "Trade", expression, None, (), False)
-        self.node.feed([Ask(ask)])
+        self.node.feed([Ask(ask, reads=True)])
         self.town.run(0.5)
         assert self.all_of(RequestSettled)[-1].refusal is None
 

@@ -8,21 +8,15 @@ from typing import Any
 import pytest
 
 import wanderbus
-from tests.api.world import SUBJECT, World, nothing_more, numbers, publish, run, service, take, until_true
+from tests.api.world import SUBJECT, World, nothing_more, numbers, publish, run, service, settled, take, until_true
 from wanderbus.errors import Closed, LocalProtocolError
 from wanderbus.subscription import QueuePolicy
 
 
-def cursor(server: wanderbus.Server) -> int:
-    """Up to where the broker has been told that alice's only device has taken."""
-    (row,) = service(server).broker.state.devices.values()
-    return row.cursor
-
-
 async def told(server: wanderbus.Server, number: int) -> None:
     async def reached() -> bool:
-        assert cursor(server) <= number
-        return cursor(server) == number
+        assert settled(server) <= number
+        return settled(server) == number
 
     await until_true(reached)
 
@@ -33,7 +27,7 @@ def test_asking_for_the_next_acknowledges_the_one_before(world: World) -> None:
             await publish(alice, 1, 2, 3)
             await anext(notifications)
             await asyncio.sleep(0.05)
-            assert cursor(server) == 0, "nothing is taken while it is in hand"
+            assert settled(server) == 0, "nothing is taken while it is in hand"
             await anext(notifications)
             await told(server, 1)
             await anext(notifications)
@@ -175,7 +169,7 @@ def test_a_block_may_be_entered_again(world: World) -> None:
                     assert await numbers(notifications, 1) == [value]
                 with pytest.raises(Closed, match="not open"):
                     _ = stream.subscription
-            assert not alice._readers._open
+            assert not alice._readers._readers
 
     run(story())
 
@@ -237,7 +231,7 @@ def test_cancelling_the_entry_leaves_no_subscription_behind(world: World) -> Non
                 return [each.id for each in await alice.subscriptions()] == [notifications.subscription.id]
 
             await until_true(alone)
-            assert alice._readers.dispatcher.unclaimed == []
+            assert alice._readers._early == {}
 
     run(story())
 
@@ -246,6 +240,7 @@ def test_cancelling_the_exit_lets_the_subscription_go(world: World) -> None:
     async def story() -> None:
         async with world.server() as server, world.agent() as alice:
             notifications = await alice.subscribe(SUBJECT).__aenter__()
+            identity = notifications.subscription.id
             await publish(alice, 1, 2)
             leaving = asyncio.create_task(notifications.__aexit__(None, None, None))
             await asyncio.sleep(0)
@@ -253,7 +248,7 @@ def test_cancelling_the_exit_lets_the_subscription_go(world: World) -> None:
             await asyncio.gather(leaving, return_exceptions=True)
             await told(server, 2)
             assert await alice.subscriptions() == ()
-            assert not alice._readers._open
+            assert alice._readers.reader(identity) is None
 
     run(story())
 

@@ -3,38 +3,59 @@
 from __future__ import annotations
 
 import asyncio
+import functools
+import logging
+from collections.abc import Callable, Coroutine
 from typing import Any, cast
 
 import pytest
 
 from wanderbus.agent.messages import RequestSettled, SubscriptionOver
+from wanderbus.api import readers as readers_module
 from wanderbus.api.agent import Agent
 from wanderbus.api.notifications import Notifications
 from wanderbus.api.readers import UNREAD_MAX, Readers
 from wanderbus.broker import protocol
-from wanderbus.errors import LocalProtocolError
+from wanderbus.errors import Closed, LocalProtocolError
 from wanderbus.event import Event, EventId, Notification, Position
 from wanderbus.subscription import Subscription
+
+
+def looped(story: Callable[..., Coroutine[Any, Any, None]]) -> Callable[..., None]:
+    """Run a test in a loop."""
+
+    @functools.wraps(story)
+    def run(**fixtures: Any) -> None:
+        asyncio.run(story(**fixtures))
+
+    return run
 
 
 class Line:
     """An agent as its readers see it."""
 
     def __init__(self) -> None:
-        self.acknowledged: list[Position] = []
+        self.acknowledged: list[tuple[str, Position]] = []
 
-    def begin(self, request: Any) -> asyncio.Future[RequestSettled]:
+    def begin(self, request: Any, *, reads: bool = False) -> asyncio.Future[RequestSettled]:
         raise NotImplementedError
 
     def next_request(self) -> int:
         raise NotImplementedError
 
-    def acknowledge(self, position: Position) -> None:
-        self.acknowledged.append(position)
+    def stop_reading(self, subscription: str) -> None:
+        raise NotImplementedError
+
+    def acknowledge(self, subscription: str, position: Position) -> None:
+        self.acknowledged.append((subscription, position))
 
 
 def subscription(identity: str) -> Subscription:
     return Subscription(identity, "sip:alice@localhost", "default", "S", "")
+
+
+def item(number: int) -> Notification:
+    return Notification(Event("S", {}), ("a",), Position(1, number), EventId("wb", number))
 
 
 def reader(readers: Readers) -> Notifications:
@@ -54,32 +75,54 @@ def test_g10_the_reader_of_what_has_ended_by_then_ends() -> None:
     assert late.ended == "expired"
 
 
-def test_g11_the_reader_of_what_has_a_successor_by_then_reads_that() -> None:
+@looped
+async def test_g11_the_reader_of_what_has_a_successor_by_then_reads_that() -> None:
     line = Line()
     readers = Readers(line)
+    readers.arrived(item(1), ("a",))
     readers.over(over("a", "b"))
-    for number, identity in enumerate("ab", 1):
-        item = Notification(Event("S", {}), (identity,), Position(1, number), EventId("wb", number))
-        readers.dispatcher.arrived(item)
+    readers.arrived(item(2), ("b",))
     late = reader(readers)
     assert readers.claim(subscription("a"), late).id == "b"
-    assert [item.position.number for item in late._items] == [1, 2]
+    assert [each.position.number for each in late._items] == [1, 2]
     assert late.ended is None
     readers.took("b", Position(1, 2))
-    assert line.acknowledged == [Position(1, 2)]
+    assert line.acknowledged == [("b", Position(1, 2))]
+    readers.close(Closed("the test is over"))
 
 
-def test_what_is_read_of_an_earlier_stream_acknowledges_nothing_of_the_present_one() -> None:
-    line = Line()
-    readers = Readers(line)
-    readers.claim(subscription("a"), reader(readers))
-    for epoch in (1, 2):
-        item = Notification(Event("S", {}), ("a",), Position(epoch, 1), EventId("wb", 1))
-        readers.dispatcher.arrived(item)
-    readers.took("a", Position(1, 1))
-    assert line.acknowledged == []
-    readers.took("a", Position(2, 1))
-    assert line.acknowledged == [Position(2, 1)]
+@looped
+async def test_g25_each_reader_has_its_own_and_what_comes_before_one_is_there_waits_for_it() -> None:
+    readers = Readers(Line())
+    one, other = reader(readers), reader(readers)
+    readers.claim(subscription("a"), one)
+    readers.arrived(item(1), ("a", "b"))
+    readers.arrived(item(2), ("b",))
+    readers.claim(subscription("b"), other)
+    readers.arrived(item(3), ("a",))
+    assert [[each.position.number for each in reader._items] for reader in (one, other)] == [[1, 3], [1, 2]]
+    readers.close(Closed("the test is over"))
+
+
+@looped
+async def test_g25_a_reader_that_stands_still_is_warned_of_once(
+    monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
+) -> None:
+    monkeypatch.setattr(readers_module, "PATIENCE_S", 0.01)
+    caplog.set_level(logging.WARNING)
+    readers = Readers(Line())
+    still, busy = reader(readers), reader(readers)
+    readers.claim(subscription("a"), still)
+    readers.claim(subscription("b"), busy)
+    readers.arrived(item(1), ("a", "b"))
+    for _ in range(6):
+        busy._asked += 1
+        await asyncio.sleep(0.01)
+    assert [record.getMessage() for record in caplog.records] == [
+        "1 notifications have come for subscription a and nobody has asked for one in 0.01 s; the broker sends no more "
+        "of it: ask for the next one, or leave its block"
+    ]
+    readers.close(Closed("the test is over"))
 
 
 def test_x21_the_reader_of_what_was_renewed_by_then_goes_on() -> None:

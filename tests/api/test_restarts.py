@@ -13,7 +13,7 @@ from typing import Any
 import pytest
 
 import wanderbus
-from tests.api.world import SUBJECT, World, crash, nothing_more, numbers, publish, run, service, take, until
+from tests.api.world import SUBJECT, World, crash, nothing_more, numbers, publish, run, service, settled, take, until
 from wanderbus.api import broker_service, publishing
 from wanderbus.errors import Closed, StateCorrupt, StorageError
 from wanderbus.runtime import event_log, server_files
@@ -106,7 +106,7 @@ async def crash_after(
         notification = await anext(notifications)
         results.append(notification.event["n"])
     await until(lambda: len(notifications._items) == 5)
-    await until(lambda: any(row.cursor == 4 for row in service(server).broker.state.devices.values()))
+    await until(lambda: settled(server) == 4)
     crash(agent)
     return notification.position
 

@@ -114,6 +114,13 @@ async def until_true(condition: Callable[[], Awaitable[bool]]) -> None:
         await asyncio.sleep(0.005)
 
 
+def settled(server: wanderbus.Server) -> int:
+    """Up to which number any device has taken any subscription, as far as the broker knows."""
+    state = service(server).broker.state
+    rows = [row for table in (state.subscriptions, state.tombstones) for row in table.values()]
+    return max((number for row in rows for number in (row.settled, *(row.cursors or {}).values())), default=0)
+
+
 def crash(agent: wanderbus.Agent) -> None:
     """End an agent as ``kill -9`` does: its sockets and its lock are gone, nobody is told."""
     agent._shut(Closed("crashed"))

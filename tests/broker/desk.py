@@ -30,6 +30,8 @@ from wanderbus.broker.protocol import (
     NotifyGap,
     Publish,
     PublishAccepted,
+    Read,
+    Reader,
     RequestRefused,
     Subscribe,
     Take,
@@ -84,6 +86,11 @@ class Desk:
         self._requests = 0
         self._published: dict[int, int] = {}
         self._links = 0
+        self.reading: dict[int, dict[str, int]] = {}
+        """By link: the handle of each subscription that is read there."""
+        self._reading_all: dict[int, tuple[str, str]] = {}
+        """Links on which everything of a session is read, also what is subscribed to later."""
+        self._handles = 0
         self.start()
 
     @property
@@ -93,7 +100,8 @@ class Desk:
     # The world around the broker --------------------------------------------------------------------------------
 
     def start(self) -> None:
-        """Boot from what the disk holds."""
+        """Boot from what the disk holds; no link of before is open."""
+        self._reading_all.clear()
         self.broker = Broker(self.recovered(), self.config)
         self.timers.clear()
         self.give(ServerStarted())
@@ -189,12 +197,30 @@ class Desk:
         resume: int | None = None,
         keep: bool = True,
         keep_queue: bool = False,
+        reads: bool = True,
     ) -> int:
-        """Open a link and attach it; ``resume`` is a number in the session's stream."""
+        """Open a link and attach it; ``resume`` is a number in the session's stream.
+
+        Unless it ``reads`` nothing, the agent there reads every subscription of its session.
+        """
         link = self.open(user, device)
         position = None if resume is None else Position(self.epoch(user, session), resume)
         self.say(link, Attach(epoch, session, position, keep, keep_queue))
+        row = self.broker.state.sessions.get(f"{user}/{session}")
+        if reads:
+            self._reading_all[link] = user, session
+        if reads and row is not None:
+            self.read(link, *row.ended, *row.subscriptions)
         return link
+
+    def read(self, link: int, *subscriptions: str) -> None:
+        """Read these subscriptions on a link."""
+        self.say(link, Read(tuple(Reader(self.handle(link, each), each) for each in subscriptions)))
+
+    def handle(self, link: int, subscription: str) -> int:
+        """The handle under which a subscription is read on a link."""
+        self._handles += 1
+        return self.reading.setdefault(link, {}).setdefault(subscription, self._handles)
 
     def epoch(self, user: str = ALICE, session: str = "default") -> int:
         """Return the epoch of a session's stream, 0 while there is none."""
@@ -202,6 +228,7 @@ class Desk:
         return row.epoch if row else 0
 
     def close(self, link: int) -> None:
+        self._reading_all.pop(link, None)
         self.give(LinkClosed(link, "the agent does not answer"))
 
     def publish(self, link: int, n: int, subject: str = SUBJECT, **attributes: Value) -> None:
@@ -228,6 +255,7 @@ class Desk:
         queue: QueuePolicy | None = None,
         language: str = "eci",
         format: Format = "event",
+        reads: bool = True,
     ) -> Done | RequestRefused:
         self._requests += 1
         request = Subscribe(
@@ -240,8 +268,16 @@ class Desk:
             queue or QueuePolicy(),
             language=language,
             format=format,
+            reader=self._handles + 1 if reads else None,
         )
-        return self.ask(link, request)
+        answer = self.ask(link, request)
+        if reads and isinstance(answer, Done):
+            subscription = answer.subscriptions[0]
+            self.handle(link, subscription.id)
+            for other, whose in self._reading_all.items():
+                if other != link and whose == (subscription.owner, subscription.session):
+                    self.read(other, subscription.id)
+        return answer
 
     def subscribed(self, link: int, expression: str = "", **options: Any) -> Subscription:
         """Subscribe, which must be granted; give the subscription."""
@@ -249,8 +285,10 @@ class Desk:
         assert isinstance(answer, Done), answer
         return answer.subscriptions[0]
 
-    def take(self, link: int, number: int) -> None:
-        self.say(link, Take(number))
+    def take(self, link: int, number: int, subscription: str | None = None) -> None:
+        """Take everything up to a number, of all that is read on a link or of one subscription."""
+        handles = self.reading.get(link, {})
+        self.say(link, *[Take(h, number) for each, h in handles.items() if subscription in (None, each)])
 
     def heard(self, link: int, kind: type[Kind]) -> list[Kind]:
         """Everything of a kind that was said on a link so far."""
@@ -259,6 +297,11 @@ class Desk:
     def stream(self, link: int) -> list[object]:
         """The session's stream as it came down a link so far: see :func:`named`."""
         return named(self.out.get(link, ()))
+
+    def waiting(self, subscription: str) -> int:
+        """How many notifications wait for a subscription."""
+        queues = (queue.queues.get(subscription) for _, queue in self.broker.state.queue.waiting())
+        return sum(queue.waiting for queue in queues if queue is not None)
 
     def accepted(self, link: int) -> list[int]:
         return [message.number for message in self.heard(link, PublishAccepted)]

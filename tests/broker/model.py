@@ -1,12 +1,12 @@
-"""What a log of records means for Alice's session, by the plainest reading of the words, and whether it may be so.
+"""Meaning of a log of records for Alice's session, by the plainest reading of the words, and whether it may be so.
 
-It keeps one list of subscriptions for each number. Of the broker it knows nothing but the records.
+It keeps one list of numbers for each subscription. Of the broker it knows nothing but the records.
 """
 
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 
 from tests.broker.desk import ALICE
 from wanderbus import records
@@ -23,14 +23,17 @@ class Model:
         self.known: dict[str, Subscription] = {}
         self.live: dict[str, int | None] = {}
         """Of each live subscription, when it last generated a notification."""
-        self.cursors: dict[str, int] = {}
-        """Of each member."""
+        self.members: list[str] = []
+        self.cursors: dict[tuple[str, str], int] = {}
+        """Of a subscription and a member: up to where it has taken."""
         self.meant: dict[int, set[str]] = {}
         """Of every number there ever was: for whom it was."""
         self.published: dict[int, tuple[object, int]] = {}
         """Of every number: the event's N, and when."""
-        self.waiting: dict[int, set[str]] = {}
-        """Of every number still in the queue: for whom it waits; empty in a gap."""
+        self.waiting: dict[str, list[int]] = {}
+        """Of every subscription: the numbers that wait for it."""
+        self.heirs: dict[str, str] = {}
+        """Of ended subscriptions: which one has inherited what they left."""
         self.delivered = self.restricted = 0
         self.dropped: Counter[str] = Counter()
         for record in log:
@@ -38,8 +41,11 @@ class Model:
 
     def apply(self, record: AnyRecord) -> None:
         match record:
-            case records.Subscribed(subscription=subscription):
+            case records.Subscribed(subscription=subscription, inherits=inherits):
                 self.known[subscription.id], self.live[subscription.id] = subscription, None
+                self.waiting[subscription.id] = []
+                if inherits is not None:
+                    self.inherit(inherits, subscription.id)
             case records.Unsubscribed(subscription=identity):
                 del self.live[identity]
             case records.Published():
@@ -47,13 +53,33 @@ class Model:
             case records.Dropped():
                 self.drop(record)
             case records.Attached(user=user, device=device) if user == ALICE:
-                self.cursors.setdefault(device, min(self.waiting, default=len(self.meant) + 1) - 1)
-            case records.Took(user=user, device=device, number=number) if user == ALICE:
-                self.cursors[device] = max(self.cursors[device], number)
+                if device not in self.members:
+                    self.members.append(device)
                 self.trim()
+            case records.Acknowledged(user=user) if user == ALICE:
+                self.take(record)
             case records.Left(user=user, device=device) if user == ALICE:
-                self.cursors.pop(device, None)
+                if device in self.members:
+                    self.members.remove(device)
+                self.cursors = {key: number for key, number in self.cursors.items() if key[1] != device}
                 self.trim()
+
+    def inherit(self, ended: str, heir: str) -> None:
+        assert ended not in self.live
+        old, new = self.known[ended], self.known[heir]
+        assert (old.expression, old.device, old.queue) == (new.expression, new.device, new.queue)
+        self.waiting[heir], self.waiting[ended] = self.waiting[ended], []
+        for member in self.members:
+            if (number := self.cursors.pop((ended, member), None)) is not None:
+                self.cursors[heir, member] = number
+        self.heirs[ended] = heir
+
+    def take(self, record: records.Acknowledged) -> None:
+        assert record.device in self.members
+        for identity in record.subscriptions or self.waiting:
+            before = self.cursors.get((identity, record.device), 0)
+            self.cursors[identity, record.device] = max(before, record.number)
+        self.trim()
 
     def generate(self, record: records.Published) -> None:
         """Restrictions decide, and time counts from the last notification that was generated (SPEC H-11)."""
@@ -68,68 +94,69 @@ class Model:
         assert notified.number == len(self.meant) + 1
         assert set(notified.subscriptions) == matched - restricted
         self.meant[notified.number] = set(notified.subscriptions)
-        self.waiting[notified.number] = set(notified.subscriptions)
+        for identity in notified.subscriptions:
+            self.waiting[identity].append(notified.number)
         self.published[notified.number] = record.event["N"], record.at_us
         self.live |= dict.fromkeys(notified.subscriptions, record.at_us)
+        self.trim()
 
     def too_soon(self, subscription: str, now_us: int) -> bool:
         last_us = self.live[subscription]
         periods_us = [r.period_s * 1e6 for r in self.known[subscription].restrictions if isinstance(r, Frequency)]
         return last_us is not None and any(now_us - last_us < period_us for period_us in periods_us)
 
+    def entries(self) -> set[int]:
+        """The numbers that wait for anybody."""
+        return {number for waiting in self.waiting.values() for number in waiting}
+
     def drop(self, record: records.Dropped) -> None:
-        numbers = [n for n in range(record.first, record.last + 1) if self.waiting.get(n)]
-        of = set(record.subscriptions) or set(self.known)
-        assert any(self.waiting[n] & of for n in numbers), "a drop drops something"
-        self.justify(record, numbers, of)
-        for number in numbers:
-            self.dropped[record.reason] += len(self.waiting[number] & of)
-            self.waiting[number] -= of
+        of = list(record.subscriptions or self.known)
+        gone = {s: [n for n in self.waiting[s] if record.first <= n <= record.last] for s in of}
+        assert any(gone.values()), "a drop drops something"
+        self.justify(record, {s: numbers for s, numbers in gone.items() if numbers})
+        for identity, numbers in gone.items():
+            self.dropped[record.reason] += len(numbers)
+            self.waiting[identity] = [n for n in self.waiting[identity] if n not in numbers]
 
-    def justify(self, record: records.Dropped, numbers: Sequence[int], of: set[str]) -> None:
-        """A bound was met, and the right one gives way for it (SPEC G-15 to G-18, U-02)."""
-        if record.reason.startswith("subscription."):
-            for each in record.subscriptions:
-                self.justify_by(self.known[each].queue, record, numbers, {each})
-        else:
-            self.justify_by(self.config.queue, record, numbers, of)
-
-    def justify_by(self, policy: QueuePolicy, record: records.Dropped, numbers: Sequence[int], of: set[str]) -> None:
-        bound = record.reason.rpartition(".")[2]
-        concerned = [n for n, waiting in self.waiting.items() if waiting & of]
-        match bound:
-            case "notifications_max":
-                assert policy.notifications_max is not None
-                assert len(concerned) > policy.notifications_max
-                newest = (policy.when_full or self.config.queue.when_full) == "drop_newest"
-                assert numbers == [concerned[-1 if newest else 0]]
-            case "age_max_s":
-                assert record.first == concerned[0]
-                for number in numbers:
-                    assert not self.waiting[number] & of or self.too_old(policy, number, record.at_us)
-            case "discarded":
-                assert record.last == len(self.meant)
-            case _:
-                raise AssertionError(record.reason)
+    def justify(self, record: records.Dropped, gone: Mapping[str, Sequence[int]]) -> None:
+        """A bound was met, and the right one gives way for it (SPEC G-15 to G-18, G-25, U-02)."""
+        reason = record.reason.removeprefix("subscription.")
+        for identity, numbers in gone.items():
+            own = reason != record.reason
+            policy = self.known[identity].queue if own else self.config.queue
+            waiting = self.waiting[identity]
+            newest = ((policy.when_full if own else None) or self.config.queue.when_full) == "drop_newest"
+            match reason:
+                case "queue.notifications_max":
+                    assert policy.notifications_max is not None
+                    assert (len(waiting) if own else len(self.entries())) > policy.notifications_max
+                    longest = max(self.waiting.values(), key=len)
+                    if own or len(waiting) == len(longest):
+                        assert numbers == [waiting[-1 if newest else 0]]
+                    assert own or 2 * len(waiting) >= len(longest), "a short queue does not give way to a long one"
+                case "queue.age_max_s":
+                    assert numbers[0] == waiting[0]
+                    assert all(self.too_old(policy, number, record.at_us) for number in numbers)
+                case "discarded" | "unsubscribed":
+                    assert numbers == waiting
+                case _:
+                    raise AssertionError(record.reason)
 
     def too_old(self, policy: QueuePolicy, number: int, now_us: int) -> bool:
         return policy.age_max_s is not None and now_us - self.published[number][1] > policy.age_max_s * SECOND_US
 
     def trim(self) -> None:
-        """What every member has passed is gone; a gap goes as a whole."""
-        taken = min(self.cursors.values(), default=0)
-        while self.waiting:
-            first = last = min(self.waiting)
-            while not self.waiting[first] and self.waiting.get(last + 1) == set():
-                last += 1
-            if last > taken:
-                return
-            for number in range(first, last + 1):
-                for subscription in self.waiting.pop(number):
-                    if self.known[subscription].device in (None, *self.cursors):
-                        self.delivered += 1
-                    else:
-                        self.dropped["device_left"] += 1
+        """What every member that it is for has taken is delivered; what none of them can have is dropped."""
+        for identity, waiting in self.waiting.items():
+            bound_to = self.known[identity].device
+            concerned = [member for member in self.members if bound_to in (None, member)]
+            if self.members and not concerned:
+                self.dropped["device_left"] += len(waiting)
+                self.waiting[identity] = []
+            elif concerned:
+                taken = min(self.cursors.get((identity, member), 0) for member in concerned)
+                self.delivered += sum(number <= taken for number in waiting)
+                self.waiting[identity] = [number for number in waiting if number > taken]
 
     def is_for(self, number: int, device: str) -> set[str]:
         """For whom a number was, of those that concern a device (SPEC E-05)."""

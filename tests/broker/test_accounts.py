@@ -9,10 +9,8 @@ from wanderbus import records
 from wanderbus.broker.config import BrokerConfig
 from wanderbus.broker.core import DiskFreed, DiskFull, MessageArrived
 from wanderbus.broker.protocol import (
-    Attachment,
     Done,
     Leave,
-    Notify,
     NotifyGap,
     Publish,
     PublishAccepted,
@@ -85,15 +83,15 @@ def test_e05_a_gap_is_for_the_device_whose_notification_it_was() -> None:
     desk = Desk(BrokerConfig(queue=QueuePolicy(notifications_max=2)))
     phone, laptop = desk.attach(), desk.attach(device="laptop")
     bound = desk.subscribed(phone, "Kind == bound", this_device_only=True)
-    desk.subscribed(phone, "Kind == all")
+    free = desk.subscribed(phone, "Kind == all")
     for link in (phone, laptop):
         desk.close(link)
     publish(desk, 1, 2, kind="bound")
     publish(desk, 3, 4, kind="all")
     phone, laptop = desk.attach(), desk.attach(device="laptop")
-    assert (desk.stream(phone), desk.stream(laptop)) == ([(1, 2), 3, 4], [3, 4])
-    assert desk.heard(phone, NotifyGap)[0].lost == (Loss(bound.id, "queue.notifications_max", 2),)
-    assert desk.broker.state.devices[f"{ALICE}/laptop"].cursor == 2
+    assert (desk.stream(phone), desk.stream(laptop)) == ([(1, 1), 2, (3, 3), 4], [(3, 3), 4])
+    assert desk.heard(phone, NotifyGap)[0].lost == (Loss(bound.id, "queue.notifications_max", 1),)
+    assert desk.heard(laptop, NotifyGap)[0].lost == (Loss(free.id, "queue.notifications_max", 1),)
 
 
 def test_e05_of_one_event_for_both_each_device_is_told_what_it_lost() -> None:
@@ -107,12 +105,12 @@ def test_e05_of_one_event_for_both_each_device_is_told_what_it_lost() -> None:
     publish(desk, 1, 2)
     phone, laptop = desk.attach(), desk.attach(device="laptop")
     assert (desk.stream(phone), desk.stream(laptop)) == ([1, 2], [(1, 1), 2])
-    assert [notify.lost for notify in desk.heard(phone, Notify)] == [(), ()]
+    assert desk.heard(phone, NotifyGap) == []
     assert desk.heard(laptop, NotifyGap)[0].lost == (Loss(bound.id, "subscription.queue.notifications_max", 1),)
     for link in (phone, laptop):
         desk.take(link, 2)
     assert account(desk).delivered == 3
-    assert desk.broker.state.subscriptions[own.id].waiting == 0
+    assert desk.waiting(own.id) == 0
 
 
 @pytest.mark.parametrize("keep_queue", [False, True])
@@ -123,7 +121,6 @@ def test_x20_who_begins_anew_drops_their_queue_unless_they_keep_it(desk: Desk, k
     back = desk.attach(epoch=2, keep=False, keep_queue=keep_queue)
     assert desk.stream(back) == ([1, 2] if keep_queue else [])
     assert account(desk).dropped == ({} if keep_queue else {"discarded": 2})
-    assert desk.heard(back, Attachment)[0].taken == (0 if keep_queue else 2)
     assert subscription.id in desk.broker.state.tombstones
 
 
@@ -173,7 +170,7 @@ def test_x21_a_subscription_that_ended_comes_back_as_it_was(desk: Desk, with_row
     publish(desk, 1)
     desk.ask(link, Unsubscribe(1, subscription.id))
     row = desk.broker.state.tombstones[subscription.id]
-    assert (row.ended_us, row.reason, row.waiting) == (desk.wall_us, "asked", 1)
+    assert (row.ended_us, row.reason, desk.waiting(subscription.id)) == (desk.wall_us, "asked", 1)
     assert desk.broker.state.sessions[f"{ALICE}/default"].ended == [subscription.id]
     desk.save()
     desk.restart(with_rows=with_rows)
@@ -184,7 +181,7 @@ def test_x21_a_subscription_that_ended_comes_back_as_it_was(desk: Desk, with_row
     assert desk.stream(link) == [1], "its minute is not over: when it last generated is remembered"
     desk.take(link, 1)
     row = desk.broker.state.subscriptions[subscription.id]
-    assert (row.waiting, row.waiting_bytes, row.ended_us, row.reason) == (0, 0, 0, "")
+    assert (desk.waiting(subscription.id), row.ended_us, row.reason) == (0, 0, "")
     assert account(desk).ended == []
 
 
@@ -194,21 +191,40 @@ def test_g07_what_an_ended_subscription_has_queued_is_delivered_and_counted(desk
     publish(desk, 1)
     desk.ask(link, Unsubscribe(1, subscription.id))
     desk.take(link, 1)
-    assert desk.broker.state.tombstones[subscription.id].waiting == 0
+    assert desk.waiting(subscription.id) == 0
     assert account(desk).delivered == 1
 
 
-def test_x21_what_is_forgotten_leaves_nothing_but_its_notifications() -> None:
+def test_g07_what_has_ended_is_forgotten_once_nothing_of_it_waits() -> None:
     desk = Desk(BrokerConfig(tombstone_s=100.0, sweep_s=10.0))
     link = desk.attach()
     subscription = desk.subscribed(link)
     publish(desk, 1)
     desk.ask(link, Unsubscribe(1, subscription.id))
+    desk.later(500.0)
+    assert desk.written(records.Forgotten) == []
+    assert isinstance(desk.ask(link, Renew(2, subscription.id, None)), RequestRefused), (
+        "it cannot be renewed for so long"
+    )
+    desk.take(link, 1)
     desk.later(120.0)
     assert len(desk.broker.state.tombstones) == len(account(desk).ended) == 0
     assert [record.subscriptions for record in desk.written(records.Forgotten)] == [(subscription.id,)]
-    desk.take(link, 1)
     assert account(desk).delivered == 1
+    assert rows_of(desk.recovered(from_log_alone=True)) == rows_of(desk.broker.state)
+
+
+def test_x21_what_is_forgotten_for_want_of_room_is_dropped_by_name() -> None:
+    desk = Desk(BrokerConfig(user_subscriptions_max=1))
+    link = desk.attach()
+    for n in (1, 2):
+        desk.ask(link, Unsubscribe(n, desk.subscribed(link, f"N > -{n}").id)) if n == 2 else None
+        if n == 1:
+            first = desk.subscribed(link, "N > -1")
+            publish(desk, 1)
+            desk.ask(link, Unsubscribe(1, first.id))
+    assert account(desk).dropped == {"forgotten": 1}
+    assert len(desk.broker.state.queue) == len(desk.broker.state.events) == 0
     assert rows_of(desk.recovered(from_log_alone=True)) == rows_of(desk.broker.state)
 
 
@@ -221,7 +237,7 @@ def test_what_an_age_bounds_keeps_its_subscription_no_longer_however_often_the_s
     desk.later(900.0)
     assert subscription.id in desk.broker.state.tombstones
     desk.restart()
-    desk.later(120.0)
+    desk.later(320.0)
     assert len(desk.broker.state.tombstones) == 0
     assert account(desk).dropped == {"subscription.queue.age_max_s": 1}
 

@@ -1,7 +1,8 @@
 """The broker against a model of a few dicts, through crashes of either side (DESIGN 5, SPEC E-05, G, H-11, U-02).
 
-Whatever happens, each of Alice's devices must find her stream, in order and without holes but for gaps that a bound
-explains; every match must be accounted for; and the live state must be what the log gives.
+Whatever happens, each of Alice's devices must find every subscription that it reads, in order and without holes but for
+gaps that a bound explains, whatever it does not read; every match must be accounted for; and the live state must be
+what the log gives.
 """
 
 from __future__ import annotations
@@ -16,7 +17,19 @@ from tests.broker.desk import ALICE, BOB, SUBJECT, Desk, rows_of
 from tests.broker.model import Model
 from wanderbus.broker import protocol
 from wanderbus.broker.config import BrokerConfig
-from wanderbus.broker.protocol import Attach, Attachment, Leave, Notify, NotifyGap, Publish, PublishAccepted, Subscribe
+from wanderbus.broker.protocol import (
+    Attach,
+    Attachment,
+    Leave,
+    Notify,
+    NotifyGap,
+    Publish,
+    PublishAccepted,
+    Read,
+    Reader,
+    Subscribe,
+    Take,
+)
 from wanderbus.broker.queue import Queued
 from wanderbus.event import Event, Position
 from wanderbus.machine import Output
@@ -43,6 +56,13 @@ class TimedDesk(Desk):
         super().start()
 
 
+class Place:
+    """Where one device is in one subscription: what it has seen and taken in this life, and seen in any."""
+
+    def __init__(self) -> None:
+        self.seen = self.taken = self.ever_seen = 0
+
+
 class Device:
     """One of Alice's agents: what it remembers in this life, and up to where any life of it has seen."""
 
@@ -50,7 +70,12 @@ class Device:
         self.name = name
         self.life = 1
         self.link: int | None = None
-        self.read = self.seen = self.taken = self.ever_seen = 0
+        self.read = 0
+        self.ignores: set[str] = set()
+        """Kinds of subscriptions that nobody reads there."""
+        self.handles: dict[int, str] = {}
+        """What is read on the present link."""
+        self.places: dict[str, Place] = {}
 
 
 class BrokerAgainstModel(RuleBasedStateMachine):
@@ -70,7 +95,7 @@ class BrokerAgainstModel(RuleBasedStateMachine):
         self.accepted: set[int] = set()
         self.durable = 0
         self.devices = {name: Device(name) for name in ("phone", "laptop")}
-        self.bob = 0
+        self.bob = self.handle = 0
         self.bob_returns()
         self.attach(self.devices["phone"])
         self.attach(self.devices["laptop"])
@@ -85,16 +110,17 @@ class BrokerAgainstModel(RuleBasedStateMachine):
         for device in self.devices.values():
             if device.link is None:
                 self.attach(device)
+        for device in self.devices.values():
+            device.ignores.clear()
         for _ in range(2 * len(self.submitted) + 2):
             self.desk.later(1.0)
             for device in self.devices.values():
+                self.read_all(device)
                 self.listen(device)
-                self.take(device, device.seen)
+                self.take(device, 1.0)
         model = self.model()
         for reason in model.dropped:
             event(f"dropped: {reason}")
-        for device in self.devices.values():
-            assert all(number <= device.seen for number in model.meant if model.is_for(number, device.name))
         self.hear_bob()
         assert self.accepted == {publish.number for publish in self.submitted}
         assert len(self.desk.broker.state.queue) == len(self.desk.broker.state.events) == 0
@@ -116,7 +142,7 @@ class BrokerAgainstModel(RuleBasedStateMachine):
         self.desk.say(self.bob, self.submitted[-1])
         model, most = self.model(), self.desk.config.queue.notifications_max
         if kinds & {model.known[s].expression.split()[0] for s in model.live} - {"rare"}:
-            assert sum(map(bool, model.waiting.values())) <= (most or 0)
+            assert len(model.entries()) <= (most or 0)
 
     @rule(kind=st.sampled_from(KINDS))
     def subscribe_or_unsubscribe(self, kind: str) -> None:
@@ -142,7 +168,8 @@ class BrokerAgainstModel(RuleBasedStateMachine):
         """The agent crashed, and its application had committed nothing; it may not want what there was."""
         device = self.devices[name]
         device.life += 1
-        device.seen = device.taken = 0
+        for place in device.places.values():
+            place.seen = place.taken = 0
         self.attach(device, keep=keep)
 
     @rule(name=devices)
@@ -167,7 +194,21 @@ class BrokerAgainstModel(RuleBasedStateMachine):
     def take_some(self, name: str, share: float) -> None:
         device = self.devices[name]
         self.listen(device)
-        self.take(device, round(device.seen * share))
+        self.take(device, share)
+
+    @rule(name=devices, kind=st.sampled_from(KINDS))
+    def read_no_more(self, name: str, kind: str) -> None:
+        """Or again, if nobody there reads it."""
+        device = self.devices[name]
+        self.listen(device)
+        device.ignores ^= {kind}
+        for handle, subscription in list(device.handles.items()):
+            if device.link is not None and self.kind(subscription) in device.ignores:
+                del device.handles[handle]
+                self.desk.say(device.link, protocol.StopReading(handle))
+                place = self.place(device, subscription)
+                place.seen = place.taken  # what it has not taken comes again
+        self.read_all(device)
 
     @rule(seconds=st.sampled_from([0.5, 6.0, 15.0, 45.0]))
     def let_time_pass(self, seconds: float) -> None:
@@ -203,6 +244,7 @@ class BrokerAgainstModel(RuleBasedStateMachine):
         for device in self.devices.values():
             self.listen(device)
             device.link = None
+            device.handles.clear()
         self.hear_bob()
         del self.desk.log[durable + round((len(self.desk.log) - durable) * share) :]
         self.desk.held = False
@@ -218,55 +260,111 @@ class BrokerAgainstModel(RuleBasedStateMachine):
     def attach(self, device: Device, *, keep: bool = True) -> None:
         device.link = self.desk.open(ALICE, device.name)
         device.read = 0
-        resume = Position(self.desk.epoch(), device.taken) if device.taken else None
-        self.desk.say(device.link, Attach(device.life, "default", resume, keep))
+        device.handles.clear()
+        self.desk.say(device.link, Attach(device.life, "default", None, keep))
+        self.read_all(device)
 
-    def take(self, device: Device, number: int) -> None:
-        if device.link is not None and number > device.taken:
-            device.taken = number
-            self.desk.take(device.link, number)
+    def read_all(self, device: Device) -> None:
+        """Read what there is and is not read yet, unless the device ignores it."""
+        session = self.desk.broker.state.sessions.get(f"{ALICE}/default")
+        if device.link is None or session is None:
+            return
+        for subscription in (*session.ended, *session.subscriptions):
+            there = {self.present(each) for each in device.handles.values()}
+            bound_to = self.model().known[subscription].device
+            if (
+                subscription in there
+                or self.kind(subscription) in device.ignores
+                or bound_to not in (None, device.name)
+            ):
+                continue
+            self.handle += 1
+            device.handles[self.handle] = subscription
+            place = self.place(device, subscription)
+            taken = Position(self.desk.epoch(), place.taken) if place.taken else None
+            self.desk.say(device.link, Read((Reader(self.handle, subscription, taken),)))
+
+    def present(self, subscription: str) -> str:
+        """Who has by now what waited for a subscription."""
+        heirs = self.model().heirs
+        while subscription in heirs:
+            subscription = heirs[subscription]
+        return subscription
+
+    def kind(self, subscription: str) -> str:
+        return self.model().known[subscription].expression.split()[0]
+
+    def place(self, device: Device, subscription: str) -> Place:
+        """Where a device is in a subscription; an heir goes on where the ended one was."""
+        for each in list(device.places):
+            if (present := self.present(each)) != each:
+                device.places[present] = device.places.pop(each)
+        return device.places.setdefault(self.present(subscription), Place())
+
+    def take(self, device: Device, share: float) -> None:
+        for handle, subscription in device.handles.items():
+            place = self.place(device, subscription)
+            number = place.taken + round((place.seen - place.taken) * share)
+            if device.link is not None and number > place.taken:
+                place.taken = number
+                self.desk.say(device.link, Take(handle, number))
 
     def listen(self, device: Device) -> None:
-        """Read what came since: what is next for this device, or a gap."""
+        """Read what came since: what is next for each reader, or a gap."""
         if device.link is None or len(heard := self.desk.out.get(device.link, [])) == device.read:
             return
         model, attached = self.model(), device.read > 0
         said = list(zip(heard, self.desk.sent_us[device.link], strict=True))
         for message, sent_us in said[device.read :]:
             match message:
-                case Attachment(epoch=epoch, taken=taken):
+                case Attachment(epoch=epoch):
                     assert epoch == self.desk.epoch() > 0
-                    device.seen = max(device.seen, taken)
                     attached = True
-                case NotifyGap(first=first, last=last, lost=lost):
+                case NotifyGap(first=first, last=last, lost=lost, reader=reader) if reader in device.handles:
                     assert attached
-                    self.nothing_between(device, model, first)
-                    concerned = [s for n in range(first, last + 1) for s in model.is_for(n, device.name)]
-                    for each in lost:
-                        assert 0 < each.count <= concerned.count(each.subscription)
-                    assert lost
-                    device.seen = max(device.seen, last)
-                case Notify(number=number) if number > device.seen:
+                    place = self.place(device, device.handles[reader])
+                    meant = self.numbers(model, device.handles[reader])
+                    if last > place.seen:
+                        assert not [
+                            n
+                            for n in meant
+                            if place.seen < n < first and n in model.waiting[self.present(device.handles[reader])]
+                        ]
+                    assert 0 < sum(loss.count for loss in lost) <= sum(first <= n <= last for n in meant)
+                    place.seen = max(place.seen, last)
+                    place.ever_seen = max(place.ever_seen, place.seen)
+                case Notify():
                     assert attached
-                    self.nothing_between(device, model, number)
                     self.notified(device, model, message, sent_us)
         device.read = len(heard)
-        device.ever_seen = max(device.ever_seen, device.seen)
 
-    def nothing_between(self, device: Device, model: Model, number: int) -> None:
-        assert not any(model.is_for(n, device.name) for n in range(device.seen + 1, number))
+    def numbers(self, model: Model, subscription: str) -> list[int]:
+        """The numbers that were meant for a subscription and those whose heir it is."""
+        present = self.present(subscription)
+        its_own = {each for each in model.known if self.present(each) == present}
+        return [number for number, meant in model.meant.items() if meant & its_own]
 
     def notified(self, device: Device, model: Model, notify: Notify, sent_us: int) -> None:
         published = protocol.decode_event(bytes(notify.event))
         assert published["N"] == model.published[notify.number][0]
-        told, lost = set(notify.subscriptions), {each.subscription for each in notify.lost}
-        assert told
-        assert told | lost == model.is_for(notify.number, device.name)
-        assert not told & lost
-        for policy in (self.desk.config.queue, *(model.known[s].queue for s in told)):
-            assert not model.too_old(policy, notify.number, sent_us), "never deliver an older one"
-        assert notify.redelivered or notify.number > device.ever_seen or device.taken or device.life == 1
-        device.seen = notify.number
+        matched = {self.present(each) for each in notify.subscriptions}
+        assert matched <= {self.present(each) for each in model.is_for(notify.number, device.name)}
+        for reader in notify.readers:
+            if reader not in device.handles:
+                continue
+            subscription = self.present(device.handles[reader])
+            place = self.place(device, subscription)
+            if notify.number <= place.seen:
+                continue
+            assert subscription in matched
+            between = [n for n in self.numbers(model, subscription) if place.seen < n < notify.number]
+            # What lies between was taken in an earlier life, or by one that has left since.
+            assert not set(between) & set(model.waiting[subscription])
+            for policy in (self.desk.config.queue, model.known[subscription].queue):
+                assert not model.too_old(policy, notify.number, sent_us), "never deliver an older one"
+            assert notify.redelivered or notify.number > place.ever_seen or device.life == 1 or place.taken
+            place.seen = notify.number
+            place.ever_seen = max(place.ever_seen, place.seen)
 
     def hear_bob(self) -> None:
         for accepted in self.desk.heard(self.bob, PublishAccepted):
@@ -283,11 +381,16 @@ class BrokerAgainstModel(RuleBasedStateMachine):
             return
         self.hear_bob()
         for device in self.devices.values():
+            self.read_all(device)
             self.listen(device)
-            if device.link is not None and device.taken == device.seen and not self.desk.held:
-                ahead = [n for n in self.model().meant if n > device.seen]
-                waiting = [n for n in ahead if self.model().is_for(n, device.name)]
-                assert not waiting or ("pace", device.link) in self.desk.timers, "the stream stands still"
+            if device.link is None or self.desk.held or ("pace", device.link) in self.desk.timers:
+                continue
+            for subscription in device.handles.values():
+                place = self.place(device, subscription)
+                present, model = self.present(subscription), self.model()
+                behind = max(place.seen, model.cursors.get((present, device.name), 0))
+                ahead = [n for n in model.waiting[present] if n > behind]
+                assert not ahead or place.taken < place.seen, "the reader stands still"
 
     @invariant()
     def live_state_is_what_the_log_gives(self) -> None:
@@ -303,11 +406,12 @@ class BrokerAgainstModel(RuleBasedStateMachine):
         session = state.sessions.get(f"{ALICE}/default")
         if session is None:
             return
-        queue = {}
-        for entry in state.queue[session.key]:
-            for number in range(entry.number, entry.last + 1):
-                queue[number] = set(entry.subscriptions) if isinstance(entry, Queued) else set()
-        assert queue == model.waiting
+        queue = state.queue.get(session.key)
+        queues = {} if queue is None else queue.queues
+        waiting = {s: [item.number for item in its_own if isinstance(item, Queued)] for s, its_own in queues.items()}
+        assert {s: numbers for s, numbers in waiting.items() if numbers} == {
+            s: numbers for s, numbers in model.waiting.items() if numbers
+        }
         generated = sum(map(len, model.meant.values()))
         assert (session.generated, session.delivered, session.restricted, session.queued) == (
             generated,
@@ -315,15 +419,15 @@ class BrokerAgainstModel(RuleBasedStateMachine):
             model.restricted,
             generated - model.delivered - model.dropped.total(),
         )
-        assert session.dropped == dict(model.dropped)
-        assert session.waiting == sum(map(bool, queue.values()))
-        sizes = {entry.number: len(entry.event.data) for entry in state.queue[session.key] if isinstance(entry, Queued)}
+        assert session.dropped == {reason: count for reason, count in model.dropped.items() if count}
+        sizes = {entry.number: len(entry.event.data) for entry in queue or ()}
+        assert sizes.keys() == model.entries()
+        assert session.waiting == len(sizes)
         assert session.queued_bytes == state.queued_bytes == sum(sizes.values())
-        for identity in model.known:
-            if row := state.known(identity):
-                assert row.waiting == sum(identity in waiting for waiting in queue.values())
-                assert row.waiting_bytes == sum(sizes[n] for n, waiting in queue.items() if identity in waiting)
-        assert {device: state.devices[f"{ALICE}/{device}"].cursor for device in session.devices} == model.cursors
+        for identity, numbers in waiting.items():
+            assert queues[identity].waiting == len(numbers)
+            assert queues[identity].queued_bytes == sum(sizes[n] for n in numbers)
+        assert session.devices == model.members
 
 
 TestBrokerAgainstModel = BrokerAgainstModel.TestCase

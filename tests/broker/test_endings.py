@@ -55,6 +55,7 @@ def test_g09_x20_what_is_queued_goes_with_the_subscriptions_or_is_kept(desk: Des
     again = desk.open(ALICE, "phone")
     desk.say(again, Attach(2, "default", None, keep=False, keep_queue=keep_queue))
     desk.publish(bob, 2)
+    desk.read(again, subscription.id)
     assert desk.stream(again) == ([1] if keep_queue else [])
     assert query(desk, again) == []
     assert [(r.subscription, r.reason) for r in desk.written(records.Unsubscribed)] == [(subscription.id, "discarded")]

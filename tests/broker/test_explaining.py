@@ -13,12 +13,11 @@ from wanderbus import records
 from wanderbus.broker import protocol
 from wanderbus.broker.config import BrokerConfig
 from wanderbus.broker.explaining import Explained, Pair
-from wanderbus.broker.protocol import Notify, PublishAccepted, Purge, Unsubscribe
-from wanderbus.broker.queue import Queued
+from wanderbus.broker.protocol import Notify, PublishAccepted, Purge, Take, Unsubscribe
 from wanderbus.broker.wording import forbidding
 from wanderbus.errors import StorageError
 from wanderbus.event import EventId
-from wanderbus.records import Subscribed, decode_record
+from wanderbus.records import Published, Subscribed, decode_record
 from wanderbus.subscription import Custom, Daily, Frequency, Interval, QueuePolicy, Restriction, Subscription
 
 
@@ -286,17 +285,31 @@ class Story:
             heard = self.desk.heard(link, Notify)
             start = self.read.get(link, 0)
             for notify in heard[start : start + count]:
-                waits = self.waiting(device, notify.number)
-                self.took |= {(notify.id, each, device) for each in notify.subscriptions if each in waits}
-                self.desk.take(link, notify.number)
+                self.took |= {(notify.id, each, device) for each in self.waiting(link, notify)}
+                self.desk.say(link, *[Take(reader, notify.number) for reader in notify.readers])
             self.read[link] = min(len(heard), start + count)
 
-    def waiting(self, device: str, number: int) -> tuple[str, ...]:
-        """What a notification is still for: what was dropped while it was on its way counts as dropped."""
-        state = self.desk.broker.state
-        session = state.sessions[f"{ALICE}/{state.devices[f'{ALICE}/{device}'].session}"]
-        entry = state.entry(session, number)
-        return entry.subscriptions if isinstance(entry, Queued) else ()
+    def waiting(self, link: int, notify: Notify) -> set[str]:
+        """For which subscriptions it still waits of those it matched: what was dropped on its way counts as dropped.
+
+        Who reads has what the ended subscription left that its own inherits.
+        """
+        open_link = self.desk.broker._links.get(link)
+        assert open_link is not None
+        queue = self.desk.broker.state.queue.get(f"{ALICE}/{open_link.session}")
+        record = decode_record(self.desk.log[notify.id.offset])
+        assert isinstance(record, Published)
+        matched = {each for notified in record.notified for each in notified.subscriptions}
+        inherited = {each.subscription.id: each.inherits for each in self.desk.written(Subscribed)}
+        found = set()
+        for reader in (open_link.handles or {}).values():
+            if reader.handle in notify.readers and queue is not None and reader.subscription in queue.queues:
+                each: str | None = reader.subscription
+                waits = queue.queues[reader.subscription].holds(notify.number)
+                while each is not None and waits:
+                    found |= {each} & matched
+                    each = inherited[each]
+        return found
 
     def close(self, device: str) -> None:
         if link := self.links.pop(device, None):

@@ -25,7 +25,7 @@ GARBAGE = [
     b"\x93\x63\x01\x02",
     b"\x91" * 60_000,
     protocol.encode(Publish(1, Event(SUBJECT, {})))[:-1],
-    protocol.encode(protocol.Attachment(1, 1)),
+    protocol.encode(protocol.Attachment(1)),
     msgspec.msgpack.encode([2, "one", {"subject": "s", "attributes": {}}]),
     msgspec.msgpack.encode([2, 1, {"subject": "s", "attributes": {"A": "x"}, 5: 5}]),
     *(

@@ -93,7 +93,12 @@ def test_those_of_several_links_are_matched_together_and_what_only_takes_does_no
 ) -> None:
     alice, bob = desk.attach(), desk.attach(BOB)
     desk.subscribed(alice)
-    said = [(alice, Publish(1, event(1))), (bob, Publish(1, event(2))), (alice, Take(1)), (bob, Publish(2, event(3)))]
+    said = [
+        (alice, Publish(1, event(1))),
+        (bob, Publish(1, event(2))),
+        (alice, Take(1, 1)),
+        (bob, Publish(2, event(3))),
+    ]
     desk.give(*[MessageArrived(link, protocol.encode(message)) for link, message in said])
     assert matched == [[1, 2, 3]]
     assert desk.stream(alice) == [1, 2, 3]
@@ -104,7 +109,7 @@ def test_nobody_looks_beyond_what_may_add_a_subscription(desk: Desk, matched: li
     link = desk.attach()
     first = desk.subscribed(link, "N < 3").id
     desk.say(link, Unsubscribe(8, first))
-    between = subscribe(9) if asked == "subscribe" else Renew(9, first, None)
+    between = msgspec.structs.replace(subscribe(9), reader=9) if asked == "subscribe" else Renew(9, first, None)
     desk.say(link, *publishes(1, 2), between, *publishes(3, 4))
     assert matched == [[1, 2], [3, 4]]
     assert desk.stream(link) == ([3, 4] if asked == "subscribe" else [])
@@ -223,13 +228,15 @@ def drawn(rng: random.Random, identities: Sequence[str], numbers: dict[int, int]
         case 1:
             restrictions = rng.choice(((), (), (Frequency(3.0),)))
             lifetime_s = rng.choice((None, 2.0, 5.0))
-            message = Subscribe(request, SUBJECT, rng.choice(EXPRESSIONS), lifetime_s, restrictions, False)
+            message = Subscribe(
+                request, SUBJECT, rng.choice(EXPRESSIONS), lifetime_s, restrictions, False, reader=rng.randint(1, 4)
+            )
         case 2:
             message = Unsubscribe(request, some)
         case 3:
             message = Renew(request, some, rng.choice((None, 1.0, 4.0)))
         case 4:
-            message = Take(rng.randint(0, 60))
+            message = Take(rng.randint(1, 4), rng.randint(0, 60))
         case 5:
             message = Attach(rng.randint(1, 3), "default", None, rng.random() < 0.5)
         case _:
@@ -289,7 +296,7 @@ def lived(*kernels: Kernel) -> tuple[list[bytes], dict[int, Any]]:
             for kernel in kernels[1:]:
                 desk.give(KernelLoaded(kernel))
         desk.say(links[0], *[Publish(n, Event(SUBJECT, {"N": n % 9, "K": n})) for n in range(first, first + 6)])
-        desk.say(links[1], Take(first))
+        desk.take(links[1], first)
         desk.say(links[0], Unsubscribe(first, rng.choice(names(desk.broker.state))))
     return desk.log, desk.out
 

@@ -54,6 +54,7 @@ def told(desk: Desk, link: int) -> list[tuple[str, str]]:
 def test_g04_expiry_is_an_instant_or_a_time_from_now(desk: Desk) -> None:
     link = desk.attach()
     desk.later(3.0)
+    desk.subscribed(link, lifetime_s=5.0)
     assert subscribe(desk, link, lifetime_s=5.0).subscriptions[0].expires_us == START_US + 8 * SECOND_US
     instant = START_US + 9 * SECOND_US
     answer = subscribe(desk, link, expires_us=instant)

@@ -41,8 +41,8 @@ def test_a_row_of_a_session_says_who_is_where_and_what_became_of_matches(office:
         "session": "default",
         "status": "CONNECTED",
         "devices": [
-            {"device": "phone", "status": "CONNECTED", "address": None, "away_s": None, "cursor": 2, "waiting": 1},
-            {"device": "tablet", "status": "DISCONNECTED", "address": None, "away_s": 5.0, "cursor": 1, "waiting": 2},
+            {"device": "phone", "status": "CONNECTED", "address": None, "away_s": None, "reading": 2},
+            {"device": "tablet", "status": "DISCONNECTED", "address": None, "away_s": 5.0, "reading": 0},
         ],
         "subscriptions": 2,
         "generated": 4,
@@ -51,6 +51,8 @@ def test_a_row_of_a_session_says_who_is_where_and_what_became_of_matches(office:
         "queued_bytes": row["queued_bytes"],
         "dropped": {},
         "restricted": 1,
+        "unread": 0,
+        "unread_subscriptions": [],
     }
     assert row["queued_bytes"] == office.broker.state.queued_bytes > 0
     assert purged(office, phone, ALICE, subscription=first.id) == 2
@@ -73,7 +75,8 @@ def test_a_row_of_a_subscription_has_every_field_of_it(office: Office) -> None:
     names = {"id": "subscription", "owner": "user"}
     sent = msgspec.msgpack.decode(msgspec.msgpack.encode(subscription))
     plain = {names.get(name, name): value for name, value in sent.items()}
-    assert row == {**plain, "last_us": None, "queued": 0, "queued_bytes": 0}
+    waits = {"queued": 0, "queued_bytes": 0, "oldest_s": None, "state": "reading", "blocked_s": None}
+    assert row == {**plain, **waits, "last_us": None, "readers": [{"device": "phone", "unacknowledged": 0}]}
 
 
 def test_a_row_of_a_queue_says_how_long_it_is_how_old_and_what_is_missing(office: Office) -> None:

@@ -14,7 +14,7 @@ from tests.broker.office import ADAM, OLGA, Office, answers, inspected, listed, 
 from wanderbus import records
 from wanderbus.broker import operating, protocol
 from wanderbus.broker.core import LinkDropped
-from wanderbus.broker.protocol import Inspect, Kick, Listing, OfOperators, Peek, Purge, RequestRefused, Take
+from wanderbus.broker.protocol import Inspect, Kick, Listing, OfOperators, Peek, Purge, RequestRefused
 
 
 @pytest.fixture
@@ -82,7 +82,7 @@ def test_a_purge_drops_what_waits_and_leaves_a_gap_that_says_so(office: Office) 
     assert purged(office, adam, ALICE) == 0
     office.publish(bob, 4)
     assert office.stream(alice := office.attach()) == [(1, 3), 4]
-    assert office.heard(alice, protocol.NotifyGap)[0].reason == "purged"
+    assert office.heard(alice, protocol.NotifyGap)[0].lost[0].reason == "purged"
 
 
 def test_a_purge_of_one_subscription_leaves_the_others(office: Office) -> None:
@@ -256,7 +256,7 @@ def test_whatever_is_asked_is_answered_and_the_state_stays_a_fold_that_adds_up(
         assert said, request
         assert all(isinstance(each, Listing | RequestRefused) for each in said)
         if number % 3 == 0:
-            office.say(office.attach(), Take(number - 1))
+            office.take(office.attach(), number - 1)
     for session in office.broker.state.sessions.values():
         assert session.generated == session.delivered + session.queued + sum(session.dropped.values())
     assert rows_of(office.recovered(from_log_alone=True)) == rows_of(office.broker.state)

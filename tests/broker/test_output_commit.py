@@ -125,8 +125,8 @@ def test_took_and_status_records_hold_nothing_back(busy: tuple[Desk, int]) -> No
     desk, link = busy
     desk.publish(link, 1)
     desk.held = True
-    outputs = desk.step(message(link, Take(1)), message(link, Query(9)))
-    assert kinds_written(outputs) == [records.Took]
+    outputs = desk.step(message(link, Take(1, 1)), message(link, Query(9)))
+    assert kinds_written(outputs) == [records.Acknowledged]
     assert said(outputs) == [Done]
 
 
@@ -139,11 +139,11 @@ def test_an_append_is_urgent_if_anything_may_wait_for_it(busy: tuple[Desk, int])
         outputs = desk.step(*(message(link, each) for each in said))
         return [output.urgent for output in outputs if isinstance(output, Append)]
 
-    assert urgent(Take(1)) == [False]
+    assert urgent(Take(1, 1)) == [False]
     assert urgent(Publish(2, Event(SUBJECT, {"N": 2}))) == [True]
-    assert urgent(Publish(3, Event(SUBJECT, {"N": 3})), Take(2)) == [True]
-    assert urgent(Take(3), Publish(4, Event(SUBJECT, {"N": 4}))) == [True]
-    assert urgent(Take(4)) == [False], "what came before is on its way already"
+    assert urgent(Publish(3, Event(SUBJECT, {"N": 3})), Take(1, 2)) == [True]
+    assert urgent(Take(1, 3), Publish(4, Event(SUBJECT, {"N": 4}))) == [True]
+    assert urgent(Take(1, 4)) == [False], "what came before is on its way already"
 
 
 def test_a_status_change_is_reported_at_once(busy: tuple[Desk, int]) -> None:

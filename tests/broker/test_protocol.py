@@ -12,7 +12,7 @@ from hypothesis import strategies as st
 from wanderbus.broker import protocol
 from wanderbus.broker.protocol import FromAgent, FromBroker
 from wanderbus.errors import RemoteProtocolError
-from wanderbus.event import Event, EventId, Position
+from wanderbus.event import Event, EventId, Loss, Position
 from wanderbus.limits import REASON_CHARACTERS_MAX
 from wanderbus.subscription import Daily, Frequency, Interval, QueuePolicy, Subscription
 
@@ -31,7 +31,9 @@ FROM_AGENT: list[FromAgent] = [
     protocol.Renew(3, "wb-1", None),
     protocol.Restrict(4, "wb-1", RESTRICTIONS),
     protocol.Query(5),
-    protocol.Take(6),
+    protocol.Take(3, 6),
+    protocol.Read((protocol.Reader(3, "wb-1", Position(1, 5)),)),
+    protocol.StopReading(3),
     protocol.Leave(7),
     protocol.Inspect(8, "queues", None),
     protocol.Peek(9, "sip:a@b", "default", 1, 10),
@@ -39,10 +41,10 @@ FROM_AGENT: list[FromAgent] = [
     protocol.Kick(11, "sip:a@b", "phone", True),
 ]
 FROM_BROKER: list[FromBroker] = [
-    protocol.Attachment(1, 2),
+    protocol.Attachment(1),
     protocol.PublishAccepted(1, EventId("wb", 9)),
     protocol.PublishRefused(1, "no"),
-    protocol.NotifyGap(1, 2, "queue.notifications_max"),
+    protocol.NotifyGap(1, 3, (Loss("wb-1", "purged", 2),), 4),
     protocol.Done(1, (SUBSCRIPTION,), True),
     protocol.RequestRefused(1, "no", 5, "subscriptions_max"),
     protocol.SubscriptionEnded(SUBSCRIPTION, "expired"),

@@ -1,172 +1,173 @@
-"""One session's queue against a plain list: finding, taking, dropping, merging, storing (DESIGN 5.4, SPEC U-02)."""
+"""The queues of one session against plain lists: finding, taking, dropping, storing (DESIGN 5.4, SPEC U-02)."""
 
 from __future__ import annotations
 
 from itertools import pairwise
 
-import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from wanderbus.broker.queue import LOSSES_MAX, Block, Hole, Queue, Queued, losses_for
+from wanderbus.broker.queue import Block, Hole, Queued, SessionQueue
 from wanderbus.broker.rows import EventRow
-from wanderbus.event import Loss
+
+Changed = dict[tuple[str, int], None]
 
 
-def queue_of(count: int, *, subscriptions: tuple[str, ...] = ("a", "b"), first: int = 1) -> Queue:
-    queue = Queue("user/session", {})
+def queue_of(count: int, *, subscriptions: tuple[str, ...] = ("a", "b"), first: int = 1) -> SessionQueue:
+    queue = SessionQueue("user/session", {})
     for number in range(first, first + count):
         queue.append(Queued(number, EventRow(number, number, b"event"), subscriptions))
     return queue
 
 
-def shape(queue: Queue) -> list[object]:
+def shape(queue: SessionQueue, subscription: str) -> list[object]:
     """A number of a notification, ``(first, last)`` of a gap."""
-    return [entry.number if isinstance(entry, Queued) else (entry.number, entry.last) for entry in queue]
+    its_own = queue.queues.get(subscription, ())
+    return [item.number if isinstance(item, Queued) else (item.number, item.last) for item in its_own]
 
 
-@pytest.mark.parametrize("number", [1, 2, 3])
-def test_an_entry_is_found_by_any_number_it_covers(number: int) -> None:
+def numbers(queue: SessionQueue) -> list[int]:
+    """The notifications that wait for anybody."""
+    return [entry.number for entry in queue]
+
+
+def test_u02_gaps_that_touch_become_one_with_counts_by_reason_and_are_of_one_subscription() -> None:
     queue = queue_of(5)
-    queue.drop(1, 3, "cap", ())
-    assert shape(queue) == [(1, 3), 4, 5]
-    assert queue.covering(number) is queue.head
-    assert queue.covering(6) is None
-    assert queue.covering(0) is None
+    queue.drop("a", 2, 2, "cap")
+    queue.drop("a", 4, 4, "age")
+    assert shape(queue, "a") == [1, (2, 2), 3, (4, 4), 5]
+    queue.drop("a", 3, 3, "cap")
+    assert shape(queue, "a") == [1, (2, 4), 5]
+    gap = queue.after("a", 1)
+    assert isinstance(gap, Hole)
+    assert gap.lost == {"cap": 2, "age": 1}
+    assert shape(queue, "b") == [1, 2, 3, 4, 5]
 
 
-def test_u02_gaps_that_touch_become_one_with_counts_by_subscription_and_reason() -> None:
-    queue = queue_of(5)
-    queue.drop(2, 2, "cap", ())
-    queue.drop(4, 4, "age", ())
-    assert shape(queue) == [1, (2, 2), 3, (4, 4), 5]
-    queue.drop(3, 3, "cap", ())
-    assert shape(queue) == [1, (2, 4), 5]
-    assert losses_for(queue.covering(3).lost, "phone") == (  # type: ignore[union-attr]
-        Loss("a", "cap", 2),
-        Loss("b", "cap", 2),
-        Loss("a", "age", 1),
-        Loss("b", "age", 1),
-    )
-
-
-def test_u02_what_is_dropped_for_some_leaves_the_rest_with_a_note_until_nothing_is_left() -> None:
+def test_g25_a_notification_is_released_when_the_last_subscription_lets_it_go_wherever_it_is() -> None:
     queue = queue_of(3)
-    (dropped,) = queue.drop(2, 2, "age", ("a",))
-    assert (dropped.subscriptions, dropped.whole) == (("a",), False)
-    entry = queue.covering(2)
-    assert isinstance(entry, Queued)
-    assert entry.subscriptions == ("b",)
-    assert losses_for(entry.lost, "phone") == (Loss("a", "age", 1),)
-    assert queue.drop(2, 2, "age", ("a",)) == []
-    (dropped,) = queue.drop(1, 3, "cap", ("b", "never"))[1:2]
-    assert (dropped.subscriptions, dropped.whole) == (("b",), True)
-    assert shape(queue) == [1, (2, 2), 3]
-    assert losses_for(queue.covering(2).lost, "phone") == (  # type: ignore[union-attr]
-        Loss("a", "age", 1),
-        Loss("b", "cap", 1),
-    )
+    assert queue.take("a", 3) == (3, [])
+    assert numbers(queue) == [1, 2, 3]
+    dropped, released = queue.drop("b", 2, 2, "age")
+    assert (dropped, [entry.number for entry in released]) == (1, [2])
+    assert numbers(queue) == [1, 3]
+    assert queue.drop("b", 2, 2, "age") == (0, [])
+    taken, released = queue.take("b", 9)
+    assert (taken, [entry.number for entry in released]) == (2, [1, 3])
+    assert (len(queue), queue.queues) == (0, {})
 
 
-def test_e05_a_loss_concerns_the_device_that_the_subscription_was_bound_to() -> None:
-    queue = Queue("user/session", {})
-    queue.append(Queued(1, EventRow(1, 1, b""), ("a", "b"), (("a", "phone"),)))
-    queue.drop(1, 1, "cap", ())
-    lost = queue.covering(1).lost  # type: ignore[union-attr]
-    assert losses_for(lost, "phone") == (Loss("a", "cap", 1), Loss("b", "cap", 1))
-    assert losses_for(lost, "laptop") == (Loss("b", "cap", 1),)
-
-
-def test_a_gap_tells_so_many_losses_apart_and_no_more() -> None:
-    """So that it fits a message, whatever has been subscribed to."""
-    queue = Queue("user/session", {})
-    for number in range(1, 2 * LOSSES_MAX + 1):
-        queue.append(Queued(number, EventRow(number, 1, b""), (f"s{number}",)))
-        queue.drop(number, number, "cap", ())
-    (gap,) = queue
-    losses = losses_for(gap.lost, "phone")
-    assert len(losses) == LOSSES_MAX + 1
-    assert losses[-1] == Loss("", "cap", LOSSES_MAX)
-
-
-def test_entries_are_taken_from_the_head_and_a_gap_as_a_whole() -> None:
+def test_the_next_item_is_found_behind_any_number() -> None:
     queue = queue_of(6)
-    queue.drop(3, 4, "cap", ())
-    assert [entry.number for entry in queue.take(3)] == [1, 2]
-    assert shape(queue) == [(3, 4), 5, 6]
-    assert [entry.number for entry in queue.take(5)] == [3, 5]
-    assert queue.take(5) == []
-    assert [entry.number for entry in queue.take(9)] == [6]
-    assert (len(queue), queue.head, queue.covering(6)) == (0, None, None)
+    queue.drop("a", 3, 4, "cap")
+    found = [queue.after("a", number) for number in range(7)]
+    assert [item and (item.number, item.last) for item in found] == [
+        (1, 1),
+        (2, 2),
+        (3, 4),
+        (3, 4),
+        (5, 5),
+        (6, 6),
+        None,
+    ]
+    assert queue.after("never", 0) is None
+
+
+def test_a_gap_is_taken_as_a_whole() -> None:
+    queue = queue_of(6, subscriptions=("a",))
+    queue.drop("a", 3, 4, "cap")
+    assert queue.take("a", 3)[0] == 2
+    assert shape(queue, "a") == [(3, 4), 5, 6]
+    assert queue.take("a", 5)[0] == 1
+    assert queue.take("a", 5)[0] == 0
+    assert queue.take("a", 9)[0] == 1
     queue.append(Queued(7, EventRow(7, 7, b""), ("a",)))
-    assert shape(queue) == [7]
+    assert shape(queue, "a") == [7]
 
 
 def test_what_is_alike_is_there_once() -> None:
-    queue = Queue("user/session", {})
+    queue = SessionQueue("user/session", {})
     for number in (1, 2):
         queue.append(Queued(number, EventRow(number, 1, b""), (f"a{number * 0}", "b"), ((f"a{number * 0}", "phone"),)))
     one, two = queue
-    assert isinstance(one, Queued)
-    assert isinstance(two, Queued)
     assert one.subscriptions is two.subscriptions
     assert one.bound is two.bound
 
 
+def test_g07_an_heir_has_what_waits_for_the_ended_one_gaps_included() -> None:
+    queue = queue_of(4)
+    queue.drop("a", 2, 2, "cap")
+    queue.rename("a", "c")
+    assert shape(queue, "c") == [1, (2, 2), 3, 4]
+    assert shape(queue, "a") == []
+    assert {entry.subscriptions for entry in queue if entry.number != 2} == {("c", "b")}
+
+
+def test_what_waits_is_listed_by_number_with_the_subscriptions_it_waits_for() -> None:
+    queue = queue_of(3)
+    queue.drop("a", 2, 2, "cap")
+    queue.take("b", 1)
+    listed = [[(name, item.number) for name, item in group] for group in queue.items_from(1)]
+    assert listed == [[("a", 1)], [("a", 2), ("b", 2)], [("a", 3), ("b", 3)]]
+    assert [[name for name, _ in group] for group in queue.items_from(3, "b")] == [["b"]]
+
+
+names = st.sampled_from("abc")
 operations = st.lists(
     st.one_of(
-        st.tuples(st.just("append"), st.integers(1, 80), st.just(0)),
-        st.tuples(st.just("take"), st.integers(0, 200), st.just(0)),
-        st.tuples(st.just("drop"), st.integers(0, 200), st.integers(0, 70)),
-        st.tuples(st.just("drop a"), st.integers(0, 200), st.integers(0, 70)),
+        st.tuples(st.just("append"), names, st.integers(1, 80), st.just(0)),
+        st.tuples(st.just("take"), names, st.integers(0, 200), st.just(0)),
+        st.tuples(st.just("drop"), names, st.integers(0, 200), st.integers(0, 70)),
+        st.tuples(st.just("rename"), names, st.just(0), st.just(0)),
     ),
     max_size=30,
 )
 
 
 @given(operations)
-def test_a_queue_is_as_a_list_of_numbers_would_be(script: list[tuple[str, int, int]]) -> None:
-    """The model: of each number the matches that wait, and a queue loaded from stored blocks is the same queue."""
-    changed: dict[tuple[str, int], None] = {}
-    queue, next_number = Queue("key", changed), 1
-    model: dict[int, set[str]] = {}
+def test_queues_are_as_lists_of_numbers_would_be(script: list[tuple[str, str, int, int]]) -> None:
+    """The model: of each subscription the numbers that wait, and queues loaded from stored blocks are the same."""
+    changed: Changed = {}
+    queue, next_number = SessionQueue("key", changed), 1
+    model: dict[str, list[int]] = {name: [] for name in "abc"}
+    settled = dict.fromkeys("abc", 0)
     stored: dict[int, Block] = {}
     events: dict[int, EventRow] = {}
-    for what, number, more in script:
-        if what == "append":
-            for _ in range(number):
-                matches = ("a", "b") if next_number % 3 else ("a",)
-                events[next_number] = EventRow(next_number, 1, b"")
-                queue.append(Queued(next_number, events[next_number], matches))
-                model[next_number] = set(matches)
-                next_number += 1
-        elif what == "take":
-            through = next(iter(model), 1) + number
-            gone = [n for entry in queue.take(through) for n in range(entry.number, entry.last + 1)]
-            assert gone == list(model)[: len(gone)]
-            assert len(gone) == len(model) or queue.head is not None
-            for each in gone:
-                del model[each]
-            assert not model or isinstance(queue.head, Hole) or next(iter(model)) > through
-        else:
-            first = min(next(iter(model), 1) + number, max(model, default=0))
-            last = min(first + more, max(model, default=0))
-            of = {"a"} if what == "drop a" else {"a", "b"}
-            if model:
-                dropped = queue.drop(first, last, "cap", () if len(of) == 2 else ("a",))
-                expected = [sorted(model[n] & of) for n in range(first, last + 1) if n in model and model[n] & of]
-                assert [sorted(each.subscriptions) for each in dropped] == expected
-                for each in range(first, last + 1):
-                    model[each] -= of
-        check(queue, model, next_number)
+    for what, drawn, number, more in script:
+        name = drawn if drawn in model else max(each for each in model if each.startswith(drawn))
+        match what:
+            case "append":
+                for _ in range(number):
+                    matched = tuple(each for each in sorted(model) if next_number % 3 or each == name)
+                    events[next_number] = EventRow(next_number, 1, b"")
+                    queue.append(Queued(next_number, events[next_number], matched))
+                    for each in matched:
+                        model[each].append(next_number)
+                    next_number += 1
+            case "take":
+                taken, _ = queue.take(name, number)
+                assert taken == sum(each <= number for each in model[name])
+                model[name] = [each for each in model[name] if each > number]
+                settled[name] = max(settled[name], min(number, next_number - 1))
+            case "drop":
+                dropped, _ = queue.drop(name, number, number + more, "cap")
+                assert dropped == sum(number <= each <= number + more for each in model[name])
+                model[name] = [each for each in model[name] if not number <= each <= number + more]
+            case "rename":
+                queue.rename(name, heir := f"{name}'")
+                model[heir] = model.pop(name)
+                settled[heir], settled[name] = settled[name], next_number - 1
+        check(queue, model)
         store(queue, changed, stored)
-        loaded = Queue("key", {})
-        for block in sorted(stored):
-            loaded.load(block, stored[block], events)
+        loaded = SessionQueue("key", {})
+        loaded.load(sorted(stored.items()), events, settled)
+        assert {name: list(each) for name, each in loaded.queues.items()} == {
+            name: list(each) for name, each in queue.queues.items()
+        }
         assert list(loaded) == list(queue)
 
 
-def store(queue: Queue, changed: dict[tuple[str, int], None], stored: dict[int, Block]) -> None:
+def store(queue: SessionQueue, changed: Changed, stored: dict[int, Block]) -> None:
     for _, block in changed:
         if row := queue.block(block):
             stored[block] = row
@@ -175,15 +176,15 @@ def store(queue: Queue, changed: dict[tuple[str, int], None], stored: dict[int, 
     changed.clear()
 
 
-def check(queue: Queue, model: dict[int, set[str]], next_number: int) -> None:
-    entries = list(queue)
-    assert len(entries) == len(queue)
-    assert [n for entry in entries for n in range(entry.number, entry.last + 1)] == list(model)
-    for number, matches in model.items():
-        entry = queue.covering(number)
-        assert entry is not None
-        assert entry.number <= number <= entry.last
-        assert (set(entry.subscriptions) if isinstance(entry, Queued) else set()) == matches
-    assert queue.covering(next_number) is None
-    for one, two in pairwise(entries):
-        assert not (isinstance(one, Hole) and isinstance(two, Hole)), "gaps that touch are one"
+def check(queue: SessionQueue, model: dict[str, list[int]]) -> None:
+    for name, waiting in model.items():
+        items = list(queue.queues.get(name, ()))
+        assert [item.number for item in items if isinstance(item, Queued)] == waiting
+        if its_own := queue.queues.get(name):
+            assert its_own.waiting == len(waiting)
+            assert its_own.holes == sum(isinstance(item, Hole) for item in items)
+            assert its_own.queued_bytes == 0
+        for one, two in pairwise(items):
+            assert one.last < two.number
+            assert not (isinstance(one, Hole) and isinstance(two, Hole)), "gaps that touch are one"
+    assert numbers(queue) == sorted({number for waiting in model.values() for number in waiting})

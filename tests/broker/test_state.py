@@ -5,14 +5,15 @@ from __future__ import annotations
 import msgspec
 import pytest
 
-from tests.broker.desk import ALICE, BOB, Desk, rows_of
+from tests.broker.desk import ALICE, BOB, SUBJECT, Desk, rows_of
 from wanderbus import records
 from wanderbus.broker.config import BrokerConfig
 from wanderbus.broker.protocol import Unsubscribe
 from wanderbus.broker.state import BrokerState
 from wanderbus.broker.tables import Table
+from wanderbus.event import Event
 from wanderbus.machine import ClockRead
-from wanderbus.subscription import Frequency, QueuePolicy
+from wanderbus.subscription import Frequency, QueuePolicy, Subscription
 
 
 def eventful() -> Desk:
@@ -41,7 +42,7 @@ def eventful() -> Desk:
 def test_design_5_1_live_state_equals_the_log_with_rows_and_without() -> None:
     desk = eventful()
     kinds = {type(record) for record in map(records.decode_record, desk.log)}
-    assert kinds >= {records.Dropped, records.Left, records.Took, records.Unsubscribed, records.StatusChanged}
+    assert kinds >= {records.Dropped, records.Left, records.Acknowledged, records.Unsubscribed, records.StatusChanged}
     live = rows_of(desk.broker.state)
     assert 0 < desk.rows_offset < len(desk.log)
     assert rows_of(desk.recovered()) == live
@@ -85,10 +86,19 @@ def test_offsets_are_dense() -> None:
 def test_a_cursor_never_runs_backwards() -> None:
     state = BrokerState("wb", 8)
     state.apply(0, records.Attached(at_us=0, user=ALICE, session="default", device="phone", epoch=1))
-    for offset, number in enumerate([5, 3], 1):
-        took = records.Took(at_us=0, user=ALICE, session="default", device="phone", number=number)
-        state.apply(offset, took)
-    assert state.devices[f"{ALICE}/phone"].cursor == 5
+    wanted = Subscription("wb-1", ALICE, "default", SUBJECT, "")
+    state.apply(1, records.Attached(at_us=0, user=ALICE, session="default", device="laptop", epoch=1))
+    state.apply(2, records.Subscribed(at_us=0, subscription=wanted))
+    for offset in range(3, 9):
+        notified = (records.Notified(ALICE, "default", offset - 2, ("wb-1",)),)
+        event = Event(SUBJECT, {})
+        published = records.Published(
+            at_us=0, event=event, user=BOB, device="desk", epoch=1, number=offset, notified=notified
+        )
+        state.apply(offset, published)
+    for offset, number in enumerate([5, 3], 9):
+        state.apply(offset, records.Acknowledged(at_us=0, user=ALICE, session="default", device="phone", number=number))
+    assert state.subscriptions["wb-1"].cursors == {"phone": 5}
 
 
 def test_design_5_8_an_expired_subscription_stays_expired_when_the_clock_is_set_back(desk: Desk) -> None:

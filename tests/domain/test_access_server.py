@@ -59,7 +59,7 @@ def test_e01_one_session_for_each_agent_kept_by_its_uri(town: Town) -> None:
 
 
 def test_e02_two_devices_are_one_user(town: Town) -> None:
-    phone, laptop = connected(town, number=1), Phone(town, number=2).connect()
+    phone, laptop = connected(town, number=1), connected(town, number=2)
     assert phone.uri == laptop.uri
     phone.publish(1)
     town.run(0.5)
@@ -73,7 +73,7 @@ def test_e10_a_restarted_agent_replaces_its_session_and_keeps_subscriptions_and_
     town.run(0.5)
     first.node.kill()
     bob.publish(2)
-    second = Phone(town, number=1, epoch=9).connect()
+    second = connected(town, number=1, epoch=9)
     town.run(1.0)
     assert second.heard == [1, 2]
     lines = town.access._lines.by_session

@@ -14,7 +14,7 @@ from wanderbus.broker import protocol
 from wanderbus.broker.core import LinkOpened, MessageArrived, SendOnLink
 from wanderbus.broker.state import BrokerState, DeviceRow
 from wanderbus.domain.baseline import ECI_SOCKET, Baseline, BaselineConfig, user_at
-from wanderbus.event import Event, EventId, Position
+from wanderbus.event import Event, EventId, Loss, Position
 from wanderbus.machine import Address, DatagramReceived, SendDatagram
 from wanderbus.records import decode_record
 from wanderbus.simulation.server import ECI_ADDRESS
@@ -58,7 +58,7 @@ def test_a_notification_is_taken_when_it_is_sent_so_no_queue_waits(town: EciTown
     seller.publish(*range(1_000))
     town.run(1.0)
     session = state_of(town).sessions[f"{buyer.user}/default"]
-    assert (session.waiting, session.first, session.next) == (0, 1_001, 1_001)
+    assert (session.waiting, session.delivered, session.next) == (0, 1_000, 1_001)
     assert len(state_of(town).queue) == 0
     assert len(town.to(buyer.address)) == 2 + 1_000
     assert not any(isinstance(decode_record(each), records.Dropped) for _, _, each in town.server.disk.log)
@@ -229,14 +229,15 @@ def test_links_are_apart_from_those_of_data_channels() -> None:
         assert {each.link for each in for_broker} == {-port}  # type: ignore[attr-defined]
 
 
-def test_a_gap_counts_as_taken_too() -> None:
+def test_a_link_to_an_address_is_unattended_so_that_all_counts_as_taken_when_it_is_sent() -> None:
     baseline = Baseline()
     for_broker, _ = baseline.start([DeviceRow(user_at(STRANGER), "eci", "default", epoch=5)], 0.0)
-    assert [each.user for each in for_broker if isinstance(each, LinkOpened)] == [user_at(STRANGER)]
-    gap, event = protocol.NotifyGap(1, 7, "queue_max"), protocol.encode_event(Event(SUBJECT, {}))
-    notify = protocol.Notify(8, EventId("wb", 1), msgspec.Raw(event), ("s",), False)
-    for_broker, outputs = baseline.step([SendOnLink(-1, protocol.encode(gap))], 0.0)
-    assert for_broker == [MessageArrived(-1, protocol.encode(protocol.Take(7)))]
-    assert outputs == [SendDatagram(ECI_SOCKET, STRANGER, protocol.encode(gap))]
-    for_broker, _ = baseline.step([SendOnLink(-1, protocol.encode(gap)), SendOnLink(-1, protocol.encode(notify))], 0.0)
-    assert for_broker == [MessageArrived(-1, protocol.encode(protocol.Take(8)))], "one for all that was sent"
+    assert [each for each in for_broker if isinstance(each, LinkOpened)] == [
+        LinkOpened(-1, user_at(STRANGER), "eci", unattended=True)
+    ]
+    gap = protocol.NotifyGap(1, 7, (Loss("s", "purged", 7),))
+    notify = protocol.Notify(8, EventId("wb", 1), msgspec.Raw(protocol.encode_event(Event(SUBJECT, {}))), ("s",), False)
+    sent = [protocol.encode(gap), protocol.encode(notify)]
+    for_broker, outputs = baseline.step([SendOnLink(-1, payload) for payload in sent], 0.0)
+    assert for_broker == []
+    assert outputs == [SendDatagram(ECI_SOCKET, STRANGER, payload) for payload in sent]

@@ -17,8 +17,10 @@ from wanderbus.agent.core import Agent
 from wanderbus.agent.messages import Moved
 from wanderbus.broker import protocol
 from wanderbus.broker.journal import Journal
-from wanderbus.broker.links import Link, Links
-from wanderbus.broker.state import BrokerState, SessionRow
+from wanderbus.broker.links import Links
+from wanderbus.broker.queue import SessionQueue
+from wanderbus.broker.readers import Link
+from wanderbus.broker.state import BrokerState, SessionRow, SubscriptionRow
 from wanderbus.datachannel import Transports
 from wanderbus.machine import Output, RandomSource
 from wanderbus.mobility import messages as sip
@@ -41,13 +43,18 @@ def say_at_once(patch: Patch) -> None:
 
 def hear_repeats(patch: Patch) -> None:
     """Exactly once: the agent passes on what it has had already (DESIGN 5.5)."""
-    notified = Conversation._notified
+    patch.setattr(Conversation, "_notified", _without_a_look(Conversation._notified))
+
+
+def _without_a_look(notified: Callable[[Conversation, protocol.Notify], list[Output]]) -> Any:
+    """What passes on a notification without a look at whether it has come before."""
 
     def hear(self: Conversation, notify: protocol.Notify) -> list[Output]:
-        self._received = min(self._received, notify.number - 1)
+        for reading in self._readings.all():
+            reading.received = min(reading.received, notify.number - 1)
         return notified(self, notify)
 
-    patch.setattr(Conversation, "_notified", hear)
+    return hear
 
 
 def move_without_reinvite(patch: Patch) -> None:
@@ -87,12 +94,14 @@ def never_repeat_over_tcp(patch: Patch) -> None:
 
 def forget_the_queue(patch: Patch) -> None:
     """Disconnection: who comes back gets what is published from then on (SPEC G-13)."""
-    attach = Links.attach
+    read = Links.read
 
-    def attach_at_the_end(self: Links, link: Link, session: SessionRow, sent: int) -> None:
-        attach(self, link, session, session.next - 1)
+    def read_at_the_end(self: Links, link: Link, handle: int, subscription: str) -> None:
+        read(self, link, handle, subscription)
+        if (reader := link.reader(subscription)) is not None:
+            reader.sent = self._state.sessions[f"{link.user}/{link.session}"].next - 1
 
-    patch.setattr(Links, "attach", attach_at_the_end)
+    patch.setattr(Links, "read", read_at_the_end)
 
 
 def forget_publishers(patch: Patch) -> None:
@@ -112,11 +121,10 @@ def take_one_too_many(patch: Patch) -> None:
     """Cursor: the queue forgets one notification that nobody has taken (DESIGN 5.4)."""
     trim = BrokerState._trim
 
-    def trim_more(self: BrokerState, session: SessionRow) -> None:
-        trim(self, session)
-        if session.first < session.next and len(session.devices) == 1:
-            (entry,) = self.queue[session.key].take(session.first)
-            session.first = entry.last + 1
+    def trim_more(self: BrokerState, session: SessionRow, queue: SessionQueue, row: SubscriptionRow) -> None:
+        trim(self, session, queue, row)
+        if (its_own := queue.queues.get(row.subscription.id)) and (oldest := its_own.oldest()):
+            queue.take(row.subscription.id, oldest.number)
 
     patch.setattr(BrokerState, "_trim", trim_more)
 

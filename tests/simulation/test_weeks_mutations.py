@@ -18,12 +18,13 @@ from wanderbus.broker.bounds import Bounds
 from wanderbus.broker.clock import DisciplinedClock
 from wanderbus.broker.disconnection import Handling
 from wanderbus.broker.journal import Journal
-from wanderbus.broker.links import Link, Links
+from wanderbus.broker.links import Links, _losses
 from wanderbus.broker.policies import Policies, Queue
 from wanderbus.broker.presence import Presence
 from wanderbus.broker.protocol import Notify
 from wanderbus.broker.publishing import Publishing
-from wanderbus.broker.queue import LossKey, Queued, losses_for
+from wanderbus.broker.queue import Hole, Queued, SessionQueue, SubscriptionQueue
+from wanderbus.broker.readers import Link, Reader, Windows
 from wanderbus.broker.restrictions import blocked_by
 from wanderbus.broker.rows import SessionRow, SubscriptionRow
 from wanderbus.broker.state import BrokerState
@@ -156,13 +157,12 @@ def let_one_more_wait(patch: Patch) -> None:
 
 def drop_the_oldest_always(patch: Patch) -> None:
     """SPEC U-02: a queue that is to drop its newest drops its oldest."""
-    patch.setattr(Bounds, "_newest", Bounds._first)
-    patch.setattr(Bounds, "_newest_of", Bounds._oldest_of)
+    patch.setattr(SubscriptionQueue, "newest", SubscriptionQueue.oldest)
 
 
 def deliver_at_any_age(patch: Patch) -> None:
     """SPEC G-17: only the sweep looks at ages."""
-    patch.setattr(Bounds, "too_old", lambda self, entry: False)
+    patch.setattr(Bounds, "too_old", lambda self, entry, subscription: False)
 
 
 def never_refuse(patch: Patch) -> None:
@@ -188,33 +188,49 @@ def tell_everybody_of_the_bound(patch: Patch) -> None:
 def miscount_gaps(patch: Patch) -> None:
     """SPEC U-02: a gap tells of one loss too many."""
 
-    def more(lost: dict[LossKey, int] | None, device: str) -> tuple[Loss, ...]:
-        return tuple(msgspec.structs.replace(loss, count=loss.count + 1) for loss in losses_for(lost, device))
+    def more(subscription: str, hole: Hole) -> tuple[Loss, ...]:
+        return tuple(msgspec.structs.replace(loss, count=loss.count + 1) for loss in _losses(subscription, hole))
 
-    patch.setattr("wanderbus.broker.links.losses_for", more)
+    patch.setattr("wanderbus.broker.links._losses", more)
+
+
+def share_one_window(patch: Patch) -> None:
+    """SPEC G-25: what one reader leaves lying holds back all others on its link."""
+
+    def has_room(self: Windows, link: Link, reader: Reader) -> bool:
+        return sum(len(each.unacknowledged or ()) for each in (link.readers or {}).values()) < self._notifications
+
+    patch.setattr(Windows, "has_room", has_room)
+
+
+def send_without_a_window(patch: Patch) -> None:
+    """SPEC G-25: a reader that stands still is sent everything."""
+    patch.setattr(Windows, "has_room", lambda self, link, reader: True)
 
 
 def take_one_too_many(patch: Patch) -> None:
     """Cursor: a device is said to have taken one notification more than it has (DESIGN 5.4)."""
     trim = BrokerState._trim
 
-    def trim_more(self: BrokerState, session: SessionRow) -> None:
+    def trim_more(self: BrokerState, session: SessionRow, queue: SessionQueue, row: SubscriptionRow) -> None:
         for device in session.devices:
-            row = self.devices[f"{session.user}/{device}"]
-            row.cursor = min(row.cursor + 1, session.next - 1)
-        trim(self, session)
+            row.cursors = row.cursors or {}
+            row.cursors[device] = min(row.cursors.get(device, 0) + 1, session.next - 1)
+        trim(self, session, queue, row)
 
     patch.setattr(BrokerState, "_trim", trim_more)
 
 
 def lose_what_was_on_its_way(patch: Patch) -> None:
     """SPEC G-13: what was sent when a link failed is taken as delivered."""
-    attach = Links.attach
+    read = Links.read
 
-    def attach_behind(self: Links, link: Link, session: SessionRow, sent: int) -> None:
-        attach(self, link, session, max(sent, self.handed(link.user, session.name, link.device)))
+    def read_behind(self: Links, link: Link, handle: int, subscription: str) -> None:
+        read(self, link, handle, subscription)
+        if (reader := link.reader(subscription)) is not None:
+            reader.sent = max(reader.sent, self._may_have_sent(link, subscription))
 
-    patch.setattr(Links, "attach", attach_behind)
+    patch.setattr(Links, "read", read_behind)
 
 
 def stop_after_a_slice(patch: Patch) -> None:
@@ -296,7 +312,8 @@ def hear_repeats(patch: Patch) -> None:
     notified = Conversation._notified
 
     def hear(self: Conversation, notify: Notify) -> list[Output]:
-        self._received = min(self._received, notify.number - 1)
+        for reading in self._readings.all():
+            reading.received = min(reading.received, notify.number - 1)
         return notified(self, notify)
 
     patch.setattr(Conversation, "_notified", hear)
@@ -322,6 +339,8 @@ def hear_repeats(patch: Patch) -> None:
         tell_everybody_of_the_bound,
         miscount_gaps,
         take_one_too_many,
+        share_one_window,
+        send_without_a_window,
         lose_what_was_on_its_way,
         stop_after_a_slice,
         let_the_last_device_go,

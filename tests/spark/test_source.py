@@ -15,7 +15,7 @@ from wanderbus.errors import LogCorrupt, StorageError
 from wanderbus.pipeline.schemas import LOG_ARROW_SCHEMA
 from wanderbus.pipeline.session import plain_errors
 from wanderbus.pipeline.source import LogStreamReader, OptionError, SourceOptions
-from wanderbus.records import Bound, Published, Record, Started, Subscribed, Took, Unsubscribed
+from wanderbus.records import Acknowledged, Bound, Published, Record, Started, Subscribed, Unsubscribed
 from wanderbus.segments import HEADER, HIGH_WATER, frames, pack_frame, pack_mark, segment_name
 from wanderbus.subscription import Subscription
 
@@ -57,7 +57,7 @@ def test_each_kind_of_record_becomes_a_row_with_the_fields_it_has(spark: SparkSe
         Started(at_us=1, server="north"),
         Subscribed(at_us=2, subscription=subscription),
         Unsubscribed(at_us=3, user="sip:bob@localhost", subscription="n-1", reason="asked"),
-        Took(at_us=4, user="sip:bob@localhost", session="default", device="d", number=9),
+        Acknowledged(at_us=4, user="sip:bob@localhost", session="default", device="d", number=9),
         Bound(at_us=5, user="sip:bob@localhost", device="d", address="127.0.0.1:5", binding=b"\x00\xff"),
     ]
     rows = [row.asDict() for row in read(spark, write_log(records, per_segment=2)).orderBy("offset").collect()]
@@ -70,7 +70,7 @@ def test_each_kind_of_record_becomes_a_row_with_the_fields_it_has(spark: SparkSe
         | {"offset": 1, "at_us": 2, "kind": "subscribed", "session": "default", "device": "urn:uuid:b"}
         | {"subject": "Departure"},
         empty | bob | {"offset": 2, "at_us": 3, "kind": "unsubscribed"},
-        empty | bob | {"offset": 3, "at_us": 4, "kind": "took", "session": "default", "device": "d"},
+        empty | bob | {"offset": 3, "at_us": 4, "kind": "acknowledged", "session": "default", "device": "d"},
         empty | bob | {"offset": 4, "at_us": 5, "kind": "bound", "device": "d"},
     ]
     assert json.loads(rows[1]["record"])["subscription"]["id"] == "n-1"

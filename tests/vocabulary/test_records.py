@@ -44,13 +44,13 @@ EXAMPLES: list[tuple[AnyRecord, str]] = [
         records.Dropped(at_us=3, user=USER, session="default", first=1, last=2, reason="purged"),
         "dropped",
     ),
-    (records.Took(at_us=4, user=USER, session="default", device="phone", number=9), "took"),
+    (records.Acknowledged(at_us=4, user=USER, session="default", device="phone", number=9), "acknowledged"),
     (records.Subscribed(at_us=5, subscription=SUBSCRIPTION), "subscribed"),
     (records.Changed(at_us=6, subscription=SUBSCRIPTION), "changed"),
     (records.Forgotten(at_us=7, subscriptions=("wb-3",)), "forgotten"),
     (records.Unsubscribed(at_us=7, user=USER, subscription="wb-3", reason="asked"), "unsubscribed"),
     (
-        records.Attached(at_us=8, user=USER, session="default", device="phone", epoch=1, redelivered_through=4),
+        records.Attached(at_us=8, user=USER, session="default", device="phone", epoch=1, redelivered=(("wb-1", 4),)),
         "attached",
     ),
     (records.Bound(at_us=9, user=USER, device="phone", address="10.0.0.1:1", binding=b"\x00\xff"), "bound"),
@@ -85,7 +85,9 @@ def test_t01_what_is_no_record_is_a_decode_error(payload: bytes) -> None:
 
 def test_t01_the_frozen_bytes_of_one_record() -> None:
     """Logs of today must be read by every later version: these bytes never change."""
-    expected = b"\x86\xa4kind\xa4took\xa5at_us\x04\xa4user\xa5sip:a\xa7session\xa1s\xa6device\xa1d\xa6number\x09"
-    record = records.Took(at_us=4, user="sip:a", session="s", device="d", number=9)
+    expected = (
+        b"\x86\xa4kind\xacacknowledged\xa5at_us\x04\xa4user\xa5sip:a\xa7session\xa1s\xa6device\xa1d\xa6number\x09"
+    )
+    record = records.Acknowledged(at_us=4, user="sip:a", session="s", device="d", number=9)
     assert encode_record(record) == expected
     assert decode_record(expected) == record

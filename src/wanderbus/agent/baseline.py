@@ -31,6 +31,8 @@ from wanderbus.agent.messages import (
     PublishSettled,
     RequestSettled,
     ServerUnreachable,
+    StartReading,
+    StopReading,
 )
 from wanderbus.broker import protocol
 from wanderbus.errors import RemoteProtocolError
@@ -72,6 +74,8 @@ class Agent:
                     self._hear(payload)
                 case PublishEvent() | Ask():
                     self._say(given, now)
+                case StartReading() | StopReading():
+                    self._conversation.say(given)
                 case TimerFired(key="answer"):
                     self._give_up_until(now)
                 case Moved(data=data):

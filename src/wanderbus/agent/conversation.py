@@ -11,8 +11,8 @@ from typing import Any
 import msgspec
 
 from wanderbus.agent.lifetimes import Decision, Lifetimes
-from wanderbus.agent.losses import Lately
 from wanderbus.agent.messages import (
+    Acknowledge,
     AgentProperties,
     Arrived,
     Ask,
@@ -20,13 +20,19 @@ from wanderbus.agent.messages import (
     PublishEvent,
     PublishSettled,
     RequestSettled,
-    Took,
+    StartReading,
+    StopReading,
+    SubscriptionOver,
 )
 from wanderbus.agent.outbox import passes
+from wanderbus.agent.reading import Readings, read_message
 from wanderbus.broker import presentation, protocol
 from wanderbus.errors import RemoteProtocolError
 from wanderbus.event import Gap, Position
 from wanderbus.machine import Output
+
+OfReaders = StartReading | StopReading | Acknowledge
+"""What the application says of those who read."""
 
 
 class Conversation:
@@ -37,11 +43,11 @@ class Conversation:
 
     def __init__(self, properties: AgentProperties) -> None:
         self._properties = properties
-        self._epoch = properties.resume.epoch if properties.resume else 0
-        self._received = properties.resume.number if properties.resume else 0
-        self._taken = self._received
-        self._lately = Lately()
+        self._epoch = 0
         self._keep = properties.keep
+        self._readings = Readings()
+        self._reads: dict[int, tuple[int, Position | None]] = {}
+        """By request for a subscription that is read at once: the handle, and the position to resume from."""
         self._lifetimes = Lifetimes(properties.on_ended)
         self._publishes: dict[tuple[bool, int], bytes] = {}
         """By whether they are of the outbox, and number."""
@@ -65,18 +71,19 @@ class Conversation:
     def opening(self) -> list[bytes]:
         """Return what to say first on a new connection."""
         self._parts.clear()
-        resume = Position(self._epoch, self._taken) if self._epoch else None
-        keep_queue = self._properties.keep_queue
+        resume, keep_queue = self._properties.resume, self._properties.keep_queue
         attach = protocol.Attach(self._properties.epoch, self._properties.session, resume, self._keep, keep_queue)
+        readings = self._readings.all()
+        read = [protocol.encode(read_message(readings, self._epoch))] if readings else []
         publishes = (payload for key, payload in self._publishes.items() if not self._would_overtake(key))
-        return [protocol.encode(attach), *self._requests.values(), *publishes]
+        return [protocol.encode(attach), *read, *self._requests.values(), *publishes]
 
     def _would_overtake(self, publish: tuple[bool, int]) -> bool:
         """Return whether an event of the outbox before this one has to be said first (SPEC X25)."""
         outbox, number = publish
         return outbox and self._held_up is not None and number > self._held_up.number
 
-    def say(self, given: PublishEvent | Ask | Took) -> bytes | None:
+    def say(self, given: PublishEvent | Ask | OfReaders) -> bytes | None:
         """Return the message for one request of the application, None if it adds nothing."""
         match given:
             case PublishEvent(number=number, event=event, outbox=outbox):
@@ -84,15 +91,40 @@ class Conversation:
                 self._publishes[outbox is not None, number] = payload
                 if outbox is not None and self._held_up and number <= self._held_up.number:
                     self._held_up = None
-            case Ask(message=message):
-                self._lifetimes.asked(message)
-                payload = self._requests[message.request] = protocol.encode(message)
-            case Took(number=number, epoch=epoch):
-                if epoch not in (None, self._epoch) or number <= self._taken:
-                    return None
-                self._taken = number
-                payload = protocol.encode(protocol.Take(number))
+            case Ask():
+                payload = self._ask(given)
+            case _:
+                said = self._say_of_reader(given)
+                return None if said is None else protocol.encode(said)
         return payload
+
+    def _ask(self, given: Ask) -> bytes:
+        request = given.message
+        if given.reads and isinstance(request, protocol.Subscribe):
+            handle = self._readings.next_handle()
+            self._reads[request.request] = handle, request.resume
+            request = msgspec.structs.replace(request, reader=handle)
+        self._lifetimes.asked(request)
+        payload = self._requests[request.request] = protocol.encode(request)
+        return payload
+
+    def _say_of_reader(self, given: OfReaders) -> protocol.OfReaders | None:
+        reading = self._readings.get(given.subscription)
+        match given:
+            case StartReading(subscription=subscription, resume=resume):
+                if reading is not None:
+                    return None
+                taken = resume.number if resume is not None and resume.epoch == self._epoch else 0
+                started = self._readings.start(subscription, self._readings.next_handle(), taken)
+                return read_message([started], self._epoch)
+            case StopReading(subscription=subscription):
+                stopped = self._readings.stop(subscription)
+                return None if stopped is None else protocol.StopReading(stopped.handle)
+            case Acknowledge(position=position):
+                if reading is None or position.epoch != self._epoch or position.number <= reading.taken:
+                    return None
+                reading.taken = position.number
+                return protocol.Take(reading.handle, position.number)
 
     def unsaid(self) -> list[bytes]:
         """Return what is to be said because of what was heard; it is returned once, and repeated by :meth:`opening`."""
@@ -106,6 +138,7 @@ class Conversation:
                 return self._publishes.pop((outbox is not None, number), None) is not None
             case Ask(message=message):
                 self._parts.pop(message.request, None)
+                self._reads.pop(message.request, None)
                 self._lifetimes.gave_up(message.request)
                 return self._requests.pop(message.request, None) is not None
 
@@ -124,8 +157,8 @@ class Conversation:
                 return [self._refused(refused)] if known else []
             case protocol.RequestRefused(request=0, reason=reason):
                 return [ConnectRefused("attachment", None, reason)]
-            case protocol.Attachment(epoch=epoch, taken=taken):
-                return self._attached(epoch, taken)
+            case protocol.Attachment(epoch=epoch):
+                return self._attached(epoch)
             case answer:
                 return self._answered(answer)
 
@@ -156,14 +189,33 @@ class Conversation:
 
     def _settled(self, settled: RequestSettled) -> list[Output]:
         """Report an answer to the application; what was asked by ourselves is not for it."""
+        if (reads := self._reads.pop(settled.request, None)) is not None:
+            self._start_reading(settled, *reads)
         outputs = self._of_its_own_accord(self._lifetimes.settled(settled))
         return outputs if settled.request < 0 else [settled, *outputs]
+
+    def _start_reading(self, settled: RequestSettled, handle: int, resume: Position | None) -> None:
+        """Read what was subscribed to, unless it is read already: the broker goes by the same rule."""
+        for subscription in settled.subscriptions:
+            if self._readings.get(subscription.id) is None:
+                taken = resume.number if resume is not None and resume.epoch == self._epoch else 0
+                self._readings.start(subscription.id, handle, taken)
 
     def _of_its_own_accord(self, decided: Decision) -> list[Output]:
         for message in decided.messages:
             payload = self._requests[message.request] = protocol.encode(message)
             self._unsaid.append(payload)
+        for over in decided.reports:
+            self._succeed(over)
         return list(decided.reports)
+
+    def _succeed(self, over: SubscriptionOver) -> None:
+        """Go on with what stands for a subscription that has ended, if that was read."""
+        if over.successor is None:
+            return
+        reading = self._readings.succeed(over.subscription.id, over.successor.id)
+        if reading is not None:
+            self._unsaid.append(protocol.encode(read_message([reading], self._epoch)))
 
     def _refused(self, refused: protocol.PublishRefused) -> PublishSettled:
         number, outbox, limit = refused.number, refused.outbox, refused.limit
@@ -172,16 +224,12 @@ class Conversation:
             self._held_up = settled
         return settled
 
-    def _attached(self, epoch: int, taken: int) -> list[Output]:
-        """Another epoch is another stream: numbers begin anew.
-
-        What the broker calls taken is so for us too: it may ask again, once we were removed and have come back.
-        """
+    def _attached(self, epoch: int) -> list[Output]:
+        """Go on where we were; another epoch is another stream, whose numbers begin anew."""
         if epoch != self._epoch:
-            self._epoch, self._received, self._taken = epoch, taken, taken
-            self._lately.clear()
-        self._received = max(self._received, taken)
-        self._taken = max(self._taken, taken)
+            if self._epoch:
+                self._readings.restart()
+            self._epoch = epoch
         self._keep = True
         self._of_its_own_accord(self._lifetimes.attached())
         return self._overtaking()
@@ -197,23 +245,26 @@ class Conversation:
 
     def _notified(self, notify: protocol.Notify) -> list[Output]:
         self._check_attached()
-        if notify.number <= self._received:
+        readings = self._readings.of(notify.readers, notify.subscriptions)
+        if all(notify.number <= reading.received for reading in readings):
             return []
         notification = presentation.read(notify, self._epoch)
-        self._received = notify.number
-        self._lately.notified(notify)
-        return [Arrived(notification)]
+        new = tuple([reading.subscription for reading in readings if reading.notified(notify.number)])
+        return [Arrived(notification, new)]
 
     def _gap(self, gap: protocol.NotifyGap) -> list[Output]:
-        """Numbers that were received before they were dropped are not missing."""
+        """Pass on a gap; numbers that were received before they were dropped are not missing."""
         self._check_attached()
-        first, last = max(gap.first, self._received + 1), gap.last
-        if last < first:
-            return []
-        lost = self._lately.missing(gap, self._received)
-        reason = ", ".join(dict.fromkeys(loss.reason for loss in lost)) if gap.lost else gap.reason
-        self._received = last
-        return [Arrived(Gap(last - first + 1, reason, Position(self._epoch, last), lost))]
+        handles = () if gap.reader is None else (gap.reader,)
+        arrived: list[Output] = []
+        for reading in self._readings.of(handles, dict.fromkeys(loss.subscription for loss in gap.lost)):
+            is_new = gap.last > reading.received
+            lost = reading.missing(gap)
+            if is_new:
+                reasons = ", ".join(dict.fromkeys(loss.reason for loss in lost or gap.lost))
+                missing = Gap(sum(loss.count for loss in lost), reasons, Position(self._epoch, gap.last), lost)
+                arrived.append(Arrived(missing, (reading.subscription,)))
+        return arrived
 
     def _check_attached(self) -> None:
         if not self._epoch:

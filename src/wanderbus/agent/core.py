@@ -12,10 +12,11 @@ from collections.abc import Iterable
 from itertools import zip_longest
 from typing import Final
 
-from wanderbus.agent.conversation import Conversation
+from wanderbus.agent.conversation import Conversation, OfReaders
 from wanderbus.agent.data_path import DataPath
 from wanderbus.agent.identity import parties_of, sip_properties_of
 from wanderbus.agent.messages import (
+    Acknowledge,
     AgentProperties,
     AgentStatusChanged,
     Ask,
@@ -26,7 +27,6 @@ from wanderbus.agent.messages import (
     Moved,
     PublishEvent,
     ServerUnreachable,
-    Took,
 )
 from wanderbus.agent.path_choice import Way
 from wanderbus.datachannel import DATA_SOCKET, STREAM_SOCKET
@@ -140,11 +140,11 @@ class Agent:
         for_data: list[Input] = []
         batch = list(inputs)
         for given, following in zip_longest(batch, batch[1:]):
-            if isinstance(given, Took) and isinstance(following, Took) and given.epoch == following.epoch:
-                continue  # numbers only rise, so the one that follows says it too
+            if isinstance(given, Acknowledge) and _says_it_too(given, following):
+                continue
             if self._transports.takes(given):
                 for_data.append(given)
-            elif isinstance(given, PublishEvent | Ask | Took):
+            elif isinstance(given, PublishEvent | Ask | OfReaders):
                 if payload := self._conversation.say(given):
                     for_data += self._sending([payload])
             else:
@@ -425,3 +425,12 @@ class Agent:
         self._outputs.append(CancelTimer("heal"))
         self._disconnected(_LEFT, now)
         self._step_user_agent(sip.Stop(), now)
+
+
+def _says_it_too(given: Acknowledge, following: Input | None) -> bool:
+    """Return whether what follows acknowledges the same subscription, further: numbers only rise."""
+    return (
+        isinstance(following, Acknowledge)
+        and following.subscription == given.subscription
+        and following.position.epoch == given.position.epoch
+    )

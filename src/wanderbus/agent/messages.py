@@ -57,7 +57,7 @@ class AgentProperties(msgspec.Struct, frozen=True):
     """Name of the broker session to join."""
 
     resume: Position | None = None
-    """The last position that the application has committed."""
+    """The last position that the application has committed, for all subscriptions."""
 
     keep: bool = True
     """Whether to keep the subscriptions that the session has already (SPEC G-09)."""
@@ -129,16 +129,36 @@ class PublishEvent(Input, frozen=True):
 
 
 class Ask(Input, frozen=True):
-    """Make a request of the broker; its ``request`` number is the application's to choose, once each."""
+    """Make a request of the broker; its ``request`` number is the application's to choose, once each.
+
+    With ``reads`` a subscription that is asked for is read from the moment it is there.
+    """
 
     message: protocol.OfSubscriptions | protocol.OfOperators | protocol.Leave
+    reads: bool = False
 
 
-class Took(Input, frozen=True):
-    """The application has taken every notification up to ``number``, of the stream ``epoch`` or the present one."""
+class StartReading(Input, frozen=True):
+    """The application reads ``subscription`` from now on, until it says :class:`StopReading`.
 
-    number: int
-    epoch: int | None = None
+    ``resume`` is the last position of it that it has committed.
+    """
+
+    subscription: str
+    resume: Position | None = None
+
+
+class StopReading(Input, frozen=True):
+    """The application does not read ``subscription`` any more; what it has not taken waits at the broker."""
+
+    subscription: str
+
+
+class Acknowledge(Input, frozen=True):
+    """The application has taken what came for ``subscription`` up to ``position``."""
+
+    subscription: str
+    position: Position
 
 
 class AgentStatusChanged(Output, frozen=True):
@@ -197,9 +217,10 @@ class RequestSettled(Output, frozen=True):
 
 
 class Arrived(Output, frozen=True):
-    """The next item of the session's stream: every number once, in order."""
+    """The next item for these ``subscriptions``, which are read: to each its own once, in order."""
 
     item: Notification | Gap
+    subscriptions: tuple[str, ...]
 
 
 class ConnectRefused(Output, frozen=True):

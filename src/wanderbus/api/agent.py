@@ -39,7 +39,7 @@ from wanderbus.api.requests import Requests
 from wanderbus.api.shown import public_names
 from wanderbus.broker import protocol
 from wanderbus.errors import Closed, Unreachable, WanderbusError
-from wanderbus.event import Event, EventId, Value
+from wanderbus.event import Event, EventId, Position, Value
 from wanderbus.filters import parse
 from wanderbus.machine import Input, Output, shown
 from wanderbus.runtime.ambient import wall_us
@@ -231,8 +231,11 @@ class Agent:
         gaps: bool = False,
         language: str = "eci",
         format: Format = "event",
+        resume: Position | None = None,
     ) -> Notifications:
         """Return the notifications of a subscription, to be opened with ``async with``.
+
+        Without a block, ``async for`` opens it; then it ends with ``aclose()``, or with the agent.
 
         :param expression: an expression of interest; an empty one matches every event of the subject
         :param keep: the subscription outlives the block; the same call finds it again, also after a crash
@@ -244,6 +247,8 @@ class Agent:
         :param gaps: yield a :class:`~wanderbus.Gap` where notifications were dropped
         :param language: what ``expression`` is in: ``eci``, ``cesql`` (CloudEvents SQL) or ``xml`` (SPEC U-04, O-01)
         :param format: ``xml`` gives each notification its text in XML too, ``notification.xml`` (SPEC O-03)
+        :param resume: the last position of this subscription that the application has committed with its results:
+            what follows it comes, whether or not it was seen before (DESIGN 5.5)
         :raises FilterError: the expression cannot be read; ``error.pointed()`` shows where
         """
         parse(expression, language)
@@ -258,6 +263,7 @@ class Agent:
             _instant_us(until),
             language,
             format,
+            resume=resume,
         )
         return Notifications(self, self._readers, request, keep=keep, gaps=gaps)
 
@@ -372,8 +378,8 @@ class Agent:
 
     def _report(self, output: Output) -> None:
         match output:
-            case Arrived(item=item):
-                self._readers.arrived(item)
+            case Arrived(item=item, subscriptions=subscriptions):
+                self._readers.arrived(item, subscriptions)
             case PublishSettled(outbox=True):
                 assert self._outbox is not None
                 self._outbox.settle(output)

@@ -62,7 +62,9 @@ def connect(
 
     :param uri: the user, ``sip:name@domain`` or ``name@domain``; ``sips:name@domain`` asks for TLS
     :param config: a TOML file of settings
-    :param resume: the last position that the application has committed with its results (DESIGN 5.5)
+    :param resume: the last position that the application has committed with its results (DESIGN 5.5). Everything up
+        to there counts as taken, whatever subscription it came for: that is right where one subscription is read, or
+        several in the order of their numbers. Otherwise each has its own, for ``agent.subscribe(resume=...)``
     :param on_disconnected: awaited when the agent becomes DISCONNECTED, with a :class:`~wanderbus.Disconnection`; it
         may return ``"error"``, so that ``publish`` raises :class:`Unreachable` until the agent is CONNECTED (SPEC G-24)
     :param on_reconnected: awaited when it is CONNECTED again; neither holds up the agent, and errors go to the log

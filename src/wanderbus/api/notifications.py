@@ -8,17 +8,18 @@ from collections import deque
 from types import TracebackType
 from typing import TYPE_CHECKING, Final, Self
 
-from wanderbus.api.dispatch import Item
 from wanderbus.api.shown import public_names
 from wanderbus.broker import protocol
 from wanderbus.broker.presentation import presented
-from wanderbus.errors import Closed, WanderbusError
-from wanderbus.event import Notification
+from wanderbus.errors import Closed, LocalProtocolError, WanderbusError
+from wanderbus.event import Gap, Notification
 from wanderbus.subscription import Subscription
 
 if TYPE_CHECKING:
     from wanderbus.api.agent import Agent
     from wanderbus.api.readers import Readers
+
+Item = Notification | Gap
 
 _log = logging.getLogger("wanderbus.agent")
 
@@ -37,7 +38,8 @@ class Notifications:
 
     Entering the block returns when the subscription is durable at the broker. Asking for the next notification
     acknowledges the one before it; :meth:`ack` does so earlier. Leaving the block ends the subscription, unless
-    it was made with ``keep=True``: then it lives on, and the same ``subscribe`` finds it again.
+    it was made with ``keep=True``: then it lives on, and the same ``subscribe`` finds it again. Without a block,
+    asking for the first notification opens the subscription, and :meth:`aclose` or closing the agent ends it.
 
     With ``gaps=True`` a :class:`~wanderbus.Gap` stands where the broker had to drop some; otherwise they are
     counted in :attr:`dropped` and logged.
@@ -61,6 +63,12 @@ class Notifications:
         self._subscription: Subscription | None = None
         self._items: deque[Item] = deque()
         self._in_hand: Item | None = None
+        self._asked = 0
+        """How often something was asked for; at the last look; when it was found to stand still."""
+        self._asked_before = self._warned_at = -1
+        self._was_opened = False
+        self.is_unblocked = False
+        """Whether it was opened by asking for a notification outside a block."""
         self._news = asyncio.Event()
         self._failure: WanderbusError | None = None
 
@@ -83,7 +91,9 @@ class Notifications:
         return self._subscription
 
     async def __aenter__(self) -> Self:
-        answered = self._agent._requests.begin(self._request)
+        if self._subscription is not None:
+            raise LocalProtocolError("this subscription is open already; use one block for it, or subscribe again")
+        answered = self._agent._requests.begin(self._request, reads=True)
         try:
             (subscription,) = (await asyncio.shield(answered)).subscriptions
         except asyncio.CancelledError:
@@ -91,29 +101,41 @@ class Notifications:
                 self._readers.abandon(answered)
             raise
         self._subscription = self._readers.claim(subscription, self)
+        self._was_opened = True
         return self
 
     async def __aexit__(
         self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
     ) -> None:
-        subscription, self._subscription = self.subscription, None
+        await self.aclose()
+
+    async def aclose(self) -> None:
+        """End the subscription, unless it is kept, and the reading of it; done also when it is not open."""
+        if self._subscription is None:
+            return
+        subscription, self._subscription = self._subscription, None
+        self.is_unblocked = False
         self._items.clear()
         self._in_hand = None
         if self._keep:
-            self._readers.release(subscription.id, self, ended=False)
+            self._readers.release(subscription.id)
             return
         try:
             async with asyncio.timeout(LEAVE_S):
-                await self._agent.unsubscribe(subscription.id)
+                requests = self._agent._requests
+                await requests.ask(protocol.Unsubscribe(requests.next_request(), subscription.id, abandon=True))
         except (TimeoutError, Closed):
-            _log.warning("subscription %s left behind: the broker could not be told", subscription.id)
+            _log.warning("subscription %s left behind: the broker cannot be reached", subscription.id)
         finally:
-            self._readers.release(subscription.id, self, ended=True)
+            self._readers.release(subscription.id)
 
     def __aiter__(self) -> Self:
         return self
 
     async def __anext__(self) -> Notification:
+        if self._subscription is None:
+            await self._open_unblocked()
+        self._asked += 1
         self.ack()
         while True:
             while not self._items:
@@ -121,6 +143,9 @@ class Notifications:
             item = self._in_hand = self._items.popleft()
             if isinstance(item, Notification):
                 return presented(item, self._request.format)
+            if not item.count:
+                self.ack()  # all of it had come before it was dropped
+                continue
             self.dropped += item.count
             if self._gaps:
                 return item  # type: ignore[return-value]
@@ -133,6 +158,15 @@ class Notifications:
             position = self._in_hand.position
             self._in_hand = None
             self._readers.took(self.subscription.id, position)
+
+    async def _open_unblocked(self) -> None:
+        """Open the subscription for an iteration outside a block; one that was closed stays so."""
+        if self._failure is not None:
+            raise self._failure
+        if self._was_opened:
+            raise Closed("the subscription is closed; enter its block again, or subscribe again")
+        await self.__aenter__()
+        self.is_unblocked = True
 
     async def _more(self) -> None:
         """Wait for another item; raise what ends the iteration if there will be none."""
@@ -153,6 +187,20 @@ class Notifications:
         """Take an item for the application to ask for (the agent's side of this object)."""
         self._items.append(item)
         self._news.set()
+
+    @property
+    def waiting(self) -> int:
+        """Return how many items have come and were not asked for."""
+        return len(self._items)
+
+    def stands_still(self) -> bool:
+        """Return whether nothing was asked for since the last call, though something waits; true once until it is."""
+        stands_still = bool(self._items) and self._asked == self._asked_before
+        self._asked_before = self._asked
+        if not stands_still or self._warned_at == self._asked:
+            return False
+        self._warned_at = self._asked
+        return True
 
     def go_on(self, subscription: Subscription) -> None:
         """Read ``subscription``, which lives: as it is now, or in place of one that ended (the agent's side)."""

@@ -9,7 +9,7 @@ Answers come in parts, which are asked for as they are read. Whoever may not ask
 
 from __future__ import annotations
 
-from collections.abc import AsyncIterator, Mapping, Sequence
+from collections.abc import AsyncIterator, Iterator, Mapping, Sequence
 from typing import Any, Final
 
 import msgspec
@@ -52,15 +52,25 @@ class Operations:
         return self._inspect("queues", user)
 
     async def peek(
-        self, user: str, session: str = "default", *, first: int = 1, count: int | None = None
+        self,
+        user: str,
+        session: str = "default",
+        *,
+        first: int = 1,
+        count: int | None = None,
+        subscription: str | None = None,
     ) -> AsyncIterator[Notification | Gap]:
-        """Yield what waits in a session from number ``first`` on, ``count`` items at most; nothing is taken."""
+        """Yield what waits in a session from number ``first`` on, ``count`` items at most; nothing is taken.
+
+        With ``subscription`` that is what waits for it alone. Gaps of several that begin at one number are one item.
+        """
         while count is None or count > 0:
             ask = min(count or _ROWS, _ROWS)
-            request = protocol.Peek(self._requests.next_request(), _uri(user), session, first, ask)
+            request = protocol.Peek(self._requests.next_request(), _uri(user), session, first, ask, subscription)
             answer = await self._requests.begin(request)
             for row in answer.rows:
-                yield _item(row)
+                for item in _items(row):
+                    yield item
             if answer.next is None:
                 return
             first = int(answer.next)
@@ -118,11 +128,12 @@ def _uri(user: str) -> str:
     return user_of(user)
 
 
-def _item(row: Row) -> Notification | Gap:
-    position = Position(row["epoch"], row["last"])
+def _items(row: Row) -> Iterator[Notification | Gap]:
+    """Yield what waits at one number: what was dropped, and a notification."""
     lost = msgspec.convert(row.get("lost", ()), tuple[Loss, ...])
-    if "event" not in row:
+    if lost:
         reasons = ", ".join(dict.fromkeys(loss.reason for loss in lost))
-        return Gap(row["last"] - row["first"] + 1, reasons, position, lost)
-    event = msgspec.convert(row["event"], Event)
-    return Notification(event, tuple(row.get("subscriptions", ())), position, EventId(*row["id"]), lost=lost)
+        yield Gap(sum(loss.count for loss in lost), reasons, Position(row["epoch"], row["last"]), lost)
+    if "event" in row:
+        event, position = msgspec.convert(row["event"], Event), Position(row["epoch"], row["first"])
+        yield Notification(event, tuple(row.get("subscriptions", ())), position, EventId(*row["id"]))

@@ -1,4 +1,8 @@
-"""The readers of one agent's notifications: from the stream to each, what was taken back to the broker."""
+"""The readers of one agent's notifications: each item to the reader of its subscription, and what it took back.
+
+A reader that does not ask for what has come stands still alone: the broker sends it a window and then nothing, and
+goes on with the others (SPEC G-25).
+"""
 
 from __future__ import annotations
 
@@ -8,12 +12,10 @@ from collections.abc import Sequence
 from typing import Any, Final, Protocol
 
 from wanderbus.agent.messages import RequestSettled, SubscriptionOver
-from wanderbus.api.dispatch import Dispatcher, Item
 from wanderbus.api.notifications import Notifications
-from wanderbus.api.unclaimed import Unclaimed
 from wanderbus.broker import protocol
 from wanderbus.errors import LocalProtocolError, WanderbusError
-from wanderbus.event import Position
+from wanderbus.event import Gap, Notification, Position
 from wanderbus.subscription import Subscription
 
 _log = logging.getLogger("wanderbus.agent")
@@ -21,11 +23,14 @@ _log = logging.getLogger("wanderbus.agent")
 UNREAD_MAX: Final = 256
 """Ends of subscriptions without a reader that are remembered."""
 
+PATIENCE_S: Final = 60.0
+"""How long notifications wait for their reader to ask before a warning says so, once until it asks again."""
+
 
 class Line(Protocol):
     """What readers ask of the agent that they belong to."""
 
-    def begin(self, request: Any) -> asyncio.Future[RequestSettled]:
+    def begin(self, request: Any, *, reads: bool = False) -> asyncio.Future[RequestSettled]:
         """Make a request of the broker; return its answer to come."""
         ...
 
@@ -33,8 +38,12 @@ class Line(Protocol):
         """Return the number for another request."""
         ...
 
-    def acknowledge(self, position: Position) -> None:
-        """Tell the broker that everything up to ``position`` was taken."""
+    def stop_reading(self, subscription: str) -> None:
+        """Tell the broker that nobody reads a subscription here any more."""
+        ...
+
+    def acknowledge(self, subscription: str, position: Position) -> None:
+        """Tell the broker that what came for a subscription was taken up to ``position``."""
         ...
 
 
@@ -42,43 +51,50 @@ class Readers:
     """Everybody who reads a subscription through one agent."""
 
     def __init__(self, line: Line) -> None:
-        self.dispatcher: Dispatcher[Notifications] = Dispatcher()
-        self.unclaimed = Unclaimed(self.dispatcher, self._query, self._acknowledge)
         self._line = line
-        self._open: set[Notifications] = set()
+        self._readers: dict[str, Notifications] = {}
+        self._early: dict[str, list[Notification | Gap]] = {}
+        """What came between the answer to a subscription and its reader."""
         self._unread: dict[str, SubscriptionOver] = {}
         """Ends of subscriptions that nobody read; their reader may be about to come."""
         self._abandoned: set[asyncio.Future[RequestSettled]] = set()
+        self._watch: asyncio.TimerHandle | None = None
         self._closed = False
 
-    def arrived(self, item: Item) -> None:
-        """Pass on the next item of the stream."""
-        self._acknowledge(self.dispatcher.arrived(item))
-        self.unclaimed.look()
+    def reader(self, subscription: str) -> Notifications | None:
+        """Return who reads a subscription."""
+        return self._readers.get(subscription)
+
+    def arrived(self, item: Notification | Gap, subscriptions: Sequence[str]) -> None:
+        """Pass on an item to those who read these subscriptions."""
+        for subscription in subscriptions:
+            if (reader := self._readers.get(subscription)) is not None:
+                reader.put(item)
+            else:
+                self._early.setdefault(subscription, []).append(item)
+        if self._watch is None:
+            self._watch = asyncio.get_running_loop().call_later(PATIENCE_S, self._look)
 
     def known(self, subscriptions: Sequence[Subscription]) -> None:
         """The broker says that these live, and what they are now."""
-        self.unclaimed.known(subscriptions)
         for subscription in subscriptions:
             self._unread.pop(subscription.id, None)
-            if (reader := self.dispatcher.reader(subscription.id)) is not None:
+            if (reader := self._readers.get(subscription.id)) is not None:
                 reader.go_on(subscription)
 
     def over(self, over: SubscriptionOver) -> None:
         """A subscription ended unasked: its reader goes on with what stands for it, unless another one reads that."""
         lost, successor = over.subscription.id, over.successor
-        reader = self.dispatcher.reader(lost)
-        if successor is not None and successor.id == lost:
-            self.unclaimed.known([successor])
-        else:
-            self.unclaimed.over(lost)
-            if successor is not None and self.dispatcher.reader(successor.id) is None:
-                self.unclaimed.known([successor])
-                self.dispatcher.succeed(lost, successor.id)
-            else:
+        reader = self._readers.get(lost)
+        if successor is not None and successor.id != lost:
+            if successor.id in self._readers:
                 successor = None
+            elif reader is not None:
+                self._readers[successor.id] = self._readers.pop(lost)
         _log.warning("subscription %s ended (%s); %s", lost, over.reason, _then(successor))
         if reader is None:
+            if successor is not None and lost in self._early:
+                self._early.setdefault(successor.id, []).extend(self._early.pop(lost))
             self._unread[lost] = over
             if len(self._unread) > UNREAD_MAX:
                 del self._unread[next(iter(self._unread))]
@@ -95,26 +111,26 @@ class Readers:
         over = self._unread.pop(subscription.id, None)
         if over is not None and over.successor is not None:
             subscription = over.successor
-        if self.dispatcher.reader(subscription.id) is not None:
+        if subscription.id in self._readers:
             raise LocalProtocolError(
                 "this agent reads the same subscription already; leave that block first, or vary the expression"
             )
-        self._open.add(reader)
-        self.unclaimed.bequeath(subscription)
-        self.dispatcher.claim(subscription.id, reader)
+        self._readers[subscription.id] = reader
+        for item in self._early.pop(subscription.id, ()):
+            reader.put(item)
         if over is not None and over.successor is None:
             reader.end(over.reason)
         return subscription
 
-    def release(self, subscription: str, reader: Notifications, *, ended: bool) -> None:
-        """End a reader; see :meth:`Dispatcher.release`."""
-        self._open.discard(reader)
-        self._acknowledge(self.dispatcher.release(subscription, ended=ended))
+    def release(self, subscription: str) -> None:
+        """End the reader of a subscription; what it has not taken waits at the broker for the next one."""
+        self._readers.pop(subscription, None)
+        if not self._closed:
+            self._line.stop_reading(subscription)
 
     def took(self, subscription: str, position: Position) -> None:
-        """The application has taken what ``subscription`` had up to ``position``; of an earlier stream nobody asks."""
-        if position.epoch == self.dispatcher.epoch:
-            self._acknowledge(self.dispatcher.took(subscription, position.number))
+        """The application has taken what ``subscription`` had up to ``position``."""
+        self._line.acknowledge(subscription, position)
 
     def abandon(self, answered: asyncio.Future[RequestSettled]) -> None:
         """End the subscription that ``answered`` brings: nobody waits for it any more, so nobody would read it."""
@@ -122,15 +138,19 @@ class Readers:
         answered.add_done_callback(self._end_abandoned)
 
     async def abandoned(self, wait_s: float) -> None:
-        """Wait until what was abandoned has been ended, at most so long."""
-        if self._abandoned:
-            await asyncio.wait(self._abandoned, timeout=wait_s)
+        """End the subscriptions that were read outside a block, and those nobody waits for; at most so long."""
+        unblocked = [reader for reader in self._readers.values() if reader.is_unblocked]
+        closing = [asyncio.create_task(reader.aclose()) for reader in unblocked]
+        waiting: list[asyncio.Future[Any]] = [*self._abandoned, *closing]
+        if waiting:
+            await asyncio.wait(waiting, timeout=wait_s)
 
     def close(self, reason: WanderbusError) -> None:
         """Let every reader end with ``reason`` when it has read what is here."""
         self._closed = True
-        self.unclaimed.close()
-        for reader in self._open:
+        if self._watch is not None:
+            self._watch.cancel()
+        for reader in self._readers.values():
             reader.fail(reason)
 
     def _end_abandoned(self, answered: asyncio.Future[RequestSettled]) -> None:
@@ -138,16 +158,26 @@ class Readers:
         if self._closed or answered.cancelled() or answered.exception() is not None:
             return
         for subscription in answered.result().subscriptions:
-            if self.dispatcher.reader(subscription.id) is None:
-                self._line.begin(protocol.Unsubscribe(self._line.next_request(), subscription.id)).cancel()
-                self._acknowledge(self.dispatcher.release(subscription.id, ended=True))
+            if subscription.id not in self._readers:
+                self._early.pop(subscription.id, None)
+                request = protocol.Unsubscribe(self._line.next_request(), subscription.id, abandon=True)
+                self._line.begin(request).cancel()
+                self._line.stop_reading(subscription.id)
 
-    def _query(self) -> asyncio.Future[RequestSettled]:
-        return self._line.begin(protocol.Query(self._line.next_request()))
-
-    def _acknowledge(self, number: int | None) -> None:
-        if number is not None:
-            self._line.acknowledge(Position(self.dispatcher.epoch, number))
+    def _look(self) -> None:
+        """Warn of readers that have asked for nothing since the last look, though something has come for them."""
+        self._watch = None
+        for subscription, reader in self._readers.items():
+            if reader.stands_still():
+                _log.warning(
+                    "%s notifications have come for subscription %s and nobody has asked for one in %g s; the broker "
+                    "sends no more of it: ask for the next one, or leave its block",
+                    reader.waiting,
+                    subscription,
+                    PATIENCE_S,
+                )
+        if any(reader.waiting for reader in self._readers.values()):
+            self._watch = asyncio.get_running_loop().call_later(PATIENCE_S, self._look)
 
 
 def _then(successor: Subscription | None) -> str:

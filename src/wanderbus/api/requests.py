@@ -7,7 +7,7 @@ import contextlib
 from collections.abc import Callable, Sequence
 from typing import Any
 
-from wanderbus.agent.messages import Ask, RequestSettled, Took
+from wanderbus.agent.messages import Acknowledge, Ask, RequestSettled, StopReading
 from wanderbus.api.refusals import request_error, unanswered
 from wanderbus.broker import protocol
 from wanderbus.errors import Closed, LimitExceeded, LocalProtocolError, RemoteProtocolError, WanderbusError
@@ -38,20 +38,28 @@ class Requests:
         """Make one request and return the subscriptions in its answer."""
         return (await self.begin(request)).subscriptions
 
-    def begin(self, request: Any) -> asyncio.Future[RequestSettled]:
-        """Make one request; return its answer to come. Raises the errors of :func:`check_message`."""
+    def begin(self, request: Any, *, reads: bool = False) -> asyncio.Future[RequestSettled]:
+        """Make one request; return its answer to come. Raises the errors of :func:`check_message`.
+
+        With ``reads`` a subscription that it asks for is read at once.
+        """
         answered = self._open_one(request)
         try:
-            self._feed(Ask(request))
+            self._feed(Ask(request, reads))
         except WanderbusError:
             del self._open[request.request]
             raise
         return answered
 
-    def acknowledge(self, position: Position) -> None:
-        """Tell the broker that everything up to ``position`` was taken; nothing to do once the agent is closed."""
+    def stop_reading(self, subscription: str) -> None:
+        """Tell the broker that nobody reads a subscription here any more; nothing to do once the agent is closed."""
         with contextlib.suppress(Closed):
-            self._feed(Took(position.number, position.epoch))
+            self._feed(StopReading(subscription))
+
+    def acknowledge(self, subscription: str, position: Position) -> None:
+        """Tell the broker that what came for a subscription was taken up to ``position``; as above."""
+        with contextlib.suppress(Closed):
+            self._feed(Acknowledge(subscription, position))
 
     def _open_one(self, request: Any) -> asyncio.Future[RequestSettled]:
         check_message(request)

@@ -1,6 +1,8 @@
 """Bounds of what waits, by number, bytes and age: of a subscription, a session, a user, the broker (SPEC G-15 to G-18).
 
 What gives way is dropped under the name of its bound; of some subjects a publish is refused instead (SPEC U-02).
+Where subscriptions share a bound, the longest queue gives way, so that one that nobody reads pushes out nothing of
+those that are read (SPEC G-25).
 """
 
 from __future__ import annotations
@@ -17,17 +19,16 @@ from wanderbus import records
 from wanderbus.broker.config import BrokerConfig
 from wanderbus.broker.journal import Journal
 from wanderbus.broker.policies import SHOWN_MAX, Policies, Queue, Waiting
-from wanderbus.broker.queue import Entry, Hole, Queued
+from wanderbus.broker.queue import Item, Queued, SessionQueue, SubscriptionQueue
 from wanderbus.broker.rows import SessionRow, SubscriptionRow, session_key
 from wanderbus.broker.state import BrokerState
 from wanderbus.subscription import QueuePolicy
 
-LOOKED_AT_MAX: Final = 8 * SHOWN_MAX
-"""Entries of a session that are looked at for those of one subscription."""
-
 _OWN: Final = "subscription."
 """Before the name of a bound that is a subscription's own."""
 
+
+_UNBOUNDED: Final = QueuePolicy()
 
 _Drops: TypeAlias = dict[tuple[int, int, str], list[str]]
 """Subscriptions for which the same first to last number are dropped for the same reason."""
@@ -50,8 +51,6 @@ class Bounds:
         self._bytes_max = config.queued_bytes_max
         globs = config.refuse_when_full
         self._refused = re.compile("|".join(map(fnmatch.translate, globs))) if globs else None
-        self._oldest: dict[str, int] = {}
-        """Of a subscription: no notification of a lower number waits for it. What waits only gets younger."""
 
     # By number and bytes ----------------------------------------------------------------------------------------
 
@@ -80,11 +79,17 @@ class Bounds:
         return _exceeded(self._system, session.waiting + 1, session.queued_bytes + size)
 
     def enforce(self, session: SessionRow, notified: records.Notified) -> None:
-        """Drop what exceeds a bound now that ``notified`` is in the queue of ``session``."""
-        rows = [self._state.subscriptions[identity] for identity in notified.subscriptions]
-        self._ask_policies(session, rows)
-        while rows := [row for row in rows if _own_exceeded(row)]:
-            self._give_way_each(session, rows)
+        """Drop what exceeds a bound now that ``notified`` is in the queues of ``session``."""
+        queue = self._state.queue.get(session.key)
+        if queue is None:
+            return
+        rows = self._state.subscriptions
+        bounded = [row for each in notified.subscriptions if (row := rows[each]).subscription.queue != _UNBOUNDED]
+        if self._system.policy is not None:
+            bounded = [rows[each] for each in notified.subscriptions]
+        self._ask_policies(session, queue, bounded)
+        while bounded := [row for row in bounded if _own_exceeded(row, queue)]:
+            self._give_way_each(session, queue, bounded)
         while reason := _exceeded(self._system, session.waiting, session.queued_bytes):
             self._give_way(session, reason)
         while self._state.queued_bytes > self._user_bytes_max < self._user_bytes(session.user):
@@ -94,21 +99,23 @@ class Bounds:
             if self._state.queued_bytes > self._bytes_max:
                 self._relieve()
 
-    def _ask_policies(self, session: SessionRow, rows: Sequence[SubscriptionRow]) -> None:
+    def _ask_policies(self, session: SessionRow, queue: SessionQueue, rows: Iterable[SubscriptionRow]) -> None:
         """Drop what the operator's policies want gone: the system's, and then a subscription's own (SPEC G-23)."""
         for row in rows:
             for name in dict.fromkeys((self._system.policy, row.subscription.queue.policy)):
-                if name is not None:
-                    for number in self._policies.choose(name, self._shown(session, row)):
+                its_own = queue.queues.get(row.subscription.id)
+                if name is not None and its_own is not None:
+                    for number in self._policies.choose(name, self._shown(session, queue, row, its_own)):
                         self._drop(session, number, number, f"policy.{name}", (row.subscription.id,))
 
-    def _shown(self, session: SessionRow, row: SubscriptionRow) -> Queue:
+    def _shown(
+        self, session: SessionRow, queue: SessionQueue, row: SubscriptionRow, its_own: SubscriptionQueue
+    ) -> Queue:
         """Return what a policy is shown of a subscription's queue."""
-        identity, queue = row.subscription.id, self._state.queue[session.key]
-        over = _own_exceeded(row) or _exceeded(self._system, session.waiting, session.queued_bytes)
-        oldest = _first_of(queue.entries_from(self._oldest_of(session, row)), identity) if row.waiting else []
-        newest = _first_of(queue.newest_first(), identity)[::-1]
-        return Queue(identity, self._state.wall_us, row.waiting, row.waiting_bytes, over, oldest, newest)
+        over = _own_exceeded(row, queue) or _exceeded(self._system, session.waiting, session.queued_bytes)
+        oldest, newest = _first_of(its_own), _first_of(its_own.newest_first())[::-1]
+        counts = its_own.waiting, its_own.queued_bytes
+        return Queue(row.subscription.id, self._state.wall_us, *counts, over, oldest, newest)
 
     def _relieve(self) -> None:
         """Drop from the longest queues of all, which are looked for once, however much has to go."""
@@ -124,105 +131,99 @@ class Bounds:
         return sum(map(_queued_bytes, self._state.sessions_of(user)))
 
     def _give_way(self, session: SessionRow, reason: str) -> None:
-        """Drop a notification of the session: the oldest or the newest."""
-        newest = self._system.when_full == "drop_newest"
-        number = self._newest(session) if newest else self._first(session)
-        self._drop(session, number, number, reason)
+        """Drop the oldest or the newest notification of the longest queue of a session.
 
-    def _give_way_each(self, session: SessionRow, rows: Sequence[SubscriptionRow]) -> None:
+        Others that wait for the same notification lose it too if they are at least half as long: it is of use to
+        drop only once nobody waits for it any more.
+        """
+        queue = self._state.queue.get(session.key)
+        assert queue is not None, session.key
+        measure = _waiting if reason == "queue.notifications_max" else _bytes_waiting
+        longest = max(queue.queues.values(), key=measure)
+        entry = longest.newest() if self._system.when_full == "drop_newest" else longest.oldest()
+        assert entry is not None, session.key
+        half = measure(longest) / 2
+        give_way = tuple(
+            each
+            for each in entry.subscriptions
+            if (its := queue.queues.get(each)) is not None and measure(its) >= half and its.holds(entry.number)
+        )
+        self._drop(session, entry.number, entry.number, reason, give_way)
+
+    def _give_way_each(self, session: SessionRow, queue: SessionQueue, rows: Sequence[SubscriptionRow]) -> None:
         """Drop for each of these subscriptions, which exceed their own bounds, its oldest or its newest match."""
         drops: _Drops = {}
         for row in rows:
+            its_own = queue.queues[row.subscription.id]
             newest = (row.subscription.queue.when_full or self._system.when_full) == "drop_newest"
-            number = self._newest_of(session, row) if newest else self._oldest_of(session, row)
-            drops.setdefault((number, number, f"{_OWN}{_own_exceeded(row)}"), []).append(row.subscription.id)
+            entry = its_own.newest() if newest else its_own.oldest()
+            assert entry is not None, row
+            reason = f"{_OWN}{_own_exceeded(row, queue)}"
+            drops.setdefault((entry.number, entry.number, reason), []).append(row.subscription.id)
         self._drop_each(session, drops)
-
-    def _first(self, session: SessionRow) -> int:
-        head = self._state.entry(session, session.first)
-        return head.last + 1 if isinstance(head, Hole) else session.first
-
-    def _newest(self, session: SessionRow) -> int:
-        tail = self._state.entry(session, session.next - 1)
-        return tail.number - 1 if isinstance(tail, Hole) else session.next - 1
-
-    def _newest_of(self, session: SessionRow, row: SubscriptionRow) -> int:
-        """Return the highest number that waits for a subscription, ``session.next`` if there is none.
-
-        It is the last one but where a crash came between an event and its drop: then there is one more to give up.
-        """
-        identity = row.subscription.id
-        for entry in self._state.queue[session.key].newest_first():
-            if _is_for(entry, identity):
-                return entry.number
-        return session.next
-
-    def _oldest_of(self, session: SessionRow, row: SubscriptionRow) -> int:
-        """Return the lowest number that waits for a subscription, ``session.next`` if there is none."""
-        identity = row.subscription.id
-        number = max(session.first, self._oldest.get(identity, 0))
-        if row.waiting:
-            for entry in self._state.queue[session.key].entries_from(number):
-                if _is_for(entry, identity):
-                    self._oldest[identity] = entry.number
-                    return entry.number
-        return session.next
 
     def discard(self, session: SessionRow, device: str, reason: str = "discarded") -> None:
         """Drop what waits for ``device`` and nobody else: all if it is the only member, else what is bound to it."""
-        last = session.next - 1
-        if session.devices == [device]:
-            if session.waiting:
-                self._drop(session, session.first, last, reason)
+        if (queue := self._state.queue.get(session.key)) is None:
             return
-        queued = [entry for entry in self._state.queue[session.key] if isinstance(entry, Queued)]
-        bound = dict.fromkeys(s for entry in queued for s, bound_to in entry.bound if bound_to == device)
-        if bound:
-            self._drop(session, session.first, last, reason, tuple(bound))
+        is_alone = session.devices == [device]
+        rows = [
+            row for each in queue.queues if (row := self._state.known(each)) is not None and queue.queues[each].waiting
+        ]
+        given_up = [row.subscription.id for row in rows if is_alone or row.subscription.device == device]
+        if given_up:
+            self._drop(session, 1, session.next - 1, reason, tuple(given_up))
+
+    def abandon(self, session: SessionRow, row: SubscriptionRow, device: str) -> None:
+        """Drop what waits of one subscription for ``device`` and nobody else, which has ended it and left."""
+        identity = row.subscription.id
+        queue = self._state.queue.get(session.key)
+        if queue is None or (its_own := queue.queues.get(identity)) is None or not its_own.waiting:
+            return
+        if session.devices == [device] or row.subscription.device == device:
+            self._drop(session, 1, session.next - 1, "unsubscribed", (identity,))
 
     # By age -----------------------------------------------------------------------------------------------------
 
-    def too_old(self, entry: Queued) -> bool:
-        """Return whether a notification, or a match of it, has waited for too long (SPEC G-17)."""
-        age_us = self._state.wall_us - entry.event.at_us
-        if _over_age(self._system, age_us):
-            return True
-        rows = map(self._state.known, entry.subscriptions)
-        return any(_over_age(row.subscription.queue, age_us) for row in rows if row)
+    def too_old(self, entry: Queued, subscription: str) -> bool:
+        """Return whether a notification has waited for too long for a subscription (SPEC G-17)."""
+        age_max_s, _ = self._age_max(subscription)
+        return age_max_s is not None and self._state.wall_us - entry.event.at_us > age_max_s * 1e6
 
     def sweep(self) -> None:
         """Drop what has waited for too long anywhere."""
-        self._oldest = {identity: number for identity, number in self._oldest.items() if self._state.known(identity)}
-        for session in self._state.sessions.values():
-            if session.waiting:
-                self.expire(session)
+        for key, _ in self._state.queue.waiting():
+            self.expire(self._state.sessions[key])
 
     def expire(self, session: SessionRow) -> None:
         """Drop what has waited for too long in a session."""
         drops: _Drops = {}
-        for identity in (*session.subscriptions, *session.ended):
-            row = self._state.known(identity)
-            assert row is not None
-            age_max_s = row.subscription.queue.age_max_s
-            if age_max_s is not None and (self._system.age_max_s is None or age_max_s < self._system.age_max_s):
-                first = self._oldest_of(session, row)
-                if last := self._last_over_age(session, first, row.subscription.queue, identity):
-                    drops.setdefault((first, last, f"{_OWN}queue.age_max_s"), []).append(identity)
+        if (queue := self._state.queue.get(session.key)) is None:
+            return
+        for identity, its_own in queue.queues.items():
+            age_max_s, reason = self._age_max(identity)
+            if age_max_s is None or (oldest := its_own.oldest()) is None:
+                continue
+            if last := self._last_over_age(its_own, age_max_s):
+                drops.setdefault((oldest.number, last, reason), []).append(identity)
         self._drop_each(session, drops)
-        first = self._first(session)
-        if last := self._last_over_age(session, first, self._system):
-            self._drop(session, first, last, "queue.age_max_s")
 
-    def _last_over_age(
-        self, session: SessionRow, first: int, policy: QueuePolicy, identity: str | None = None
-    ) -> int | None:
-        """Return the highest number that waits for too long, from ``first`` on: of all, or of one subscription."""
+    def _age_max(self, subscription: str) -> tuple[float | None, str]:
+        """Return the age that holds for a subscription, the stricter of its own and the system's, and its name."""
+        row = self._state.known(subscription)
+        own_s, system_s = None if row is None else row.subscription.queue.age_max_s, self._system.age_max_s
+        if own_s is not None and (system_s is None or own_s < system_s):
+            return own_s, f"{_OWN}queue.age_max_s"
+        return system_s, "queue.age_max_s"
+
+    def _last_over_age(self, queue: SubscriptionQueue, age_max_s: float) -> int | None:
+        """Return the highest number that has waited for too long."""
         last = None
-        for entry in self._state.queue[session.key].entries_from(first) if first < session.next else ():
-            if isinstance(entry, Queued) and (identity is None or identity in entry.subscriptions):
-                if not _over_age(policy, self._state.wall_us - entry.event.at_us):
+        for item in queue:
+            if isinstance(item, Queued):
+                if self._state.wall_us - item.event.at_us <= age_max_s * 1e6:
                     break
-                last = entry.number
+                last = item.number
         return last
 
     def _drop_each(self, session: SessionRow, drops: _Drops) -> None:
@@ -230,9 +231,7 @@ class Bounds:
         for (first, last, reason), subscriptions in drops.items():
             self._drop(session, first, last, reason, tuple(subscriptions))
 
-    def _drop(
-        self, session: SessionRow, first: int, last: int, reason: str, subscriptions: tuple[str, ...] = ()
-    ) -> None:
+    def _drop(self, session: SessionRow, first: int, last: int, reason: str, subscriptions: tuple[str, ...]) -> None:
         dropped = records.Dropped(
             at_us=self._state.wall_us,
             user=session.user,
@@ -242,7 +241,7 @@ class Bounds:
             reason=reason,
             subscriptions=subscriptions,
         )
-        # Whoever was told of a gap must not be counted as served after a crash.
+        # Whoever heard of a gap must not be counted as served after a crash.
         self._journal.write(dropped, urgent=True)
 
 
@@ -254,26 +253,25 @@ def _exceeded(policy: QueuePolicy, waiting: int, waiting_bytes: int) -> str | No
     return None
 
 
-def _own_exceeded(row: SubscriptionRow) -> str | None:
-    return _exceeded(row.subscription.queue, row.waiting, row.waiting_bytes)
+def _own_exceeded(row: SubscriptionRow, queue: SessionQueue) -> str | None:
+    its_own = queue.queues.get(row.subscription.id)
+    if its_own is None:
+        return None
+    return _exceeded(row.subscription.queue, its_own.waiting, its_own.queued_bytes)
 
 
-def _first_of(entries: Iterable[Entry], subscription: str) -> list[Waiting]:
-    """Return the first notifications for a subscription, looking at a bounded number of entries."""
-    found = [
-        Waiting(entry.number, entry.event.at_us, entry.event.data)
-        for entry in islice(entries, LOOKED_AT_MAX)
-        if isinstance(entry, Queued) and _is_for(entry, subscription)
-    ]
-    return found[:SHOWN_MAX]
+def _first_of(items: Iterable[Item]) -> list[Waiting]:
+    """Return the first notifications of a queue, as many as a policy is shown."""
+    queued = (item for item in items if isinstance(item, Queued))
+    return [Waiting(item.number, item.event.at_us, item.event.data) for item in islice(queued, SHOWN_MAX)]
 
 
-def _over_age(policy: QueuePolicy, age_us: int) -> bool:
-    return policy.age_max_s is not None and age_us > policy.age_max_s * 1e6
+def _waiting(queue: SubscriptionQueue) -> int:
+    return queue.waiting
 
 
-def _is_for(entry: Entry, subscription: str) -> bool:
-    return isinstance(entry, Queued) and subscription in entry.subscriptions
+def _bytes_waiting(queue: SubscriptionQueue) -> int:
+    return queue.queued_bytes
 
 
 def _queued_bytes(session: SessionRow) -> int:

@@ -45,7 +45,16 @@ class BrokerConfig(msgspec.Struct, frozen=True):
     """Bytes of events that wait in this broker; the longest queue gives way first."""
 
     unacknowledged_max: int = 256
-    """Notifications sent to a device and not yet taken by its application."""
+    """Notifications of one subscription sent to a device and not yet taken by its application."""
+
+    unacknowledged_bytes_max: int = 256 * 2**10
+    """Bytes of their events; one notification may always be on its way."""
+
+    device_unacknowledged_bytes_max: int = 16 * 2**20
+    """Bytes of events sent to one device and not yet taken, parted evenly among the subscriptions read there."""
+
+    blocked_s: float = 60.0
+    """A reader that takes nothing for so long while its window is full is reported as blocked."""
 
     backlog_per_s: float = 2_000.0
     """Notifications a second at which a device that comes back is sent what has waited (SPEC U-03)."""
@@ -119,6 +128,8 @@ class BrokerConfig(msgspec.Struct, frozen=True):
             )
         if min(self.user_devices_max, self.domain_users_max, self.domain_devices_max) < 1:
             raise ValueError("user_devices_max, domain_users_max and domain_devices_max must be at least 1")
+        if self.blocked_s <= 0:
+            raise ValueError("blocked_s must be above 0")
         if self.user_subscriptions_max > SUBSCRIPTIONS_MAX:
             raise ValueError(
                 f"user_subscriptions_max must be at most {SUBSCRIPTIONS_MAX}: a notification names all that it matches"

@@ -7,7 +7,7 @@ that owns it), and nothing of files: records go out as :class:`Append` and come 
 from __future__ import annotations
 
 import re
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from itertools import groupby
 from typing import Final, TypeAlias
 
@@ -20,12 +20,13 @@ from wanderbus.broker.custom import Kinds
 from wanderbus.broker.disconnection import DisconnectionHook
 from wanderbus.broker.interests import Interests, KernelWanted
 from wanderbus.broker.journal import Append, Journal
-from wanderbus.broker.links import Link, LinkDropped, Links, SendOnLink
+from wanderbus.broker.links import LinkDropped, Links, SendOnLink
 from wanderbus.broker.operating import Operating
 from wanderbus.broker.permissions import Permissions
 from wanderbus.broker.policies import Policies
 from wanderbus.broker.presence import Presence, UserStatusChanged
 from wanderbus.broker.publishing import DISK_FULL, Publishing
+from wanderbus.broker.readers import Link, Reader, SubscriptionUnread
 from wanderbus.broker.rows import SessionRow, device_key, session_key
 from wanderbus.broker.state import BrokerState
 from wanderbus.broker.subscribing import Subscriptions, SubscriptionUnreadable
@@ -49,6 +50,7 @@ __all__ = [
     "MessageArrived",
     "SendOnLink",
     "ServerStarted",
+    "SubscriptionUnread",
     "SubscriptionUnreadable",
     "UserStatusChanged",
 ]
@@ -73,12 +75,14 @@ class ServerStarted(Input, frozen=True):
 class LinkOpened(Input, frozen=True):
     """A data channel to ``device`` of the authenticated ``user`` is open; an earlier one of it is over.
 
-    If the user has too many devices, it is refused and then dropped.
+    If the user has too many devices, it is refused and then dropped. Down an ``unattended`` link everything goes at
+    once and counts as taken: nobody there reads or acknowledges.
     """
 
     link: int
     user: str
     device: str
+    unattended: bool = False
 
 
 class LinkClosed(Input, frozen=True):
@@ -163,7 +167,7 @@ class Broker:
         self._presence = Presence(state, self._journal, self._links, self._bounds, config, hook)
         self._operating = Operating(state, self._journal, self._links, self._presence, config)
         self._subscriptions = Subscriptions(
-            state, self._journal, self._links, config, kinds, Interests(kernel), policies
+            state, self._journal, self._links, self._bounds, config, kinds, Interests(kernel), policies
         )
         may_publish = Permissions("may_publish", config.may_publish)
         self._publishing = Publishing(state, self._journal, self._links, self._subscriptions, self._bounds, may_publish)
@@ -175,6 +179,20 @@ class Broker:
     def take_closed_links(self) -> list[int]:
         """Return the links that were closed or refused since the last call, before their ``LinkDropped`` is durable."""
         return self._links.take_closed()
+
+    def unserved(self) -> Iterator[tuple[Link, Reader]]:
+        """Yield readers that have nothing to acknowledge and are sent nothing, though something waits: none."""
+        return self._links.unserved()
+
+    def readers_of_all(self) -> Iterator[tuple[Link, Reader]]:
+        """Yield every reader there is, with its link."""
+        return ((link, reader) for link in self._links.all() for reader in (link.readers or {}).values())
+
+    def readers(self, link: int) -> Mapping[int, str]:
+        """Return what is read on a link: subscriptions by the agent's handle for them."""
+        open_link = self._links.get(link)
+        handles = None if open_link is None else open_link.handles
+        return {handle: reader.subscription for handle, reader in (handles or {}).items()}
 
     def refusal(self, user: str, device: str, others: int, present: Iterable[tuple[str, str]] = ()) -> str | None:
         """Return why ``device`` may have no data channel, None if it may.
@@ -193,6 +211,7 @@ class Broker:
             else:
                 for given in several:
                     self._told(given)
+                    self._links.flush()
         self._report_failures()
         return self._journal.drain()
 
@@ -211,8 +230,8 @@ class Broker:
                 self._publishing.received_us = wall_us
             case TimerFired(key=key):
                 self._timer_fired(key)
-            case LinkOpened(link=identity, user=user, device=device):
-                self._presence.opened(identity, user, device)
+            case LinkOpened(link=identity, user=user, device=device, unattended=unattended):
+                self._presence.opened(identity, user, device, unattended=unattended)
             case LinkClosed(link=identity, reason=reason):
                 if link := self._links.get(identity):
                     self._presence.closed(link, reason)
@@ -269,13 +288,14 @@ class Broker:
 
     def _arrived(self, several: Sequence[MessageArrived]) -> None:
         """Take what agents say; events that came together are matched together."""
-        said = [(each.link, _read(each.payload)) for each in several]
+        said = [(each.link, _message(each.payload)) for each in several]
         foreseen = 0
         for place, (identity, message) in enumerate(said):
             if place >= foreseen and isinstance(message, protocol.Publish):
                 foreseen = self._foresee(said, place)
             if link := self._links.get(identity):
                 self._said(link, message)
+                self._links.flush()
         if foreseen:
             self._subscriptions.interests.foresee(())
 
@@ -309,8 +329,8 @@ class Broker:
         match message:
             case protocol.Publish():
                 self._publishing.publish(link, message)
-            case protocol.Take(number=number):
-                self._take(link, link.session, number)
+            case protocol.Take() | protocol.Read() | protocol.StopReading():
+                self._read(link, message)
             case protocol.Leave(request=request):
                 self._presence.leave(link, link.session, request)
             case protocol.Inspect() | protocol.Peek() | protocol.Purge() | protocol.Kick():
@@ -326,33 +346,31 @@ class Broker:
         if refusal := self._no_place(link, message.session):
             self._links.say(link, refusal)
             return
-        self._journal.write(
-            records.Attached(
-                at_us=self.state.wall_us,
-                user=link.user,
-                session=message.session,
-                device=link.device,
-                epoch=message.epoch,
-                redelivered_through=self._redelivered_through(link, message),
-            ),
-            urgent=True,
+        attached = records.Attached(
+            at_us=self.state.wall_us,
+            user=link.user,
+            session=message.session,
+            device=link.device,
+            epoch=message.epoch,
+            redelivered=() if message.resume else self._links.may_have_seen(link, message.session),
         )
+        self._journal.write(attached, urgent=True)
         session = self.state.sessions[session_key(link.user, message.session)]
         if message.resume and message.resume.epoch == session.epoch:
-            self._took(link, session.name, min(message.resume.number, session.next - 1))
+            self._links.acknowledge(session, link.device, message.resume.number, resumed=True)
         if not message.keep:
             self._discard(link, session, keep_queue=message.keep_queue)
-        cursor = self.state.devices[link.key].cursor
-        self._links.attach(link, session, cursor)
-        self._links.say(link, protocol.Attachment(session.epoch, cursor))
-        self._links.pump(session)
+        self._links.attach(link, session)
+        self._links.say(link, protocol.Attachment(session.epoch))
+        if link.unattended:
+            self._links.notify(session, ())
 
     def _discard(self, link: Link, session: SessionRow, *, keep_queue: bool) -> None:
         """End the subscriptions of who begins anew, and drop what waits for this device alone (SPEC G-09, X20)."""
         self._subscriptions.discard(link.user, session.name, link.device)
         if not keep_queue:
             self._bounds.discard(session, link.device)
-            self._took(link, session.name, session.next - 1)
+            self._links.acknowledge(session, link.device, session.next - 1)
 
     def _no_place(self, link: Link, name: str) -> protocol.RequestRefused | None:
         """Return why this link cannot join the session ``name``, or None if it can."""
@@ -370,34 +388,18 @@ class Broker:
             return None
         return None if count < most else protocol.limit_reached(limit, most)
 
-    def _redelivered_through(self, link: Link, message: protocol.Attach) -> int:
-        """Return up to where an earlier life of this agent may have shown notifications to its application."""
-        row = self.state.devices[link.key]
-        if message.epoch == row.epoch:
-            return row.redelivered_through
-        return 0 if message.resume else self._links.handed(link.user, message.session, link.device)
-
-    def _take(self, link: Link, session: str, number: int) -> None:
-        """A device takes what it was sent, on this link or on an earlier one."""
-        if number <= max(link.sent, self._links.handed(link.user, session, link.device)):
-            self._took(link, session, number)
-            self._links.pump(self.state.sessions[session_key(link.user, session)])
-
-    def _took(self, link: Link, session: str, number: int) -> None:
-        if number > self.state.devices[link.key].cursor:
-            self._journal.write(
-                records.Took(
-                    at_us=self.state.wall_us,
-                    user=link.user,
-                    session=session,
-                    device=link.device,
-                    number=number,
-                ),
-                urgent=False,
-            )
+    def _read(self, link: Link, message: protocol.OfReaders) -> None:
+        match message:
+            case protocol.Take(reader=handle, number=number):
+                self._links.take(link, handle, number)
+            case protocol.StopReading(reader=handle):
+                self._links.stop_reading(link, handle)
+            case protocol.Read(readers=readers):
+                for reader in readers:
+                    self._subscriptions.read(link, reader.handle, reader.subscription, reader.taken)
 
 
-def _read(payload: bytes) -> protocol.FromAgent | RemoteProtocolError:
+def _message(payload: bytes) -> protocol.FromAgent | RemoteProtocolError:
     try:
         return protocol.decode_from_agent(payload)
     except RemoteProtocolError as error:

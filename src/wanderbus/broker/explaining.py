@@ -89,8 +89,10 @@ class Pair:
         """Whether each is past the notification."""
         self._published: records.Published | None = None
         self._number: int | None = None
+        self._waits_for = submitted.id
+        """The subscription in whose queue it is: one that inherits it may stand for that which was matched."""
         self._took: dict[str, int] = {}
-        """When each device took the notification, or passed it over."""
+        """When each device took the notification."""
         self._left_us: int | None = None
         """When it left the queue."""
         self._dropped: str | None = None
@@ -103,7 +105,9 @@ class Pair:
 
     def concerns(self, offset: int, payload: bytes) -> bool:
         """Return whether the record at ``offset`` may have to do with the pair, which most have not."""
-        return offset == self._event.offset or self._subscription.owner.encode() in payload
+        if offset == self._event.offset or self._subscription.owner.encode() in payload:
+            return True
+        return self._waits_for.encode() in payload
 
     def apply(self, offset: int, record: AnyRecord) -> None:
         """Take the record at ``offset``; those that do not concern the pair may be left out."""
@@ -112,7 +116,11 @@ class Pair:
         match record:
             case records.Published():
                 self._take_event(offset, record)
-            case records.Subscribed(subscription=subscription) | records.Changed(subscription=subscription):
+            case records.Subscribed(subscription=subscription, inherits=inherits):
+                self._take_subscription(subscription, record.at_us)
+                if inherits == self._waits_for and self._number is not None:
+                    self._waits_for = subscription.id
+            case records.Changed(subscription=subscription):
                 self._take_subscription(subscription, record.at_us)
             case records.Unsubscribed(subscription=self._identity) if self._published is None:
                 self._ended = record
@@ -120,8 +128,10 @@ class Pair:
                 self._attached(record)
             case records.Left(user=self._subscription.owner, session=self._subscription.session):
                 self._leave(record.device, record.at_us)
-            case records.Took(user=self._subscription.owner, session=self._subscription.session):
+            case records.Acknowledged(user=self._subscription.owner, session=self._subscription.session):
                 self._taken(record)
+            case records.Forgotten(subscriptions=subscriptions) if self._waits_for in subscriptions:
+                self._drop_now("forgotten", record.at_us)
             case records.Dropped(user=self._subscription.owner, session=self._subscription.session):
                 self._drop(record)
 
@@ -137,6 +147,7 @@ class Pair:
         if offset == self._event.offset:
             self._published = record
             self._number = None if ours is None else ours.number
+            self._trim(record.at_us)
         elif ours is not None and self._published is None:
             self._last_us = record.at_us
 
@@ -145,6 +156,7 @@ class Pair:
     def _attached(self, record: records.Attached) -> None:
         if record.session == self._subscription.session:
             self._members.setdefault(record.device, False)
+            self._trim(record.at_us)
         else:
             self._leave(record.device, record.at_us)
 
@@ -152,26 +164,33 @@ class Pair:
         self._members.pop(device, None)
         self._trim(at_us)
 
-    def _taken(self, record: records.Took) -> None:
-        if self._number is not None and record.number >= self._number:
+    def _taken(self, record: records.Acknowledged) -> None:
+        concerned = not record.subscriptions or self._waits_for in record.subscriptions
+        if concerned and self._number is not None and record.number >= self._number:
             self._took.setdefault(record.device, record.at_us)
             if record.device in self._members:
                 self._members[record.device] = True
             self._trim(record.at_us)
 
     def _trim(self, at_us: int) -> None:
-        """Every member has taken it: whom it was bound to is served, or is no member any more."""
-        if self._number is not None and self._members and all(self._members.values()):
+        """Let it leave the queue once every member that it is for has taken it, or none of them can."""
+        if self._number is None or not self._members:
+            return
+        bound_to = self._subscription.device
+        if bound_to is not None and bound_to not in self._members:
+            self._drop_now("device_left", at_us)
+        elif all(taken for device, taken in self._members.items() if bound_to in (None, device)):
             self._left_us = at_us
-            bound_to = self._subscription.device
-            if bound_to is not None and bound_to not in self._took:
-                self._dropped = "device_left"
 
     def _drop(self, record: records.Dropped) -> None:
         if self._number is None or not record.first <= self._number <= record.last:
             return
-        if not record.subscriptions or self._identity in record.subscriptions:
-            self._left_us, self._dropped = record.at_us, record.reason
+        if not record.subscriptions or self._waits_for in record.subscriptions:
+            self._drop_now(record.reason, record.at_us)
+
+    def _drop_now(self, reason: str, at_us: int) -> None:
+        if self._number is not None and self._left_us is None:
+            self._left_us, self._dropped = at_us, reason
 
     # The outcome ------------------------------------------------------------------------------------------------
 

@@ -1,8 +1,10 @@
-"""Links: what the broker sees of a data channel, and the pump that sends a session's queue down each."""
+"""Links: the broker's view of data channels, and delivery of each subscription to its readers over them."""
 
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Sequence
+from heapq import heapify, heappop, heappush
+from typing import Final, TypeAlias
 
 import msgspec
 
@@ -13,12 +15,19 @@ from wanderbus.broker.config import BrokerConfig
 from wanderbus.broker.journal import Journal
 from wanderbus.broker.presentation import in_xml, wants_xml
 from wanderbus.broker.protocol import BrokerMessage
-from wanderbus.broker.queue import Entry, Queued, losses_for
+from wanderbus.broker.queue import Hole, Item, Queued, SessionQueue
+from wanderbus.broker.readers import Link, Reader, Windows
 from wanderbus.broker.rows import DeviceRow, SessionRow, Status, device_key, session_key
 from wanderbus.broker.state import BrokerState
 from wanderbus.event import EventId, Loss
 from wanderbus.machine import Output, SetTimer
 from wanderbus.pacing import TokenBucket
+
+_REASONS_MAX: Final = 100
+"""Reasons that a gap tells apart, so that it fits a message."""
+
+_Next: TypeAlias = tuple[int, int, Reader, Item]
+"""The number of a reader's next item and its handle, by which those at once ready take turns; the reader, the item."""
 
 
 class SendOnLink(Output, frozen=True):
@@ -35,28 +44,8 @@ class LinkDropped(Output, frozen=True):
     reason: str
 
 
-class Link(msgspec.Struct):
-    """An open data channel of a device; ``session`` is None until its agent has said :class:`Attach`."""
-
-    link: int
-    user: str
-    device: str
-    key: str
-    """Of the device."""
-    session: str | None = None
-    sent: int = 0
-    """Highest number of the session's stream that was sent on this link, or passed over."""
-    told: int = 0
-    """Highest number up to which the device has to take: what was passed over is bound to others."""
-    backlog: int = 0
-    """Numbers up to this one had waited when the device attached, and go out paced."""
-    pace: TokenBucket | None = None
-    held_up: tuple[int, str] | None = None
-    """An event of the device's outbox that was refused for the time being, and the bound that was met."""
-
-
 class Links:
-    """Every open link, and delivery over them in the order of numbers, at most a window unacknowledged."""
+    """Every open link, and delivery over them in the order of numbers, a window ahead of each acknowledgement."""
 
     def __init__(self, state: BrokerState, journal: Journal, bounds: Bounds, config: BrokerConfig) -> None:
         self.now = 0.0
@@ -64,20 +53,27 @@ class Links:
         self._state = state
         self._journal = journal
         self._bounds = bounds
-        self._window = config.unacknowledged_max
+        self._windows = Windows(config)
         self._backlog_per_s = config.backlog_per_s
         self._closed: list[int] = []
         self._by_id: dict[int, Link] = {}
         self._by_device: dict[str, Link] = {}
         self._by_user: dict[str, set[int]] = {}
         self._by_session: dict[str, list[Link]] = {}
-        self._handed = {
-            (session.key, device): session.next - 1 for session in state.sessions.values() for device in session.devices
-        }
+        self._handed: dict[str, dict[str, int]] = {}
+        """By device and subscription: highest number sent on earlier links, where it was not taken."""
+        self._before = {key: state.sessions[key].next - 1 for key, _ in state.queue.waiting()}
+        """By session: highest number that an earlier life of this broker may have sent."""
+        self._ready: dict[int, dict[int, Reader]] = {}
+        """By link and handle: readers to which something may be sent, by what was just said."""
 
     def get(self, link: int) -> Link | None:
         """Return the open link with this id, or None."""
         return self._by_id.get(link)
+
+    def all(self) -> Iterable[Link]:
+        """Return every open link."""
+        return self._by_id.values()
 
     def of_device(self, user: str, device: str) -> Link | None:
         """Return the open link of a device, or None."""
@@ -93,28 +89,29 @@ class Links:
         return ((link.user, link.device) for link in self._by_id.values())
 
     def of_session(self, key: str) -> Sequence[Link]:
-        """Return the links over which a session's stream flows."""
+        """Return the links that are attached to a session."""
         return self._by_session.get(key, ())
 
-    def open(self, link: int, user: str, device: str) -> None:
+    def open(self, link: int, user: str, device: str, *, unattended: bool = False) -> None:
         """Take note of a new link."""
         key = device_key(user, device)
-        self._by_id[link] = self._by_device[key] = Link(link, user, device, key)
+        self._by_id[link] = self._by_device[key] = Link(link, user, device, key, unattended)
         self._by_user.setdefault(user, set()).add(link)
 
     def close(self, link: Link) -> None:
         """Forget a link."""
         self._closed.append(link.link)
         del self._by_id[link.link]
+        self._ready.pop(link.link, None)
         self._by_user[link.user].discard(link.link)
         if not self._by_user[link.user]:
             del self._by_user[link.user]
         if self._by_device.get(link.key) is link:
             del self._by_device[link.key]
         if link.session is not None:
+            for reader in list((link.readers or {}).values()):
+                self._stop(link, reader)
             key = session_key(link.user, link.session)
-            handed = (key, link.device)
-            self._handed[handed] = max(self._handed.get(handed, 0), link.sent)
             self._by_session[key].remove(link)
             if not self._by_session[key]:
                 del self._by_session[key]
@@ -124,24 +121,18 @@ class Links:
         closed, self._closed = self._closed, []
         return closed
 
-    def attach(self, link: Link, session: SessionRow, sent: int) -> None:
-        """Let the stream of ``session`` flow on ``link`` after number ``sent``, paced as far as it has waited."""
-        link.session, link.sent, link.told, link.backlog = session.name, sent, sent, session.next - 1
-        link.pace = TokenBucket(self._backlog_per_s, self.now)
+    def attach(self, link: Link, session: SessionRow) -> None:
+        """Let ``session`` be read on ``link``, paced as far as it has waited."""
+        link.session, link.backlog = session.name, session.next - 1
         self._by_session.setdefault(session.key, []).append(link)
 
     def status(self, user: str) -> Status:
         """Return the User Status: CONNECTED while any device of the user can be reached (SPEC E-06, E-07)."""
         return "CONNECTED" if user in self._by_user else "DISCONNECTED"
 
-    def handed(self, user: str, session: str, device: str) -> int:
-        """Return the highest number of ``session`` that this device may have been sent on earlier links."""
-        return self._handed.get((session_key(user, session), device), 0)
-
-    def forget(self, user: str, device: str) -> None:
-        """A device is no member of any session any more: if it comes back, it begins anew."""
-        for session in self._state.sessions_of(user):
-            self._handed.pop((session.key, device), None)
+    def forget(self, device: str) -> None:
+        """Forget what a device was sent that is no member of any session any more: if it comes back, it is new."""
+        self._handed.pop(device, None)
 
     def turn_away(self, link: int, refusal: protocol.RequestRefused) -> None:
         """Refuse a link, of which nothing is kept."""
@@ -153,77 +144,259 @@ class Links:
         """Send ``message`` once everything it rests on is durable."""
         self._journal.say(SendOnLink(link.link, protocol.encode(message)))
 
+    # Readers ----------------------------------------------------------------------------------------------------
+
+    def read(self, link: Link, handle: int, subscription: str) -> None:
+        """Send a subscription to a reader from where its device has got to; the same reader again goes on."""
+        if link.unattended:
+            return
+        former = link.reader(subscription)
+        if former is None or former.handle != handle:
+            if former is not None:
+                self._stop(link, former)
+            row = self._state.known(subscription)
+            cursor = (row.cursors or {}).get(link.device, 0) if row is not None else 0
+            former = Reader(handle, subscription, cursor)
+            if link.handles and (other := link.handles.get(handle)) is not None:
+                self._stop(link, other)
+            link.open(former)
+        self._is_ready(link, former)
+
+    def stop_reading(self, link: Link, handle: int) -> None:
+        """End a reader; what it has not taken waits for the next one."""
+        if link.handles and (reader := link.handles.get(handle)) is not None:
+            self._stop(link, reader)
+
+    def _stop(self, link: Link, reader: Reader) -> None:
+        if reader.unacknowledged is not None:
+            handed = self._handed.setdefault(link.key, {})
+            handed[reader.subscription] = max(handed.get(reader.subscription, 0), reader.sent)
+        link.close(reader)
+
+    def rename(self, session: SessionRow, ended: str, heir: str) -> None:
+        """Let readers of a subscription that has ended read the one that inherits what waits for it."""
+        for device in session.devices:
+            handed = self._handed.get(device_key(session.user, device))
+            if handed is not None and ended in handed:
+                handed[heir] = handed.pop(ended)
+        for link in self.of_session(session.key):
+            link.rename(ended, heir)
+
+    def take(self, link: Link, handle: int, number: int) -> None:
+        """Let a device take what a reader was sent, on this link or on an earlier one."""
+        if link.handles is None or (reader := link.handles.get(handle)) is None:
+            return
+        if number <= max(reader.sent, self._may_have_sent(link, reader.subscription)):
+            session = self._state.sessions[session_key(link.user, link.session or "")]
+            self.acknowledge(session, link.device, number, (reader.subscription,))
+            reader.take(number)
+            self._is_ready(link, reader)
+
+    def acknowledge(
+        self,
+        session: SessionRow,
+        device: str,
+        number: int,
+        subscriptions: tuple[str, ...] = (),
+        *,
+        resumed: bool = False,
+    ) -> None:
+        """Let a device take everything up to ``number`` of these subscriptions, or of all, if it is news."""
+        if not resumed and not self._is_news(session, device, number, subscriptions):
+            return
+        acknowledged = records.Acknowledged(
+            at_us=self._state.wall_us,
+            user=session.user,
+            session=session.name,
+            device=device,
+            number=min(number, session.next - 1),
+            subscriptions=subscriptions,
+            resumed=resumed,
+        )
+        self._journal.write(acknowledged, urgent=False)
+
+    def _is_news(self, session: SessionRow, device: str, number: int, subscriptions: tuple[str, ...]) -> bool:
+        if (queue := self._state.queue.get(session.key)) is None:
+            return False
+        for identity in subscriptions or queue.queues:
+            row = self._state.known(identity)
+            if row is not None and identity in queue.queues and number > (row.cursors or {}).get(device, 0):
+                return True
+        return False
+
+    def _may_have_sent(self, link: Link, subscription: str) -> int:
+        """Return the highest number of a subscription that a device may have been sent on earlier links."""
+        assert link.session is not None
+        handed = self._handed.get(link.key, {}).get(subscription, 0)
+        return max(handed, self._before.get(session_key(link.user, link.session), 0))
+
+    def may_have_seen(self, link: Link, name: str) -> tuple[tuple[str, int], ...]:
+        """Return what an earlier life of a device may have seen of a session and not acknowledged, by subscription."""
+        key = session_key(link.user, name)
+        session, queue = self._state.sessions.get(key), self._state.queue.get(key)
+        if session is None or queue is None or link.device not in session.devices:
+            return ()
+        handed, before = self._handed.get(link.key, {}), self._before.get(key, 0)
+        seen = []
+        for identity in queue.queues:
+            row = self._state.known(identity)
+            number = max(handed.get(identity, 0), before)
+            if (
+                row
+                and row.subscription.device in (None, link.device)
+                and number > (row.cursors or {}).get(link.device, 0)
+            ):
+                seen.append((identity, number))
+        return tuple(seen)
+
+    # Delivery ---------------------------------------------------------------------------------------------------
+
+    def unserved(self) -> Iterator[tuple[Link, Reader]]:
+        """Yield readers that have nothing to acknowledge while something that is not paced waits for them: none."""
+        for link in self._by_id.values():
+            queue = self._state.queue.get(session_key(link.user, link.session or ""))
+            for reader in (link.readers or {}).values() if queue is not None else ():
+                item = queue.after(reader.subscription, reader.sent) if queue is not None else None
+                if item is not None and reader.unacknowledged is None and item.number > link.backlog:
+                    yield link, reader
+
     def go_on(self, link: Link) -> None:
         """Send the next slice of what has waited for a link."""
-        if link.session is not None:
-            self._pump_link(self._state.sessions[session_key(link.user, link.session)], link)
+        for reader in list((link.readers or {}).values()):
+            self._is_ready(link, reader)
 
-    def pump(self, session: SessionRow) -> None:
-        """Send each link of ``session`` what it has not been sent, as far as its window and its pace allow."""
+    def notify(self, session: SessionRow, subscriptions: Iterable[str]) -> None:
+        """Send each link of ``session`` what is new for these subscriptions, as far as their readers' windows allow."""
+        if (queue := self._state.queue.get(session.key)) is None:
+            return
         for link in self._by_session.get(session.key, ()):
-            self._pump_link(session, link)
+            if link.unattended:
+                self._send_unattended(session, queue, link)
+            elif (readers := link.readers) is not None:
+                ready = [reader for each in subscriptions if (reader := readers.get(each)) is not None]
+                if ready:
+                    self._deliver(session, link, ready)
 
-    def _pump_link(self, session: SessionRow, link: Link) -> None:
+    def flush(self) -> None:
+        """Send to every reader to which something may be sent since the last call."""
+        while self._ready:
+            identity, readers = self._ready.popitem()
+            link = self._by_id[identity]
+            assert link.session is not None
+            session = self._state.sessions[session_key(link.user, link.session)]
+            still_open = link.handles or {}
+            self._deliver(session, link, [each for each in readers.values() if still_open.get(each.handle) is each])
+
+    def _is_ready(self, link: Link, reader: Reader) -> None:
+        self._ready.setdefault(link.link, {})[reader.handle] = reader
+
+    def _deliver(self, session: SessionRow, link: Link, readers: Sequence[Reader]) -> None:
+        """Send what these readers have room for, in the order of numbers; one message serves all it is for."""
+        queue = self._state.queue.get(session.key)
+        if queue is None:
+            return
+        coming: list[_Next] = []
+        for reader in readers:
+            self._look_up(queue, link, reader, coming)
+        if len(coming) > 1:
+            heapify(coming)
         device = self._state.devices[link.key]
-        link.sent = max(link.sent, session.first - 1, device.cursor)
-        self._fill_window(session, link, device)
-        while device.cursor < link.sent and device.cursor >= link.told:
-            self._pass_over(session, link, link.sent)
-            self._fill_window(session, link, device)
-
-    def _fill_window(self, session: SessionRow, link: Link, device: DeviceRow) -> None:
-        queue = self._state.queue[session.key]
-        while (number := link.sent + 1) < session.next and link.sent - device.cursor < self._window:
-            if number <= link.backlog and not self._paced(link):
+        while coming:
+            number, _, reader, item = coming[0]
+            if self._is_too_old(session, reader, item):
+                heappop(coming)
+                self._look_up(queue, link, reader, coming)
+                continue
+            if number <= link.backlog and not self._is_paced(link):
                 return
-            entry = queue.covering(number)
-            if isinstance(entry, Queued) and entry.event.at_us < self._state.wall_us and self._bounds.too_old(entry):
-                self._bounds.expire(session)
-                entry = queue.covering(number)
-            assert entry is not None, (session.key, number)
-            link.sent = entry.last
-            if message := self._message(entry, device):
-                if link.told <= device.cursor < number - 1:
-                    self._pass_over(session, link, number - 1)
-                link.told = entry.last
-                self.say(link, message)
+            served = [heappop(coming)[2]]
+            if isinstance(item, Hole):
+                served[0].send(item)
+                self.say(link, _gap(item, served[0]))
+            else:
+                while coming and coming[0][3] is item and not self._is_too_old(session, coming[0][2], item):
+                    served.append(heappop(coming)[2])
+                for each in served:
+                    each.send(item)
+                self._say_notification(link, device, item, served)
+            for each in served:
+                self._look_up(queue, link, each, coming)
 
-    def _paced(self, link: Link) -> bool:
+    def _look_up(self, queue: SessionQueue, link: Link, reader: Reader, coming: list[_Next]) -> None:
+        """Add the next item of a reader to what is ``coming``, if there is one and room for it."""
+        item = queue.after(reader.subscription, reader.sent)
+        if item is None:
+            return
+        if self._windows.has_room(link, reader):
+            heappush(coming, (item.number, reader.handle, reader, item))
+        elif reader.full_since is None:
+            reader.full_since = self.now
+
+    def _is_too_old(self, session: SessionRow, reader: Reader, item: Item) -> bool:
+        """Return whether an item has waited for too long; then it is dropped."""
+        if isinstance(item, Hole) or item.event.at_us >= self._state.wall_us:
+            return False
+        if not self._bounds.too_old(item, reader.subscription):
+            return False
+        self._bounds.expire(session)
+        return True
+
+    def _is_paced(self, link: Link) -> bool:
         """Return whether the next notification that has waited may go out; if not, come back when some may."""
-        assert link.pace is not None
+        if link.pace is None:
+            link.pace = TokenBucket(self._backlog_per_s, self.now)
         if link.pace.take(self.now):
             return True
         self._journal.say(SetTimer(("pace", link.link), link.pace.full_at()))
         return False
 
-    def _pass_over(self, session: SessionRow, link: Link, number: int) -> None:
-        """Take for the device, up to ``number``, what is not for it: what is bound to others (DESIGN 5.4)."""
-        took = records.Took(
-            at_us=self._state.wall_us,
-            user=link.user,
-            session=session.name,
-            device=link.device,
-            number=number,
+    def _say_notification(self, link: Link, device: DeviceRow, entry: Queued, readers: Sequence[Reader]) -> None:
+        """Send a notification to these readers: in two messages if only some of them may have seen it."""
+        if device.redelivered is None:
+            self.say(link, self._notification(entry, device, readers, redelivered=False))
+            return
+        seen = [each for each in readers if entry.number <= device.redelivered.get(each.subscription, 0)]
+        unseen = [each for each in readers if each not in seen]
+        for redelivered, several in ((True, seen), (False, unseen)):
+            if several:
+                self.say(link, self._notification(entry, device, several, redelivered=redelivered))
+
+    def _notification(
+        self, entry: Queued, device: DeviceRow, readers: Sequence[Reader], *, redelivered: bool
+    ) -> BrokerMessage:
+        notify = protocol.Notify(
+            entry.number,
+            EventId(self._state.server, entry.event.offset),
+            msgspec.Raw(entry.event.data),
+            entry.subscriptions_for(device.device),
+            redelivered,
+            tuple([reader.handle for reader in readers]),
         )
-        self._journal.write(took, urgent=False)
+        if wants_xml(map(self._state.known, [each.subscription for each in readers] or notify.subscriptions)):
+            return in_xml(notify, self._state.sessions[session_key(device.user, device.session)].epoch)
+        return notify
 
-    def _message(self, entry: Entry, device: DeviceRow) -> BrokerMessage | None:
-        """Return what to say of an entry to a device; None if nothing of it is for that device."""
-        lost = losses_for(entry.lost, device.device)
-        if isinstance(entry, Queued) and (subscriptions := entry.subscriptions_for(device.device)):
-            notify = protocol.Notify(
-                entry.number,
-                EventId(self._state.server, entry.event.offset),
-                msgspec.Raw(entry.event.data),
-                subscriptions,
-                entry.number <= device.redelivered_through,
-                lost,
-            )
-            if wants_xml(map(self._state.known, subscriptions)):
-                return in_xml(notify, self._state.sessions[session_key(device.user, device.session)].epoch)
-            return notify
-        return protocol.NotifyGap(entry.number, entry.last, _reasons(lost), lost) if lost else None
+    def _send_unattended(self, session: SessionRow, queue: SessionQueue, link: Link) -> None:
+        """Send everything there is down a link on which nobody acknowledges, and count it as taken."""
+        device = self._state.devices[link.key]
+        for group in list(queue.items_from(link.sent + 1)):
+            link.sent = max(link.sent, group[0][1].number)
+            for identity, item in group:
+                if isinstance(item, Hole):
+                    self.say(link, protocol.NotifyGap(item.number, item.last, _losses(identity, item)))
+            entry = next((item for _, item in group if isinstance(item, Queued)), None)
+            if entry is not None and entry.subscriptions_for(device.device):
+                self.say(link, self._notification(entry, device, (), redelivered=False))
+        self.acknowledge(session, link.device, session.next - 1)
 
 
-def _reasons(lost: Iterable[Loss]) -> str:
-    return ", ".join(dict.fromkeys(loss.reason for loss in lost))
+def _gap(hole: Hole, reader: Reader) -> BrokerMessage:
+    return protocol.NotifyGap(hole.number, hole.last, _losses(reader.subscription, hole), reader.handle)
+
+
+def _losses(subscription: str, hole: Hole) -> tuple[Loss, ...]:
+    counts = list(hole.lost.items())
+    losses = [Loss(subscription, reason, count) for reason, count in counts[:_REASONS_MAX]]
+    if rest := sum(count for _, count in counts[_REASONS_MAX:]):
+        losses.append(Loss(subscription, "others", rest))
+    return tuple(losses)

@@ -6,19 +6,23 @@ made in constant time, but those of peeking.
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping
-from typing import Any, TypeAlias
+from collections.abc import Iterator, Mapping, Sequence
+from typing import Any, Final, TypeAlias
 
 import msgspec
 
 from wanderbus.broker.config import BrokerConfig
 from wanderbus.broker.links import Links
-from wanderbus.broker.queue import Entry, Hole, LossKey, Queued
-from wanderbus.broker.rows import SessionRow, SubscriptionRow, device_key
+from wanderbus.broker.queue import Hole, Item, Queued, SubscriptionQueue
+from wanderbus.broker.readers import Reader
+from wanderbus.broker.rows import SessionRow, SubscriptionRow, device_key, session_key
 from wanderbus.broker.state import BrokerState
 from wanderbus.event import EventId, Loss
 
 Row: TypeAlias = Mapping[str, Any]
+
+UNREAD_SHOWN: Final = 8
+"""Subscriptions that a session's row shows of those that nobody reads on."""
 
 
 class Listings:
@@ -46,17 +50,49 @@ class Listings:
             "queued_bytes": session.queued_bytes,
             "dropped": session.dropped,
             "restricted": session.restricted,
+            **self._unread(session),
         }
+
+    def _unread(self, session: SessionRow) -> Row:
+        """Return the subscriptions for which things wait and nobody reads on, the longest first (SPEC G-25)."""
+        rows = map(self._state.known, self._queues_of(session))
+        states = [self._reading(row) for row in rows if row is not None]
+        unread = sorted((each for each in states if each["state"] != "reading"), key=_longest)
+        return {"unread": len(unread), "unread_subscriptions": unread[:UNREAD_SHOWN]}
+
+    def _reading(self, row: SubscriptionRow) -> Row:
+        """Return how a subscription is read: its ``state`` is ``reading``, ``window_full`` or ``not_read``."""
+        subscription = row.subscription
+        session = session_key(subscription.owner, subscription.session)
+        links = [(link, reader) for link in self._links.of_session(session) if (reader := link.reader(subscription.id))]
+        queue = self._queues_of(self._state.sessions[session]).get(subscription.id)
+        oldest = None if queue is None else queue.oldest()
+        full = [reader.full_since for _, reader in links if reader.full_since is not None]
+        unattended = any(link.unattended for link in self._links.of_session(session))
+        waits_unread = oldest is not None and not links and not unattended
+        return {
+            "subscription": subscription.id,
+            "state": "window_full" if full else "not_read" if waits_unread else "reading",
+            "queued": 0 if queue is None else queue.waiting,
+            "queued_bytes": 0 if queue is None else queue.queued_bytes,
+            "oldest_s": None if oldest is None else self._since_s(oldest.event.at_us),
+            "blocked_s": max(0.0, self._links.now - min(full)) if full else None,
+            "readers": [_reader(link.device, reader) for link, reader in links],
+        }
+
+    def _queues_of(self, session: SessionRow) -> Mapping[str, SubscriptionQueue]:
+        queue = self._state.queue.get(session.key)
+        return {} if queue is None else queue.queues
 
     def _device(self, session: SessionRow, device: str) -> Row:
         row = self._state.devices[device_key(session.user, device)]
+        link = self._links.of_device(session.user, device)
         return {
             "device": device,
             "status": row.status,
             "address": row.address,
             "away_s": None if row.away_since_us is None else self._since_s(row.away_since_us),
-            "cursor": row.cursor,
-            "waiting": session.next - 1 - row.cursor,
+            "reading": len(link.readers or ()) if link is not None else 0,
         }
 
     def subscription(self, row: SubscriptionRow) -> Row:
@@ -75,8 +111,7 @@ class Listings:
             "device": subscription.device,
             "queue": subscription.queue,
             "last_us": row.last_us,
-            "queued": row.waiting,
-            "queued_bytes": row.waiting_bytes,
+            **self._reading(row),
         }
 
     def queue(self, session: SessionRow) -> Row:
@@ -84,46 +119,54 @@ class Listings:
 
         ``notifications`` and ``gaps`` are what it holds; ``missing`` is how many notifications are gone in the gaps.
         """
-        empty = session.first == session.next
-        oldest = None if empty else next(filter(_is_queued, self._state.queue[session.key].entries_from(0)), None)
+        queues = self._queues_of(session).values()
+        oldest = [entry for queue in queues if (entry := queue.oldest()) is not None]
+        gaps = [item for queue in queues if queue.holes for item in queue if isinstance(item, Hole)]
         return {
             "user": session.user,
             "session": session.name,
             "notifications": session.waiting,
             "queued": session.queued,
             "queued_bytes": session.queued_bytes,
-            "oldest_s": self._since_s(oldest.event.at_us) if isinstance(oldest, Queued) else None,
-            "gaps": 0 if empty else len(self._state.queue[session.key]) - session.waiting,
-            "missing": session.next - session.first - session.waiting,
+            "oldest_s": max((self._since_s(entry.event.at_us) for entry in oldest), default=None),
+            "gaps": len(gaps),
+            "missing": sum(gap.count for gap in gaps),
             **self._queue_bounds,
         }
 
-    def waiting(self, session: SessionRow, first: int) -> Iterator[Row]:
+    def waiting(self, session: SessionRow, first: int, subscription: str | None = None) -> Iterator[Row]:
         """Yield what waits from number ``first`` on: rows with an ``event``, and gaps, which have none."""
-        if session.first == session.next:
-            return
-        for entry in self._state.queue[session.key].entries_from(first):
-            if entry.last >= first:
-                yield self._entry(session, entry)
+        queue = self._state.queue.get(session.key)
+        for group in () if queue is None else queue.items_from(first, subscription):
+            yield self._row(session, group)
 
-    def _entry(self, session: SessionRow, entry: Entry) -> Row:
-        row: dict[str, Any] = {"epoch": session.epoch, "first": entry.number, "last": entry.last}
-        if isinstance(entry, Queued):
+    def _row(self, session: SessionRow, group: Sequence[tuple[str, Item]]) -> Row:
+        """Return a row for what begins at one number."""
+        last = max(item.last for _, item in group)
+        row: dict[str, Any] = {"epoch": session.epoch, "first": group[0][1].number, "last": last}
+        waiting = [identity for identity, item in group if isinstance(item, Queued)]
+        entry = next((item for _, item in group if isinstance(item, Queued)), None)
+        if entry is not None:
             row |= {
                 "id": EventId(self._state.server, entry.event.offset),
                 "event": msgspec.Raw(entry.event.data),
-                "subscriptions": entry.subscriptions,
+                "subscriptions": waiting,
                 "age_s": self._since_s(entry.event.at_us),
             }
-        return row | {"lost": _losses(entry.lost)}
+        return row | {"lost": _losses(group)}
 
     def _since_s(self, at_us: int) -> float:
         return max(0, self._state.wall_us - at_us) / 1e6
 
 
-def _is_queued(entry: Entry) -> bool:
-    return not isinstance(entry, Hole)
+def _losses(group: Sequence[tuple[str, Item]]) -> list[Loss]:
+    gaps = [(identity, item) for identity, item in group if isinstance(item, Hole)]
+    return [Loss(identity, reason, count) for identity, gap in gaps for reason, count in gap.lost.items()]
 
 
-def _losses(lost: dict[LossKey, int] | None) -> list[Loss]:
-    return [Loss(subscription, reason, count) for (subscription, reason, _), count in (lost or {}).items()]
+def _reader(device: str, reader: Reader) -> Row:
+    return {"device": device, "unacknowledged": len(reader.unacknowledged or ())}
+
+
+def _longest(row: Row) -> tuple[int, str]:
+    return -row["queued"], row["subscription"]

@@ -18,10 +18,11 @@ from wanderbus import records
 from wanderbus.broker import protocol
 from wanderbus.broker.config import BrokerConfig
 from wanderbus.broker.journal import Journal
-from wanderbus.broker.links import Link, LinkDropped, Links
+from wanderbus.broker.links import LinkDropped, Links
 from wanderbus.broker.listings import Listings, Row
 from wanderbus.broker.presence import Presence
 from wanderbus.broker.queue import Queued
+from wanderbus.broker.readers import Link
 from wanderbus.broker.rows import SessionRow, device_key, session_key
 from wanderbus.broker.state import BrokerState
 from wanderbus.errors import Refused
@@ -122,8 +123,10 @@ class Operating:
 
     def _peek(self, link: Link, request: protocol.Peek) -> None:
         _check_count("count", request.count)
-        waiting = self._listings.waiting(self._session(request), request.first)
-        self._list(link, request.request, ((row, str(row["last"] + 1)) for row in waiting), request.count)
+        session = self._session(request)
+        self._check_subscription(session, request.subscription)
+        waiting = self._listings.waiting(session, request.first, request.subscription)
+        self._list(link, request.request, ((row, str(row["first"] + 1)) for row in waiting), request.count)
 
     def _list(self, link: Link, request: int, found: Found, limit: int) -> None:
         """Send what is found, as much as one answer takes and in as many messages as that needs."""
@@ -155,23 +158,23 @@ class Operating:
         first, through = self._place(request.after)
         last = int(through) if _is_number(through) else session.next - 1
         purged = session.dropped.get("purged", 0)
-        behind = self._drop(session, max(first, session.first), last, request.subscription)
+        behind = self._drop(session, first, last, request.subscription)
         purged = session.dropped.get("purged", 0) - purged
-        self._links.pump(session)
         after = None if behind > last else self._behind(behind, str(last))
         self._links.say(link, protocol.Listing(request.request, ({"purged": purged},), next=after))
 
     def _drop(self, session: SessionRow, first: int, last: int, subscription: str | None) -> int:
         """Drop what waits from ``first`` up to ``last``, or a part; return the number behind it."""
-        queue = self._state.queue[session.key]
-        behind, found = first, False
-        for entry in islice(queue.entries_from(first), PURGED_MAX if first <= last else 0):
-            if entry.number > last:
+        queue = self._state.queue.get(session.key)
+        found, looked_at = set[str](), 0
+        for group in () if queue is None else queue.items_from(first, subscription):
+            if group[0][1].number > last:
                 break
-            behind = entry.last + 1
-            found |= isinstance(entry, Queued) and (subscription is None or subscription in entry.subscriptions)
-        else:
-            last = min(last, behind - 1)
+            if looked_at >= PURGED_MAX:
+                last = group[0][1].number - 1
+                break
+            looked_at += len(group)
+            found.update(identity for identity, item in group if isinstance(item, Queued))
         if found:
             dropped = records.Dropped(
                 at_us=self._state.wall_us,
@@ -183,7 +186,7 @@ class Operating:
                 subscriptions=() if subscription is None else (subscription,),
             )
             self._journal.write(dropped, urgent=True)
-        return behind
+        return last + 1
 
     def _kick(self, link: Link, request: protocol.Kick) -> None:
         """End connections; what the devices have not taken stays in their session's queue.

@@ -12,7 +12,8 @@ from wanderbus.broker.bounds import Bounds
 from wanderbus.broker.config import BrokerConfig
 from wanderbus.broker.disconnection import AS_ALWAYS, DeviceChange, DisconnectionHook, Handling
 from wanderbus.broker.journal import Journal
-from wanderbus.broker.links import Link, Links
+from wanderbus.broker.links import Links
+from wanderbus.broker.readers import Link
 from wanderbus.broker.rows import DeviceRow, device_key, session_key
 from wanderbus.broker.state import BrokerState
 from wanderbus.broker.visitors import UserDevice, Visitors
@@ -71,7 +72,7 @@ class Presence:
             return protocol.limit_reached("user_devices_max", self._devices_max)
         return self._visitors.refusal(user, device, chain(present, self._links.devices))
 
-    def opened(self, link: int, user: str, device: str) -> None:
+    def opened(self, link: int, user: str, device: str, *, unattended: bool = False) -> None:
         """A device has a new link, and no other any more; one device too many has none."""
         if refusal := self.refusal(user, device):
             self._links.turn_away(link, refusal)
@@ -79,7 +80,7 @@ class Presence:
         before = self._links.status(user)
         if previous := self._links.of_device(user, device):
             self._links.close(previous)
-        self._links.open(link, user, device)
+        self._links.open(link, user, device, unattended=unattended)
         self._set_status(user, device, "CONNECTED", "session established")
         self._report(user, before)
 
@@ -113,10 +114,8 @@ class Presence:
             ),
             urgent=reason != "grace",
         )
-        self._links.forget(user, device)
+        self._links.forget(device_key(user, device))
         self._forget_former(user)
-        if row := self._state.sessions.get(session_key(user, session)):
-            self._links.pump(row)
         if change is not None:
             self._hook.decide(change)
 

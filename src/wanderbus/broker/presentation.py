@@ -39,7 +39,7 @@ def in_xml(notify: protocol.Notify, epoch: int) -> protocol.Notify:
 def notification_of(notify: protocol.Notify, event: Event, epoch: int) -> Notification:
     """Return what ``notify`` says of ``event``."""
     position = Position(epoch, notify.number)
-    return Notification(event, notify.subscriptions, position, notify.id, notify.redelivered, notify.lost)
+    return Notification(event, notify.subscriptions, position, notify.id, notify.redelivered)
 
 
 def read(notify: protocol.Notify, epoch: int) -> Notification:

@@ -26,7 +26,7 @@ class Attach(AgentMessage, frozen=True, tag=1):
 
     ``epoch`` names this life of the agent; publishes are numbered within it. ``resume`` is the last position the
     application has committed. ``keep`` False discards the session's subscriptions (SPEC G-09), and what is queued for
-    this device unless ``keep_queue`` (SPEC X20).
+    this device unless ``keep_queue`` (SPEC X20). Nothing is sent of a subscription before somebody reads it.
     """
 
     epoch: int
@@ -51,6 +51,8 @@ class Subscribe(AgentMessage, frozen=True, tag=3):
     """Subscribe; the same subscription again in one session is answered with the one that is there.
 
     It lives for ``lifetime_s``, or until ``expires_us``; the broker's own default if neither is given (SPEC X17).
+    ``reader`` begins to read it at once, as :class:`Read` does, unless it is read on this link already; ``resume`` is
+    the last position of it that the application has committed.
     """
 
     request: int
@@ -63,13 +65,19 @@ class Subscribe(AgentMessage, frozen=True, tag=3):
     expires_us: int | None = None
     language: str = "eci"
     format: Format = "event"
+    reader: int | None = None
+    resume: Position | None = None
 
 
 class Unsubscribe(AgentMessage, frozen=True, tag=4):
-    """End a subscription; done also when it had ended before."""
+    """End a subscription; done also when it had ended before.
+
+    With ``abandon`` this device will not read what still waits for it, otherwise it may (SPEC G-07).
+    """
 
     request: int
     subscription: str
+    abandon: bool = False
 
 
 class Renew(AgentMessage, frozen=True, tag=5):
@@ -99,8 +107,9 @@ class Query(AgentMessage, frozen=True, tag=7):
 
 
 class Take(AgentMessage, frozen=True, tag=8):
-    """Notify-ack: the application took everything up to ``number``."""
+    """Notify-ack: the application has taken everything up to ``number`` that came for a ``reader``."""
 
+    reader: int
     number: int
 
 
@@ -128,9 +137,9 @@ class Inspect(AgentMessage, frozen=True, tag=10):
 
 
 class Peek(AgentMessage, frozen=True, tag=11):
-    """Show ``count`` notifications and gaps from number ``first`` on that wait in a session, without taking them.
+    """Show ``count`` numbers of a session from ``first`` on at which something waits, without taking it.
 
-    There may be fewer in one answer: the next one starts behind its last.
+    That is for all of its subscriptions, or for one. There may be fewer in one answer, which says where to go on.
     """
 
     request: int
@@ -138,6 +147,7 @@ class Peek(AgentMessage, frozen=True, tag=11):
     session: str
     first: int
     count: int
+    subscription: str | None = None
 
 
 class Purge(AgentMessage, frozen=True, tag=12):
@@ -162,15 +172,40 @@ class Kick(AgentMessage, frozen=True, tag=13):
     forget: bool
 
 
+class Reader(msgspec.Struct, frozen=True, array_like=True):
+    """One subscription that is read; ``handle`` is a number of the agent's choice for it in messages of this link.
+
+    ``taken`` is up to where the application has taken it in this life of the agent.
+    """
+
+    handle: int
+    subscription: str
+    taken: Position | None = None
+
+
+class Read(AgentMessage, frozen=True, tag=14):
+    """Somebody reads these subscriptions: send what waits for each, a window ahead of what is acknowledged.
+
+    What matched several of them is sent once where they are equally far.
+    """
+
+    readers: tuple[Reader, ...]
+
+
+class StopReading(AgentMessage, frozen=True, tag=15):
+    """Nobody reads this subscription here any more: send nothing further, and keep what is not acknowledged."""
+
+    reader: int
+
+
 class BrokerMessage(msgspec.Struct, frozen=True, array_like=True):
     """Base of what a broker says."""
 
 
 class Attachment(BrokerMessage, frozen=True, tag=1):
-    """Answer to :class:`Attach`: the session's epoch, and up to where this device has taken."""
+    """Answer to :class:`Attach`: the epoch of the session's numbers."""
 
     epoch: int
-    taken: int
 
 
 class PublishAccepted(BrokerMessage, frozen=True, tag=2):
@@ -191,10 +226,11 @@ class PublishRefused(BrokerMessage, frozen=True, tag=3):
 
 
 class Notify(BrokerMessage, frozen=True, tag=4):
-    """A notification; see :class:`wanderbus.event.Notification`.
+    """A notification for these ``readers``, or for all that there are if none are named.
 
-    ``event`` stays encoded, so that one publish is encoded once however many it goes to: see :func:`encode_event`. In
-    its place may stand the text of the notification in XML (SPEC O-03): see :mod:`wanderbus.broker.presentation`.
+    ``subscriptions`` are all that it matched; see :class:`wanderbus.event.Notification`. ``event`` stays encoded, so
+    that one publish is encoded once however many it goes to: see :func:`encode_event`. In its place may stand the text
+    of the notification in XML (SPEC O-03): see :mod:`wanderbus.broker.presentation`.
     """
 
     number: int
@@ -202,16 +238,19 @@ class Notify(BrokerMessage, frozen=True, tag=4):
     event: msgspec.Raw
     subscriptions: tuple[str, ...]
     redelivered: bool
-    lost: tuple[Loss, ...] = ()
+    readers: tuple[int, ...] = ()
 
 
 class NotifyGap(BrokerMessage, frozen=True, tag=5):
-    """Numbers ``first`` to ``last`` were dropped, because of ``reason``; see :class:`wanderbus.event.Gap`."""
+    """Of one subscription notifications between numbers ``first`` and ``last`` were dropped.
+
+    ``lost`` says how many and why; see :class:`wanderbus.event.Gap`.
+    """
 
     first: int
     last: int
-    reason: str
-    lost: tuple[Loss, ...] = ()
+    lost: tuple[Loss, ...]
+    reader: int | None = None
 
 
 class Done(BrokerMessage, frozen=True, tag=6):
@@ -256,7 +295,10 @@ OfSubscriptions = Subscribe | Unsubscribe | Renew | Restrict | Query
 OfOperators = Inspect | Peek | Purge | Kick
 """Requests about what is at the broker, one's own or for a role."""
 
-FromAgent = Attach | Publish | OfSubscriptions | Take | Leave | OfOperators
+OfReaders = Read | StopReading | Take
+"""What is said of readers."""
+
+FromAgent = Attach | Publish | OfSubscriptions | OfReaders | Leave | OfOperators
 FromBroker = (
     Attachment
     | PublishAccepted

@@ -8,8 +8,9 @@ from wanderbus import records
 from wanderbus.broker import protocol
 from wanderbus.broker.bounds import Bounds
 from wanderbus.broker.journal import Journal
-from wanderbus.broker.links import Link, Links
+from wanderbus.broker.links import Links
 from wanderbus.broker.permissions import Permissions
+from wanderbus.broker.readers import Link
 from wanderbus.broker.restrictions import blocked_by
 from wanderbus.broker.rows import PublisherRow, SessionRow, SubscriptionRow, publisher_key, session_key
 from wanderbus.broker.state import BrokerState
@@ -97,7 +98,7 @@ class Publishing:
         # Subscribers first: they wait for the event, the publisher for a word about it.
         for session, notification in sessions:
             self._bounds.enforce(session, notification)
-            self._links.pump(session)
+            self._links.notify(session, notification.subscriptions)
         self._accept(link, message, offset)
 
     def _epoch(self, link: Link, message: protocol.Publish) -> int:

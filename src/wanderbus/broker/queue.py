@@ -1,26 +1,22 @@
-"""What waits in one session: notifications and gaps in the order of their numbers, without a hole (DESIGN 5.4).
+"""Queues of one session: a queue for each subscription, over events that the session stores once (DESIGN 5.4).
 
-A number is found, and an entry at the head is removed, in constant time as a rule, however much waits.
+A notification has one number in its session, however many subscriptions it matched, and waits in the queue of each
+until that subscription has it acknowledged or dropped. The last one releases it: a subscription that nobody reads
+keeps nothing alive that others have read. Adding at the tail and removing at the head take constant time.
 """
 
 from __future__ import annotations
 
 from bisect import bisect_left, bisect_right
-from collections.abc import Collection, Iterator, Sequence
+from collections.abc import Iterable, Iterator, Sequence
+from heapq import merge
+from itertools import groupby
 from operator import attrgetter
 from typing import Final, TypeAlias
 
 import msgspec
 
 from wanderbus.broker.rows import EventRow
-from wanderbus.event import Loss
-
-LOSSES_MAX: Final = 200
-"""Pairs of subscription and reason that a gap tells apart, so that it fits a message; the rest is told by reason,
-with an empty name for the subscription."""
-
-LossKey: TypeAlias = tuple[str, str, str | None]
-"""Subscription, reason, and the device that the subscription is bound to."""
 
 _BLOCK: Final = 64
 """Numbers whose entries are stored in one row."""
@@ -29,20 +25,20 @@ _number = attrgetter("number")
 
 
 class Queued(msgspec.Struct, gc=False):
-    """A notification: its event, the subscriptions it is for, those of them that are bound and to which devices.
+    """A notification: its event, the subscriptions it matched, those of them that are bound and to which devices.
 
-    ``lost`` are other subscriptions that it was for.
+    ``waiting`` counts the subscriptions in whose queues it is.
     """
 
     number: int
     event: EventRow
     subscriptions: tuple[str, ...]
     bound: tuple[tuple[str, str], ...] = ()
-    lost: dict[LossKey, int] | None = None
+    waiting: int = 0
 
     @property
     def last(self) -> int:
-        """Return the highest number that this entry covers: its only one."""
+        """Return the highest number that this item covers: its only one."""
         return self.number
 
     def subscriptions_for(self, device: str) -> tuple[str, ...]:
@@ -54,24 +50,21 @@ class Queued(msgspec.Struct, gc=False):
 
 
 class Hole(msgspec.Struct, gc=False):
-    """A gap: notifications ``number`` to ``last`` were dropped, for these subscriptions and reasons."""
+    """A gap in one subscription's queue: so many of its notifications between two numbers were dropped, by reason."""
 
     number: int
     last: int
-    lost: dict[LossKey, int]
+    lost: dict[str, int]
+
+    @property
+    def count(self) -> int:
+        """Return how many notifications were dropped."""
+        return sum(self.lost.values())
 
 
-Entry = Queued | Hole
+Item: TypeAlias = Queued | Hole
 
 _REMOVED: Final = Hole(0, 0, {})
-
-
-class Dropped(msgspec.Struct):
-    """What a drop took from one entry: these matches of its ``event``, and with ``whole`` that was all of them."""
-
-    event: EventRow
-    subscriptions: tuple[str, ...]
-    whole: bool
 
 
 class StoredMatch(msgspec.Struct, frozen=True, array_like=True):
@@ -81,212 +74,346 @@ class StoredMatch(msgspec.Struct, frozen=True, array_like=True):
     bound: tuple[tuple[str, str], ...]
 
 
-StoredLoss: TypeAlias = tuple[LossKey, int]
-
-
 class StoredEntry(msgspec.Struct, frozen=True, array_like=True):
-    """An entry of a block: its number from the block's first; ``match`` is a place in the block's list.
-
-    ``refers`` is the offset of its event; of a gap, which has no match, the last number.
-    """
+    """A notification of a block: its number from the block's first, its event's offset, its match in the list."""
 
     place: int
-    refers: int
-    match: int | None
-    lost: tuple[StoredLoss, ...] | None = None
+    offset: int
+    match: int
+
+
+class StoredHole(msgspec.Struct, frozen=True, array_like=True):
+    """A gap that begins in a block."""
+
+    subscription: str
+    number: int
+    last: int
+    lost: dict[str, int]
 
 
 class Block(msgspec.Struct, frozen=True, array_like=True):
-    """The row that stores what begins at the numbers of one block; many notifications share a match."""
+    """The row that stores what begins at the numbers of one block; many notifications share a match.
+
+    Which subscriptions a notification still waits for is not stored: those that have not settled its number, and
+    have no gap there.
+    """
 
     matches: tuple[StoredMatch, ...]
     entries: tuple[StoredEntry, ...]
+    holes: tuple[StoredHole, ...] = ()
 
 
-class Queue:
-    """Entries in order; ``changed`` collects the blocks (``key`` of the session, number) that no longer are stored."""
+class SubscriptionQueue:
+    """Notifications and gaps of one subscription, in the order of their numbers."""
 
-    def __init__(self, key: str, changed: dict[tuple[str, int], None]) -> None:
-        self.key = key
-        self._entries: list[Entry] = []
+    __slots__ = ("_items", "_start", "holes", "queued_bytes")
+
+    def __init__(self, items: list[Item] | None = None) -> None:
+        self._items: list[Item] = items or []
         self._start = 0
         """Where the queue begins in the list: what lies before was removed."""
-        self._changed = changed
+        self.holes = sum(isinstance(item, Hole) for item in self._items)
+        self.queued_bytes = sum(len(item.event.data) for item in self._items if isinstance(item, Queued))
 
     def __len__(self) -> int:
-        return len(self._entries) - self._start
+        """Return how many items there are, gaps included."""
+        return len(self._items) - self._start
 
-    def __iter__(self) -> Iterator[Entry]:
-        return iter(self._entries[self._start :])
+    def __iter__(self) -> Iterator[Item]:
+        return self.items_from(0)
 
     @property
-    def head(self) -> Entry | None:
-        """Return the entry of the lowest number."""
-        return self._entries[self._start] if len(self) else None
+    def waiting(self) -> int:
+        """Return how many notifications wait."""
+        return len(self._items) - self._start - self.holes
 
-    def entries_from(self, number: int) -> Iterator[Entry]:
-        """Yield the entry that covers ``number`` and all after it; all of them if none does."""
-        for index in range(max(self._index(number), self._start), len(self._entries)):
-            yield self._entries[index]
+    def items_from(self, number: int) -> Iterator[Item]:
+        """Yield every item that begins at ``number`` or later."""
+        for index in range(bisect_left(self._items, number, self._start, key=_number), len(self._items)):
+            yield self._items[index]
 
-    def newest_first(self) -> Iterator[Entry]:
-        """Yield all entries from the last one back."""
-        for index in range(len(self._entries) - 1, self._start - 1, -1):
-            yield self._entries[index]
+    def newest_first(self) -> Iterator[Item]:
+        """Yield every item, the last one first."""
+        for index in range(len(self._items) - 1, self._start - 1, -1):
+            yield self._items[index]
 
-    def covering(self, number: int) -> Entry | None:
-        """Return the entry that covers ``number``, be it a notification or a gap."""
-        if self._entries and self._entries[-1].number == number:
-            return self._entries[-1]
-        index = self._index(number)
-        if index < self._start or self._entries[index].last < number:
+    def oldest(self) -> Queued | None:
+        """Return the notification that has waited longest."""
+        items = self._items
+        for index in range(self._start, len(items)):
+            if type(item := items[index]) is Queued:
+                return item
+        return None
+
+    def newest(self) -> Queued | None:
+        """Return the notification that was added last."""
+        items = self._items
+        for index in range(len(items) - 1, self._start - 1, -1):
+            if type(item := items[index]) is Queued:
+                return item
+        return None
+
+    def holds(self, number: int) -> bool:
+        """Return whether the notification of this number waits."""
+        items = self._items
+        index = bisect_left(items, number, self._start, key=_number)
+        return index < len(items) and items[index].number == number and type(items[index]) is Queued
+
+    def after(self, number: int) -> Item | None:
+        """Return the first item that ends behind ``number``."""
+        items = self._items
+        if not items or items[-1].last <= number:
             return None
-        return self._entries[index]
+        if len(items) - self._start == 1 or items[-2].last <= number:
+            return items[-1]
+        index = bisect_right(items, number, self._start, key=_number)
+        if index > self._start and items[index - 1].last > number:
+            index -= 1
+        return items[index]
 
     def append(self, entry: Queued) -> None:
-        """Add the newest notification. One that matched what the last one matched shares its tuples."""
-        entries = self._entries
-        if entries and type(before := entries[-1]) is Queued and before.subscriptions == entry.subscriptions:
-            entry.subscriptions = before.subscriptions
-            if before.bound == entry.bound:
-                entry.bound = before.bound
-        entries.append(entry)
-        self._changed[self.key, entry.number // _BLOCK] = None
+        """Add the newest notification."""
+        self._items.append(entry)
+        self.queued_bytes += len(entry.event.data)
 
-    def take(self, through: int) -> Sequence[Entry]:
-        """Remove and return the entries that end at or before number ``through``."""
-        entries, start = self._entries, self._start
+    def take(self, through: int) -> Sequence[Item]:
+        """Remove and return the items that end at or before number ``through``."""
+        items, start = self._items, self._start
         end = start
-        while end < len(entries) and entries[end].last <= through:
-            self._mark(entries[end])
+        while end < len(items) and (item := items[end]).last <= through:
+            if type(item) is Queued:
+                self.queued_bytes -= len(item.event.data)
+            else:
+                self.holes -= 1
             end += 1
-        taken = entries[start:end]
+        taken = items[start:end]
         self._splice(start, end, [])
         return taken
 
-    def drop(self, first: int, last: int, reason: str, subscriptions: Collection[str]) -> list[Dropped]:
-        """Drop what the entries from ``first`` to ``last`` hold for these subscriptions, or for all if none are named.
+    def drop(self, first: int, last: int, reason: str) -> tuple[list[Queued], list[Hole], Hole | None]:
+        """Drop the notifications numbered ``first`` to ``last``: they become a gap, one with the gaps it touches.
 
-        An entry of which nothing is left becomes a gap, and gaps that touch become one.
+        Return them, the gaps that are no more, and the one there is now.
         """
-        entries = self._entries
-        concerned = frozenset(subscriptions)
-        # With their neighbours, which may be gaps.
-        begin = max(self._start, self._index(first) - 1)
-        end = min(len(entries), self._index(last) + 2)
-        dropped: list[Dropped] = []
-        left: list[Entry] = []
-        for entry in entries[begin:end]:
-            self._mark(entry)
-            if isinstance(entry, Queued) and first <= entry.number <= last:
-                entry = _without(entry, concerned, reason, dropped)
-            if left and isinstance(entry, Hole) and isinstance(before := left[-1], Hole):
-                before.last = entry.last
-                _add(before.lost, entry.lost)
-            else:
-                left.append(entry)
-        self._splice(begin, end, left)
-        return dropped
+        items = self._items
+        begin = bisect_left(items, first, self._start, key=_number)
+        end = bisect_right(items, last, begin, key=_number)
+        dropped = [item for item in items[begin:end] if type(item) is Queued]
+        if not dropped:
+            return [], [], None
+        if begin > self._start and type(items[begin - 1]) is Hole:
+            begin -= 1
+        if end < len(items) and type(items[end]) is Hole:
+            end += 1
+        former = [item for item in items[begin:end] if type(item) is Hole]
+        lost: dict[str, int] = {}
+        for hole in former:
+            for why, count in hole.lost.items():
+                lost[why] = lost.get(why, 0) + count
+        lost[reason] = lost.get(reason, 0) + len(dropped)
+        gap = Hole(items[begin].number, items[end - 1].last, lost)
+        self._splice(begin, end, [gap])
+        self.holes += 1 - len(former)
+        self.queued_bytes -= sum(len(entry.event.data) for entry in dropped)
+        return dropped, former, gap
 
-    def block(self, number: int) -> Block | None:
-        """Return the row for block ``number``, None if nothing begins there."""
-        entries, first = self._entries, number * _BLOCK
-        begin = bisect_left(entries, first, self._start, key=_number)
-        end = bisect_left(entries, first + _BLOCK, begin, key=_number)
-        matches: dict[StoredMatch, int] = {}
-        stored = [_stored(entry, first, matches) for entry in entries[begin:end]]
-        return Block(tuple(matches), tuple(stored)) if stored else None
-
-    def blocks(self) -> Iterator[int]:
-        """Yield the number of every block in which something begins."""
-        yield from dict.fromkeys(entry.number // _BLOCK for entry in self)
-
-    def load(self, number: int, block: Block, events: dict[int, EventRow]) -> None:
-        """Append what block ``number`` stores; blocks come in order."""
-        first = number * _BLOCK
-        matches = [(match.subscriptions, match.bound) for match in block.matches]
-        before = self._entries[-1] if self._entries else None
-        if matches and isinstance(before, Queued) and matches[0] == (before.subscriptions, before.bound):
-            # Most queues hold one kind of match from end to end: let its tuples be there once.
-            matches[0] = (before.subscriptions, before.bound)
-        append = self._entries.append
-        for entry in block.entries:
-            lost = dict(entry.lost) if entry.lost else None
-            if entry.match is None:
-                append(Hole(first + entry.place, entry.refers, lost or {}))
-            else:
-                append(Queued(first + entry.place, events[entry.refers], *matches[entry.match], lost))
-
-    def _index(self, number: int) -> int:
-        """Return the place of the entry that covers ``number``, or of the last one before it.
-
-        Behind the last gap every number has its own entry, so that the place can be reckoned from the end.
-        """
-        entries, start = self._entries, self._start
-        if len(entries) == start:
-            return start - 1
-        index = len(entries) - 1 - entries[-1].last + number
-        if start <= index < len(entries) and entries[index].number == number:
-            return index
-        return bisect_right(entries, number, start, key=_number) - 1
-
-    def _mark(self, entry: Entry) -> None:
-        self._changed[self.key, entry.number // _BLOCK] = None
-
-    def _splice(self, begin: int, end: int, left: list[Entry]) -> None:
-        """Put ``left``, which is not longer, in place of the entries from ``begin`` to ``end``."""
-        entries, start = self._entries, self._start
+    def _splice(self, begin: int, end: int, left: list[Item]) -> None:
+        """Put ``left``, which is not longer, in place of the items from ``begin`` to ``end``."""
+        items, start = self._items, self._start
         shift = end - begin - len(left)
-        if shift == 0 or begin - start > len(entries) - end:
-            entries[begin:end] = left
+        if shift == 0 or begin - start > len(items) - end:
+            items[begin:end] = left
             return
-        entries[start + shift : end] = entries[start:begin] + left
-        entries[start : start + shift] = [_REMOVED] * shift
+        items[start + shift : end] = items[start:begin] + left
+        items[start : start + shift] = [_REMOVED] * shift
         self._start = start + shift
-        if self._start == len(entries) or (self._start > 1_000 and self._start * 2 > len(entries)):
-            del entries[: self._start]
+        if self._start == len(items) or (self._start > 1_000 and self._start * 2 > len(items)):
+            del items[: self._start]
             self._start = 0
 
 
-def losses_for(lost: dict[LossKey, int] | None, device: str) -> tuple[Loss, ...]:
-    """Return what was lost on ``device``: nothing of subscriptions that are bound to others (SPEC E-05)."""
-    if not lost:
-        return ()
-    return tuple(
-        Loss(subscription, reason, count)
-        for (subscription, reason, bound_to), count in lost.items()
-        if bound_to is None or bound_to == device
-    )
+class SessionQueue:
+    """The queues of a session's subscriptions, by id, those that hold something.
+
+    ``changed`` collects the blocks (``key`` of the session, number) that are no longer as they are stored.
+    """
+
+    def __init__(self, key: str, changed: dict[tuple[str, int], None]) -> None:
+        self.key = key
+        self.queues: dict[str, SubscriptionQueue] = {}
+        self._entries: dict[int, Queued] = {}
+        self._holes: dict[int, dict[tuple[str, int], Hole]] = {}
+        """By block, then by subscription and first number."""
+        self._changed = changed
+        self._last: Queued | None = None
+
+    def __len__(self) -> int:
+        """Return how many notifications and gaps there are."""
+        return len(self._entries) + sum(queue.holes for queue in self.queues.values())
+
+    def __iter__(self) -> Iterator[Queued]:
+        """Iterate over the notifications."""
+        return iter(self._entries.values())
+
+    def append(self, entry: Queued) -> None:
+        """Add the newest notification. One that matched what the last one matched shares its tuples."""
+        if (last := self._last) is not None and last.subscriptions == entry.subscriptions:
+            entry.subscriptions = last.subscriptions
+            if last.bound == entry.bound:
+                entry.bound = last.bound
+        self._last = entry
+        entry.waiting = len(entry.subscriptions)
+        queues = self.queues
+        for identity in entry.subscriptions:
+            if (queue := queues.get(identity)) is None:
+                queue = queues[identity] = SubscriptionQueue()
+            queue.append(entry)
+        self._entries[entry.number] = entry
+        self._changed[self.key, entry.number // _BLOCK] = None
+
+    def after(self, subscription: str, number: int) -> Item | None:
+        """Return the first item of a subscription that ends behind ``number``."""
+        queue = self.queues.get(subscription)
+        return None if queue is None else queue.after(number)
+
+    def items_from(self, number: int, subscription: str | None = None) -> Iterator[list[tuple[str, Item]]]:
+        """Yield what begins at ``number`` or later, by number: each item with its subscription."""
+        names = self.queues if subscription is None else [s for s in [subscription] if s in self.queues]
+        streams = [self._named(name, number) for name in names]
+        for _, group in groupby(merge(*streams, key=lambda pair: pair[1].number), key=lambda pair: pair[1].number):
+            yield list(group)
+
+    def _named(self, subscription: str, number: int) -> Iterator[tuple[str, Item]]:
+        for item in self.queues[subscription].items_from(number):
+            yield subscription, item
+
+    # Leaving ----------------------------------------------------------------------------------------------------
+
+    def take(self, subscription: str, through: int) -> tuple[int, list[Queued]]:
+        """Remove a subscription's items up to number ``through``.
+
+        Return how many notifications that were, and those that wait for nobody any more.
+        """
+        if (queue := self.queues.get(subscription)) is None:
+            return 0, []
+        items = queue.take(through)
+        if not queue:
+            del self.queues[subscription]
+        entries = []
+        for item in items:
+            if isinstance(item, Queued):
+                entries.append(item)
+            else:
+                self._forget_hole(subscription, item)
+        return len(entries), self._released(entries)
+
+    def drop(self, subscription: str, first: int, last: int, reason: str) -> tuple[int, list[Queued]]:
+        """Drop a subscription's notifications numbered ``first`` to ``last``; return what :meth:`take` does."""
+        if (queue := self.queues.get(subscription)) is None:
+            return 0, []
+        dropped, former, gap = queue.drop(first, last, reason)
+        for hole in former:
+            self._forget_hole(subscription, hole)
+        if gap is not None:
+            self._keep_hole(subscription, gap)
+        return len(dropped), self._released(dropped)
+
+    def rename(self, ended: str, heir: str) -> None:
+        """Let what waits for ``ended`` wait for ``heir`` in its place, which has nothing waiting."""
+        if (queue := self.queues.pop(ended, None)) is None:
+            return
+        self.queues[heir] = queue
+        renamed: dict[tuple[str, ...], tuple[str, ...]] = {}
+        for item in queue:
+            if isinstance(item, Hole):
+                self._forget_hole(ended, item)
+                self._keep_hole(heir, item)
+                continue
+            before = item.subscriptions
+            if before not in renamed:
+                renamed[before] = tuple(heir if each == ended else each for each in before)
+            item.subscriptions = renamed[before]
+            item.bound = tuple((heir if each == ended else each, device) for each, device in item.bound)
+            self._changed[self.key, item.number // _BLOCK] = None
+
+    def _released(self, entries: Iterable[Queued]) -> list[Queued]:
+        """Let each of these wait for one subscription less; return those that wait for none."""
+        released = []
+        for entry in entries:
+            entry.waiting -= 1
+            if not entry.waiting:
+                self._entries.pop(entry.number, None)
+                self._changed[self.key, entry.number // _BLOCK] = None
+                released.append(entry)
+        return released
+
+    def _keep_hole(self, subscription: str, hole: Hole) -> None:
+        block = hole.number // _BLOCK
+        self._holes.setdefault(block, {})[subscription, hole.number] = hole
+        self._changed[self.key, block] = None
+
+    def _forget_hole(self, subscription: str, hole: Hole) -> None:
+        block = hole.number // _BLOCK
+        del self._holes[block][subscription, hole.number]
+        if not self._holes[block]:
+            del self._holes[block]
+        self._changed[self.key, block] = None
+
+    # Storing ----------------------------------------------------------------------------------------------------
+
+    def block(self, number: int) -> Block | None:
+        """Return the row for block ``number``, None if nothing begins there."""
+        first = number * _BLOCK
+        matches: dict[StoredMatch, int] = {}
+        entries = []
+        for place in range(_BLOCK):
+            if (entry := self._entries.get(first + place)) is not None:
+                match = matches.setdefault(StoredMatch(entry.subscriptions, entry.bound), len(matches))
+                entries.append(StoredEntry(place, entry.event.offset, match))
+        holes = sorted(self._holes.get(number, {}).items())
+        stored = tuple(StoredHole(subscription, h.number, h.last, h.lost) for (subscription, _), h in holes)
+        return Block(tuple(matches), tuple(entries), stored) if entries or stored else None
+
+    def blocks(self) -> Sequence[int]:
+        """Return the number of every block in which something begins."""
+        return sorted({number // _BLOCK for number in self._entries} | self._holes.keys())
+
+    def load(self, blocks: Iterable[tuple[int, Block]], events: dict[int, EventRow], settled: dict[str, int]) -> None:
+        """Take over stored blocks, in order; ``settled`` says up to which number each subscription is.
+
+        ``KeyError`` names an event or a subscription that is not there.
+        """
+        holes: dict[str, list[Hole]] = {}
+        blocks = list(blocks)
+        for _, block in blocks:
+            for each in block.holes:
+                hole = Hole(each.number, each.last, each.lost)
+                holes.setdefault(each.subscription, []).append(hole)
+                self._holes.setdefault(hole.number // _BLOCK, {})[each.subscription, hole.number] = hole
+        items: dict[str, list[Item]] = {}
+        known: dict[StoredMatch, StoredMatch] = {}
+        for number, block in blocks:
+            first = number * _BLOCK
+            matches = [known.setdefault(match, match) for match in block.matches]
+            targets = [
+                [(s, settled[s], holes.get(s), items.setdefault(s, [])) for s in m.subscriptions] for m in matches
+            ]
+            for stored in block.entries:
+                match = matches[stored.match]
+                at = first + stored.place
+                entry = Queued(at, events[stored.offset], match.subscriptions, match.bound)
+                for _, through, gaps, target in targets[stored.match]:
+                    if at > through and (gaps is None or not _is_in(gaps, at)):
+                        target.append(entry)
+                        entry.waiting += 1
+                self._entries[at] = entry
+                self._last = entry
+        for subscription, gaps in holes.items():
+            items[subscription] = sorted([*items.get(subscription, ()), *gaps], key=_number)
+        self.queues = {subscription: SubscriptionQueue(its_own) for subscription, its_own in items.items() if its_own}
 
 
-def _without(entry: Queued, subscriptions: frozenset[str], reason: str, dropped: list[Dropped]) -> Entry:
-    """Return what is left of a notification, and note in ``dropped`` what is not."""
-    gone = tuple(s for s in entry.subscriptions if s in subscriptions) if subscriptions else entry.subscriptions
-    if not gone:
-        return entry
-    left = tuple(s for s in entry.subscriptions if s not in subscriptions) if subscriptions else ()
-    dropped.append(Dropped(entry.event, gone, not left))
-    devices = dict(entry.bound)
-    lost = entry.lost or {}
-    _add(lost, {(subscription, reason, devices.get(subscription)): 1 for subscription in gone})
-    if not left:
-        return Hole(entry.number, entry.number, lost)
-    entry.subscriptions = left
-    entry.bound = tuple(pair for pair in entry.bound if pair[0] not in subscriptions)
-    entry.lost = lost
-    return entry
-
-
-def _add(losses: dict[LossKey, int], more: dict[LossKey, int]) -> None:
-    for key, count in more.items():
-        if key not in losses and len(losses) >= LOSSES_MAX:
-            key = ("", key[1], None)
-        losses[key] = losses.get(key, 0) + count
-
-
-def _stored(entry: Entry, first: int, matches: dict[StoredMatch, int]) -> StoredEntry:
-    lost = tuple(entry.lost.items()) if entry.lost else None
-    if isinstance(entry, Hole):
-        return StoredEntry(entry.number - first, entry.last, None, lost)
-    match = matches.setdefault(StoredMatch(entry.subscriptions, entry.bound), len(matches))
-    return StoredEntry(entry.number - first, entry.event.offset, match, lost)
+def _is_in(gaps: Sequence[Hole], number: int) -> bool:
+    """Return whether one of these gaps, in order, covers ``number``."""
+    index = bisect_right(gaps, number, key=_number) - 1
+    return index >= 0 and gaps[index].last >= number

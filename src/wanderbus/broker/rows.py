@@ -23,17 +23,15 @@ class SessionRow(msgspec.Struct, dict=True):
     name: str
     epoch: int
     """When the stream began, µs since the Unix epoch: a broker that lost everything begins another one."""
-    first: int = 1
-    """Lowest number still in the queue; ``next`` when the queue is empty."""
     next: int = 1
     """Number of the next notification."""
     waiting: int = 0
-    """Notifications in the queue, gaps not counted."""
+    """Notifications that wait for some subscription, gaps not counted."""
     generated: int = 0
     delivered: int = 0
     queued: int = 0
     queued_bytes: int = 0
-    """Of the events in the queue; each counts once, however many subscriptions it matched."""
+    """Of the events that wait; each counts once, however many subscriptions it waits for."""
     restricted: int = 0
     """Matches that a restriction forbade; they were never generated."""
     dropped: dict[str, int] = msgspec.field(default_factory=dict)
@@ -50,14 +48,14 @@ class SessionRow(msgspec.Struct, dict=True):
 
 
 class DeviceRow(msgspec.Struct):
-    """A device of a user: how far its application has taken, and how it can be reached."""
+    """A device of a user: its session, the life of its agent, and how it can be reached."""
 
     user: str
     device: str
     session: str
     epoch: int = 0
-    cursor: int = 0
-    redelivered_through: int = 0
+    redelivered: dict[str, int] | None = None
+    """By subscription: notifications up to this number may have been seen by an earlier life of its agent."""
     status: Status = "DISCONNECTED"
     away_since_us: int | None = None
     grace_s: float | None = None
@@ -88,15 +86,18 @@ class ClockRow(msgspec.Struct):
 
 
 class SubscriptionRow(msgspec.Struct):
-    """A subscription, when it last generated a notification (SPEC H-11), and what waits of it.
+    """A subscription, when it last generated a notification (SPEC H-11), and how far its devices have got.
 
     One that has ended keeps its row, with when and why, until it is forgotten (SPEC X21).
     """
 
     subscription: Subscription
     last_us: int | None = None
-    waiting: int = 0
-    waiting_bytes: int = 0
+    cursors: dict[str, int] | None = None
+    """By device: its application has taken everything up to this number. None while nothing waits; a member that is
+    missing has taken nothing of what does."""
+    settled: int = 0
+    """Nothing of a number up to this one waits for it any more."""
     ended_us: int = 0
     """0 while it lives; ``reason`` is that of :class:`wanderbus.records.Unsubscribed`."""
     reason: str = ""

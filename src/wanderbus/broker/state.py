@@ -10,7 +10,7 @@ from collections.abc import Iterable, Mapping, Sequence
 
 from wanderbus import records
 from wanderbus.broker import protocol
-from wanderbus.broker.queue import Entry, Queued
+from wanderbus.broker.queue import Queued, SessionQueue
 from wanderbus.broker.rows import (
     ClockRow,
     DeviceRow,
@@ -63,7 +63,7 @@ class BrokerState:
         self.tombstones: Table[SubscriptionRow] = Table("tombstones", SubscriptionRow)
         """Subscriptions that have ended and can be renewed (SPEC X21)."""
         self.events = Events()
-        self.queue = Queues(self.events)
+        self.queue = Queues(self.events, self._settled)
         self.queued_bytes = 0
         """Of all sessions together."""
         self._sessions_of: dict[str, list[SessionRow]] = {}
@@ -105,13 +105,12 @@ class BrokerState:
         """Return the sessions of a user."""
         return self._sessions_of.get(user, ())
 
-    def entry(self, session: SessionRow, number: int) -> Entry | None:
-        """Return the queue entry that covers ``number``, be it a notification or a gap."""
-        return self.queue[session.key].covering(number)
-
     def known(self, subscription: str) -> SubscriptionRow | None:
         """Return the row of a subscription, also if it has ended and is not forgotten."""
         return self.subscriptions.get(subscription) or self.tombstones.get(subscription)
+
+    def _settled(self, subscription: str) -> int | None:
+        return None if (row := self.known(subscription)) is None else row.settled
 
     def apply(self, offset: int, record: AnyRecord) -> None:
         """Change the state by the record at ``offset``; offsets are dense."""
@@ -122,18 +121,19 @@ class BrokerState:
         match record:
             case records.Published():
                 self._published(offset, record)
-            case records.Took():
-                self._took(record)
+            case records.Acknowledged():
+                self._acknowledged(record)
             case records.Dropped():
                 self._dropped(record)
-            case records.Subscribed(subscription=subscription):
-                self._revive(SubscriptionRow(subscription))
+            case records.Subscribed():
+                self._subscribed(record)
             case records.Changed(subscription=subscription):
                 self._changed(subscription)
             case records.Unsubscribed():
                 self._unsubscribed(record)
             case records.Forgotten(subscriptions=subscriptions, devices=devices):
-                self._forgotten(subscriptions)
+                for identity in subscriptions:
+                    self._forgotten(identity)
                 for user, device in devices:
                     self._forget_publishes(user, device)
             case records.Attached():
@@ -184,92 +184,133 @@ class BrokerState:
 
     def _notified(self, notified: records.Notified, event: EventRow) -> None:
         session = self._session(notified.user, notified.session)
-        size, matches = len(event.data), len(notified.subscriptions)
-        self.queue[session.key].append(Queued(notified.number, event, notified.subscriptions, notified.bound))
+        size = len(event.data)
         session.next = notified.number + 1
+        session.generated += len(notified.subscriptions)
+        rows = self.subscriptions
+        for identity in notified.subscriptions:
+            row = rows[identity]
+            row.last_us = event.at_us
+            rows.put(identity, row)
+        subscriptions = notified.subscriptions
+        if notified.bound and session.devices:
+            strays = {identity for identity, device in notified.bound if device not in session.devices}
+            subscriptions = tuple(each for each in subscriptions if each not in strays)
+            _count(session, "device_left", len(strays))
+        self.sessions.put(session.key, session)
+        if not subscriptions:
+            self.events.release(event.offset)
+            return
+        bound = tuple(pair for pair in notified.bound if pair[0] in subscriptions) if notified.bound else ()
+        self.queue.ensure(session.key).append(Queued(notified.number, event, subscriptions, bound))
         session.waiting += 1
-        session.generated += matches
-        session.queued += matches
+        session.queued += len(subscriptions)
         session.queued_bytes += size
         self.queued_bytes += size
-        self.sessions.put(session.key, session)
-        for identity in notified.subscriptions:
-            row = self.subscriptions[identity]
-            row.last_us = event.at_us
-            row.waiting += 1
-            row.waiting_bytes += size
-            self.subscriptions.put(identity, row)
 
-    # Leaving the queue ------------------------------------------------------------------------------------------
+    # Leaving the queues -----------------------------------------------------------------------------------------
 
-    def _took(self, record: records.Took) -> None:
-        key = device_key(record.user, record.device)
-        device = self.devices[key]
-        device.cursor = max(device.cursor, record.number)
-        self.devices.put(key, device)
-        self._trim(self._session(record.user, record.session))
+    def _acknowledged(self, record: records.Acknowledged) -> None:
+        session = self._session(record.user, record.session)
+        device = self.devices[device_key(record.user, record.device)]
+        if (queue := self.queue.get(session.key)) is not None:
+            for identity in record.subscriptions or list(queue.queues):
+                row = self.known(identity)
+                if row is not None and identity in queue.queues:
+                    row.cursors = row.cursors or {}
+                    row.cursors[record.device] = max(row.cursors.get(record.device, 0), record.number)
+                    self._trim(session, queue, row)
+            self.queue.tidy(session.key)
+        if device.redelivered is not None:
+            self._forget_redelivered(device, record)
 
-    def _trim(self, session: SessionRow) -> None:
-        """Remove what every member has taken; with no member at all the queue waits (SPEC X40).
+    def _forget_redelivered(self, device: DeviceRow, record: records.Acknowledged) -> None:
+        """Forget up to where notifications may have been seen before, where that is behind the device now."""
+        assert device.redelivered is not None
+        for identity in record.subscriptions or list(device.redelivered):
+            if record.resumed or device.redelivered.get(identity, 0) <= record.number:
+                device.redelivered.pop(identity, None)
+        device.redelivered = device.redelivered or None
+        self.devices.put(device_key(device.user, device.device), device)
 
-        Who was bound to a device that is no member any more was not served; all others were.
-        """
-        if not session.devices:
-            return
-        taken = min(self.devices[device_key(session.user, device)].cursor for device in session.devices)
-        if taken < session.first:
-            return
-        queue = self.queue[session.key]
-        for entry in queue.take(taken):
-            if isinstance(entry, Queued):
-                strays = sum(device not in session.devices for _, device in entry.bound) if entry.bound else 0
-                session.delivered += len(entry.subscriptions) - strays
-                self._settle(session, entry.event, entry.subscriptions)
-                self._release(session, entry.event)
-                if strays:
-                    session.dropped["device_left"] = session.dropped.get("device_left", 0) + strays
-        head = queue.head
-        session.first = head.number if head else session.next
-        self.sessions.put(session.key, session)
+    def _trim(self, session: SessionRow, queue: SessionQueue, row: SubscriptionRow) -> None:
+        """Remove what every member has taken that it is for; with no member at all the queue waits (SPEC X40)."""
+        identity, bound_to = row.subscription.id, row.subscription.device
+        devices = session.devices if bound_to is None else [each for each in session.devices if each == bound_to]
+        cursors = row.cursors or {}
+        if taken := min((cursors.get(device, 0) for device in devices), default=0):
+            delivered, released = queue.take(identity, taken)
+            row.settled = max(row.settled, taken)
+            session.delivered += delivered
+            self._settle(session, delivered, released)
+        if identity not in queue.queues:
+            row.cursors = None
+        self._put_known(row)
 
     def _dropped(self, record: records.Dropped) -> None:
         session = self._session(record.user, record.session)
-        queue = self.queue[session.key]
-        for dropped in queue.drop(record.first, record.last, record.reason, record.subscriptions):
-            count = session.dropped.get(record.reason, 0) + len(dropped.subscriptions)
-            session.dropped[record.reason] = count
-            self._settle(session, dropped.event, dropped.subscriptions)
-            if dropped.whole:
-                self._release(session, dropped.event)
+        queue = self.queue.ensure(session.key)
+        for identity in record.subscriptions or list(queue.queues):
+            dropped, released = queue.drop(identity, record.first, record.last, record.reason)
+            _count(session, record.reason, dropped)
+            self._settle(session, dropped, released)
+        self.queue.tidy(session.key)
+
+    def _drop_all(self, session: SessionRow, row: SubscriptionRow, reason: str) -> None:
+        """Drop everything that waits for a subscription, without a gap: nobody is there to be told."""
+        if (queue := self.queue.get(session.key)) is not None:
+            dropped, released = queue.take(row.subscription.id, session.next)
+            _count(session, reason, dropped)
+            self._settle(session, dropped, released)
+            self.queue.tidy(session.key)
+        row.settled, row.cursors = session.next - 1, None
+        self._put_known(row)
+
+    def _settle(self, session: SessionRow, matches: int, released: Sequence[Queued]) -> None:
+        """So many matches wait no more, whatever became of them, and these notifications for nobody."""
+        session.queued -= matches
+        for entry in released:
+            size = len(entry.event.data)
+            session.waiting -= 1
+            session.queued_bytes -= size
+            self.queued_bytes -= size
+            self.events.release(entry.event.offset)
         self.sessions.put(session.key, session)
 
-    def _settle(self, session: SessionRow, event: EventRow, subscriptions: tuple[str, ...]) -> None:
-        """These matches of ``event`` wait no more, whatever became of them."""
-        session.queued -= len(subscriptions)
-        for identity in subscriptions:
-            table = self.subscriptions if identity in self.subscriptions else self.tombstones
-            if row := table.get(identity):
-                row.waiting -= 1
-                row.waiting_bytes -= len(event.data)
-                table.put(identity, row)
-
-    def _release(self, session: SessionRow, event: EventRow) -> None:
-        """The session holds ``event`` no more."""
-        session.waiting -= 1
-        session.queued_bytes -= len(event.data)
-        self.queued_bytes -= len(event.data)
-        self.events.release(event.offset)
+    def _put_known(self, row: SubscriptionRow) -> None:
+        identity = row.subscription.id
+        (self.subscriptions if identity in self.subscriptions else self.tombstones).put(identity, row)
 
     # Subscriptions ----------------------------------------------------------------------------------------------
 
+    def _subscribed(self, record: records.Subscribed) -> None:
+        subscription = record.subscription
+        row = SubscriptionRow(subscription)
+        self._revive(row)
+        if record.inherits is None or (ended := self.tombstones.get(record.inherits)) is None:
+            return
+        session = self._session(subscription.owner, subscription.session)
+        if (queue := self.queue.get(session.key)) is not None:
+            queue.rename(record.inherits, subscription.id)
+        row.cursors, row.settled = ended.cursors, ended.settled
+        ended.cursors, ended.settled = None, session.next - 1
+        self.tombstones.put(record.inherits, ended)
+        for device in session.devices:
+            self._inherit_redelivered(self.devices[device_key(session.user, device)], record)
+
+    def _inherit_redelivered(self, device: DeviceRow, record: records.Subscribed) -> None:
+        if device.redelivered and record.inherits in device.redelivered:
+            device.redelivered[record.subscription.id] = device.redelivered.pop(record.inherits)
+            self.devices.put(device_key(device.user, device.device), device)
+
     def _changed(self, subscription: Subscription) -> None:
-        """What is said of one that has ended brings it back as it was (SPEC X21)."""
+        """Change a subscription; one that has ended is back as it was (SPEC X21)."""
         if (row := self.subscriptions.get(subscription.id)) is not None:
             row.subscription = subscription
             self.subscriptions.put(subscription.id, row)
             return
         row = self.tombstones[subscription.id]
-        self._forgotten([subscription.id])
+        self._unbury(row)
         row.subscription, row.ended_us, row.reason = subscription, 0, ""
         self._revive(row)
 
@@ -293,13 +334,17 @@ class BrokerState:
         session.ended.append(identity)
         self.sessions.put(session.key, session)
 
-    def _forgotten(self, identities: Iterable[str]) -> None:
-        for identity in identities:
-            if row := self.tombstones.get(identity):
-                self.tombstones.drop(identity)
-                session = self._session(row.subscription.owner, row.subscription.session)
-                session.ended.remove(identity)
-                self.sessions.put(session.key, session)
+    def _forgotten(self, identity: str) -> None:
+        if row := self.tombstones.get(identity):
+            self._drop_all(self._session(row.subscription.owner, row.subscription.session), row, "forgotten")
+            self._unbury(row)
+
+    def _unbury(self, row: SubscriptionRow) -> None:
+        identity = row.subscription.id
+        self.tombstones.drop(identity)
+        session = self._session(row.subscription.owner, row.subscription.session)
+        session.ended.remove(identity)
+        self.sessions.put(session.key, session)
 
     # Devices ----------------------------------------------------------------------------------------------------
 
@@ -311,10 +356,11 @@ class BrokerState:
             self._leave_session(record.user, device.session, record.device)
         if record.device not in session.devices:
             session.devices.append(record.device)
-            device.session, device.cursor = record.session, session.first - 1
+            device.session, device.redelivered = record.session, None
+            self._trim_all(session)
         self._not_former(record.user, record.device)
-        device.epoch = record.epoch
-        device.redelivered_through = record.redelivered_through
+        if device.epoch != record.epoch:
+            device.epoch, device.redelivered = record.epoch, dict(record.redelivered) or None
         self.devices.put(key, device)
         self.sessions.put(session.key, session)
 
@@ -361,12 +407,34 @@ class BrokerState:
             self.former.drop(user)
 
     def _leave_session(self, user: str, name: str, device: str) -> None:
-        """End a membership: a device is in one session at a time, its cursor counts in the numbers of that one."""
+        """End a membership: a device is in one session at a time."""
         session = self.sessions.get(session_key(user, name))
         if session is not None and device in session.devices:
             session.devices.remove(device)
             self.sessions.put(session.key, session)
-            self._trim(session)
+            if (queue := self.queue.get(session.key)) is not None:
+                for identity in queue.queues:
+                    if (row := self.known(identity)) is not None and row.cursors is not None:
+                        row.cursors.pop(device, None)
+                        row.cursors = row.cursors or None
+            self._trim_all(session)
+
+    def _trim_all(self, session: SessionRow) -> None:
+        """Remove what waits for nobody now that a session has other members (SPEC X40).
+
+        Of a subscription that is bound to a device that is no member, while others are, nothing can be delivered.
+        """
+        queue = self.queue.get(session.key)
+        if queue is None or not session.devices:
+            return
+        for identity in list(queue.queues):
+            if (row := self.known(identity)) is None:
+                continue
+            if row.subscription.device in (None, *session.devices):
+                self._trim(session, queue, row)
+            else:
+                self._drop_all(session, row, "device_left")
+        self.queue.tidy(session.key)
 
     def _started(self, record: records.Started) -> None:
         """A server that starts has no link to anyone yet."""
@@ -376,3 +444,8 @@ class BrokerState:
             elif device.status == "CONNECTED":
                 device.status, device.away_since_us = "DISCONNECTED", record.at_us
                 self.devices.put(key, device)
+
+
+def _count(session: SessionRow, reason: str, dropped: int) -> None:
+    if dropped:
+        session.dropped[reason] = session.dropped.get(reason, 0) + dropped

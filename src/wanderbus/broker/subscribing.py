@@ -9,18 +9,21 @@ import msgspec
 
 from wanderbus import filters, records
 from wanderbus.broker import admission, protocol
+from wanderbus.broker.bounds import Bounds
 from wanderbus.broker.config import BrokerConfig
 from wanderbus.broker.custom import Kinds
 from wanderbus.broker.interests import Interests, KernelWanted
 from wanderbus.broker.journal import Journal
-from wanderbus.broker.links import Link, Links
+from wanderbus.broker.links import Links
 from wanderbus.broker.permissions import Permissions
 from wanderbus.broker.policies import Policies
+from wanderbus.broker.readers import Link
 from wanderbus.broker.restrictions import admitted
 from wanderbus.broker.roster import Roster
 from wanderbus.broker.rows import SessionRow, SubscriptionRow, session_key
 from wanderbus.broker.state import BrokerState
 from wanderbus.errors import FilterError, LimitExceeded, Refused
+from wanderbus.event import Position
 from wanderbus.limits import SUBSCRIPTION_BYTES_MAX
 from wanderbus.machine import Output
 from wanderbus.subscription import Subscription
@@ -50,6 +53,7 @@ class Subscriptions:
         state: BrokerState,
         journal: Journal,
         links: Links,
+        bounds: Bounds,
         config: BrokerConfig,
         kinds: Kinds,
         interests: Interests,
@@ -58,6 +62,7 @@ class Subscriptions:
         self._state = state
         self._journal = journal
         self._links = links
+        self._bounds = bounds
         self._config = config
         self._permissions = Permissions("may_subscribe", config.may_subscribe)
         self.kinds = kinds
@@ -90,6 +95,8 @@ class Subscriptions:
             self._links.say(link, protocol.RequestRefused(request.request, protocol.shortened(error)))
         else:
             self._say_done(link, request.request, done)
+            if isinstance(request, protocol.Subscribe):
+                self._read_at_once(link, request, done[0].id)
 
     def ask_for_kernel(self) -> None:
         """Ask for another kernel if matching has become work that it saves."""
@@ -117,6 +124,28 @@ class Subscriptions:
         if reason != "asked":
             self._tell(subscription, reason)
 
+    def read(self, link: Link, handle: int, subscription: str, taken: Position | None) -> None:
+        """Let a device read one of its session's subscriptions, also one that has ended (SPEC G-07).
+
+        ``taken`` is how far its application has got in this life, if the broker missed it.
+        """
+        row = self._state.known(subscription)
+        if row is None or not _is_of(link, row.subscription) or row.subscription.device not in (None, link.device):
+            return
+        session = self._state.sessions[session_key(row.subscription.owner, row.subscription.session)]
+        if taken is not None and taken.epoch == session.epoch:
+            self._links.acknowledge(session, link.device, taken.number, (subscription,))
+        self._links.read(link, handle, subscription)
+
+    def _read_at_once(self, link: Link, request: protocol.Subscribe, subscription: str) -> None:
+        resume = request.resume
+        session = self._state.sessions[session_key(link.user, link.session or "")]
+        if resume is not None and resume.epoch == session.epoch:
+            self._links.acknowledge(session, link.device, resume.number, (subscription,), resumed=True)
+        reader = link.reader(subscription)
+        if request.reader is not None and (reader is None or reader.is_inherited):
+            self.read(link, request.reader, subscription, None)
+
     def discard(self, user: str, session: str, device: str) -> None:
         """End every subscription of a session but those bound to another device (SPEC G-09, X20)."""
         for subscription in self._of_session(user, session):
@@ -130,7 +159,7 @@ class Subscriptions:
         for identity in expired:
             self.end(self._state.subscriptions[identity].subscription, "expired")
         ended = self._ended.due(now_us, SWEEP_MAX)
-        self._forget([identity for identity in ended if not self._still_bounds(self._state.tombstones[identity])])
+        self._forget([identity for identity in ended if not self._still_waits(self._state.tombstones[identity])])
         return max(len(expired), len(ended)) == SWEEP_MAX
 
     def end_expired(self) -> None:
@@ -164,11 +193,13 @@ class Subscriptions:
                 return [self._subscribe(link, link.session, request)]
             case protocol.Query():
                 return self._of_session(link.user, link.session)
-            case protocol.Unsubscribe(subscription=identity):
+            case protocol.Unsubscribe(subscription=identity, abandon=abandon):
                 if subscription := self._own(link, identity):
                     self.end(subscription, "asked")
                 elif subscription := self._of_user(link, identity):
                     self.end(subscription, "unsubscribed")
+                if abandon:
+                    self._abandon(link, identity)
                 return []
             case protocol.Renew():
                 return [self._renew(link, request)]
@@ -205,14 +236,38 @@ class Subscriptions:
                     return subscription
                 return self._change(subscription, expires_us=wanted.expires_us)
         self._check_quota(link.user)
+        inherits = self._left_behind(link, wanted, reads=request.reader is not None)
         accepted = msgspec.structs.replace(wanted, id=f"{self._state.server}-{self._state.offset}")
         admission.check_size(accepted)
         self._journal.write(
-            records.Subscribed(at_us=self._state.wall_us, subscription=accepted),
+            records.Subscribed(at_us=self._state.wall_us, subscription=accepted, inherits=inherits),
             urgent=True,
         )
         self._take_up(accepted)
+        if inherits is not None:
+            self._links.rename(self._state.sessions[session_key(link.user, session)], inherits, accepted.id)
         return accepted
+
+    def _left_behind(self, link: Link, wanted: Subscription, *, reads: bool) -> str | None:
+        """Return the last subscription that asked for the same, has ended, and left notifications (SPEC G-07).
+
+        Where a new reader comes beside one that still reads those, they are not for the new one.
+        """
+        session = self._state.sessions[session_key(wanted.owner, wanted.session)]
+        if (queue := self._state.queue.get(session.key)) is None:
+            return None
+        for identity in reversed(session.ended):
+            if identity in queue.queues and _same(self._state.tombstones[identity].subscription, wanted):
+                return None if reads and link.reader(identity) is not None else identity
+        return None
+
+    def _abandon(self, link: Link, identity: str) -> None:
+        """Keep nothing for this device of a subscription that it has ended: nobody there will read it."""
+        row = self._state.known(identity)
+        if row is not None and _is_of(link, row.subscription):
+            session = self._state.sessions[session_key(row.subscription.owner, row.subscription.session)]
+            self._bounds.abandon(session, row, link.device)
+            self._links.acknowledge(session, link.device, session.next - 1, (identity,))
 
     def _renew(self, link: Link, request: protocol.Renew) -> Subscription:
         """Give a subscription another expiry, also if it ended less than ``tombstone_s`` ago (SPEC X21)."""
@@ -304,13 +359,14 @@ class Subscriptions:
         forgotten = records.Forgotten(at_us=self._state.wall_us, subscriptions=tuple(identities))
         self._journal.write(forgotten, urgent=False)
 
-    def _still_bounds(self, row: SubscriptionRow) -> bool:
-        """Return whether the age in its queue policy still holds for what is left of it, for which it is kept."""
-        age_max_s = row.subscription.queue.age_max_s
-        if not row.waiting or age_max_s is None:
+    def _still_waits(self, row: SubscriptionRow) -> bool:
+        """Return whether notifications wait for a subscription that has ended: it is kept as long as they are."""
+        subscription = row.subscription
+        queue = self._state.queue.get(session_key(subscription.owner, subscription.session))
+        if queue is None or (its_own := queue.queues.get(subscription.id)) is None or not its_own.waiting:
             return False
-        # What waits is no younger than its end.
-        self._ended.put(row.subscription.id, row.subscription.owner, row.ended_us + round(age_max_s * 1e6))
+        again_us = self._state.wall_us + round((self._config.sweep_s or 0) * 1e6) + 1
+        self._ended.put(subscription.id, subscription.owner, again_us)
         return True
 
     def _forgotten_us(self, row: SubscriptionRow) -> int:

@@ -69,7 +69,6 @@ class Baseline:
         self._addresses: dict[int, Address] = {}
         """Of each link, those included whose last answer is still to come."""
         self._links_opened = 0
-        self._taken: dict[int, int] = {}
         self._for_broker: list[Input] = []
         self._outputs: list[Output] = []
 
@@ -94,9 +93,6 @@ class Baseline:
                     self._drop(link)
                 case TimerFired():
                     self._forget_idle(now)
-        for link, number in self._taken.items():
-            self._for_broker.append(MessageArrived(link, protocol.encode(protocol.Take(number))))
-        self._taken.clear()
         return self._drain()
 
     def _drain(self) -> tuple[list[Input], list[Output]]:
@@ -147,7 +143,7 @@ class Baseline:
         link = -self._links_opened
         self._addresses[link] = address
         self._for_broker += [
-            LinkOpened(link, user_at(address), _DEVICE),
+            LinkOpened(link, user_at(address), _DEVICE, unattended=True),
             MessageArrived(link, protocol.encode(message)),
         ]
         return link
@@ -175,15 +171,14 @@ class Baseline:
             del self._identities[address]
 
     def _send(self, link: int, payload: bytes) -> None:
-        """Send a datagram; of the stream, what was sent counts as taken."""
+        """Send a datagram; the broker counts a notification as taken when it is sent."""
         address = self._addresses.get(link)
         if address is None:
             return
         self._outputs.append(SendDatagram(ECI_SOCKET, address, payload))
-        match protocol.decode_from_broker(payload):
-            case protocol.Notify(number=number) | protocol.NotifyGap(last=number):
-                self._taken[link] = number
-            case protocol.Done(more=False) if self._is_leaving(link, address):
+        if self._is_leaving(link, address):
+            answer = protocol.decode_from_broker(payload)
+            if isinstance(answer, protocol.Done) and not answer.more:
                 del self._addresses[link]
 
     def _is_leaving(self, link: int, address: Address) -> bool:

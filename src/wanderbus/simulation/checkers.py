@@ -8,7 +8,7 @@ import msgspec
 
 from wanderbus import filters, records
 from wanderbus.broker.state import BrokerState
-from wanderbus.event import Gap
+from wanderbus.event import Gap, Notification
 from wanderbus.records import decode_record
 from wanderbus.simulation.server import SimulatedServer
 from wanderbus.simulation.traveller import Traveller
@@ -54,38 +54,43 @@ def _check_uids(log: Sequence[records.AnyRecord]) -> Iterator[str]:
 
 
 def _check_stream(log: Sequence[records.AnyRecord], traveller: Traveller) -> Iterator[str]:
-    """The application saw what its subscriptions asked for, by the reference evaluator over the log."""
-    expected = list(_expected(log, traveller))
+    """The application saw what each subscription asked for, by the reference evaluator over the log."""
+    for place, expression in enumerate(traveller.expressions, 1):
+        expected = list(_expected(log, traveller, expression))
+        for problem in _check_items(traveller, traveller.committed.items.get(place, ()), expected):
+            yield f"{expression!r}: {problem}"
+
+
+def _check_items(
+    traveller: Traveller, items: Sequence[Notification | Gap], expected: Sequence[object]
+) -> Iterator[str]:
     seen: list[object] = []
     dropped = 0
     number = 0
-    for item in traveller.committed.items:
+    for item in items:
         if isinstance(item, Gap):
-            first = item.position.number - item.count + 1
-            dropped += max(0, item.position.number - max(number, first - 1))
+            dropped += item.count if item.position.number > number else 0
             number = max(number, item.position.number)
-            continue
-        if item.position.number > number + 1:
-            yield f"numbers {number + 1} to {item.position.number - 1} are missing without a gap marker"
-        if item.position.number <= number and not (item.redelivered and not traveller.resumes):
-            yield f"number {item.position.number} came again"
         elif item.position.number > number:
             seen.append(item.event["Uid"])
             number = item.position.number
+        elif not item.redelivered or traveller.resumes:
+            yield f"number {item.position.number} came again"
     if dropped == 0 and seen != expected:
         yield _difference(expected, seen)
     if dropped and (len(seen) + dropped != len(expected) or not _in_order(seen, expected)):
         yield f"{len(seen)} seen and {dropped} dropped do not make {len(expected)} in order"
 
 
-def _expected(log: Sequence[records.AnyRecord], traveller: Traveller) -> Iterator[object]:
-    wanted: list[filters.Filter] = []
+def _expected(log: Sequence[records.AnyRecord], traveller: Traveller, expression: str) -> Iterator[object]:
+    wanted: filters.Filter | None = None
     for record in log:
         match record:
-            case records.Subscribed(subscription=subscription) if subscription.owner == traveller.uri:
-                wanted.append(filters.parse(subscription.expression, subscription.language))
+            case records.Subscribed(subscription=subscription):
+                if (subscription.owner, subscription.expression) == (traveller.uri, expression):
+                    wanted = filters.parse(subscription.expression, subscription.language)
             case records.Published(event=event):
-                if any(each.evaluate(event) is True for each in wanted):
+                if wanted is not None and wanted.evaluate(event) is True:
                     yield event["Uid"]
 
 

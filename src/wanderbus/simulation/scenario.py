@@ -121,7 +121,9 @@ class Scenario:
             seed=self.seed,
             problems=problems,
             events=sum(len(traveller.accepted) for traveller in self.travellers),
-            notifications=sum(len(traveller.committed.items) for traveller in self.travellers),
+            notifications=sum(
+                len(items) for traveller in self.travellers for items in traveller.committed.items.values()
+            ),
             address_changes=self.moves,
             agent_kills=self.kills,
             server_crashes=self.server.crashes,
@@ -269,9 +271,7 @@ class Scenario:
         if not self.network.is_bound((SERVER_IP, 5060)):
             return False
         state = self.server.state
-        return all(traveller.connected and traveller.settled for traveller in self.travellers) and all(
-            session.first == session.next for session in state.sessions.values()
-        )
+        return all(traveller.connected and traveller.settled for traveller in self.travellers) and not state.queue
 
 
 def run_seed(seed: int) -> Result:

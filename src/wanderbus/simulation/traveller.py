@@ -8,6 +8,7 @@ import msgspec
 
 from wanderbus.agent.core import DATA_SOCKET, SIP_SOCKET, STREAM_SOCKET, Agent
 from wanderbus.agent.messages import (
+    Acknowledge,
     AgentProperties,
     AgentStatusChanged,
     Arrived,
@@ -18,7 +19,6 @@ from wanderbus.agent.messages import (
     PublishEvent,
     PublishSettled,
     RequestSettled,
-    Took,
 )
 from wanderbus.agent.path_choice import DataTransport
 from wanderbus.broker import protocol
@@ -34,10 +34,13 @@ SUBJECT = "Trade"
 
 
 class Committed(msgspec.Struct):
-    """What the application has on its own disk: items in the order it committed them, and the last position."""
+    """The application's own disk: by subscription, items in the order it committed them, and the last position.
 
-    items: list[Notification | Gap] = msgspec.field(default_factory=list)
-    position: Position | None = None
+    A subscription is known by its place among the expressions, from 1.
+    """
+
+    items: dict[int, list[Notification | Gap]] = msgspec.field(default_factory=dict)
+    positions: dict[int, Position] = msgspec.field(default_factory=dict)
 
 
 class Traveller:
@@ -85,7 +88,9 @@ class Traveller:
         self._node: Node | None = None
         self._life = 0
         self._status = "DISCONNECTED"
-        self._in_hand: list[Notification | Gap] = []
+        self._in_hand: list[tuple[Notification | Gap, str]] = []
+        self._requests: dict[str, int] = {}
+        """By id of a subscription: its place among the expressions."""
         self._asked: set[int] = set()
         self._published_in_life = 0
         self._unsettled: dict[int, int] = {}
@@ -150,7 +155,6 @@ class Traveller:
             password=password_of(self.name),
             encryption=self._encryption,
             data_transport=self._data_transport,
-            resume=self.committed.position if self.resumes else None,
         )
         sockets = self._addresses()
         agent = Agent(properties, self._random, sip=sockets[SIP_SOCKET], data=sockets[DATA_SOCKET], rudp=self._rudp)
@@ -163,11 +167,13 @@ class Traveller:
         self._unsettled.clear()
         self._in_hand.clear()
         self._asked = set(range(1, len(self.expressions) + 1))
-        asks = [
-            Ask(protocol.Subscribe(request, SUBJECT, expression, None, (), False))
-            for request, expression in enumerate(self.expressions, 1)
-        ]
-        self._node.feed([Connect(), *asks])
+        self._node.feed([Connect(), *(self._subscribe(request) for request in self._asked)])
+
+    def _subscribe(self, request: int) -> Ask:
+        """Ask for a subscription: one that is kept goes on, from where it was committed."""
+        expression = self.expressions[request - 1]
+        position = self.committed.positions.get(request) if self.resumes else None
+        return Ask(protocol.Subscribe(request, SUBJECT, expression, None, (), False, resume=position), reads=True)
 
     def kill(self) -> None:
         """Kill the agent process; what the application committed stays."""
@@ -198,10 +204,10 @@ class Traveller:
 
     def _report(self, output: Output) -> None:
         match output:
-            case Arrived(item=item):
+            case Arrived(item=item, subscriptions=subscriptions):
                 self.on_arrival(item)
-                self._in_hand.append(item)
-                if len(self._in_hand) == 1:
+                self._in_hand += [(item, subscription) for subscription in subscriptions]
+                if len(self._in_hand) == len(subscriptions):
                     self._think()
             case PublishSettled(number=number, id=identity):
                 uid = self._unsettled.pop(number)
@@ -209,8 +215,9 @@ class Traveller:
                     self.problems.append(f"publish {uid} was refused")
                 else:
                     self.accepted[uid] = identity
-            case RequestSettled(request=request, refusal=refusal):
+            case RequestSettled(request=request, subscriptions=subscriptions, refusal=refusal):
                 self._asked.discard(request)
+                self._requests.update((subscription.id, request) for subscription in subscriptions)
                 self.subscribed = not self._asked
                 if refusal:
                     self.problems.append(f"subscribe was refused: {refusal.reason}")
@@ -226,10 +233,11 @@ class Traveller:
         def commit() -> None:
             if self._node is None or life != self._life:
                 return
-            item = self._in_hand.pop(0)
-            self.committed.items.append(item)
-            self.committed.position = item.position
-            self._node.feed([Took(item.position.number)])
+            item, subscription = self._in_hand.pop(0)
+            request = self._requests[subscription]
+            self.committed.items.setdefault(request, []).append(item)
+            self.committed.positions[request] = item.position
+            self._node.feed([Acknowledge(subscription, item.position)])
             if self._in_hand:
                 self._think()
 

@@ -104,7 +104,7 @@ def _check_drop(
         yield f"nothing was dropped by {record}"
         return
     reason = record.reason.removeprefix(_OWN)
-    if reason in ("discarded", "purged", "hook"):
+    if reason in ("discarded", "purged", "hook", "unsubscribed"):
         if reason not in asked_for:
             yield f"what waited was {reason} without anybody having asked for it"
     elif reason == "queue.age_max_s":
@@ -114,9 +114,33 @@ def _check_drop(
         yield f"{record.first} was dropped because of {record.reason}, which is not met"
     else:
         newest = (policy.when_full or config.queue.when_full) == "drop_newest"
-        right = waiting[-1 if newest else 0].number
-        if [record.first, record.last] != [right, right]:
-            yield f"{record.first} to {record.last} was dropped, it should have been {right}"
+        if record.reason.startswith(_OWN):
+            right = {waiting[-1 if newest else 0].number}
+        else:
+            right = {each[-1 if newest else 0].number for each in _longest(stream, record)}
+            yield from _short_ones(stream, record)
+        if record.first != record.last or record.first not in right:
+            yield f"{record.first} to {record.last} was dropped, it should have been one of {right}"
+
+
+def _length(waiting: Sequence[Entry], record: Dropped) -> int:
+    """Return how long a queue is by what is bounded."""
+    return len(waiting) if record.reason == "queue.notifications_max" else sum(entry.size for entry in waiting)
+
+
+def _longest(stream: Stream, record: Dropped) -> list[list[Entry]]:
+    """Return the longest queues of a session's subscriptions: one of them has to give way (SPEC G-25)."""
+    queues = [stream.waiting_for(each) for each in {s: None for entry in stream.queue() for s in entry.waiting}]
+    most = max(_length(queue, record) for queue in queues)
+    return [queue for queue in queues if _length(queue, record) == most]
+
+
+def _short_ones(stream: Stream, record: Dropped) -> Iterator[str]:
+    """Yield the subscriptions that lose something to one whose queue is more than twice as long."""
+    most = _length(_longest(stream, record)[0], record)
+    for identity in record.subscriptions:
+        if 2 * _length(stream.waiting_for(identity), record) < most:
+            yield f"{identity} is short and lost {record.first} because of {record.reason}"
 
 
 def _is_met(

@@ -3,14 +3,13 @@
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Iterator, Sequence
-from dataclasses import dataclass, field
+from collections.abc import Iterable, Iterator, Sequence
 from typing import Final
 
 from wanderbus.broker import protocol
-from wanderbus.broker.queue import LOSSES_MAX, Hole
-from wanderbus.event import Gap, Loss, Notification
-from wanderbus.records import AnyRecord, Attached, Published, decode_record
+from wanderbus.broker.rows import session_key
+from wanderbus.event import Gap, Notification
+from wanderbus.records import AnyRecord, Published, decode_record
 from wanderbus.simulation.weeks_device import Heard, Life, WeeksDevice
 from wanderbus.simulation.weeks_server import WeeksServer
 from wanderbus.simulation.weeks_stream import Stream, name_of
@@ -18,6 +17,12 @@ from wanderbus.simulation.weeks_truth import Happened, Truth
 
 _NEWS_US: Final = 5_000_000
 """What was decided so long before the end may still be on its way."""
+
+_UNMARKED: Final = frozenset({"device_left", "forgotten"})
+"""Reasons of drops that leave no gap: nobody is there to be told."""
+
+_UNTOLD: Final = _UNMARKED | {"discarded", "unsubscribed"}
+"""Reasons of drops of which a device need not hear: it asked for them, or could not."""
 
 _HELD_S: Final = 1.0
 """A notification decided upon waits for the disk for less than this before it goes out."""
@@ -70,7 +75,7 @@ def _check_counters(server: WeeksServer, truth: Truth) -> Iterator[str]:
         )
         if counted != expected:
             yield f"{row.key} counts {counted}, the log tells {expected}"
-        members = sorted(stream.cursors)
+        members = sorted(stream.members)
         if sorted(row.devices) != members:
             yield f"{row.key} has the members {row.devices}, the log tells {members}"
     live = {identity for identity, known in truth.known.items() if known.live}
@@ -79,7 +84,10 @@ def _check_counters(server: WeeksServer, truth: Truth) -> Iterator[str]:
     for identity, kept in state.subscriptions.items():
         waiting = truth.stream(kept.subscription.owner, kept.subscription.session).waiting_for(identity)
         known = truth.known[identity]
-        if (kept.subscription, kept.last_us, kept.waiting) != (known.subscription, known.last_us, len(waiting)):
+        queue = state.queue.get(session_key(kept.subscription.owner, kept.subscription.session))
+        its_own = None if queue is None else queue.queues.get(identity)
+        kept_waiting = 0 if its_own is None else its_own.waiting
+        if (kept.subscription, kept.last_us, kept_waiting) != (known.subscription, known.last_us, len(waiting)):
             yield f"{identity} is {kept}, the log tells {known} and {len(waiting)} waiting"
 
 
@@ -87,13 +95,13 @@ def _check_growth(server: WeeksServer, truth: Truth) -> Iterator[str]:
     """Nothing is kept for longer than somebody may ask for it."""
     assert server.broker is not None
     state, config = server.broker.state, server.config
-    waiting = [entry for row in state.sessions.values() for entry in state.queue[row.key]]
-    events = {entry.event.offset for entry in waiting if not isinstance(entry, Hole)}
+    queues = [its_own for _, queue in state.queue.waiting() for its_own in queue.queues.values()]
+    events = {entry.event.offset for _, queue in state.queue.waiting() for entry in queue}
     if set(state.events.rows) != events:
         yield f"{len(state.events.rows)} events are kept, {len(events)} of them wait"
-    holes = sum(isinstance(entry, Hole) for entry in waiting)
-    if holes > len(waiting) - holes + len(state.sessions):
-        yield f"{holes} gaps are kept among {len(waiting)} entries"
+    for its_own in queues:
+        if its_own.holes > its_own.waiting + 1:
+            yield f"{its_own.holes} gaps are kept among {len(its_own)} items of a subscription"
     for key, _ in state.publishers.items():
         user, _, device = key.removesuffix("/outbox").rpartition("/")
         if (user, device) in truth.gone:
@@ -101,12 +109,9 @@ def _check_growth(server: WeeksServer, truth: Truth) -> Iterator[str]:
     if config.sweep_s is not None:
         late_us = 1.2 * config.sweep_s * 1e6
         for identity, tombstone in state.tombstones.items():
-            kept_s = config.tombstone_s
-            if age_max_s := tombstone.subscription.queue.age_max_s:
-                kept_s = max(
-                    kept_s, age_max_s + config.sweep_s
-                )  # for what it has left queued; then another sweep looks
-            if state.wall_us > tombstone.ended_us + kept_s * 1e6 + late_us:
+            waits = truth.stream(tombstone.subscription.owner, tombstone.subscription.session).waiting_for(identity)
+            kept_s = config.tombstone_s + config.sweep_s  # what waits is looked at again in the next sweep
+            if not waits and state.wall_us > tombstone.ended_us + kept_s * 1e6 + late_us:
                 yield f"{identity} ended at {tombstone.ended_us} and is not forgotten"
         for identity, row in state.subscriptions.items():
             expires_us = row.subscription.expires_us
@@ -117,7 +122,7 @@ def _check_growth(server: WeeksServer, truth: Truth) -> Iterator[str]:
 def _check_said(server: WeeksServer, truth: Truth, log: Sequence[AnyRecord]) -> Iterator[str]:
     """Nothing went out that had waited for too long (SPEC G-17)."""
     for said in server.said:
-        matched = [truth.known[identity] for identity in said.notify.subscriptions]
+        matched = [truth.known[identity] for identity in said.subscriptions]
         policies = [each.subscription.queue for each in matched if said.at_us <= (each.forgotten_us or said.at_us)]
         ages_s = [each.age_max_s for each in (server.config.queue, *policies) if each.age_max_s is not None]
         age_s = (said.at_us - log[said.notify.id.offset].at_us) / 1e6
@@ -140,21 +145,47 @@ def _check_publishes(device: WeeksDevice, log: Sequence[AnyRecord], truth: Truth
 
 
 def _check_streams(server: WeeksServer, device: WeeksDevice, log: Sequence[AnyRecord], truth: Truth) -> Iterator[str]:
-    """The application saw every number that concerns its device once and in order, or a gap that says what was lost."""
-    pasts: dict[str, _Past] = {}
+    """The application saw each match that concerns its device once and in order, or a gap that says what was lost."""
+    seen: dict[str, set[int]] = {}
+    told: dict[str, set[int]] = {}
     for life in device.lives:
-        past = pasts.setdefault(life.session, _Past())
-        listener = _Listener(server, device, life, log, truth, past)
+        if (device.user, device.name, life.epoch) in truth.joined:
+            seen.clear()
+        listener = _Listener(device, life, truth, seen, told)
         for heard in life.heard:
             yield from listener.hear(heard)
-        numbers = [item.position.number for item in life.processed]
-        if numbers != sorted(set(numbers)):
-            yield f"life {life.epoch} took {numbers}"
-        past.seen.update(item.position.number for item in life.processed if isinstance(item, Notification))
-        past.taken = max([past.taken, *numbers])
+        yield from _check_processed(life)
+        for item, subscription in life.processed:
+            if isinstance(item, Notification):
+                seen.setdefault(truth.present(subscription), set()).add(item.position.number)
         if life is device.lives[-1] and device.alive and device.settled and device.reachable:
-            yield from listener.finish()
+            yield from _check_owed(device, life, truth, told)
             yield from _check_ends(server, device, life, truth)
+
+
+def _check_processed(life: Life) -> Iterator[str]:
+    numbers: dict[str, list[int]] = {}
+    for item, subscription in life.processed:
+        numbers.setdefault(subscription, []).append(item.position.number)
+    for subscription, taken in numbers.items():
+        if taken != sorted(set(taken)):
+            yield f"life {life.epoch} took {taken} of {subscription}"
+
+
+def _check_owed(device: WeeksDevice, life: Life, truth: Truth, told: dict[str, set[int]]) -> Iterator[str]:
+    """In the end everything was heard of, whatever else the device or the user does not read (SPEC G-25)."""
+    stream = truth.stream(device.user, life.session)
+    for subscription, number in sorted(truth.owed.get((device.user, device.name), ())):
+        if truth.known[subscription].subscription.session != life.session:
+            continue
+        present = truth.present(subscription)
+        lost = {reason for s, reason in stream.entries[number].lost.items() if truth.present(s) == present}
+        if number in told.get(present, ()) or lost & _UNTOLD:
+            continue
+        if lost and truth.known[present].forgotten_us:
+            continue  # nobody can ask for it any more
+        if number > truth.has_taken(device.user, device.name, subscription):
+            yield f"{number} of {subscription} was never heard of in the end ({lost or 'not lost'})"
 
 
 def _check_ends(server: WeeksServer, device: WeeksDevice, life: Life, truth: Truth) -> Iterator[str]:
@@ -173,115 +204,73 @@ def _check_ends(server: WeeksServer, device: WeeksDevice, life: Life, truth: Tru
             yield f"{over.successor.id} is said to follow {over.subscription.id}, nobody knows it"
 
 
-@dataclass
-class _Past:
-    """What earlier lives of a device had of a session since they joined it."""
-
-    seen: set[int] = field(default_factory=set)
-    taken: int = 0
-    begun: int = -1
-    """Offset up to which it is known when the device joined, or began anew."""
-
-
 class _Listener:
-    """Follows one life's stream."""
+    """Follows one life's streams; ``told`` collects what was heard of, in a notification or a gap."""
 
     def __init__(
-        self,
-        server: WeeksServer,
-        device: WeeksDevice,
-        life: Life,
-        log: Sequence[AnyRecord],
-        truth: Truth,
-        past: _Past,
+        self, device: WeeksDevice, life: Life, truth: Truth, seen: dict[str, set[int]], told: dict[str, set[int]]
     ) -> None:
-        self._server = server
-        self._device = device.name
-        self._user = device.user
-        self._resumes = device.habits.resumes
+        self._device = device
         self._life = life
-        self._log = log
         self._truth = truth
-        self._past = past
-        self._received = life.resume.number if life.resume else 0
+        self._seen = seen
+        self._told = told
+        self._received: dict[str, int] = {}
         self._stream: Stream = truth.stream(device.user, life.session)
 
     def hear(self, heard: Heard) -> Iterator[str]:
         """Yield what is wrong with a message, after all before it."""
         match heard.message:
-            case protocol.Attachment(taken=taken):
-                yield from self._attached(heard.link, taken)
             case protocol.Notify() as notify:
-                yield from self._notified(notify, heard.items)
+                yield from self._notified(notify, heard)
             case protocol.NotifyGap() as gap:
-                yield from self._gap(gap, heard.items)
+                yield from self._gap(gap, heard)
 
-    def finish(self) -> Iterator[str]:
-        """Yield what was never told of."""
-        yield from self._passed_over(self._received, self._stream.next - 1, "in the end")
+    def _present(self, subscriptions: Iterable[str]) -> set[str]:
+        return {self._truth.present(each) for each in subscriptions}
 
-    def _attached(self, link: int, taken: int) -> Iterator[str]:
-        offset = self._server.offsets[link]
-        while not self._is_attachment(self._log[offset]):
-            offset += 1
-        past = self._past
-        begins = [b for b in self._truth.begins.get((self._user, self._device), ()) if b.session == self._life.session]
-        fresh = [begin.number for begin in begins if past.begun < begin.offset <= offset]
-        if fresh:
-            past.begun = offset
-            past.taken = max(past.taken, *fresh)
-            past.seen.clear()
-        if self._life.keep:
-            yield from self._passed_over(max(self._received, past.taken), taken, "by the attachment")
-        self._received = max(self._received, taken)
-
-    def _is_attachment(self, record: AnyRecord) -> bool:
-        names = (self._user, self._device, self._life.epoch)
-        return isinstance(record, Attached) and (record.user, record.device, record.epoch) == names
-
-    def _passed_over(self, after: int, through: int, how: str) -> Iterator[str]:
-        numbers = [n for n in range(after + 1, through + 1) if self._stream.entries[n].concerns(self._device)]
-        if numbers:
-            yield f"life {self._life.epoch}: {numbers} were passed over {how}"
-
-    def _notified(self, notify: protocol.Notify, items: Sequence[Notification | Gap]) -> Iterator[str]:
-        number = notify.number
-        entry = self._stream.entries[number]
-        if [item.position.number for item in items] != [number] * (number > self._received):
-            yield f"{number} came after {self._received}, the application saw {items}"
-        yield from self._passed_over(self._received, number - 1, f"before {number}")
-        self._received = max(self._received, number)
+    def _notified(self, notify: protocol.Notify, heard: Heard) -> Iterator[str]:
+        number, entry = notify.number, self._stream.entries[notify.number]
         if entry.offset != notify.id.offset:
             yield f"{number} is event {notify.id}, it should be {entry.offset}"
-        lost = {loss.subscription: loss.reason for loss in notify.lost if loss.count == 1}
-        told = {*notify.subscriptions, *lost}
-        if told != entry.concerns(self._device).keys() or set(notify.subscriptions) & lost.keys():
-            yield f"{number} is for {notify.subscriptions} and lost to {lost}, it should be {entry}"
-        if any(entry.lost.get(subscription) != reason for subscription, reason in lost.items()):
-            yield f"{number} is said to be lost to {lost}, it is to {entry.lost}"
-        if number in self._past.seen and items:
-            if self._resumes:
-                yield f"{number} was seen in an earlier life, which told how far it had got"
+        concerned = self._present(entry.concerns(self._device.name))
+        if not self._present(notify.subscriptions) <= concerned:
+            yield f"{number} is for {notify.subscriptions}, it should be for {concerned}"
+        for _, subscriptions in heard.items:
+            for subscription in subscriptions:
+                if self._truth.present(subscription) not in concerned:
+                    yield f"{number} was read as {subscription}, which it is not for"
+                yield from self._received_now(subscription, number, notify)
+
+    def _received_now(self, subscription: str, number: int, notify: protocol.Notify) -> Iterator[str]:
+        if number <= self._received.get(subscription, 0):
+            yield f"{number} of {subscription} came after {self._received[subscription]}"
+        self._received[subscription] = number
+        present = self._truth.present(subscription)
+        self._told.setdefault(present, set()).add(number)
+        if number in self._seen.get(present, ()):
+            if self._device.habits.resumes:
+                yield f"{number} of {present} was seen in an earlier life, which told how far it had got"
             elif not notify.redelivered:
-                yield f"{number} was seen in an earlier life and is not marked"
+                yield f"{number} of {present} was seen in an earlier life and is not marked"
 
-    def _gap(self, gap: protocol.NotifyGap, items: Sequence[Notification | Gap]) -> Iterator[str]:
-        yield from self._passed_over(self._received, gap.first - 1, f"before the gap from {gap.first}")
-        first = max(gap.first, self._received + 1)
-        expected = [gap.last - first + 1] if first <= gap.last else []
-        if [item.count for item in items if isinstance(item, Gap)] != expected:
-            yield f"the gap {gap.first} to {gap.last} after {self._received} was passed on as {items}"
-        yield from self._check_lost(gap.lost, gap.first, gap.last)
-        # Of a gap that is known in part, the broker tells the losses of the whole: they cannot be parted here.
-        if first == gap.first:
-            for item in items:
-                yield from self._check_lost(item.lost, first, gap.last)
-        self._received = max(self._received, gap.last)
-
-    def _check_lost(self, lost: Sequence[Loss], first: int, last: int) -> Iterator[str]:
+    def _gap(self, gap: protocol.NotifyGap, heard: Heard) -> Iterator[str]:
         """A gap says how many matches were dropped, for which subscription and why (SPEC U-02)."""
-        entries = [self._stream.entries[number] for number in range(first, last + 1)]
-        pairs = [(s, e.lost.get(s, "nothing")) for e in entries for s in e.concerns(self._device)]
-        told = Counter({(loss.subscription, loss.reason): loss.count for loss in lost})
-        if told != Counter(pairs) and len(lost) < LOSSES_MAX:
-            yield f"the gap {first} to {last} tells of {dict(told)}, it should of {dict(Counter(pairs))}"
+        (present,) = self._present(loss.subscription for loss in gap.lost)
+        lost: Counter[str] = Counter()
+        numbers = set()
+        for number in range(gap.first, gap.last + 1):
+            for subscription, reason in self._stream.entries[number].lost.items():
+                if self._truth.present(subscription) == present and reason not in _UNMARKED:
+                    lost[reason] += 1
+                    numbers.add(number)
+        told = Counter({loss.reason: loss.count for loss in gap.lost})
+        if told != lost:
+            yield f"the gap {gap.first} to {gap.last} of {present} tells of {dict(told)}, it should of {dict(lost)}"
+        for item, _ in heard.items:
+            if not isinstance(item, Gap) or item.count > len(numbers):
+                yield f"the gap {gap.first} to {gap.last} of {present} was passed on as {item}"
+        for _, subscriptions in heard.items:
+            for subscription in subscriptions:
+                self._received[subscription] = max(self._received.get(subscription, 0), gap.last)
+        self._told.setdefault(present, set()).update(numbers)

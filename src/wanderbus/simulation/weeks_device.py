@@ -10,6 +10,7 @@ import msgspec
 
 from wanderbus.agent.conversation import Conversation
 from wanderbus.agent.messages import (
+    Acknowledge,
     AgentProperties,
     Arrived,
     Ask,
@@ -17,11 +18,12 @@ from wanderbus.agent.messages import (
     PublishEvent,
     PublishSettled,
     RequestSettled,
+    StartReading,
     SubscriptionOver,
-    Took,
 )
 from wanderbus.agent.outbox import Outbox
 from wanderbus.broker import protocol
+from wanderbus.broker.rows import session_key
 from wanderbus.event import Event, EventId, Gap, Notification, Position
 from wanderbus.machine import Output
 from wanderbus.simulation.weeks_server import WeeksServer
@@ -52,6 +54,8 @@ class Habits(msgspec.Struct, frozen=True):
     """How long a message travels."""
     on_ended: Literal["ignore", "renew", "resubmit"]
     """What its agent does about a subscription that has ended."""
+    ignores: float = 0.0
+    """How many of its subscriptions it does not read, of 1."""
 
     @property
     def renews(self) -> bool:
@@ -64,7 +68,8 @@ class Heard(msgspec.Struct, frozen=True):
 
     link: int
     message: protocol.Attachment | protocol.Notify | protocol.NotifyGap
-    items: tuple[Item, ...]
+    items: tuple[tuple[Item, tuple[str, ...]], ...]
+    """Each with the subscriptions that it is for."""
 
 
 @dataclass
@@ -73,11 +78,10 @@ class Life:
 
     epoch: int
     session: str
-    resume: Position | None
     keep: bool
     heard: list[Heard] = field(default_factory=list)
-    processed: list[Item] = field(default_factory=list)
-    """What the application has taken."""
+    processed: list[tuple[Item, str]] = field(default_factory=list)
+    """Each item that the application has taken, with its subscription."""
     wanted: dict[str, None] = field(default_factory=dict)
     """Subscriptions that it asked for and has not asked to end."""
     over: list[SubscriptionOver] = field(default_factory=list)
@@ -102,7 +106,11 @@ class WeeksDevice:
         """Of every event that was acknowledged, by its name, the id that was told."""
         self.refused: dict[str, PublishSettled] = {}
         self.taken: dict[str, int] = {}
-        """By session: up to where the application has taken."""
+        """By subscription: up to where the application has taken."""
+        self.ignored: set[str] = set()
+        """Subscriptions that nobody reads here, until everybody hurries."""
+        self.stalled: set[str] = set()
+        """Subscriptions whose reader takes nothing, until everybody hurries."""
         self.leaves = 0
         """How often it has said that it will not come back."""
         self.events = 0
@@ -117,8 +125,10 @@ class WeeksDevice:
         self._server = server
         self._leaving = False
         self._positions: dict[str, Position] = {}
+        """By subscription: the last position that the application has committed."""
+        self._looked_at: set[str] = set()
         self._conversation: Conversation | None = None
-        self._untaken: list[Item] = []
+        self._untaken: list[tuple[Item, str]] = []
         self._uids: dict[tuple[bool, int], str] = {}
         self._stored: dict[int, Event] = {}
         """Events in the outbox, which outlives the application, by number."""
@@ -139,8 +149,7 @@ class WeeksDevice:
         if self.alive:
             return
         self.session = session or self.session
-        resume = self._positions.get(self.session) if self.habits.resumes else None
-        life = Life(len(self.lives) + 1, self.session, resume, keep)
+        life = Life(len(self.lives) + 1, self.session, keep)
         self.lives.append(life)
         self.alive, self._leaving = True, False
         self._conversation = Conversation(
@@ -151,13 +160,12 @@ class WeeksDevice:
                 device=self.name,
                 epoch=life.epoch,
                 session=self.session,
-                resume=resume,
                 keep=keep,
                 keep_queue=keep_queue,
                 on_ended=self.habits.on_ended,
             )
         )
-        self._note(f"starts life {life.epoch} in {self.session} from {resume}{'' if keep else ' anew'}")
+        self._note(f"starts life {life.epoch} in {self.session}{'' if keep else ' anew'}")
         self._outbox = Outbox(self._stored)
         self._send_stored()
         self.connect()
@@ -305,7 +313,7 @@ class WeeksDevice:
         self.lives[-1].requests += 1
         return self.lives[-1].requests
 
-    def _say(self, given: PublishEvent | Ask | Took, *, twice: bool = False) -> None:
+    def _say(self, given: PublishEvent | Ask | StartReading | Acknowledge, *, twice: bool = False) -> None:
         assert self._conversation is not None
         payload = self._conversation.say(given)
         if payload is not None and self.wire is not None:
@@ -314,15 +322,39 @@ class WeeksDevice:
 
     def _take_all(self) -> None:
         """Take what has arrived: its results are committed with the position, if this application does so."""
-        if not self._untaken:
+        taken = [each for each in self._untaken if self.hurries or each[1] not in self.stalled]
+        self._untaken = [each for each in self._untaken if each not in taken]
+        last = {subscription: item.position for item, subscription in taken}
+        self.lives[-1].processed += taken
+        for subscription, position in last.items():
+            self.taken[subscription] = max(self.taken.get(subscription, 0), position.number)
+            self._positions[subscription] = position
+            self._note(f"has taken {subscription} up to {position.number}")
+            self._say(Acknowledge(subscription, position))
+
+    def hurry(self) -> None:
+        """Read everything and take at once what arrives, from now on."""
+        self.hurries = True
+        if self.alive and self._untaken:
+            self._take_all()
+        self.read_all()
+
+    def read_all(self) -> None:
+        """Read every subscription of the session, but some that nobody reads here (SPEC G-25)."""
+        broker, conversation = self._server.broker, self._conversation
+        if broker is None or conversation is None or not conversation.attached:
             return
-        last = self._untaken[-1].position
-        self.lives[-1].processed += self._untaken
-        self._untaken.clear()
-        self.taken[self.session] = max(self.taken.get(self.session, 0), last.number)
-        self._positions[self.session] = last
-        self._note(f"has taken up to {last.number}")
-        self._say(Took(last.number))
+        session = broker.state.sessions.get(session_key(self.user, self.session))
+        for identity in (*session.ended, *session.subscriptions) if session is not None else ():
+            known = broker.state.known(identity)
+            if known is None or known.subscription.device not in (None, self.name):
+                continue
+            if identity not in self._looked_at:
+                self._looked_at.add(identity)
+                if self._world.random.random() < self.habits.ignores:
+                    self._world.random.choice([self.ignored, self.stalled]).add(identity)
+            if self.hurries or identity not in self.ignored:
+                self._say(StartReading(identity, self._positions.get(identity) if self.habits.resumes else None))
 
     # What it hears ---------------------------------------------------------------------------------------------
 
@@ -334,12 +366,15 @@ class WeeksDevice:
             outputs = self._conversation.hear(payload)
             self._note(f"hears {_shown(message)}")
             if isinstance(message, protocol.Attachment | protocol.Notify | protocol.NotifyGap):
-                items = tuple([output.item for output in outputs if isinstance(output, Arrived)])
+                arrived = [output for output in outputs if isinstance(output, Arrived)]
+                items = tuple([(output.item, output.subscriptions) for output in arrived])
                 self.lives[-1].heard.append(Heard(link, message, items))
                 self._arrived(items)
             for output in outputs:
                 self._reported(output)
             self._say_unsaid()
+            if not isinstance(message, protocol.Notify | protocol.NotifyGap):
+                self.read_all()
 
     def _say_unsaid(self) -> None:
         """Say what the agent asks of its own accord, which is repeated on the next link if there is none now."""
@@ -350,12 +385,12 @@ class WeeksDevice:
             if self.wire is not None:
                 self.wire.up.send(payload)
 
-    def _arrived(self, items: Sequence[Item]) -> None:
-        if items and not self._untaken:
+    def _arrived(self, items: Sequence[tuple[Item, tuple[str, ...]]]) -> None:
+        if items and all(subscription in self.stalled for _, subscription in self._untaken):
             life = self.lives[-1]
             think_s = self._world.random.uniform(0, 1.0 if self.hurries else self.habits.think_s)
             self._world.after(think_s, lambda: self._take_all() if self.lives[-1] is life else None)
-        self._untaken += items
+        self._untaken += [(item, subscription) for item, subscriptions in items for subscription in subscriptions]
 
     def _reported(self, output: Output) -> None:
         match output:
@@ -393,5 +428,5 @@ class WeeksDevice:
 def _shown(message: protocol.BrokerMessage) -> str:
     """Return a line for the trace; an event is known by its id."""
     if isinstance(message, protocol.Notify):
-        return f"{message.number}: {message.id} for {message.subscriptions}, lost {message.lost}"
+        return f"{message.number}: {message.id} for {message.subscriptions}, read as {message.readers}"
     return repr(message)

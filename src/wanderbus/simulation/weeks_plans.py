@@ -98,6 +98,7 @@ def draw_habits(draw: Random) -> Habits:
         think_s=draw.choice([0.0, 1.0, 600.0, 4 * HOUR_S]),
         delay_s=draw.uniform(0.005, 0.5),
         on_ended=draw.choice(["ignore", "ignore", "renew", "resubmit"]),
+        ignores=draw.choice([0.0, 0.0, 0.3]),
     )
 
 

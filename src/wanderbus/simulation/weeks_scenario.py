@@ -10,7 +10,8 @@ import msgspec
 
 from wanderbus.broker import protocol
 from wanderbus.broker.core import DiskFreed, DiskFull
-from wanderbus.broker.rows import device_key, session_key
+from wanderbus.broker.rows import SessionRow, session_key
+from wanderbus.broker.state import BrokerState
 from wanderbus.simulation.weeks_checkers import check_weeks
 from wanderbus.simulation.weeks_clock import WallClock
 from wanderbus.simulation.weeks_device import WeeksDevice
@@ -109,6 +110,7 @@ class WeeksScenario:
         self._plan_server()
         for day in range(1, self.days):
             world.at(day * DAY_S, self._check)
+        world.after(HOUR_S, self._look_around)
         world.run(self.days * DAY_S)
         self._mend()
         world.run(world.now + SETTLE_S, self._at_rest)
@@ -259,6 +261,12 @@ class WeeksScenario:
 
     # The end ---------------------------------------------------------------------------------------------------
 
+    def _look_around(self) -> None:
+        """Let every application read what others of its user have subscribed to since."""
+        for device in self.devices:
+            device.read_all()
+        self.world.after(HOUR_S, self._look_around)
+
     def _check(self) -> None:
         self._problems += [f"at {self.world.now:.0f} s: {problem}" for problem in self.server.check_now()]
 
@@ -268,7 +276,7 @@ class WeeksScenario:
         self.server.disk.on_append = lambda: None
         self._boot()
         for device in self.devices:
-            device.hurries = True
+            device.hurry()
             if draw.random() < 0.8:
                 device.come_back()
                 device.start()
@@ -281,10 +289,22 @@ class WeeksScenario:
         for device in self.devices:
             if device.alive and device.reachable:
                 stream = broker.state.sessions.get(session_key(device.user, device.session))
-                row = broker.state.devices.get(device_key(device.user, device.name))
-                if not device.settled or stream is None or row is None or row.cursor < stream.next - 1:
+                if not device.settled or stream is None or self._waits(broker.state, stream, device):
                     return False
         return True
+
+    @staticmethod
+    def _waits(state: BrokerState, session: SessionRow, device: WeeksDevice) -> bool:
+        """Return whether something still waits for a device."""
+        if (queue := state.queue.get(session.key)) is None:
+            return False
+        for identity in queue.queues:
+            row = state.known(identity)
+            concerned = row is not None and row.subscription.device in (None, device.name)
+            cursors = (row.cursors if row is not None else None) or {}
+            if concerned and queue.after(identity, cursors.get(device.name, 0)) is not None:
+                return True
+        return False
 
 
 def run_weeks_seed(seed: int) -> WeeksResult:

@@ -50,6 +50,8 @@ class Said(msgspec.Struct, frozen=True):
     user: str
     device: str
     notify: protocol.Notify
+    subscriptions: tuple[str, ...]
+    """For whose readers it was."""
 
 
 class Offered(msgspec.Struct, frozen=True):
@@ -241,7 +243,9 @@ class WeeksServer:
             case protocol.Notify(id=identity) as notify:
                 if opened := self._open.get(link):
                     assert self.broker is not None
-                    self.said.append(Said(self.broker.state.wall_us, *opened, notify))
+                    read = self.broker.readers(link)
+                    subscriptions = tuple(read[handle] for handle in notify.readers if handle in read)
+                    self.said.append(Said(self.broker.state.wall_us, *opened, notify, subscriptions))
                 self._check_durable(identity.offset)
             case protocol.PublishAccepted(id=identity):
                 self._check_durable(identity.offset)
@@ -266,6 +270,7 @@ class WeeksServer:
             if row.generated != row.delivered + row.queued + sum(row.dropped.values()):
                 yield f"{row.key} does not add up: {row}"
         yield from self._check_overdue(state)
+        yield from self._check_readers(self.broker)
         there = set(self._open.values())
         for device in state.devices.values():
             if (device.status == "CONNECTED") != ((device.user, device.device) in there):
@@ -274,6 +279,14 @@ class WeeksServer:
             expected = "CONNECTED" if any(user == of for of, _ in there) else "DISCONNECTED"
             if self.broker.status(user) != expected:
                 yield f"{user} is {self.broker.status(user)}, it should be {expected}"
+
+    def _check_readers(self, broker: Broker) -> Iterator[str]:
+        """Yield the readers that get nothing though they have room, and those whose window is over its bound."""
+        for link, reader in broker.unserved():
+            yield f"{reader.subscription} is read on {link.user}/{link.device} and not sent, though it has room"
+        for link, reader in broker.readers_of_all():
+            if len(reader.unacknowledged or ()) > self.config.unacknowledged_max:
+                yield f"more than a window of {reader.subscription} is on its way to {link.user}/{link.device}"
 
     def _check_overdue(self, state: BrokerState) -> Iterator[str]:
         """Yield the devices that should have left their sessions, as they are away for too long (SPEC X40)."""

@@ -52,14 +52,17 @@ class Entry:
 
 @dataclass
 class Stream:
-    """A session: its notifications by number, its members with how far each has taken, and the count of matches."""
+    """A session: its notifications by number, its members with how far each has taken what, and counters."""
 
     user: str
     name: str
     entries: dict[int, Entry] = field(default_factory=dict)
     first: int = 1
+    """Nothing of a lower number waits."""
     next: int = 1
-    cursors: dict[str, int] = field(default_factory=dict)
+    members: list[str] = field(default_factory=list)
+    places: dict[tuple[str, str], int] = field(default_factory=dict)
+    """Of a subscription and a member: up to where it has taken."""
     generated: int = 0
     delivered: int = 0
     restricted: int = 0
@@ -74,6 +77,7 @@ class Stream:
         self.entries[notified.number] = entry
         self.next = notified.number + 1
         self.generated += len(matches)
+        self.trim()
 
     def queue(self) -> Iterator[Entry]:
         """Yield what waits, oldest first; what was dropped altogether does not."""
@@ -101,17 +105,42 @@ class Stream:
         entry.lost[subscription] = reason
         self.dropped[reason] += 1
 
+    def join(self, device: str) -> None:
+        """A device is a member from now on; everything that waits waits for it too."""
+        if device not in self.members:
+            self.members.append(device)
+            self.trim()
+
+    def leave(self, device: str) -> None:
+        """A device is no member any more."""
+        if device in self.members:
+            self.members.remove(device)
+            self.places = {key: number for key, number in self.places.items() if key[1] != device}
+            self.trim()
+
+    def inherit(self, ended: str, heir: str) -> None:
+        """What waits for a subscription that has ended waits for another one from now on."""
+        for entry in self.queue():
+            if ended in entry.waiting:
+                del entry.waiting[ended]
+                entry.waiting[heir] = None
+                entry.matches[heir] = entry.matches.pop(ended)
+        for member in self.members:
+            if (number := self.places.pop((ended, member), None)) is not None:
+                self.places[heir, member] = number
+
     def trim(self) -> None:
-        """What every member has taken is done with; without members all stays (SPEC X40)."""
-        if not self.cursors:
+        """What every member that it is for has taken is done with; without members all stays (SPEC X40)."""
+        if not self.members:
             return
-        taken = min(self.cursors.values())
-        for number in range(self.first, min(taken, self.next - 1) + 1):
-            entry = self.entries[number]
+        for entry in self.queue():
             for subscription in list(entry.waiting):
-                if entry.matches[subscription] in (None, *self.cursors):
+                bound_to = entry.matches[subscription]
+                concerned = [member for member in self.members if bound_to in (None, member)]
+                if not concerned:
+                    self.drop(entry, subscription, "device_left")
+                elif all(self.places.get((subscription, member), 0) >= entry.number for member in concerned):
                     del entry.waiting[subscription]
                     self.delivered += 1
-                else:
-                    self.drop(entry, subscription, "device_left")
-        self.first = max(self.first, min(taken + 1, self.next))
+        while self.first < self.next and not self.entries[self.first].waiting:
+            self.first += 1

@@ -8,7 +8,7 @@ from __future__ import annotations
 from collections.abc import Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from fnmatch import fnmatchcase
-from typing import Final, NamedTuple
+from typing import Final
 
 from wanderbus import filters, records
 from wanderbus.broker.config import BrokerConfig
@@ -37,14 +37,6 @@ class Member:
     """Whether it began anew, and may give up what waits for it (SPEC G-09, X20)."""
 
 
-class Begin(NamedTuple):
-    """By the record at ``offset`` a device has nothing more to hear of ``session`` up to ``number``."""
-
-    offset: int
-    session: str
-    number: int
-
-
 @dataclass
 class Happened:
     """What the log does not say, but the world knows."""
@@ -54,7 +46,7 @@ class Happened:
     anew: Collection[tuple[str, str, int]]
     """User, device and epoch of lives that said to keep nothing."""
     taken: Mapping[tuple[str, str, str], int]
-    """Of user, device and session: the highest number that the application there has taken."""
+    """Of user, device and subscription: the highest number that the application there has taken."""
     left: Collection[tuple[str, str]]
     """Users' devices that said they would not come back."""
     purgers: Collection[str]
@@ -76,8 +68,12 @@ class Truth:
     streams: dict[tuple[str, str], Stream] = field(default_factory=dict)
     known: dict[str, Known] = field(default_factory=dict)
     devices: dict[tuple[str, str], Member] = field(default_factory=dict)
-    begins: dict[tuple[str, str], list[Begin]] = field(default_factory=dict)
-    """Of every device: where it joined a session, or began anew in it."""
+    heirs: dict[str, str] = field(default_factory=dict)
+    """Of ended subscriptions: which one has inherited what waited for them."""
+    joined: set[tuple[str, str, int]] = field(default_factory=set)
+    """User, device and epoch of lives in which a device became a member."""
+    owed: dict[tuple[str, str], set[tuple[str, int]]] = field(default_factory=dict)
+    """Of every device: the matches, by subscription and number, that it is to hear of or has heard of."""
     gone: set[tuple[str, str]] = field(default_factory=set)
     """Devices that have left because they asked to, and have not come back."""
     events: dict[str, int] = field(default_factory=dict)
@@ -85,6 +81,8 @@ class Truth:
     problems: list[str] = field(default_factory=list)
     _at_us: int = 0
     _rightly_refused: set[str] = field(default_factory=set)
+    _acknowledgements: list[tuple[int, records.Acknowledged, str, int]] = field(default_factory=list)
+    """Offset, record, subscription, and where the device was in it before."""
     _published: records.Published | None = None
     """The last event, until all that was dropped on its account is."""
     _due: type[records.Dropped | records.Left] | None = None
@@ -100,13 +98,14 @@ class Truth:
             if record.at_us < self._at_us:
                 self._wrong(offset, "the time of its record is before that of the last")
             self._at_us = record.at_us
-            if self._published and not isinstance(record, records.Dropped | records.Took):
+            if self._published and not isinstance(record, records.Dropped | records.Acknowledged):
                 if not isinstance(record, records.Started):
                     for problem in check_bounds(self.config, self.streams, self.known, self._published):
                         self._wrong(offset, problem)
                 self._published = None
             self._take(offset, record)
         self._look_at_refusals(offset + 1)
+        self._check_acknowledgements()
         for offered, limit in self.happened.refused:
             if name_of(offered.event) not in self._rightly_refused:
                 self._wrong(
@@ -150,10 +149,12 @@ class Truth:
                 self._take_event(offset, record)
             case records.Dropped():
                 self._take_drop(offset, record, treated)
-            case records.Took():
-                self._take_cursor(offset, record)
-            case records.Subscribed(subscription=subscription):
+            case records.Acknowledged():
+                self._take_place(offset, record)
+            case records.Subscribed(subscription=subscription, inherits=inherits):
                 self._take_subscription(offset, subscription)
+                if inherits is not None:
+                    self._take_inheritance(offset, inherits, subscription)
             case records.Changed(subscription=subscription):
                 self._take_change(offset, subscription)
             case records.Unsubscribed():
@@ -225,6 +226,10 @@ class Truth:
         if dict(notified.bound) != bound:
             self._wrong(offset, f"bound are {notified.bound}, it should be {bound}")
         stream.add(offset, record, notified)
+        for identity in stream.entries[notified.number].waiting:
+            for member in stream.members:
+                if bound.get(identity) in (None, member):
+                    self.owed.setdefault((notified.user, member), set()).add((identity, notified.number))
         for identity in notified.subscriptions:
             self.known[identity].last_us = record.at_us
 
@@ -240,6 +245,8 @@ class Truth:
             asked_for.add("discarded")
         if treated == (record.user, record.session):
             asked_for.add("hook")
+        if all(identity in self.happened.unsubscribed for identity in record.subscriptions):
+            asked_for.add("unsubscribed")
         for problem in check_drop(
             self.config, self.streams, self.known, record, [e for e, _ in dropped], asked_for=asked_for
         ):
@@ -264,26 +271,73 @@ class Truth:
             self._treated, self._due = (record.user, member.session), records.Left
         if treatment == "drop" and (is_gone or away_s > STALE_S):
             self._treated = record.user, member.session
-            self._due = records.Dropped if list(stream.cursors) == [record.device] and stream.queued else None
+            self._due = records.Dropped if stream.members == [record.device] and stream.queued else None
 
     def _member(self, record: records.StatusChanged | records.Attached) -> Member:
         return self.devices.setdefault((record.user, record.device), Member(away_since_us=record.at_us))
 
-    def _take_cursor(self, offset: int, record: records.Took) -> None:
+    def present(self, subscription: str) -> str:
+        """Return which subscription has by now what waited for this one."""
+        while subscription in self.heirs:
+            subscription = self.heirs[subscription]
+        return subscription
+
+    def has_taken(self, user: str, device: str, subscription: str) -> int:
+        """Return up to where the application on a device has taken a subscription, by whatever name it knew it."""
+        present = self.present(subscription)
+        taken = [
+            number
+            for (owner, name, identity), number in self.happened.taken.items()
+            if (owner, name) == (user, device) and self.present(identity) == present
+        ]
+        return max(taken, default=0)
+
+    def _take_place(self, offset: int, record: records.Acknowledged) -> None:
         stream = self.stream(record.user, record.session)
-        if record.device not in stream.cursors:
+        if record.device not in stream.members:
             self._wrong(offset, f"{record.device} took what it is not a member for")
             return
-        cursor = stream.cursors[record.device]
-        taken = self.happened.taken.get((record.user, record.device, record.session), 0)
-        if self.devices[record.user, record.device].discards:
-            self._begin(offset, record, record.number)
-        else:
-            for number in range(max(cursor, taken) + 1, record.number + 1):
-                if stream.entries[number].concerns(record.device):
-                    self._wrong(offset, f"{record.device} is said to have taken {number}, which it has not")
-        stream.cursors[record.device] = max(cursor, record.number)
+        waiting = {identity: None for entry in stream.queue() for identity in entry.waiting}
+        discards = self.devices[record.user, record.device].discards
+        owed = self.owed.setdefault((record.user, record.device), set())
+        for identity in record.subscriptions or waiting:
+            place = stream.places.get((identity, record.device), 0)
+            if not discards and identity not in self.happened.unsubscribed:
+                self._acknowledgements.append((offset, record, identity, place))
+            stream.places[identity, record.device] = max(place, record.number)
+        if discards:
+            owed -= {(s, number) for s, number in owed if self._is_of(s, record) and number <= record.number}
         stream.trim()
+
+    def _is_of(self, identity: str, record: records.Acknowledged) -> bool:
+        subscription = self.known[identity].subscription
+        named = not record.subscriptions or identity in record.subscriptions
+        return named and subscription.session == record.session
+
+    def _check_acknowledgements(self) -> None:
+        """Look whether the applications took what is said to be taken; who inherits what is known by now."""
+        for offset, record, identity, place in self._acknowledgements:
+            stream = self.stream(record.user, record.session)
+            taken = self.has_taken(record.user, record.device, identity)
+            for number in range(max(place, taken) + 1, min(record.number, stream.next - 1) + 1):
+                if identity in stream.entries[number].concerns(record.device):
+                    self._wrong(offset, f"{record.device} is said to have taken {number} of {identity}, it has not")
+
+    def _take_inheritance(self, offset: int, ended: str, heir: Subscription) -> None:
+        former = self.known[ended]
+        same = (heir.owner, heir.session, heir.subject, heir.expression, heir.device, heir.restrictions, heir.queue)
+        was = former.subscription
+        if former.live or same != (
+            *(was.owner, was.session, was.subject, was.expression, was.device, was.restrictions, was.queue),
+        ):
+            self._wrong(offset, f"{heir.id} inherits what waits for {ended}, which is not the same")
+        self.heirs[ended] = heir.id
+        self.stream(heir.owner, heir.session).inherit(ended, heir.id)
+        for (owner, _), owed in self.owed.items():
+            if owner == heir.owner:
+                renamed = {(heir.id, number) for identity, number in owed if identity == ended}
+                owed -= {(ended, number) for _, number in renamed}
+                owed |= renamed
 
     def _take_attached(self, offset: int, record: records.Attached) -> None:
         self.gone.discard((record.user, record.device))
@@ -291,14 +345,17 @@ class Truth:
         stream = self.stream(record.user, record.session)
         if member.session != record.session:
             self._leave(record.user, member.session, record.device)
-        if record.device not in stream.cursors:
-            stream.cursors[record.device] = stream.first - 1
-            self._begin(offset, record, stream.first - 1)
+        if record.device not in stream.members:
+            stream.join(record.device)
+            self.joined.add((record.user, record.device, record.epoch))
+            self.owed[record.user, record.device] = {
+                (identity, entry.number)
+                for entry in stream.queue()
+                for identity in entry.waiting
+                if entry.matches[identity] in (None, record.device)
+            }
         member.session = record.session
         member.discards = (record.user, record.device, record.epoch) in self.happened.anew
-
-    def _begin(self, offset: int, record: records.Attached | records.Took, number: int) -> None:
-        self.begins.setdefault((record.user, record.device), []).append(Begin(offset, record.session, number))
 
     def _take_left(self, offset: int, record: records.Left, treated: tuple[str, str] | None) -> None:
         key = (record.user, record.device)
@@ -316,14 +373,15 @@ class Truth:
             away_s = 0.0 if member.away_since_us is None else (record.at_us - member.away_since_us) / 1e6
             if away_s < (self.config.device_grace_s if member.grace_s is None else member.grace_s):
                 self._wrong(offset, f"{record.device} has left after {away_s:.0f} s away, the grace is longer")
-            if stream and list(stream.cursors) == [record.device]:
+            if stream and stream.members == [record.device]:
                 self._wrong(offset, f"the last device {record.device} has left by grace")
         self._leave(record.user, record.session, record.device)
 
     def _leave(self, user: str, session: str, device: str) -> None:
         stream = self.streams.get((user, session))
-        if stream and stream.cursors.pop(device, None) is not None:
-            stream.trim()
+        if stream:
+            stream.leave(device)
+            self.owed.pop((user, device), None)
 
     # Subscriptions ---------------------------------------------------------------------------------------------
 
@@ -385,3 +443,9 @@ class Truth:
             if early and len(ended) <= self.config.user_subscriptions_max:
                 self._wrong(offset, f"{identity} is forgotten before its time")
             known.forgotten_us = record.at_us
+            stream = self.stream(known.subscription.owner, known.subscription.session)
+            for entry in stream.waiting_for(identity):
+                if not early and len(ended) <= self.config.user_subscriptions_max:
+                    self._wrong(offset, f"{identity} is forgotten while {entry.number} waits for it")
+                stream.drop(entry, identity, "forgotten")
+            stream.trim()

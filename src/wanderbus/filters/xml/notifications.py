@@ -15,12 +15,11 @@ A name that comes more than once has the list of its values in order, which is w
 
 from __future__ import annotations
 
-from itertools import takewhile
 from typing import Any, Final
 
 from wanderbus import limits
 from wanderbus.errors import EventError, FilterError
-from wanderbus.event import Event, EventId, Loss, Notification, Position, check_event, gathered
+from wanderbus.event import Event, EventId, Notification, Position, check_event, gathered
 from wanderbus.filters.xml.elements import NAMESPACE, SPACE, Bounds, Element, Reader, escaped, shown
 from wanderbus.filters.xml.literals import TYPES, read_literal, read_literals, write_literal
 from wanderbus.literals import from_text
@@ -50,14 +49,7 @@ def write_notification(notification: Notification) -> str:
     try:
         attributes = "".join(_attribute_text(name, value) for name, value in event.attributes.items())
         subscriptions = "".join(f"<subscription{_tag(id=identity)}/>" for identity in notification.subscriptions)
-        lost = "".join(
-            f"<lost{_tag(subscription=loss.subscription, reason=loss.reason, count=loss.count)}/>"
-            for loss in notification.lost
-        )
-        return (
-            f"<notification{_tag(**place)}><event{_tag(**about)}>{attributes}</event>"
-            f"{subscriptions}{lost}</notification>"
-        )
+        return f"<notification{_tag(**place)}><event{_tag(**about)}>{attributes}</event>{subscriptions}</notification>"
     except ValueError as error:
         raise EventError(f"the notification cannot be written as XML: {error}") from None
 
@@ -95,15 +87,13 @@ def _notification(element: Element) -> Notification:
         element.fail("<notification> begins with <event>")
     first, *others = element.children
     event = _event(first)
-    subscriptions = tuple(_subscription(each) for each in takewhile(_is_subscription, others))
-    lost = tuple(_loss(each) for each in others[len(subscriptions) :])
+    subscriptions = tuple(map(_subscription, others))
     return Notification(
         event,
         subscriptions,
         Position(_count(element, "epoch"), _count(element, "number")),
         EventId(element.attributes["origin"], _count(element, "offset")),
         _flag(element, "redelivered"),
-        lost,
     )
 
 
@@ -127,21 +117,11 @@ def _attribute(element: Element) -> tuple[str, Any]:
     return element.attributes["name"], read_literals(element)
 
 
-def _is_subscription(element: Element) -> bool:
-    return element.name == "subscription"
-
-
 def _subscription(element: Element) -> str:
+    _expect(element, "subscription")
     element.check(frozenset({"id"}))
     _expect_nothing_in(element)
     return element.attributes["id"]
-
-
-def _loss(element: Element) -> Loss:
-    _expect(element, "lost")
-    element.check(frozenset({"subscription", "reason", "count"}))
-    _expect_nothing_in(element)
-    return Loss(element.attributes["subscription"], element.attributes["reason"], _count(element, "count"))
 
 
 def _expect(element: Element, name: str) -> None:

@@ -1,0 +1,140 @@
+"""Readers: a subscription is sent down a link from when its agent says that somebody reads it (SPEC G-25, DESIGN 5.4).
+
+Each has a window of its own, in notifications and bytes, which its acknowledgements move on. A reader that stands
+still holds back its own subscription and no other.
+"""
+
+from __future__ import annotations
+
+from collections import deque
+from typing import Literal
+
+import msgspec
+
+from wanderbus.broker.config import BrokerConfig
+from wanderbus.broker.queue import Item, Queued
+from wanderbus.machine import Output
+from wanderbus.pacing import TokenBucket
+
+
+class Reader(msgspec.Struct):
+    """One subscription as it is read on one link."""
+
+    handle: int
+    """The agent's number for it."""
+    subscription: str
+    sent: int
+    """Highest number of its items that was sent on this link, or was taken before."""
+    unacknowledged: deque[tuple[int, int]] | None = None
+    """Number and bytes of what was sent and not taken; None for nothing, as nearly always."""
+    unacknowledged_bytes: int = 0
+    full_since: float | None = None
+    """Monotonic second since when its window has been full and nothing was taken."""
+    is_inherited: bool = False
+    """Whether it was opened for a subscription that has ended, which another one has inherited since."""
+    is_reported: bool = False
+    """Whether somebody was warned that it stands still."""
+
+    def send(self, item: Item) -> None:
+        """Count ``item`` as sent."""
+        size = len(item.event.data) if isinstance(item, Queued) else 0
+        if self.unacknowledged is None:
+            self.unacknowledged = deque()
+        self.unacknowledged.append((item.last, size))
+        self.unacknowledged_bytes += size
+        self.sent = item.last
+
+    def take(self, number: int) -> None:
+        """Count everything up to ``number`` as taken."""
+        self.sent = max(self.sent, number)
+        self.full_since, self.is_reported = None, False
+        waiting = self.unacknowledged
+        while waiting and waiting[0][0] <= number:
+            self.unacknowledged_bytes -= waiting.popleft()[1]
+        if not waiting:
+            self.unacknowledged = None
+
+
+class Link(msgspec.Struct):
+    """An open data channel of a device; ``session`` is None until its agent has said :class:`Attach`."""
+
+    link: int
+    user: str
+    device: str
+    key: str
+    """Of the device."""
+    unattended: bool = False
+    """Whether everything of its session goes down the link at once and counts as taken: nobody acknowledges."""
+    session: str | None = None
+    readers: dict[str, Reader] | None = None
+    """By subscription; None while there are none."""
+    handles: dict[int, Reader] | None = None
+    sent: int = 0
+    """Highest number sent, where the link is unattended."""
+    backlog: int = 0
+    """Numbers up to this one had waited when the device attached, and go out paced."""
+    pace: TokenBucket | None = None
+    held_up: tuple[int, str] | None = None
+    """An event of the device's outbox that was refused for the time being, and the bound that was met."""
+
+    def reader(self, subscription: str) -> Reader | None:
+        """Return the reader of a subscription, None if nobody reads it here."""
+        return None if self.readers is None else self.readers.get(subscription)
+
+    def open(self, reader: Reader) -> None:
+        """Add a reader; there is no other of the same subscription or handle."""
+        if self.readers is None or self.handles is None:
+            self.readers, self.handles = {}, {}
+        self.readers[reader.subscription] = self.handles[reader.handle] = reader
+
+    def close(self, reader: Reader) -> None:
+        """Remove a reader."""
+        if self.readers is None or self.handles is None:
+            return
+        self.readers.pop(reader.subscription, None)
+        self.handles.pop(reader.handle, None)
+        if not self.readers:
+            self.readers = self.handles = None
+
+    def rename(self, ended: str, heir: str) -> None:
+        """Let who reads ``ended`` read ``heir`` from now on, unless somebody does."""
+        if self.readers is not None and heir not in self.readers and (reader := self.readers.pop(ended, None)):
+            reader.subscription, reader.is_inherited = heir, True
+            self.readers[heir] = reader
+
+
+class Windows:
+    """How far the broker sends ahead of what is acknowledged."""
+
+    def __init__(self, config: BrokerConfig) -> None:
+        self._notifications = config.unacknowledged_max
+        self._bytes = config.unacknowledged_bytes_max
+        self._device_bytes = config.device_unacknowledged_bytes_max
+
+    def has_room(self, link: Link, reader: Reader) -> bool:
+        """Return whether another item may be sent to a reader; the first one always may."""
+        waiting = reader.unacknowledged
+        if waiting is None:
+            return True
+        if len(waiting) >= self._notifications:
+            return False
+        readers = 1 if link.readers is None else len(link.readers)
+        return reader.unacknowledged_bytes < min(self._bytes, self._device_bytes // readers)
+
+
+class SubscriptionUnread(Output, frozen=True):
+    """So many notifications wait for a subscription, and its reader on ``device`` stands still, or there is none.
+
+    ``device`` is None where nobody reads it; ``since_s`` is how long the oldest has waited, or the reader stood still.
+    """
+
+    user: str
+    session: str
+    subscription: str
+    device: str | None
+    waiting: int
+    since_s: float
+
+
+State = Literal["reading", "window_full", "not_read"]
+"""Of a subscription: its readers get on, one of them stands still with its window full, or there is none."""
