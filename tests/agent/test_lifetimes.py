@@ -211,6 +211,13 @@ def test_g11_what_ended_when_the_application_wanted_it_to_stays_ended() -> None:
     assert talk.said() == [Renew(-1, "wb-1", None, 77)]
 
 
+@pytest.mark.parametrize("on_ended", ["renew", "resubmit"])
+def test_what_the_user_ended_from_elsewhere_stays_ended(on_ended: OnEnded) -> None:
+    talk = Talk(on_ended)
+    assert hear(talk, ended(reason="unsubscribed")) == over(reason="unsubscribed")
+    assert talk.said() == []
+
+
 @pytest.mark.parametrize(
     ("on_ended", "answer", "said"),
     [

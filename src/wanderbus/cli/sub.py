@@ -173,6 +173,8 @@ async def _print(agent: Agent, reading: Notifications, asked: _Asked) -> None:
                 asked.note("ready", f"subscribed to {asked.subject}, waiting for notifications")
                 async with _beside(_report(changes, asked)):
                     await _print_each(notifications, asked)
+                if notifications.ended is not None:
+                    asked.note("ended", f"the subscription has ended ({notifications.ended})")
         finally:
             if asked.name is None:
                 await leave(agent)
