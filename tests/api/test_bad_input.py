@@ -15,7 +15,6 @@ from tests.api.world import SUBJECT, World, numbers, publish, run, service
 from wanderbus.api.ends import MobileEnd
 from wanderbus.api.publishing import UNSETTLED_MAX
 from wanderbus.errors import (
-    AuthenticationError,
     Closed,
     ConfigurationError,
     EventError,
@@ -55,7 +54,10 @@ def test_credentials_and_uris_that_do_not_fit(world: World) -> None:
             nobody = await refusal(world.agent(broker="sip:nobody@localhost"))
             assert type(nobody) is Unreachable
             assert "sip:nobody@localhost" in str(nobody)
-            assert isinstance(await refusal(world.agent(broker="sip:broker@elsewhere.example")), AuthenticationError)
+            elsewhere = await refusal(world.agent(broker="sip:broker@elsewhere.example", connect_s_max=0.5))
+            assert type(elsewhere) is Unreachable
+            assert "another domain" in str(elsewhere)
+            assert "--tls-certificate" in str(elsewhere)
             async with world.agent() as alice:
                 await publish(alice, 1)
 

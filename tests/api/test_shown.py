@@ -14,8 +14,8 @@ from wanderbus.mobility.properties import Properties
 from wanderbus.subscription import Subscription
 
 AGENT = [
-    *("changes", "close", "endings", "outbox", "outbox_refusals", "publish", "rebind", "renew", "restrict", "status"),
-    *("subscribe", "subscriptions", "unsubscribe", "uri"),
+    *("changes", "close", "connected", "data_way", "endings", "outbox", "outbox_refusals", "publish", "rebind"),
+    *("renew", "restrict", "status", "subscribe", "subscriptions", "unsubscribe", "uri"),
 ]
 """All that completion offers after ``agent.``: a change here is a change of the public interface."""
 

@@ -33,7 +33,7 @@ from wanderbus.api.outbox import Outbox, OutboxConfig, OutboxSize
 from wanderbus.api.pacing import Turnstile
 from wanderbus.api.publishing import Publishing, checked
 from wanderbus.api.readers import Readers
-from wanderbus.api.refusals import connect_error
+from wanderbus.api.refusals import connect_error, not_reached
 from wanderbus.api.reports import Ending, Listeners, OutboxRefusal, Reports, StatusChange
 from wanderbus.api.requests import Requests
 from wanderbus.api.shown import public_names
@@ -149,11 +149,7 @@ class Agent:
             async with asyncio.timeout(self._connect_s_max):
                 await asyncio.shield(self._attached)
         except TimeoutError:
-            wanted, trouble = self._end.properties, f" ({self._trouble})" if self._trouble else ""
-            raise Unreachable(
-                f"no broker {wanted.broker} could be reached through {shown(wanted.server)} in "
-                f"{self._connect_s_max:g} s{trouble}; is it up (wanderbus up)?"
-            ) from None
+            raise not_reached(self._end.properties, self._connect_s_max, self._trouble) from None
 
     @overload
     async def publish(

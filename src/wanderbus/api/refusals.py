@@ -43,6 +43,16 @@ def connect_error(refused: ConnectRefused, properties: AgentProperties) -> Wande
             return Refused(f"the broker does not attach {user}: {refused.reason}")
 
 
+def not_reached(properties: AgentProperties, waited_s: float, trouble: str) -> Unreachable:
+    """Return the error for a broker that was not reached in time; ``trouble`` is what went wrong last, if anything."""
+    broker, server = properties.broker, shown(properties.server)
+    last = f" ({trouble})" if trouble else ""
+    remedy = "is it up (wanderbus up)?"
+    if broker.partition("@")[2] != properties.uri.partition("@")[2]:
+        remedy = f"it is in another domain, so {server} has to accept TLS: start that server with --tls-certificate"
+    return Unreachable(f"no broker {broker} could be reached through {server} in {waited_s:g} s{last}; {remedy}")
+
+
 def request_error(refusal: protocol.RequestRefused, expression: str) -> WanderbusError:
     """Return the error for a request that the broker declined; ``expression`` is what it asked to be matched."""
     if refusal.position is not None:

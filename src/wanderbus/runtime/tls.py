@@ -14,7 +14,6 @@ from typing import Any
 from cryptography import x509
 
 from wanderbus.errors import ConfigurationError, SIPParseError
-from wanderbus.sip.uri import SIPUri
 
 
 def server_tls(
@@ -93,6 +92,8 @@ def own_sip_domains(certificate: Path) -> tuple[str, ...]:
 
 def _domain_in(uri: str) -> str:
     """Return the domain of a SIP URI without a user, "" for any other URI."""
+    from wanderbus.sip.uri import SIPUri  # here, so that reliable UDP by itself loads nothing of SIP (SPEC F-09)
+
     try:
         parsed = SIPUri.parse(uri)
     except SIPParseError:
