@@ -20,7 +20,7 @@ from wanderbus.api.operations import SESSION, Operations
 from wanderbus.cli.output import log_to_stderr
 from wanderbus.config import AgentSettings
 from wanderbus.config.keys import default_of
-from wanderbus.errors import WanderbusError
+from wanderbus.errors import ConfigurationError, WanderbusError
 from wanderbus.runtime.config_files import load_agent
 from wanderbus.runtime.device import default_state_dir
 
@@ -114,6 +114,10 @@ class Connection:
 
     def settings(self) -> AgentSettings:
         """Return what the options and a file say together."""
+        if self.user is None and self.config is None:
+            raise ConfigurationError(
+                "no user given; use --user or WANDERBUS_USER, or a file of settings (--config or WANDERBUS_CONFIG)"
+            )
         given = self._given() | ({} if self.user is None else {"uri": self.user})
         return load_agent(given.pop("config", None), given)
 
