@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import sys
 from typing import Any
 
 import pytest
@@ -208,3 +209,31 @@ def test_g15_a_lower_cap_after_a_restart_is_met_by_the_next_notification(desk: D
     desk.restart()
     desk.publish(desk.attach(BOB, epoch=2), 6)
     assert desk.stream(desk.attach()) == [(1, 4), 5, 6]
+
+
+def calls_of_an_acknowledgement(queues: int) -> int:
+    """Count the functions called while Alice takes one notification, beside the queues of so many others."""
+    desk = Desk()
+    alice, bob = desk.attach(), desk.attach(BOB)
+    desk.subscribed(alice)
+    for n in range(queues):
+        link = desk.attach(f"sip:user{n}@example.org")
+        desk.subscribed(link)
+        desk.close(link)
+    desk.publish(bob, 1)
+    assert len(desk.broker.state.queue) == queues + 1
+    calls = 0
+
+    def count(frame: object, what: str, argument: object) -> None:
+        nonlocal calls
+        calls += what in ("call", "c_call")
+
+    sys.setprofile(count)
+    desk.take(alice, 1)
+    sys.setprofile(None)
+    assert len(desk.broker.state.queue) == queues
+    return calls
+
+
+def test_g14_a_queue_is_found_in_constant_time() -> None:
+    assert calls_of_an_acknowledgement(1_000) == calls_of_an_acknowledgement(10)
