@@ -1,4 +1,4 @@
-"""What is listed of sessions, subscriptions and queues, and in how large parts (SPEC E-01, G-08, G-15, G-21)."""
+"""Rows of sessions, subscriptions and queues, and in how large parts they come (SPEC E-01, G-08, G-15, G-21)."""
 
 from __future__ import annotations
 
@@ -95,12 +95,15 @@ def test_a_row_of_a_queue_says_how_long_it_is_how_old_and_what_is_missing(office
         "oldest_s": 15.0,
         "gaps": 1,
         "missing": 2,
+        "unread": 1,
+        "unread_subscriptions": row["unread_subscriptions"],
         "notifications_max": 2,
         "bytes_max": None,
         "age_max_s": None,
         "when_full": "drop_oldest",
         "policy": None,
     }
+    assert [(each["state"], each["queued"]) for each in row["unread_subscriptions"]] == [("not_read", 2)]
     empty = inspected(office, bob, "queues")[0]
     assert (empty["notifications"], empty["oldest_s"], empty["gaps"], empty["missing"]) == (0, None, 0, 0)
 

@@ -10,8 +10,10 @@ from typing import Any
 import pytest
 
 from tests.cli.shell import Shell, ended, one_line, read_line
+from tests.filters.xml_schema import is_valid
 from wanderbus import event_text
-from wanderbus.event import Event
+from wanderbus.event import Event, Position
+from wanderbus.filters import xml
 
 pytestmark = pytest.mark.integration
 
@@ -219,3 +221,24 @@ def test_the_version_is_shown_and_completion_installed_by_one_command(shell: She
     assert status == 0
     assert "--install-completion" in out
     assert shell.run("sub", "-h")[0] == 0
+
+
+def test_o03_a_line_of_xml_is_one_notification_and_no_event_forges_another(shell: Shell) -> None:
+    shell.up()
+    words = ("sub", "Departure", "--keep", "x", "--format", "xml", *shell.as_user(), "--count", "1")
+    reader = shell.start(*words)
+    shell.subscribed()
+    event = Event("Departure", {"n": HOSTILE, "list": [1.0, "\U000e0001", HOSTILE], f"odd{HOSTILE}": "<&>\\u0041"})
+    line = ("pub", "Departure", "--format", "text", "-", *shell.as_user(*BOB))
+    assert shell.run(*line, input=f"{event_text.write(event)}\n" * 2)[::2] == (0, "")
+    printed = [ended(reader)[1], shell.run(*words)[1]]
+    for number, text in enumerate(printed, 1):
+        assert text.count("\n") == 1
+        assert text.rstrip("\n").isprintable()
+        assert is_valid(text)
+        notification = xml.read_notification(text)
+        assert (notification.event.subject, notification.event.attributes) == (event.subject, event.attributes)
+        assert notification.position == Position(notification.position.epoch, number)
+    status, out, err = shell.run("sub", "Departure", "--keep", "x", *shell.as_user())
+    assert (status, out) == (2, "")
+    assert "the subscription x comes in XML (--format xml); give another name" in one_line(err)

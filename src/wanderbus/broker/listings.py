@@ -1,4 +1,4 @@
-"""What is listed of sessions, subscriptions and queues: a flat row of plain values for each, units in the names.
+"""Rows that list sessions, subscriptions and queues: flat, of plain values, units in the names.
 
 Times that end in ``_us`` are microseconds since the Unix epoch, what ends in ``_s`` is seconds until now. Every row is
 made in constant time, but those of peeking.
@@ -131,6 +131,7 @@ class Listings:
             "oldest_s": max((self._since_s(entry.event.at_us) for entry in oldest), default=None),
             "gaps": len(gaps),
             "missing": sum(gap.count for gap in gaps),
+            **self._unread(session),
             **self._queue_bounds,
         }
 

@@ -1,4 +1,4 @@
-"""Notifications on standard output: as a line of text, of JSON, or as a CloudEvent."""
+"""Notifications on standard output: as a line of text, of JSON, of XML, or as a CloudEvent."""
 
 from __future__ import annotations
 
@@ -11,15 +11,16 @@ from wanderbus.event import Notification
 
 
 class Format(enum.StrEnum):
-    """The form of an event, one a line."""
+    """The form of a notification, one a line."""
 
     text = "text"
     json = "json"
     cloudevents = "cloudevents"
+    xml = "xml"
 
 
 def say_notification(notification: Notification, format: Format) -> None:
-    """Print a notification: its number, subject and attributes, or as JSON all of it."""
+    """Print a notification: its number, subject and attributes, or as JSON or XML all of it."""
     match format:
         case Format.text:
             say(f"{notification.position.number} {event_text.write(notification.event)}")
@@ -27,6 +28,8 @@ def say_notification(notification: Notification, format: Format) -> None:
             _say_json(notification)
         case Format.cloudevents:
             _say_cloudevent(notification)
+        case Format.xml:
+            _say_xml(notification)
 
 
 def _say_json(notification: Notification) -> None:
@@ -56,3 +59,14 @@ def _say_cloudevent(notification: Notification) -> None:
         complain(f"{identity} is passed over, it cannot be printed as a CloudEvent: {error}")
     else:
         say(text)
+
+
+def _say_xml(notification: Notification) -> None:
+    """Print the XML text of a notification; one that XML cannot hold is passed over, as a CloudEvent is.
+
+    What cannot be printed is there as a character reference, so that any reader of XML finds the same text.
+    """
+    if notification.xml is None:
+        complain(f"{notification.id} is passed over, it cannot be printed as XML")
+    else:
+        say("".join(each if each.isprintable() else f"&#x{ord(each):x};" for each in notification.xml))

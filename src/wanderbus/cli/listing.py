@@ -38,7 +38,7 @@ Watch = Annotated[
 
 
 class Wanted(NamedTuple):
-    """What to list, and of that the rows whose fields match these patterns."""
+    """A listing, and of that the rows whose fields match these patterns."""
 
     what: What
     columns: Columns
@@ -61,7 +61,7 @@ def sessions(
     watch: Watch = None,
     json: AsJson = False,
 ) -> None:
-    """List sessions: who is connected with which devices, and what became of matches.
+    """List sessions: users, their devices, what became of matches, and what is unread.
 
     Yours; with the role of operator everybody's.
 
@@ -81,7 +81,9 @@ def subscriptions(
     watch: Watch = None,
     json: AsJson = False,
 ) -> None:
-    """List subscriptions, with what waits for each. Yours; with the role of operator everybody's.
+    """List subscriptions, with what waits for each, and why if it is not read.
+
+    Yours; with the role of operator everybody's.
 
     Example: wanderbus subscriptions --subject "Dep*" --user sip:alice@localhost
     """
@@ -99,7 +101,7 @@ def queues(
     watch: Watch = None,
     json: AsJson = False,
 ) -> None:
-    """List the queue of each session: how long, how old, its gaps and its bounds.
+    """List the queue of each session: length, age, gaps, bounds, and what is unread.
 
     Yours; with the role of operator everybody's.
 
@@ -148,8 +150,15 @@ async def _rows(operations: Operations, wanted: Wanted) -> AsyncIterator[Row]:
             pattern is None or fnmatch.fnmatchcase(str(row[name]), pattern) for name, pattern in patterns.items()
         ):
             yield row
-    if not found and wanted.user is not None and not is_pattern and wanted.what == "sessions":
-        raise UnknownUser(f"the broker has no session of {wanted.user}; 'wanderbus sessions' lists who has one")
+    if not found and wanted.user is not None and not is_pattern:
+        await _check_known(operations, wanted.user)
+
+
+async def _check_known(operations: Operations, user: str) -> None:
+    """Raise :class:`UnknownUser` if the broker has no session of ``user``."""
+    async for _ in operations.sessions(user):
+        return
+    raise UnknownUser(f"the broker has no session of {user}; 'wanderbus sessions' lists who has one")
 
 
 async def _table(operations: Operations, wanted: Wanted) -> str:
@@ -206,8 +215,19 @@ def _user(row: Row) -> str:
 def _device(device: Row) -> str:
     place = f"at {device['address']}" if device["address"] else ""
     away = "" if device["away_s"] is None else f"for {_span(device['away_s'])}"
-    waiting = f"{device['waiting']} waiting" if device["waiting"] else ""
-    return " ".join(filter(None, (device["device"], device["status"], away or place, waiting)))
+    reading = f"reads {device['reading']}" if device["reading"] else ""
+    return " ".join(filter(None, (device["device"], device["status"], away or place, reading)))
+
+
+def _unread(subscription: Row) -> str:
+    """Return how much waits for a subscription that is not read on, and why."""
+    waiting = f"{subscription['queued']} waiting, the oldest for {_span(subscription['oldest_s'])}"
+    if subscription["state"] == "not_read":
+        return f"{waiting}; nobody reads it"
+    readers = (
+        f"{each['device']} has {each['unacknowledged']} unacknowledged" for each in subscription.get("readers", ())
+    )
+    return "; ".join((waiting, f"blocked for {_span(subscription['blocked_s'])}", *readers))
 
 
 def _bounds(row: Row) -> str:
@@ -258,8 +278,16 @@ def _of_session(row: Row) -> Iterator[tuple[str, object]]:
         yield "lost", ", ".join(f"{count} {reason}" for reason, count in row["dropped"].items())
     if row.get("restricted"):
         yield "restricted", row["restricted"]
-    if row.get("unread"):
-        yield "unread", row["unread"]
+    yield from _unread_of(row)
+
+
+def _unread_of(row: Row) -> Iterator[tuple[str, object]]:
+    """Yield the subscriptions that are not read on, as many as the row of a session or of its queue holds."""
+    shown = row.get("unread_subscriptions", ())
+    for subscription in shown:
+        yield "unread", f"{subscription['subscription']}: {_unread(subscription)}"
+    if more := row.get("unread", 0) - len(shown):
+        yield "unread", f"{more} more; 'wanderbus subscriptions' lists them"
 
 
 def _of_subscription(row: Row) -> Iterator[tuple[str, object]]:
@@ -273,11 +301,14 @@ def _of_subscription(row: Row) -> Iterator[tuple[str, object]]:
     if shown := ", ".join(f"{name} {_instant(at_us)}" for name, at_us in times.items() if at_us is not None):
         name, _, rest = shown.partition(" ")
         yield name, rest
-    if row.get("unread"):
-        yield "unread", row["unread"]
+    if row["state"] != "reading":
+        yield "unread", _unread(row)
+    elif row.get("readers"):
+        yield "read by", ", ".join(each["device"] for each in row["readers"])
 
 
 def _of_queue(row: Row) -> Iterator[tuple[str, object]]:
+    yield from _unread_of(row)
     yield "bounds", _bounds(row)
 
 

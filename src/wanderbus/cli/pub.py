@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import enum
 import functools
 from collections.abc import AsyncIterator, Callable, Mapping
 from pathlib import Path
@@ -12,7 +13,6 @@ import typer
 from wanderbus import cloudevents, event_text
 from wanderbus.cli.connection import AsJson, Connection, connected
 from wanderbus.cli.devices import free_place
-from wanderbus.cli.event_output import Format
 from wanderbus.cli.output import run_async
 from wanderbus.cli.publishing import events_given, events_of_input, publish_directly, publish_through_outbox
 from wanderbus.errors import ConfigurationError, EventError
@@ -23,6 +23,14 @@ _SESSION: Final = "pub"
 """Where nothing is subscribed to: in another session its queue would be kept for a device that only publishes."""
 
 _OUTBOX_SESSION: Final = "outbox"
+
+
+class Format(enum.StrEnum):
+    """The form of an event, one a line."""
+
+    text = "text"
+    json = "json"
+    cloudevents = "cloudevents"
 
 
 @connected

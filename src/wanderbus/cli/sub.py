@@ -13,7 +13,7 @@ import contextlib
 import re
 from collections.abc import AsyncIterator, Callable, Coroutine, Sequence
 from dataclasses import dataclass
-from typing import Annotated, Any, Final
+from typing import Annotated, Any, Final, Literal
 
 import typer
 
@@ -59,9 +59,14 @@ class _Asked:
     name: str | None
     lifetime_s: float
     count: int | None
-    say_one: Callable[..., None]
+    format: Format
     note: Callable[[str, str], None]
     """Reports how the command gets on: a word and a line."""
+
+    @property
+    def subscription_format(self) -> Literal["event", "xml"]:
+        """The format in which the broker sends the notifications."""
+        return "xml" if self.format is Format.xml else "event"
 
 
 @connected
@@ -94,7 +99,7 @@ def sub(
 
     The subscription ends with the command. With --keep NAME it lives on, and what it matches meanwhile is printed by
     the next 'wanderbus sub --keep NAME'; 'wanderbus unsubscribe NAME' ends it. A line of text is NUMBER SUBJECT
-    NAME=VALUE ..., as 'wanderbus pub SUBJECT - --format text' reads it.
+    NAME=VALUE ..., as 'wanderbus pub SUBJECT - --format text' reads it; a line of XML is one notification.
 
     Example: wanderbus sub Departure "(Dest == IAH) and (DepDelay > 30)" --user sip:alice@localhost
 
@@ -111,7 +116,7 @@ def sub(
         keep,
         span_s(lifetime or (LIFETIME if keep is None else KEPT_LIFETIME), "--lifetime"),
         count,
-        lambda notification: say_notification(notification, format),
+        format,
         note_in_json if json else lambda word, line: note(line),
     )
     run_async(_until_closed(_sub(connection, asked, session)))
@@ -133,7 +138,10 @@ async def _until_closed(printing: Coroutine[Any, Any, None]) -> None:
 async def _sub(connection: Connection, asked: _Asked, session: str | None) -> None:
     if connection.is_eci:
         agent = connection.agent()
-        async with agent, agent.subscribe(asked.subject, asked.expression, language=asked.language) as notifications:
+        reading = agent.subscribe(
+            asked.subject, asked.expression, language=asked.language, format=asked.subscription_format
+        )
+        async with agent, reading as notifications:
             await _print_each(notifications, asked)
         return
     with _place(connection, asked.name) as place:
@@ -148,6 +156,7 @@ async def _sub(connection: Connection, asked: _Asked, session: str | None) -> No
             asked.subject,
             asked.expression,
             language=asked.language,
+            format=asked.subscription_format,
             keep=asked.name is not None,
             lifetime_s=asked.lifetime_s,
             this_device_only=asked.name is None,
@@ -183,7 +192,7 @@ async def _print(agent: Agent, reading: Notifications, asked: _Asked) -> None:
 async def _print_each(notifications: Notifications, asked: _Asked) -> None:
     printed = 0
     async for notification in notifications:
-        asked.say_one(notification)
+        say_notification(notification, asked.format)
         notifications.ack()
         printed += 1
         if printed == asked.count:
@@ -193,11 +202,14 @@ async def _print_each(notifications: Notifications, asked: _Asked) -> None:
 def _check_same(subscriptions: Sequence[Subscription], asked: _Asked) -> None:
     """Raise :class:`ConfigurationError` if the name stands for another subscription."""
     for each in subscriptions:
+        remedy = f"give another name, or end it with 'wanderbus unsubscribe {asked.name}'"
         if (each.subject, each.expression, each.language) != (asked.subject, asked.expression, asked.language):
             raise ConfigurationError(
-                f"--keep: the subscription {asked.name} is of {each.subject} {each.expression!r}; give another name, "
-                f"or end it with 'wanderbus unsubscribe {asked.name}'"
+                f"--keep: the subscription {asked.name} is of {each.subject} {each.expression!r}; {remedy}"
             )
+        if each.format != asked.subscription_format:
+            form = "comes in XML" if each.format == "xml" else "does not come in XML"
+            raise ConfigurationError(f"--keep: the subscription {asked.name} {form} (--format xml); {remedy}")
 
 
 async def _renew(agent: Agent, reading: Notifications, lifetime_s: float) -> None:
