@@ -63,12 +63,12 @@ def test_check_reads_a_file_and_standard_input(command: Command, tmp_path: Path)
 
 
 def test_check_points_at_the_fault(command: Command) -> None:
+    message = "'=' is not a comparison; write '==' at character 8"
+    pointed = f"wanderbus: {message}\n  (Stock = PETR4)\n         ^\n"
+    assert command("check", "(Stock = PETR4)") == (2, "", pointed)
     said = command("check", "(Stock = PETR4)", "--json")
-    assert said.status == 2
-    assert said.out == ""
-    assert said.err == (
-        "wanderbus: '=' is not a comparison; write '==' at character 8\n  (Stock = PETR4)\n         ^\n"
-    )
+    assert (said.status, said.out) == (2, "")
+    assert json.loads(said.err) == {"error": {"type": "FilterError", "message": message, "position": 7}}
 
 
 @pytest.mark.parametrize(

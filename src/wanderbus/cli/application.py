@@ -32,6 +32,9 @@ from wanderbus.errors import ConfigurationError, EventError, FilterError, Wander
 _CommandLineError: Final[type[Exception]] = typer.BadParameter.__mro__[2]
 """The error for a command line that cannot be used: Typer gives a public name to a subclass alone."""
 
+_JSON_IS_A_FILE: Final = ("sim", "eval")
+"""Commands whose option ``--json`` names a file for the results, and asks nothing of the errors."""
+
 app = typer.Typer(
     name="wanderbus",
     help="Content-based publish/subscribe for users who move.",
@@ -84,17 +87,18 @@ app.add_typer(users.app, name="users")
 def run(arguments: list[str] | None = None) -> int:
     """Run the command line; return the exit status.
 
-    An error is one line on standard error, and with ``--json`` a line of JSON: ``{"error": {"type": ..., "message":
-    ...}}``.
+    An error is one line on standard error, and with the flag ``--json`` a line of JSON:
+    ``{"error": {"type": ..., "message": ...}}``.
     """
     given = sys.argv[1:] if arguments is None else arguments
+    as_json = "--json" in given and given[0] not in _JSON_IS_A_FILE
     _write_what_can_be_written()
     try:
         status = app(args=arguments, standalone_mode=False)
     except WanderbusError as error:
-        return _failed(error, as_json="--json" in given)
+        return _failed(error, as_json=as_json)
     except _CommandLineError as error:
-        return _misused(error, as_json="--json" in given)
+        return _misused(error, as_json=as_json)
     except typer.Abort:
         return 1
     except KeyboardInterrupt:
