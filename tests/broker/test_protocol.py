@@ -48,6 +48,7 @@ FROM_BROKER: list[FromBroker] = [
     protocol.Done(1, (SUBSCRIPTION,), True),
     protocol.RequestRefused(1, "no", 5, "subscriptions_max"),
     protocol.SubscriptionEnded(SUBSCRIPTION, "expired"),
+    protocol.NotRead(SUBSCRIPTION, 3),
     protocol.Listing(1, ({"user": "sip:a@b", "waiting": 3},), True),
 ]
 

@@ -22,6 +22,7 @@ from wanderbus.agent.messages import (
     RequestSettled,
     StartReading,
     StopReading,
+    SubscriptionNotRead,
     SubscriptionOver,
 )
 from wanderbus.agent.outbox import passes
@@ -159,6 +160,8 @@ class Conversation:
                 return [ConnectRefused("attachment", None, reason)]
             case protocol.Attachment(epoch=epoch):
                 return self._attached(epoch)
+            case protocol.NotRead(subscription=subscription, waiting=waiting):
+                return [] if self._readings.get(subscription.id) else [SubscriptionNotRead(subscription, waiting)]
             case answer:
                 return self._answered(answer)
 

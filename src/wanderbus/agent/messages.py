@@ -200,6 +200,13 @@ class SubscriptionOver(Output, frozen=True):
     successor: Subscription | None = None
 
 
+class SubscriptionNotRead(Output, frozen=True):
+    """So many notifications wait for ``subscription`` of the agent's session, and nobody reads it."""
+
+    subscription: Subscription
+    waiting: int
+
+
 class RequestSettled(Output, frozen=True):
     """The broker answered ``request``: with subscriptions, or a refusal.
 

@@ -23,6 +23,7 @@ from wanderbus.agent.messages import (
     PublishSettled,
     RequestSettled,
     ServerUnreachable,
+    SubscriptionNotRead,
     SubscriptionOver,
 )
 from wanderbus.agent.path_choice import Way
@@ -387,6 +388,8 @@ class Agent:
             case SubscriptionOver():
                 self._readers.over(output)
                 self._endings.tell(Ending(output.subscription, output.reason, output.successor))
+            case SubscriptionNotRead(subscription=subscription, waiting=waiting):
+                self._readers.not_read(subscription, waiting)
             case AgentStatusChanged():
                 self._status_changed(output)
             case ConnectRefused():

@@ -23,6 +23,7 @@ from wanderbus.broker.core import (
     ExtensionFailed,
     KernelLoaded,
     KernelWanted,
+    SubscriptionUnread,
     SubscriptionUnreadable,
     UserStatusChanged,
 )
@@ -272,6 +273,8 @@ class BrokerService:
                 self._loading = asyncio.create_task(self._load_kernel(kernel))
             case SubscriptionUnreadable(subscription=subscription, reason=reason):
                 _log.error("the subscription %s cannot be read any more, it hears of nothing: %s", subscription, reason)
+            case SubscriptionUnread():
+                _log.warning("%s", _unread(output))
             case ExtensionFailed(count=count, reason=reason):
                 self._extension_failed(count, reason)
 
@@ -355,6 +358,13 @@ class BrokerService:
 def _instance(uri: str, files: ServerFiles) -> str:
     """Return the device that this broker is to a registrar, over restarts (RFC 5626 4.1)."""
     return f"<{uuid.uuid5(uuid.NAMESPACE_URL, f'{uri};server={files.identity.server}').urn}>"
+
+
+def _unread(unread: SubscriptionUnread) -> str:
+    waits = f"{unread.waiting} notifications wait for subscription {unread.subscription} of {unread.user}"
+    if unread.device is None:
+        return f"{waits} in session {unread.session}, which nobody has read for {unread.since_s:.0f} s"
+    return f"{waits}: its reader on device {unread.device} has taken nothing for {unread.since_s:.0f} s"
 
 
 async def _loaded(wanted: Kernel) -> Kernel:

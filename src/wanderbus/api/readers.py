@@ -9,6 +9,7 @@ from __future__ import annotations
 import asyncio
 import logging
 from collections.abc import Sequence
+from datetime import UTC, datetime
 from typing import Any, Final, Protocol
 
 from wanderbus.agent.messages import RequestSettled, SubscriptionOver
@@ -103,6 +104,20 @@ class Readers:
         else:
             reader.go_on(successor)
 
+    def not_read(self, subscription: Subscription, waiting: int) -> None:
+        """The broker says that so many notifications wait for a subscription of this session, and nobody reads it."""
+        if subscription.id not in self._readers:
+            _log.warning(
+                "%s notifications wait for subscription %s (%r where %r), which nobody reads: subscribe to it again, "
+                "or end it with wanderbus unsubscribe %s; %s",
+                waiting,
+                subscription.id,
+                subscription.subject,
+                subscription.expression,
+                subscription.id,
+                _expiry(subscription),
+            )
+
     def claim(self, subscription: Subscription, reader: Notifications) -> Subscription:
         """Let ``reader`` have the notifications of ``subscription``, or of what stands for it by now; return which.
 
@@ -178,6 +193,12 @@ class Readers:
                 )
         if any(reader.waiting for reader in self._readers.values()):
             self._watch = asyncio.get_running_loop().call_later(PATIENCE_S, self._look)
+
+
+def _expiry(subscription: Subscription) -> str:
+    if subscription.expires_us is None:
+        return "it never expires"
+    return f"it expires at {datetime.fromtimestamp(subscription.expires_us / 1e6, UTC):%Y-%m-%d %H:%M:%S} UTC"
 
 
 def _then(successor: Subscription | None) -> str:

@@ -54,7 +54,7 @@ class BrokerConfig(msgspec.Struct, frozen=True):
     """Bytes of events sent to one device and not yet taken, parted evenly among the subscriptions read there."""
 
     blocked_s: float = 60.0
-    """A reader that takes nothing for so long while its window is full is reported as blocked."""
+    """A reader that takes nothing for so long with its window full, or is missing where things wait, is warned of."""
 
     backlog_per_s: float = 2_000.0
     """Notifications a second at which a device that comes back is sent what has waited (SPEC U-03)."""

@@ -26,10 +26,11 @@ from wanderbus.broker.permissions import Permissions
 from wanderbus.broker.policies import Policies
 from wanderbus.broker.presence import Presence, UserStatusChanged
 from wanderbus.broker.publishing import DISK_FULL, Publishing
-from wanderbus.broker.readers import Link, Reader, SubscriptionUnread
+from wanderbus.broker.readers import Link, Reader
 from wanderbus.broker.rows import SessionRow, device_key, session_key
 from wanderbus.broker.state import BrokerState
 from wanderbus.broker.subscribing import Subscriptions, SubscriptionUnreadable
+from wanderbus.broker.unread import SubscriptionUnread, Unread
 from wanderbus.errors import RemoteProtocolError
 from wanderbus.machine import ClockRead, Input, Output, SetTimer, TimerFired
 from wanderbus.matching import Kernel
@@ -169,6 +170,7 @@ class Broker:
         self._subscriptions = Subscriptions(
             state, self._journal, self._links, self._bounds, config, kinds, Interests(kernel), policies
         )
+        self._unread = Unread(state, self._journal, self._links, config)
         may_publish = Permissions("may_publish", config.may_publish)
         self._publishing = Publishing(state, self._journal, self._links, self._subscriptions, self._bounds, may_publish)
 
@@ -266,8 +268,9 @@ class Broker:
             self._journal.say(SetTimer(("sweep",), self._links.now + self._config.sweep_s))
 
     def _sweep(self) -> None:
-        """Search for what has waited for too long, and for what has expired (SPEC G-17, X18)."""
+        """Search for what has waited for too long, is unread, or has expired (SPEC G-17, G-25, X18)."""
         self._bounds.sweep()
+        self._unread.look()
         self._sweep_subscriptions()
         self._sweep_later()
 

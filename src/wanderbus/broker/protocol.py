@@ -289,6 +289,13 @@ class Listing(BrokerMessage, frozen=True, tag=9):
     next: str | None = None
 
 
+class NotRead(BrokerMessage, frozen=True, tag=10):
+    """So many notifications wait for ``subscription``, which nobody has read for a while though its user is there."""
+
+    subscription: Subscription
+    waiting: int
+
+
 OfSubscriptions = Subscribe | Unsubscribe | Renew | Restrict | Query
 """Requests about the subscriptions of one's own session."""
 
@@ -309,6 +316,7 @@ FromBroker = (
     | RequestRefused
     | SubscriptionEnded
     | Listing
+    | NotRead
 )
 
 Decoded = TypeVar("Decoded")

@@ -7,13 +7,11 @@ still holds back its own subscription and no other.
 from __future__ import annotations
 
 from collections import deque
-from typing import Literal
 
 import msgspec
 
 from wanderbus.broker.config import BrokerConfig
 from wanderbus.broker.queue import Item, Queued
-from wanderbus.machine import Output
 from wanderbus.pacing import TokenBucket
 
 
@@ -120,21 +118,3 @@ class Windows:
             return False
         readers = 1 if link.readers is None else len(link.readers)
         return reader.unacknowledged_bytes < min(self._bytes, self._device_bytes // readers)
-
-
-class SubscriptionUnread(Output, frozen=True):
-    """So many notifications wait for a subscription, and its reader on ``device`` stands still, or there is none.
-
-    ``device`` is None where nobody reads it; ``since_s`` is how long the oldest has waited, or the reader stood still.
-    """
-
-    user: str
-    session: str
-    subscription: str
-    device: str | None
-    waiting: int
-    since_s: float
-
-
-State = Literal["reading", "window_full", "not_read"]
-"""Of a subscription: its readers get on, one of them stands still with its window full, or there is none."""
