@@ -1,7 +1,7 @@
 """Rows that list sessions, subscriptions and queues: flat, of plain values, units in the names.
 
-Times that end in ``_us`` are microseconds since the Unix epoch, what ends in ``_s`` is seconds until now. Every row is
-made in constant time, but those of peeking.
+Times that end in ``_us`` are microseconds since the Unix epoch, what ends in ``_s`` is seconds until now. The row of
+a session takes time by the subscriptions for which something waits, that of a queue with gaps by what waits in it.
 """
 
 from __future__ import annotations
