@@ -1,4 +1,4 @@
-"""The broker beside others: durable publishes, delivery, latency, syncs, restart, idle users, slow consumers.
+"""The broker beside others: durable publishes, delivery, latency, syncs, restart, idle users, slow and unread ones.
 
 Publisher, broker and consumers are processes on loopback; the others are measured by their Python clients in the same
 run where they are installed. What each acknowledgement means differs: see the modules of the peers. ``disk`` is the
@@ -25,6 +25,7 @@ from bench.broker_ours import Ours
 from bench.broker_peer import EVENT_BYTES, Consumed, Peer, consume, publish_all, publish_paced
 from bench.broker_redis import RedisStreams
 from bench.broker_scale import idle_users, restart, slow_consumer, syncs
+from bench.broker_unread import beside_unread
 from bench.reporting import Goal, finish, goal, median, percentile, progress
 from bench.workers import Worker
 
@@ -33,7 +34,7 @@ Result = Mapping[str, Any]
 FANOUT: Final = 20
 WINDOWS: Final = (1, 100)
 RATES_PER_S: Final = (20, 1_000)
-SECTIONS: Final = ("publish", "deliver", "latency", "syncs", "restart", "idle", "slow", "comer")
+SECTIONS: Final = ("publish", "deliver", "latency", "syncs", "restart", "idle", "slow", "comer", "unread")
 
 
 class Size(NamedTuple):
@@ -51,10 +52,13 @@ class Size(NamedTuple):
     slow_s: float
     comer_queued: int
     comer_turn_s: float
+    unread_events: int
 
 
-FULL: Final = Size(5, {1: 1_500, 100: 15_000}, 6_000, {20: 200, 1_000: 5_000}, 100, 10_000, 10_000, 15.0, 100_000, 10.0)
-QUICK: Final = Size(2, {1: 300, 100: 4_000}, 2_000, {20: 60, 1_000: 1_000}, 20, 2_000, 300, 5.0, 20_000, 2.0)
+FULL: Final = Size(
+    5, {1: 1_500, 100: 15_000}, 6_000, {20: 200, 1_000: 5_000}, 100, 10_000, 10_000, 15.0, 100_000, 10.0, 6_000
+)
+QUICK: Final = Size(2, {1: 300, 100: 4_000}, 2_000, {20: 60, 1_000: 1_000}, 20, 2_000, 300, 5.0, 20_000, 2.0, 2_000)
 
 
 def main(arguments: list[str] | None = None) -> int:
@@ -80,6 +84,7 @@ def _measure(section: str, size: Size, peers: list[Peer]) -> list[Result]:
         "idle": lambda: idle_users(size.idle_users),
         "slow": lambda: slow_consumer(size.slow_s),
         "comer": lambda: comer(size.comer_queued, size.comer_turn_s),
+        "unread": lambda: beside_unread(size.unread_events, size.runs + 1),
     }
     if section in ours_alone:
         progress(f"{section}")
@@ -213,6 +218,8 @@ def goals_of(results: list[Result]) -> list[Goal]:
         goal("others_p99_ratio", alone("slow", "others_p99_ratio"), "ratio", most=1.2),
         goal("others_p50_beside_100k_queued", alone("comer", "p50_ratio"), "ratio", most=1.2),
         goal("others_p99_beside_100k_queued", alone("comer", "p99_ratio"), "ratio"),
+        goal("reader_beside_unread_vs_alone", alone("unread", "other_events_ratio"), "ratio", least=0.9),
+        goal("reader_beside_unread_same_events_vs_alone", alone("unread", "same_events_ratio"), "ratio"),
     ]
 
 

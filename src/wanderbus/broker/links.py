@@ -273,7 +273,9 @@ class Links:
             if link.unattended:
                 self._send_unattended(session, queue, link)
             elif (readers := link.readers) is not None:
-                ready = [reader for each in subscriptions if (reader := readers.get(each)) is not None]
+                coming = (reader for each in subscriptions if (reader := readers.get(each)) is not None)
+                # One whose window is full is ready again when it takes something: looking costs the others time.
+                ready = [reader for reader in coming if reader.full_since is None]
                 if ready:
                     self._deliver(session, link, ready)
 
