@@ -228,15 +228,18 @@ HOSTILE = {
 
 @pytest.mark.parametrize("field", HOSTILE.values(), ids=HOSTILE.keys())
 def test_hostile_fields_cost_no_more_than_their_length(field: bytes) -> None:
-    """40 kB take some milliseconds; anything quadratic takes many seconds, so the bound may be generous."""
+    """40 kB take some milliseconds; anything quadratic takes many seconds, so the bound may be generous.
+
+    Only this thread counts: another test may have left one that compiles.
+    """
     data = WIRE.replace(b"Max-Forwards: 70", field)
-    began = time.process_time()
+    began = time.thread_time()
     try:
         repr(parse_message(data))
     except SIPParseError:
         read_for_reply(data)
     repr(Request("INVITE", "sip" + ":a" * 20_000, ()))
-    assert time.process_time() - began < 1.0
+    assert time.thread_time() - began < 1.0
 
 
 def test_fields_are_changed_in_place_rfc3261_16_6() -> None:
