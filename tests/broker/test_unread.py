@@ -22,6 +22,7 @@ class WatchedDesk(Desk):
     def start(self) -> None:
         self.warned: list[SubscriptionUnread] = []
         super().start()
+        self.bob = self.attach(BOB)
 
     def perform(self, outputs: Sequence[Output]) -> None:
         self.warned += [output for output in outputs if isinstance(output, SubscriptionUnread)]
@@ -33,10 +34,9 @@ def desk() -> WatchedDesk:
     return WatchedDesk(CONFIG)
 
 
-def published(desk: Desk, count: int) -> None:
-    bob = desk.attach(BOB)
+def published(desk: WatchedDesk, count: int) -> None:
     for number in range(1, count + 1):
-        desk.publish(bob, number)
+        desk.publish(desk.bob, number)
 
 
 def test_g25_a_reader_that_stands_still_is_warned_of_once_until_it_takes_something(desk: WatchedDesk) -> None:
@@ -75,16 +75,31 @@ def test_g25_a_subscription_that_nobody_reads_is_warned_of_once_at_both_sides(de
 
 def test_g25_of_who_is_away_or_reads_on_another_device_nothing_is_said(desk: WatchedDesk) -> None:
     alice = desk.attach()
-    desk.subscribed(alice)
-    desk.attach(ALICE, "tablet", reads=False)
+    bound = desk.subscribed(alice, "N > 0", this_device_only=True)
+    other = desk.subscribed(alice)
+    tablet = desk.attach(ALICE, "tablet", reads=False)
     published(desk, 1)
     desk.later(500)
-    assert desk.warned == [], "it is read on the phone, whose window has room"
-    bound = desk.subscribed(alice, "N > 0", this_device_only=True)
+    assert desk.warned == [], "both are read on the phone, whose windows have room"
     desk.close(alice)
     published(desk, 1)
     desk.later(500)
-    assert [each.subscription == bound.id for each in desk.warned] == [False], "the other one cannot be read elsewhere"
+    assert [each.subscription for each in desk.warned] == [other.id], "the tablet cannot read the other one"
+    assert desk.waiting(bound.id) == 2
+    desk.close(tablet)
+    desk.later(500)
+    assert len(desk.warned) == 1, "nobody is there"
+
+
+def test_g25_a_reader_whose_window_was_full_hears_of_what_is_new(desk: WatchedDesk) -> None:
+    alice = desk.attach()
+    desk.subscribed(alice)
+    published(desk, 3)
+    assert desk.stream(alice) == [1, 2]
+    desk.take(alice, 2)
+    desk.take(alice, 3)
+    desk.publish(desk.bob, 4)
+    assert desk.stream(alice) == [1, 2, 3, 4]
 
 
 def test_g25_warnings_come_a_few_at_a_time(desk: WatchedDesk, monkeypatch: pytest.MonkeyPatch) -> None:
