@@ -29,7 +29,7 @@ ROUND_TRIPS: Final = 24
 """Signalling of three ways with digest, and the opening of TCP and TLS."""
 
 OPENING_S: Final = 3.0
-"""Beside round trips: pauses, and the application of the slowest traveller, which thinks for a second."""
+"""Beside round trips: pauses, and what the network was busy with before."""
 
 
 class FirewallTour:
@@ -73,7 +73,7 @@ class FirewallTour:
             traveller.publish({"Stock": "PETR4", "Price": 20})
         self._world.run(self._world.now + self.bound_s)
         for traveller in self._travellers:
-            if not traveller.settled:
+            if not traveller.is_answered:
                 yield f"{traveller.name} {where}: its stream does not go on within {self.bound_s:.1f} s"
             if traveller.way != ways[traveller.name]:
                 yield f"{traveller.name} {where}: it takes {traveller.way} and not {ways[traveller.name]}"

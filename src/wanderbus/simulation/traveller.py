@@ -128,7 +128,12 @@ class Traveller:
     @property
     def settled(self) -> bool:
         """Return whether nothing of this application is still under way."""
-        return self.running and self.subscribed and not self._in_hand and not self._unsettled
+        return self.is_answered and not self._in_hand
+
+    @property
+    def is_answered(self) -> bool:
+        """Return whether the broker has answered everything; what has arrived may be in the application's hands."""
+        return self.running and self.subscribed and not self._unsettled
 
     @property
     def sends_to(self) -> str | None:
