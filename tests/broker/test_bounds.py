@@ -316,7 +316,7 @@ def test_g17_a_connected_but_slow_device_is_told_of_what_grew_too_old() -> None:
     publish(desk, 3)
     desk.later(16.0)
     desk.take(link, 1)
-    assert desk.stream(link) == [1, (1, 3)]
+    assert desk.stream(link) == [1, (2, 3)]
     desk.take(link, 3)
     publish(desk, 1, first=4)
     assert desk.stream(link) == [1, (1, 3), 4]

@@ -73,16 +73,38 @@ def test_the_next_item_is_found_behind_any_number() -> None:
     assert queue.after("never", 0) is None
 
 
-def test_a_gap_is_taken_as_a_whole() -> None:
-    queue = queue_of(6, subscriptions=("a",))
-    queue.drop("a", 3, 4, "cap")
-    assert queue.take("a", 3)[0] == 2
-    assert shape(queue, "a") == [(3, 4), 5, 6]
-    assert queue.take("a", 5)[0] == 1
-    assert queue.take("a", 5)[0] == 0
-    assert queue.take("a", 9)[0] == 1
-    queue.append(Queued(7, EventRow(7, 7, b""), ("a",)))
-    assert shape(queue, "a") == [7]
+def test_u02_a_gap_is_taken_as_far_as_it_was_seen() -> None:
+    """Some of it may have come before it was dropped."""
+    queue = queue_of(9, subscriptions=("a",))
+    for number, reason in ((3, "cap"), (4, "age"), (5, "cap"), (6, "cap")):
+        queue.drop("a", number, number, reason)
+    assert queue.take("a", 4)[0] == 2
+    assert shape(queue, "a") == [(5, 6), 7, 8, 9]
+    queue.drop("a", 7, 7, "age")
+    gap = queue.after("a", 5)
+    assert isinstance(gap, Hole)
+    assert (gap.lost, gap.beyond(4)) == ({"cap": 2, "age": 1}, gap)
+    assert [gap.beyond(number).lost for number in (5, 6)] == [{"cap": 1, "age": 1}, {"age": 1}]
+    assert queue.take("a", 7) == (0, [])
+    assert shape(queue, "a") == [8, 9]
+    assert queue.take("a", 12)[0] == 2
+    queue.append(Queued(13, EventRow(13, 13, b""), ("a",)))
+    assert shape(queue, "a") == [13]
+
+
+def test_u02_a_gap_of_more_than_is_numbered_tells_of_as_many_as_there_can_be() -> None:
+    queue = queue_of(2_000, subscriptions=("a",))
+    for number in range(1, 1_501):
+        queue.drop("a", number, number, "cap" if number < 1_200 else "age")
+    gap = queue.after("a", 0)
+    assert isinstance(gap, Hole)
+    assert gap.beyond(1_000).lost == {"cap": 199, "age": 301}
+    assert gap.beyond(1_498).lost == {"age": 2}
+    assert queue.take("a", 1_400)[0] == 0
+    queue.drop("a", 1_501, 1_501, "cap")
+    rest = queue.after("a", 1_400)
+    assert isinstance(rest, Hole)
+    assert (rest.number, rest.last, rest.count) == (1_401, 1_501, 101)
 
 
 def test_what_is_alike_is_there_once() -> None:

@@ -32,7 +32,7 @@ class Reading(msgspec.Struct):
     taken: int = 0
     """Everything up to this number was taken by the application."""
     recent: deque[tuple[int, int]] | None = None
-    """What came last: number, and how many notifications of the subscription that were, dropped ones included."""
+    """What came last: number, and how many notifications of the subscription that were, or were missing up to it."""
 
     def notified(self, number: int) -> bool:
         """Take note of a notification; return whether it is new."""
@@ -50,11 +50,9 @@ class Reading(msgspec.Struct):
             return ()
         before = max(self.received, gap.first - 1)
         known = sum(count for number, count in self.recent or () if number >= gap.first)
-        while self.recent and self.recent[-1][0] >= gap.first:
-            self.recent.pop()
         total = sum(loss.count for loss in gap.lost)
         missing = max(0, min(total - known, gap.last - before))
-        self._remember(gap.last, total)
+        self._remember(gap.last, missing)
         return _less(gap.lost, total - missing)
 
     def restart(self) -> None:

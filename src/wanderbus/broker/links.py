@@ -313,8 +313,8 @@ class Links:
                 return
             served = [heappop(coming)[2]]
             if isinstance(item, Hole):
+                self.say(link, _gap(item.beyond(served[0].sent), served[0]))
                 served[0].send(item)
-                self.say(link, _gap(item, served[0]))
             else:
                 while coming and coming[0][3] is item and not self._is_too_old(session, coming[0][2], item):
                     served.append(heappop(coming)[2])

@@ -7,6 +7,7 @@ keeps nothing alive that others have read. Adding at the tail and removing at th
 
 from __future__ import annotations
 
+from array import array
 from bisect import bisect_left, bisect_right
 from collections.abc import Iterable, Iterator, Sequence
 from heapq import merge
@@ -20,6 +21,9 @@ from wanderbus.broker.rows import EventRow
 
 _BLOCK: Final = 64
 """Numbers whose entries are stored in one row."""
+
+_NUMBERED_MAX: Final = 1_024
+"""Numbers that a gap remembers: more than a device may have seen of it, unless its window is set to that."""
 
 _number = attrgetter("number")
 
@@ -50,16 +54,32 @@ class Queued(msgspec.Struct, gc=False):
 
 
 class Hole(msgspec.Struct, gc=False):
-    """A gap in one subscription's queue: so many of its notifications between two numbers were dropped, by reason."""
+    """A gap in one subscription's queue: so many of its notifications between two numbers were dropped, by reason.
+
+    ``numbers`` are the first of those that were dropped, by reason: whoever took some before misses only the others.
+    """
 
     number: int
     last: int
     lost: dict[str, int]
+    numbers: dict[str, array[int]] = {}
 
     @property
     def count(self) -> int:
         """Return how many notifications were dropped."""
         return sum(self.lost.values())
+
+    def beyond(self, number: int) -> Hole:
+        """Return what of the gap lies behind ``number``, which is less than its last.
+
+        Behind the numbers that are remembered, that is as many as there can be.
+        """
+        if number < self.number:
+            return self
+        places = {reason: bisect_right(own, number) for reason, own in self.numbers.items()}
+        behind = {reason: own[places[reason] :] for reason, own in self.numbers.items() if places[reason] < len(own)}
+        lost = {reason: left for reason, count in self.lost.items() if (left := count - places.get(reason, 0))}
+        return Hole(number + 1, self.last, lost if behind else _at_most(lost, self.last - number), behind)
 
 
 Item: TypeAlias = Queued | Hole
@@ -89,6 +109,8 @@ class StoredHole(msgspec.Struct, frozen=True, array_like=True):
     number: int
     last: int
     lost: dict[str, int]
+    numbers: dict[str, tuple[int, ...]]
+    """Each from the gap's first."""
 
 
 class Block(msgspec.Struct, frozen=True, array_like=True):
@@ -177,7 +199,7 @@ class SubscriptionQueue:
         self.queued_bytes += len(entry.event.data)
 
     def take(self, through: int) -> Sequence[Item]:
-        """Remove and return the items that end at or before number ``through``."""
+        """Remove and return the items that end at or before number ``through``, and the gap that is cut there."""
         items, start = self._items, self._start
         end = start
         while end < len(items) and (item := items[end]).last <= through:
@@ -187,6 +209,9 @@ class SubscriptionQueue:
                 self.holes -= 1
             end += 1
         taken = items[start:end]
+        if end < len(items) and type(gap := items[end]) is Hole and gap.number <= through:
+            taken.append(gap)
+            items[end] = gap.beyond(through)
         self._splice(start, end, [])
         return taken
 
@@ -211,7 +236,7 @@ class SubscriptionQueue:
             for why, count in hole.lost.items():
                 lost[why] = lost.get(why, 0) + count
         lost[reason] = lost.get(reason, 0) + len(dropped)
-        gap = Hole(items[begin].number, items[end - 1].last, lost)
+        gap = Hole(items[begin].number, items[end - 1].last, lost, _numbers_of(items[begin:end], reason))
         self._splice(begin, end, [gap])
         self.holes += 1 - len(former)
         self.queued_bytes -= sum(len(entry.event.data) for entry in dropped)
@@ -305,6 +330,8 @@ class SessionQueue:
                 entries.append(item)
             else:
                 self._forget_hole(subscription, item)
+                if item.last > through and isinstance(rest := next(iter(queue)), Hole):
+                    self._keep_hole(subscription, rest)
         return len(entries), self._released(entries)
 
     def drop(self, subscription: str, first: int, last: int, reason: str) -> tuple[int, list[Queued]]:
@@ -371,7 +398,7 @@ class SessionQueue:
                 match = matches.setdefault(StoredMatch(entry.subscriptions, entry.bound), len(matches))
                 entries.append(StoredEntry(place, entry.event.offset, match))
         holes = sorted(self._holes.get(number, {}).items())
-        stored = tuple(StoredHole(subscription, h.number, h.last, h.lost) for (subscription, _), h in holes)
+        stored = tuple(_stored(subscription, hole) for (subscription, _), hole in holes)
         return Block(tuple(matches), tuple(entries), stored) if entries or stored else None
 
     def blocks(self) -> Sequence[int]:
@@ -387,7 +414,11 @@ class SessionQueue:
         blocks = list(blocks)
         for _, block in blocks:
             for each in block.holes:
-                hole = Hole(each.number, each.last, each.lost)
+                numbers = {
+                    reason: array("q", [each.number + place for place in places])
+                    for reason, places in each.numbers.items()
+                }
+                hole = Hole(each.number, each.last, each.lost, numbers)
                 holes.setdefault(each.subscription, []).append(hole)
                 self._holes.setdefault(hole.number // _BLOCK, {})[each.subscription, hole.number] = hole
         items: dict[str, list[Item]] = {}
@@ -411,6 +442,41 @@ class SessionQueue:
         for subscription, gaps in holes.items():
             items[subscription] = sorted([*items.get(subscription, ()), *gaps], key=_number)
         self.queues = {subscription: SubscriptionQueue(its_own) for subscription, its_own in items.items() if its_own}
+
+
+def _numbers_of(items: Iterable[Item], reason: str) -> dict[str, array[int]]:
+    """Return the first numbers of a gap in place of these items, as far as all are known; ``reason`` is of new ones."""
+    numbers: dict[str, array[int]] = {}
+    room = _NUMBERED_MAX
+    for item in items:
+        own = {reason: array("q", [item.number])} if isinstance(item, Queued) else item.numbers
+        count = sum(map(len, own.values()))
+        if count > room:
+            break
+        room -= count
+        for why, several in own.items():
+            if why in numbers:
+                numbers[why].extend(several)
+            else:
+                numbers[why] = several
+        if isinstance(item, Hole) and count < item.count:
+            break
+    return numbers
+
+
+def _at_most(lost: dict[str, int], most: int) -> dict[str, int]:
+    """Return what was lost, by reason, as far as it can be: of the last reasons."""
+    kept: dict[str, int] = {}
+    for reason, count in reversed(lost.items()):
+        if counted := min(count, most):
+            kept[reason] = counted
+        most -= counted
+    return dict(reversed(kept.items()))
+
+
+def _stored(subscription: str, hole: Hole) -> StoredHole:
+    numbers = {reason: tuple([number - hole.number for number in several]) for reason, several in hole.numbers.items()}
+    return StoredHole(subscription, hole.number, hole.last, hole.lost, numbers)
 
 
 def _is_in(gaps: Sequence[Hole], number: int) -> bool:

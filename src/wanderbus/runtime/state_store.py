@@ -23,7 +23,7 @@ from wanderbus.runtime.disk import FULL
 BUSY_TIMEOUT_MS: Final = 2_000
 """How long to wait for another process that looks at the file."""
 
-FORMAT: Final = 2
+FORMAT: Final = 3
 """Of the rows: SQLite keeps it in the file's header, and a file from before there were formats has 0."""
 
 _TABLE_NAME = re.compile(r"[a-z][a-z_]*")
