@@ -214,4 +214,4 @@ def test_u02_nobody_is_told_of_a_gap_before_its_drop_is_durable() -> None:
     desk.take(link, 1)
     assert desk.heard(link, NotifyGap) == []
     desk.sync()
-    assert [(gap.first, gap.last) for gap in desk.heard(link, NotifyGap)] == [(1, 2)]
+    assert [(gap.first, gap.last) for gap in desk.heard(link, NotifyGap)] == [(2, 2)]
