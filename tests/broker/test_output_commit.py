@@ -19,6 +19,7 @@ from wanderbus.broker.protocol import (
     Publish,
     PublishAccepted,
     Query,
+    StopReading,
     Subscribe,
     Take,
 )
@@ -215,3 +216,15 @@ def test_u02_nobody_is_told_of_a_gap_before_its_drop_is_durable() -> None:
     assert desk.heard(link, NotifyGap) == []
     desk.sync()
     assert [(gap.first, gap.last) for gap in desk.heard(link, NotifyGap)] == [(2, 2)]
+
+
+def test_what_was_taken_is_synced_when_its_reader_ends(busy: tuple[Desk, int]) -> None:
+    """Nobody repeats the acknowledgement of an application that has left."""
+    desk, link = busy
+    desk.publish(link, 1)
+    (handle,) = desk.reading[link].values()
+    (taken,) = [o for o in desk.step(message(link, Take(handle, 1))) if isinstance(o, Append)]
+    assert not taken.urgent
+    (ended,) = [o for o in desk.step(message(link, StopReading(handle))) if isinstance(o, Append)]
+    assert ended.urgent
+    assert not [o for o in desk.step(message(link, StopReading(handle))) if isinstance(o, Append)]

@@ -36,7 +36,7 @@ def heard(shell: Shell, count: int) -> list[int]:
     status, out, err = shell.run("sub", "Departure", "--keep", "kept", "--count", str(count + 1), *shell.as_user())
     assert (status, err) == (0, "")
     *values, last = [int(line.rpartition("=")[2]) for line in out.splitlines()]
-    assert last == -2
+    assert last == -2, (values[:3], values[-5:])
     return values
 
 

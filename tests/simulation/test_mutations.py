@@ -11,7 +11,7 @@ from typing import Any
 import msgspec
 import pytest
 
-from wanderbus.agent import core
+from wanderbus.agent import data_path
 from wanderbus.agent.conversation import Conversation
 from wanderbus.agent.core import Agent
 from wanderbus.agent.messages import Moved
@@ -146,7 +146,7 @@ def never_probe(patch: Patch) -> None:
     def silent(random: RandomSource, *, rudp_config: RudpConfig, **options: Any) -> Transports:
         return Transports(random, rudp_config=msgspec.structs.replace(rudp_config, keepalive_s=None), **options)
 
-    patch.setattr(core, "Transports", silent)
+    patch.setattr(data_path, "Transports", silent)
     patch.setattr(Agent, "_channel_failed", lambda self, reason, now: self._disconnected(reason))
 
 

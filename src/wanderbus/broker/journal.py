@@ -33,6 +33,9 @@ class Journal:
         self._entries: list[tuple[int, int, bytes]] = []
         self._held: deque[tuple[int, Output]] = deque()
         self._ready: list[Output] = []
+        self._is_waiting = False
+        """Whether records were handed over that nobody has asked to be synced yet."""
+        self._is_hurried = False
 
     def write(self, record: AnyRecord, *, urgent: bool) -> int:
         """Decide ``record``: apply it, queue it for the log; return its offset."""
@@ -50,6 +53,10 @@ class Journal:
         else:
             self._ready.append(output)
 
+    def hurry(self) -> None:
+        """Have every record so far synced without waiting for another: who would repeat its cause is leaving."""
+        self._is_hurried = True
+
     def appended(self, durable: int) -> None:
         """Records below offset ``durable`` are on disk."""
         self._durable = max(self._durable, durable)
@@ -59,8 +66,10 @@ class Journal:
     def drain(self) -> list[Output]:
         """Return what the world must do now."""
         outputs, self._ready = self._ready, []
-        if self._entries:
-            urgent = self._entries[0][0] < self._barrier
+        if self._entries or (self._is_hurried and self._is_waiting):
+            urgent = self._is_hurried or self._entries[0][0] < self._barrier
             outputs.append(Append(tuple(self._entries), urgent))
             self._entries = []
+            self._is_waiting = not urgent
+        self._is_hurried = False
         return outputs

@@ -163,9 +163,10 @@ class Links:
         self._is_ready(link, former)
 
     def stop_reading(self, link: Link, handle: int) -> None:
-        """End a reader; what it has not taken waits for the next one."""
+        """End a reader; what it has not taken waits for the next one, and what it has taken is never sent again."""
         if link.handles and (reader := link.handles.get(handle)) is not None:
             self._stop(link, reader)
+            self._journal.hurry()
 
     def _stop(self, link: Link, reader: Reader) -> None:
         if reader.unacknowledged is not None:
