@@ -49,7 +49,7 @@ from wanderbus.machine import (
     unscoped,
 )
 from wanderbus.mobility import messages as sip
-from wanderbus.mobility.status import RemoteMediaStatus
+from wanderbus.mobility.status import RemoteMediaStatus, SIPCommunicationStatus
 from wanderbus.mobility.user_agent import UserAgent
 from wanderbus.rudp import RudpConfig
 from wanderbus.sip.sdp import MediaDescription
@@ -124,6 +124,12 @@ class Agent:
         """Return the Remote Media Status of the present SIP session, DISCONNECTED if there is none."""
         session = self._user_agent.sessions.get(self._session)
         return RemoteMediaStatus.DISCONNECTED if session is None else session.media_status
+
+    @property
+    def is_updating(self) -> bool:
+        """Return whether an update of the present SIP session waits for its answer."""
+        session = self._user_agent.sessions.get(self._session)
+        return session is not None and session.communication is SIPCommunicationStatus.REINVITING
 
     @property
     def sends_to(self) -> Address | None:

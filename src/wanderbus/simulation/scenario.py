@@ -267,11 +267,13 @@ class Scenario:
             self._revive(traveller)
 
     def at_rest(self) -> bool:
-        """Everyone is connected, and has taken all that the broker has for them."""
+        """Return whether everyone is connected, updates nothing, and has taken all that the broker has for them."""
         if not self.network.is_bound((SERVER_IP, 5060)):
             return False
         state = self.server.state
-        return all(traveller.connected and traveller.settled for traveller in self.travellers) and not state.queue
+        return not state.queue and all(
+            traveller.connected and traveller.settled and not traveller.is_updating for traveller in self.travellers
+        )
 
 
 def run_seed(seed: int) -> Result:

@@ -136,6 +136,11 @@ class Traveller:
         return self.running and self.subscribed and not self._unsettled
 
     @property
+    def is_updating(self) -> bool:
+        """Return whether its agent waits for the answer to an update of its session."""
+        return self._agent.is_updating
+
+    @property
     def sends_to(self) -> str | None:
         """The IP address that its agent sends data to; None while none is agreed on."""
         address = self._agent.sends_to
