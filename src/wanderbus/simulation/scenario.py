@@ -38,7 +38,7 @@ HEAL_S: Final = 1.5
 NEAR_S: Final = 0.02
 """The longest delay between two sockets of one host."""
 
-SETTLE_S: Final = 150.0
+SETTLE_S: Final = 450.0
 """Seconds that a mended world has to come to rest."""
 
 
