@@ -62,8 +62,7 @@ def test_g25_the_hundredth_is_read_while_99_are_not(world: World) -> None:
             await published(bob, 1, 600)
             assert await read(notifications, 600) == list(range(1, 601))
             (link,) = service(server).broker._links.of_user("sip:alice@localhost")
-            assert link.readers is not None
-            assert max(len(reader.unacknowledged or ()) for reader in link.readers.values()) <= 256
+            assert max(len(reader.unacknowledged or ()) for reader in link.readers()) <= 256
 
     run(story())
 

@@ -302,7 +302,7 @@ class Story:
         matched = {each for notified in record.notified for each in notified.subscriptions}
         inherited = {each.subscription.id: each.inherits for each in self.desk.written(Subscribed)}
         found = set()
-        for reader in (open_link.handles or {}).values():
+        for reader in open_link.readers():
             if reader.handle in notify.readers and queue is not None and reader.subscription in queue.queues:
                 each: str | None = reader.subscription
                 waits = queue.queues[reader.subscription].holds(notify.number)

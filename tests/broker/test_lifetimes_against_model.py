@@ -60,12 +60,17 @@ class LifetimesAgainstModel(RuleBasedStateMachine):
         identity = self.seen[-1 - place % len(self.seen)]
         answer = self.desk.ask(self.link, Renew(1, identity, lifetime_s))
         if identity not in self.live:
-            content, ended = self.ended.get(identity, (0, -1e9))
-            if self.desk.now - ended >= TOMBSTONE_S or len(self.live) == MOST:
+            content, ended = self.ended.get(identity, (None, -1e9))
+            alive = [each for each, (of_it, _) in self.live.items() if of_it == content]
+            if self.desk.now - ended >= TOMBSTONE_S or (len(self.live) == MOST and not alive):
                 assert isinstance(answer, RequestRefused)
                 return
-            del self.ended[identity]
-            self.live[identity] = [content, None]
+            if alive:
+                (identity,) = alive
+            else:
+                identity = [each for each, (of_it, _) in self.ended.items() if of_it == content][-1]
+                del self.ended[identity]
+                self.live[identity] = [content, None]
         assert isinstance(answer, Done)
         assert [subscription.id for subscription in answer.subscriptions] == [identity]
         self.live[identity][1] = self.until(lifetime_s)

@@ -198,7 +198,7 @@ def share_one_window(patch: Patch) -> None:
     """SPEC G-25: what one reader leaves lying holds back all others on its link."""
 
     def has_room(self: Windows, link: Link, reader: Reader) -> bool:
-        return sum(len(each.unacknowledged or ()) for each in (link.readers or {}).values()) < self._notifications
+        return sum(len(each.unacknowledged or ()) for each in link.readers()) < self._notifications
 
     patch.setattr(Windows, "has_room", has_room)
 

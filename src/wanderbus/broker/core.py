@@ -188,13 +188,12 @@ class Broker:
 
     def readers_of_all(self) -> Iterator[tuple[Link, Reader]]:
         """Yield every reader there is, with its link."""
-        return ((link, reader) for link in self._links.all() for reader in (link.readers or {}).values())
+        return ((link, reader) for link in self._links.all() for reader in link.readers())
 
     def readers(self, link: int) -> Mapping[int, str]:
         """Return what is read on a link: subscriptions by the agent's handle for them."""
         open_link = self._links.get(link)
-        handles = None if open_link is None else open_link.handles
-        return {handle: reader.subscription for handle, reader in (handles or {}).items()}
+        return {} if open_link is None else {each.handle: each.subscription for each in open_link.readers()}
 
     def refusal(self, user: str, device: str, others: int, present: Iterable[tuple[str, str]] = ()) -> str | None:
         """Return why ``device`` may have no data channel, None if it may.

@@ -58,7 +58,7 @@ class Links:
         self._closed: list[int] = []
         self._by_id: dict[int, Link] = {}
         self._by_device: dict[str, Link] = {}
-        self._by_user: dict[str, set[int]] = {}
+        self._by_user: dict[str, tuple[int, ...]] = {}
         self._by_session: dict[str, list[Link]] = {}
         self._handed: dict[str, dict[str, int]] = {}
         """By device and subscription: highest number sent on earlier links, where it was not taken."""
@@ -96,20 +96,21 @@ class Links:
         """Take note of a new link."""
         key = device_key(user, device)
         self._by_id[link] = self._by_device[key] = Link(link, user, device, key, unattended)
-        self._by_user.setdefault(user, set()).add(link)
+        self._by_user[user] = (*self._by_user.get(user, ()), link)
 
     def close(self, link: Link) -> None:
         """Forget a link."""
         self._closed.append(link.link)
         del self._by_id[link.link]
         self._ready.pop(link.link, None)
-        self._by_user[link.user].discard(link.link)
-        if not self._by_user[link.user]:
+        if others := tuple([each for each in self._by_user[link.user] if each != link.link]):
+            self._by_user[link.user] = others
+        else:
             del self._by_user[link.user]
         if self._by_device.get(link.key) is link:
             del self._by_device[link.key]
         if link.session is not None:
-            for reader in list((link.readers or {}).values()):
+            for reader in link.readers():
                 self._stop(link, reader)
             key = session_key(link.user, link.session)
             self._by_session[key].remove(link)
@@ -150,21 +151,22 @@ class Links:
         """Send a subscription to a reader from where its device has got to; the same reader again goes on."""
         if link.unattended:
             return
-        former = link.reader(subscription)
-        if former is None or former.handle != handle:
-            if former is not None:
-                self._stop(link, former)
+        reader = link.reader(subscription)
+        if reader is None or reader.handle != handle:
+            if reader is not None:
+                self._stop(link, reader)
+            if (other := link.reader(handle)) is not None:
+                self._stop(link, other)
             row = self._state.known(subscription)
             cursor = (row.cursors or {}).get(link.device, 0) if row is not None else 0
-            former = Reader(handle, subscription, cursor)
-            if link.handles and (other := link.handles.get(handle)) is not None:
-                self._stop(link, other)
-            link.open(former)
-        self._is_ready(link, former)
+            reader = Reader(handle, subscription, cursor, former=None if reader is None else reader.handle)
+            link.open(reader)
+        self._is_ready(link, reader)
 
     def stop_reading(self, link: Link, handle: int) -> None:
         """End a reader; what it has not taken waits for the next one, and what it has taken is never sent again."""
-        if link.handles and (reader := link.handles.get(handle)) is not None:
+        reader = link.reader(handle)
+        if reader is not None and reader.handle == handle:
             self._stop(link, reader)
             self._journal.hurry()
 
@@ -185,7 +187,7 @@ class Links:
 
     def take(self, link: Link, handle: int, number: int) -> None:
         """Let a device take what a reader was sent, on this link or on an earlier one."""
-        if link.handles is None or (reader := link.handles.get(handle)) is None:
+        if (reader := link.reader(handle)) is None:
             return
         if number <= max(reader.sent, self._may_have_sent(link, reader.subscription)):
             session = self._state.sessions[session_key(link.user, link.session or "")]
@@ -256,14 +258,14 @@ class Links:
         """Yield readers that have nothing to acknowledge while something that is not paced waits for them: none."""
         for link in self._by_id.values():
             queue = self._state.queue.get(session_key(link.user, link.session or ""))
-            for reader in (link.readers or {}).values() if queue is not None else ():
+            for reader in link.readers() if queue is not None else ():
                 item = queue.after(reader.subscription, reader.sent) if queue is not None else None
                 if item is not None and reader.unacknowledged is None and item.number > link.backlog:
                     yield link, reader
 
     def go_on(self, link: Link) -> None:
         """Send the next slice of what has waited for a link."""
-        for reader in list((link.readers or {}).values()):
+        for reader in link.readers():
             self._is_ready(link, reader)
 
     def notify(self, session: SessionRow, subscriptions: Iterable[str]) -> None:
@@ -273,8 +275,8 @@ class Links:
         for link in self._by_session.get(session.key, ()):
             if link.unattended:
                 self._send_unattended(session, queue, link)
-            elif (readers := link.readers) is not None:
-                coming = (reader for each in subscriptions if (reader := readers.get(each)) is not None)
+            elif link.reading:
+                coming = (reader for each in subscriptions if (reader := link.reader(each)) is not None)
                 # One whose window is full is ready again when it takes something: looking costs the others time.
                 ready = [reader for reader in coming if reader.full_since is None]
                 if ready:
@@ -287,8 +289,7 @@ class Links:
             link = self._by_id[identity]
             assert link.session is not None
             session = self._state.sessions[session_key(link.user, link.session)]
-            still_open = link.handles or {}
-            self._deliver(session, link, [each for each in readers.values() if still_open.get(each.handle) is each])
+            self._deliver(session, link, [each for each in readers.values() if link.reader(each.handle) is each])
 
     def _is_ready(self, link: Link, reader: Reader) -> None:
         self._ready.setdefault(link.link, {})[reader.handle] = reader

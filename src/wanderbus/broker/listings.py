@@ -92,7 +92,7 @@ class Listings:
             "status": row.status,
             "address": row.address,
             "away_s": None if row.away_since_us is None else self._since_s(row.away_since_us),
-            "reading": len(link.readers or ()) if link is not None else 0,
+            "reading": link.reading if link is not None else 0,
         }
 
     def subscription(self, row: SubscriptionRow) -> Row:

@@ -23,6 +23,8 @@ class Reader(msgspec.Struct):
     subscription: str
     sent: int
     """Highest number of its items that was sent on this link, or was taken before."""
+    former: int | None = None
+    """Handle of the reader before it, under which what it is sent may be taken too."""
     unacknowledged: deque[tuple[int, int]] | None = None
     """Number and bytes of what was sent and not taken; None for nothing, as nearly always."""
     unacknowledged_bytes: int = 0
@@ -64,9 +66,10 @@ class Link(msgspec.Struct):
     unattended: bool = False
     """Whether everything of its session goes down the link at once and counts as taken: nobody acknowledges."""
     session: str | None = None
-    readers: dict[str, Reader] | None = None
-    """By subscription; None while there are none."""
-    handles: dict[int, Reader] | None = None
+    reading: int = 0
+    """How many readers there are."""
+    _readers: dict[str | int, Reader] | None = None
+    """By subscription and by handle, in one dictionary for want of room; None while there are none."""
     sent: int = 0
     """Highest number sent, where the link is unattended."""
     backlog: int = 0
@@ -75,30 +78,39 @@ class Link(msgspec.Struct):
     held_up: tuple[int, str] | None = None
     """An event of the device's outbox that was refused for the time being, and the bound that was met."""
 
-    def reader(self, subscription: str) -> Reader | None:
-        """Return the reader of a subscription, None if nobody reads it here."""
-        return None if self.readers is None else self.readers.get(subscription)
+    def reader(self, which: str | int) -> Reader | None:
+        """Return the reader of a subscription, or that with a handle."""
+        return None if self._readers is None else self._readers.get(which)
+
+    def readers(self) -> list[Reader]:
+        """Return all readers."""
+        return [reader for key, reader in (self._readers or {}).items() if type(key) is str]
 
     def open(self, reader: Reader) -> None:
         """Add a reader; there is no other of the same subscription or handle."""
-        if self.readers is None or self.handles is None:
-            self.readers, self.handles = {}, {}
-        self.readers[reader.subscription] = self.handles[reader.handle] = reader
+        if self._readers is None:
+            self._readers = {}
+        self.reading += 1
+        self._readers[reader.subscription] = self._readers[reader.handle] = reader
+        if reader.former is not None:
+            self._readers[reader.former] = reader
 
     def close(self, reader: Reader) -> None:
         """Remove a reader."""
-        if self.readers is None or self.handles is None:
+        if self._readers is None:
             return
-        self.readers.pop(reader.subscription, None)
-        self.handles.pop(reader.handle, None)
-        if not self.readers:
-            self.readers = self.handles = None
+        del self._readers[reader.subscription], self._readers[reader.handle]
+        if reader.former is not None:
+            self._readers.pop(reader.former, None)
+        self.reading -= 1
+        if not self.reading:
+            self._readers = None
 
     def rename(self, ended: str, heir: str) -> None:
         """Let who reads ``ended`` read ``heir`` from now on, unless somebody does."""
-        if self.readers is not None and heir not in self.readers and (reader := self.readers.pop(ended, None)):
+        if self._readers is not None and heir not in self._readers and (reader := self._readers.pop(ended, None)):
             reader.subscription, reader.is_inherited = heir, True
-            self.readers[heir] = reader
+            self._readers[heir] = reader
 
 
 class Windows:
@@ -116,5 +128,4 @@ class Windows:
             return True
         if len(waiting) >= self._notifications:
             return False
-        readers = 1 if link.readers is None else len(link.readers)
-        return reader.unacknowledged_bytes < min(self._bytes, self._device_bytes // readers)
+        return reader.unacknowledged_bytes < min(self._bytes, self._device_bytes // max(1, link.reading))

@@ -417,6 +417,7 @@ class BrokerState:
                     if (row := self.known(identity)) is not None and row.cursors is not None:
                         row.cursors.pop(device, None)
                         row.cursors = row.cursors or None
+                        self._put_known(row)
             self._trim_all(session)
 
     def _trim_all(self, session: SessionRow) -> None:

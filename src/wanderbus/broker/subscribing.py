@@ -230,11 +230,10 @@ class Subscriptions:
             language=request.language,
             format=request.format,
         )
-        for subscription in self._of_session(link.user, session):
-            if _same(subscription, wanted):
-                if subscription.expires_us == wanted.expires_us:
-                    return subscription
-                return self._change(subscription, expires_us=wanted.expires_us)
+        if (subscription := self._live_as(wanted)) is not None:
+            if subscription.expires_us == wanted.expires_us:
+                return subscription
+            return self._change(subscription, expires_us=wanted.expires_us)
         self._check_quota(link.user)
         inherits = self._left_behind(link, wanted, reads=request.reader is not None)
         accepted = msgspec.structs.replace(wanted, id=f"{self._state.server}-{self._state.offset}")
@@ -270,12 +269,16 @@ class Subscriptions:
             self._links.acknowledge(session, link.device, session.next - 1, (identity,))
 
     def _renew(self, link: Link, request: protocol.Renew) -> Subscription:
-        """Give a subscription another expiry, also if it ended less than ``tombstone_s`` ago (SPEC X21)."""
+        """Give a subscription another expiry, also if it ended less than ``tombstone_s`` ago (SPEC X21).
+
+        Where another one has asked for the same since, that is renewed: what waited may be with it by now.
+        """
         expires_us = self._expiry_us(request)
         subscription = self._own(link, request.subscription)
-        if subscription is None and self._own_ended(link, request.subscription):
-            self._check_quota(link.user)
-            subscription = self._own_ended(link, request.subscription)
+        if subscription is None and (ended := self._own_ended(link, request.subscription)):
+            if (subscription := self._live_as(ended)) is None:
+                self._check_quota(link.user)
+                subscription = self._last_ended_as(ended)
         if subscription is None:
             raise _unknown(request.subscription)
         return self._change(subscription, expires_us=expires_us)
@@ -312,6 +315,17 @@ class Subscriptions:
         if row is None or self._state.wall_us >= self._forgotten_us(row):
             return None
         return row.subscription if _is_of(link, row.subscription) else None
+
+    def _live_as(self, wanted: Subscription) -> Subscription | None:
+        """Return the live subscription of its session that asks for the same as ``wanted``."""
+        of_session = self._of_session(wanted.owner, wanted.session)
+        return next((each for each in of_session if _same(each, wanted)), None)
+
+    def _last_ended_as(self, ended: Subscription) -> Subscription | None:
+        """Return the one that ended last of those that asked for the same and are known: what waits is with it."""
+        session = self._state.sessions[session_key(ended.owner, ended.session)]
+        known = (self._state.tombstones[identity].subscription for identity in reversed(session.ended))
+        return next((each for each in known if _same(each, ended)), None)
 
     def _of_session(self, user: str, name: str) -> list[Subscription]:
         """Return the live subscriptions of a session, ending those whose time has come (SPEC G-06)."""
@@ -365,7 +379,7 @@ class Subscriptions:
         queue = self._state.queue.get(session_key(subscription.owner, subscription.session))
         if queue is None or (its_own := queue.queues.get(subscription.id)) is None or not its_own.waiting:
             return False
-        again_us = self._state.wall_us + round((self._config.sweep_s or 0) * 1e6) + 1
+        again_us = self._state.wall_us + round((self._config.sweep_s or 0) / 2 * 1e6)  # in time for the next sweep
         self._ended.put(subscription.id, subscription.owner, again_us)
         return True
 

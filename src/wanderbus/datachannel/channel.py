@@ -59,7 +59,7 @@ class DataChannel:
         self._keys: KeyPair | None = None
         self._generation = 0
         self._peer_generation = 0
-        self._paired: frozenset[int] = frozenset()
+        self._paired: tuple[int, ...] = ()
         """The other side's ids that :attr:`local` was opened with; no pair is opened twice, under the same keys."""
 
     def describe(self, address: Address) -> MediaDescription:
@@ -163,11 +163,11 @@ class DataChannel:
         if self._lives(remote):
             self.remote, self._peer_generation = remote, remote.generation
             return False, self._transports.step([ChangePath(local, remote.address, remote.generation)], now)
-        paired = self._paired if local == self.local and self.remote is not None else frozenset[int]()
+        paired = self._paired if local == self.local and self.remote is not None else ()
         if remote.connection in paired:
             raise SIPParseError("the data channel is described as it was before it was begun anew", 488)
         opening = self._opening(remote, local, keys)
-        self._paired = paired | {remote.connection}
+        self._paired = (*paired, remote.connection)
         outputs = self._forget([former for former in (self.local, self.failed) if former != local], now)
         self.local, self._keys, self.failed, self.protocol = local, keys, 0, remote.protocol
         self.remote, self._peer_generation = remote, remote.generation

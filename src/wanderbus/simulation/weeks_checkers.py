@@ -109,9 +109,9 @@ def _check_growth(server: WeeksServer, truth: Truth) -> Iterator[str]:
     if config.sweep_s is not None:
         late_us = 1.2 * config.sweep_s * 1e6
         for identity, tombstone in state.tombstones.items():
-            waits = truth.stream(tombstone.subscription.owner, tombstone.subscription.session).waiting_for(identity)
-            kept_s = config.tombstone_s + config.sweep_s  # what waits is looked at again in the next sweep
-            if not waits and state.wall_us > tombstone.ended_us + kept_s * 1e6 + late_us:
+            stream = truth.stream(tombstone.subscription.owner, tombstone.subscription.session)
+            until_us = max(tombstone.ended_us + config.tombstone_s * 1e6, stream.settled_us.get(identity, 0))
+            if not stream.waiting_for(identity) and state.wall_us > until_us + late_us:
                 yield f"{identity} ended at {tombstone.ended_us} and is not forgotten"
         for identity, row in state.subscriptions.items():
             expires_us = row.subscription.expires_us

@@ -100,6 +100,8 @@ class WeeksDevice:
         self.lives: list[Life] = []
         self.alive = False
         self.reachable = True
+        self.retired = False
+        """Whether it does not come back, should it be away."""
         self.hurries = False
         """Whether it takes at once what arrives, whatever its habits."""
         self.accepted: dict[str, EventId] = {}
@@ -146,7 +148,7 @@ class WeeksDevice:
 
     def start(self, *, session: str | None = None, keep: bool = True, keep_queue: bool = False) -> None:
         """Begin a new life, unless there is one; without ``keep`` the session's subscriptions are given up."""
-        if self.alive:
+        if self.alive or self.retired:
             return
         self.session = session or self.session
         life = Life(len(self.lives) + 1, self.session, keep)
@@ -203,8 +205,9 @@ class WeeksDevice:
 
     def come_back(self) -> None:
         """Be within reach again."""
-        self.reachable = True
-        self.connect()
+        if not self.retired:
+            self.reachable = True
+            self.connect()
 
     def leave(self) -> None:
         """Say that this device will not come back, if all it has said is answered; that is so once this is."""

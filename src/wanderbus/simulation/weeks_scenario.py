@@ -280,6 +280,8 @@ class WeeksScenario:
             if draw.random() < 0.8:
                 device.come_back()
                 device.start()
+            else:
+                device.retired = True
 
     def _at_rest(self) -> bool:
         """Whoever is there has its answers and has taken all that the broker has for it."""

@@ -67,6 +67,10 @@ class Stream:
     delivered: int = 0
     restricted: int = 0
     dropped: Counter[str] = field(default_factory=Counter)
+    at_us: int = 0
+    """Time of the record that is taken now."""
+    settled_us: dict[str, int] = field(default_factory=dict)
+    """Of a subscription: when a match of it ceased to wait the last time."""
 
     def add(self, offset: int, record: Published, notified: Notified) -> None:
         """Put a new notification at the end."""
@@ -101,9 +105,13 @@ class Stream:
 
     def drop(self, entry: Entry, subscription: str, reason: str) -> None:
         """A notification is lost to one subscription."""
-        del entry.waiting[subscription]
+        self._settle(entry, subscription)
         entry.lost[subscription] = reason
         self.dropped[reason] += 1
+
+    def _settle(self, entry: Entry, subscription: str) -> None:
+        del entry.waiting[subscription]
+        self.settled_us[subscription] = self.at_us
 
     def join(self, device: str) -> None:
         """A device is a member from now on; everything that waits waits for it too."""
@@ -140,7 +148,7 @@ class Stream:
                 if not concerned:
                     self.drop(entry, subscription, "device_left")
                 elif all(self.places.get((subscription, member), 0) >= entry.number for member in concerned):
-                    del entry.waiting[subscription]
+                    self._settle(entry, subscription)
                     self.delivered += 1
         while self.first < self.next and not self.entries[self.first].waiting:
             self.first += 1

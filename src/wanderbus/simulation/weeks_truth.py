@@ -103,6 +103,8 @@ class Truth:
                     for problem in check_bounds(self.config, self.streams, self.known, self._published):
                         self._wrong(offset, problem)
                 self._published = None
+            for stream in self.streams.values():
+                stream.at_us = record.at_us
             self._take(offset, record)
         self._look_at_refusals(offset + 1)
         self._check_acknowledgements()
@@ -399,6 +401,8 @@ class Truth:
         if not known.live:
             if (self._at_us - known.ended_us) / 1e6 >= self.config.tombstone_s:
                 self._wrong(offset, f"{subscription.id} lives again, which should be forgotten")
+            if subscription.id in self.heirs:
+                self._wrong(offset, f"{subscription.id} lives again, {self.heirs[subscription.id]} stands for it")
             known.live = True
             # One that lives again has its place behind the others: what it matches is told in that order.
             self.known[subscription.id] = self.known.pop(subscription.id)

@@ -1,0 +1,87 @@
+"""One subscription that stands for another that has ended: who asks for the same again gets what waited (SPEC G-07)."""
+
+from __future__ import annotations
+
+import pytest
+
+from tests.broker.desk import ALICE, BOB, Desk, rows_of
+from wanderbus.broker.protocol import Done, Leave, Query, Read, Reader, Renew, StopReading, Unsubscribe
+from wanderbus.subscription import Subscription
+
+
+def inherited(desk: Desk, phone: int, tablet: int) -> tuple[Subscription, Subscription]:
+    """End a subscription for which events 1 and 2 wait, and ask for the same on the other device."""
+    ended = desk.subscribed(phone, lifetime_s=60.0)
+    for n in (1, 2):
+        desk.publish(desk.attach(BOB, f"publisher{n}"), n)
+    desk.later(61.0)
+    desk.ask(phone, Query(900))
+    heir = desk.subscribed(tablet, lifetime_s=3_600.0, reads=False)
+    assert heir.id != ended.id
+    assert desk.waiting(heir.id) == 2
+    return ended, heir
+
+
+def renewed(desk: Desk, link: int, identity: str) -> Subscription:
+    answer = desk.ask(link, Renew(1, identity, 7_200.0))
+    assert isinstance(answer, Done), answer
+    return answer.subscriptions[0]
+
+
+@pytest.mark.parametrize("ends_too", [False, True])
+def test_x21_renewing_what_another_has_inherited_renews_that_one(desk: Desk, ends_too: bool) -> None:
+    phone, tablet = desk.attach(device="phone"), desk.attach(device="tablet")
+    ended, heir = inherited(desk, phone, tablet)
+    if ends_too:
+        desk.say(tablet, Unsubscribe(1, heir.id))
+    assert renewed(desk, phone, ended.id).id == heir.id
+    assert list(dict(desk.broker.state.subscriptions.items())) == [heir.id]
+    desk.publish(desk.attach(BOB), 3)
+    assert desk.waiting(heir.id) == 3
+    assert desk.waiting(ended.id) == 0
+
+
+def test_what_was_sent_under_the_earlier_name_may_be_taken_under_it(desk: Desk) -> None:
+    phone, tablet = desk.attach(device="phone"), desk.attach(device="tablet")
+    ended, heir = inherited(desk, phone, tablet)
+    for link in (phone, tablet):
+        desk.read(link, heir.id)
+    assert desk.stream(phone) == [1, 2, 1, 2]  # a second reader begins where the device is
+    desk.take(phone, 2, ended.id)
+    desk.take(tablet, 2, ended.id)
+    assert desk.waiting(heir.id) == 0
+    desk.publish(desk.attach(BOB), 3)
+    assert desk.stream(phone)[-1] == 3
+    desk.take(phone, 3, heir.id)
+    desk.take(tablet, 3, heir.id)
+    assert desk.waiting(heir.id) == 0
+
+
+def test_ending_the_earlier_reader_leaves_the_later_one_reading(desk: Desk) -> None:
+    phone, tablet = desk.attach(device="phone"), desk.attach(device="tablet")
+    ended, heir = inherited(desk, phone, tablet)
+    desk.read(phone, heir.id)
+    desk.say(phone, StopReading(desk.handle(phone, ended.id)))
+    desk.publish(desk.attach(BOB), 3)
+    assert desk.stream(phone)[-1] == 3
+
+
+def test_a_handle_of_before_that_reads_again_begins_where_the_device_is(desk: Desk) -> None:
+    phone, tablet = desk.attach(device="phone"), desk.attach(device="tablet")
+    ended, heir = inherited(desk, phone, tablet)
+    desk.read(phone, heir.id)
+    desk.say(phone, Read((Reader(desk.handle(phone, ended.id), heir.id),)))
+    assert desk.stream(phone) == [1, 2, 1, 2, 1, 2]
+
+
+def test_x40_how_far_a_device_was_that_left_is_forgotten_on_disk_too(desk: Desk) -> None:
+    phone, tablet = desk.attach(device="phone"), desk.attach(device="tablet")
+    desk.subscribed(phone)
+    for n in (1, 2):
+        desk.publish(desk.attach(BOB, f"publisher{n}"), n)
+    desk.take(phone, 1)
+    for link in (tablet, phone):
+        desk.ask(link, Leave(1))
+        desk.save()
+    assert rows_of(desk.recovered()) == rows_of(desk.recovered(from_log_alone=True))
+    assert desk.broker.state.sessions[f"{ALICE}/default"].devices == []
