@@ -276,9 +276,7 @@ class Subscriptions:
         expires_us = self._expiry_us(request)
         subscription = self._own(link, request.subscription)
         if subscription is None and (ended := self._own_ended(link, request.subscription)):
-            if (subscription := self._live_as(ended)) is None:
-                self._check_quota(link.user)
-                subscription = self._last_ended_as(ended)
+            subscription = self._live_as(ended) or self._back(ended)
         if subscription is None:
             raise _unknown(request.subscription)
         return self._change(subscription, expires_us=expires_us)
@@ -321,8 +319,12 @@ class Subscriptions:
         of_session = self._of_session(wanted.owner, wanted.session)
         return next((each for each in of_session if _same(each, wanted)), None)
 
-    def _last_ended_as(self, ended: Subscription) -> Subscription | None:
-        """Return the one that ended last of those that asked for the same and are known: what waits is with it."""
+    def _back(self, ended: Subscription) -> Subscription | None:
+        """Return the one that ended last of those that asked for the same: what waits is with it.
+
+        None if it is forgotten for want of room meanwhile.
+        """
+        self._check_quota(ended.owner)
         session = self._state.sessions[session_key(ended.owner, ended.session)]
         known = (self._state.tombstones[identity].subscription for identity in reversed(session.ended))
         return next((each for each in known if _same(each, ended)), None)
