@@ -36,7 +36,7 @@ SOAK = (
     ("simulation of reliable UDP", ["wanderbus", "sim", "--layer", "rudp", "--seeds"], "200", "1000"),
     ("simulation of the media relay", ["wanderbus", "sim", "--layer", "relay", "--seeds"], "200", "2000"),
     ("simulation behind NATs", ["wanderbus", "sim", "--layer", "nat", "--seeds"], "100", "1000"),
-    ("simulation of weeks", ["wanderbus", "sim", "--layer", "weeks", "--seeds"], "300", "20000"),
+    ("simulation of weeks", ["wanderbus", "sim", "--layer", "weeks", "--seeds"], "1000", "20000"),
     ("power cuts", ["faults", "powercut", "--points"], "500", "10000"),
     ("kills", ["faults", "crash", "--cycles"], "100", "2000"),
 )
@@ -87,6 +87,7 @@ PEERS = {
     "sipp": "sip-tester",
     "mosquitto": "mosquitto",
     "iptables": "iptables",
+    "nft": "nftables",
     "nats-server": "nats-server",
     "redis-server": "redis-server",
     "rtpengine": "rtpengine-daemon",

@@ -30,7 +30,7 @@ from wanderbus.broker.protocol import (
     Subscribe,
     Take,
 )
-from wanderbus.broker.queue import Queued
+from wanderbus.broker.queue_items import Queued
 from wanderbus.event import Event, Position
 from wanderbus.machine import Output
 from wanderbus.records import Published, decode_record

@@ -13,7 +13,7 @@ from wanderbus.broker import bounds
 from wanderbus.broker.config import SUBSCRIPTIONS_MAX, BrokerConfig
 from wanderbus.broker.links import _losses
 from wanderbus.broker.protocol import Notify, NotifyGap, Publish, PublishAccepted, PublishRefused, encode, size_of
-from wanderbus.broker.queue import Hole
+from wanderbus.broker.queue_items import Hole
 from wanderbus.broker.rows import SessionRow
 from wanderbus.event import Event, EventId, Loss
 from wanderbus.limits import EVENT_BYTES_MAX, MESSAGE_BYTES_MAX

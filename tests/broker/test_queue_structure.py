@@ -7,7 +7,8 @@ from itertools import pairwise
 from hypothesis import given
 from hypothesis import strategies as st
 
-from wanderbus.broker.queue import Block, Hole, Queued, SessionQueue
+from wanderbus.broker.queue import Block, SessionQueue
+from wanderbus.broker.queue_items import Hole, Queued
 from wanderbus.broker.rows import EventRow
 
 Changed = dict[tuple[str, int], None]

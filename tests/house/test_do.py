@@ -63,7 +63,10 @@ def test_without_root_the_exact_line_is_said(do: Any, monkeypatch: pytest.Monkey
         do.install_debian(["openjdk-17-jre-headless", "iproute2"])
 
 
-PEERS = ["kamailio", "sip-tester", "mosquitto", "iptables", "nats-server", "redis-server", "rtpengine-daemon", "strace"]
+PEERS = [
+    *("kamailio", "sip-tester", "mosquitto", "iptables", "nftables"),
+    *("nats-server", "redis-server", "rtpengine-daemon", "strace"),
+]
 
 
 @pytest.mark.parametrize(

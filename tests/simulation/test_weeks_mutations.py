@@ -23,7 +23,8 @@ from wanderbus.broker.policies import Policies, Queue
 from wanderbus.broker.presence import Presence
 from wanderbus.broker.protocol import Notify
 from wanderbus.broker.publishing import Publishing
-from wanderbus.broker.queue import Hole, Queued, SessionQueue, SubscriptionQueue
+from wanderbus.broker.queue import SessionQueue, SubscriptionQueue
+from wanderbus.broker.queue_items import Hole, Queued
 from wanderbus.broker.readers import Link, Reader, Windows
 from wanderbus.broker.restrictions import blocked_by
 from wanderbus.broker.rows import SessionRow, SubscriptionRow

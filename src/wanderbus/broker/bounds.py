@@ -19,7 +19,8 @@ from wanderbus import records
 from wanderbus.broker.config import BrokerConfig
 from wanderbus.broker.journal import Journal
 from wanderbus.broker.policies import SHOWN_MAX, Policies, Queue, Waiting
-from wanderbus.broker.queue import Item, Queued, SessionQueue, SubscriptionQueue
+from wanderbus.broker.queue import SessionQueue, SubscriptionQueue
+from wanderbus.broker.queue_items import Item, Queued
 from wanderbus.broker.rows import SessionRow, SubscriptionRow, session_key
 from wanderbus.broker.state import BrokerState
 from wanderbus.subscription import QueuePolicy

@@ -15,7 +15,8 @@ from wanderbus.broker.config import BrokerConfig
 from wanderbus.broker.journal import Journal
 from wanderbus.broker.presentation import in_xml, wants_xml
 from wanderbus.broker.protocol import BrokerMessage
-from wanderbus.broker.queue import Hole, Item, Queued, SessionQueue
+from wanderbus.broker.queue import SessionQueue
+from wanderbus.broker.queue_items import Hole, Item, Queued
 from wanderbus.broker.readers import Link, Reader, Windows
 from wanderbus.broker.rows import DeviceRow, SessionRow, Status, device_key, session_key
 from wanderbus.broker.state import BrokerState

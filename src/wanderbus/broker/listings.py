@@ -13,7 +13,8 @@ import msgspec
 
 from wanderbus.broker.config import BrokerConfig
 from wanderbus.broker.links import Links
-from wanderbus.broker.queue import Hole, Item, Queued, SubscriptionQueue
+from wanderbus.broker.queue import SubscriptionQueue
+from wanderbus.broker.queue_items import Hole, Item, Queued
 from wanderbus.broker.readers import Reader
 from wanderbus.broker.rows import SessionRow, SubscriptionRow, device_key, session_key
 from wanderbus.broker.state import BrokerState

@@ -21,7 +21,7 @@ from wanderbus.broker.journal import Journal
 from wanderbus.broker.links import LinkDropped, Links
 from wanderbus.broker.listings import Listings, Row
 from wanderbus.broker.presence import Presence
-from wanderbus.broker.queue import Queued
+from wanderbus.broker.queue_items import Queued
 from wanderbus.broker.readers import Link
 from wanderbus.broker.rows import SessionRow, device_key, session_key
 from wanderbus.broker.state import BrokerState

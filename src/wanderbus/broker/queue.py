@@ -13,76 +13,18 @@ from collections.abc import Iterable, Iterator, Sequence
 from heapq import merge
 from itertools import groupby
 from operator import attrgetter
-from typing import Final, TypeAlias
+from typing import Final
 
 import msgspec
 
+from wanderbus.broker.queue_items import Hole, Item, Queued, gap_over, is_in
 from wanderbus.broker.rows import EventRow
 
 _BLOCK: Final = 64
 """Numbers whose entries are stored in one row."""
 
-_NUMBERED_MAX: Final = 1_024
-"""Numbers that a gap remembers: more than a device may have seen of it, unless its window is set to that."""
-
 _number = attrgetter("number")
 
-
-class Queued(msgspec.Struct, gc=False):
-    """A notification: its event, the subscriptions it matched, those of them that are bound and to which devices.
-
-    ``waiting`` counts the subscriptions in whose queues it is.
-    """
-
-    number: int
-    event: EventRow
-    subscriptions: tuple[str, ...]
-    bound: tuple[tuple[str, str], ...] = ()
-    waiting: int = 0
-
-    @property
-    def last(self) -> int:
-        """Return the highest number that this item covers: its only one."""
-        return self.number
-
-    def subscriptions_for(self, device: str) -> tuple[str, ...]:
-        """Return the subscriptions that this notification is for on ``device`` (SPEC E-05)."""
-        if not self.bound:
-            return self.subscriptions
-        elsewhere = {subscription for subscription, bound_to in self.bound if bound_to != device}
-        return tuple(s for s in self.subscriptions if s not in elsewhere)
-
-
-class Hole(msgspec.Struct, gc=False):
-    """A gap in one subscription's queue: so many of its notifications between two numbers were dropped, by reason.
-
-    ``numbers`` are the first of those that were dropped, by reason: whoever took some before misses only the others.
-    """
-
-    number: int
-    last: int
-    lost: dict[str, int]
-    numbers: dict[str, array[int]] = {}
-
-    @property
-    def count(self) -> int:
-        """Return how many notifications were dropped."""
-        return sum(self.lost.values())
-
-    def beyond(self, number: int) -> Hole:
-        """Return what of the gap lies behind ``number``, which is less than its last.
-
-        Behind the numbers that are remembered, that is as many as there can be.
-        """
-        if number < self.number:
-            return self
-        places = {reason: bisect_right(own, number) for reason, own in self.numbers.items()}
-        behind = {reason: own[places[reason] :] for reason, own in self.numbers.items() if places[reason] < len(own)}
-        lost = {reason: left for reason, count in self.lost.items() if (left := count - places.get(reason, 0))}
-        return Hole(number + 1, self.last, lost if behind else _at_most(lost, self.last - number), behind)
-
-
-Item: TypeAlias = Queued | Hole
 
 _REMOVED: Final = Hole(0, 0, {})
 
@@ -231,12 +173,7 @@ class SubscriptionQueue:
         if end < len(items) and type(items[end]) is Hole:
             end += 1
         former = [item for item in items[begin:end] if type(item) is Hole]
-        lost: dict[str, int] = {}
-        for hole in former:
-            for why, count in hole.lost.items():
-                lost[why] = lost.get(why, 0) + count
-        lost[reason] = lost.get(reason, 0) + len(dropped)
-        gap = Hole(items[begin].number, items[end - 1].last, lost, _numbers_of(items[begin:end], reason))
+        gap = gap_over(items[begin:end], reason)
         self._splice(begin, end, [gap])
         self.holes += 1 - len(former)
         self.queued_bytes -= sum(len(entry.event.data) for entry in dropped)
@@ -434,7 +371,7 @@ class SessionQueue:
                 at = first + stored.place
                 entry = Queued(at, events[stored.offset], match.subscriptions, match.bound)
                 for _, through, gaps, target in targets[stored.match]:
-                    if at > through and (gaps is None or not _is_in(gaps, at)):
+                    if at > through and (gaps is None or not is_in(gaps, at)):
                         target.append(entry)
                         entry.waiting += 1
                 self._entries[at] = entry
@@ -444,42 +381,6 @@ class SessionQueue:
         self.queues = {subscription: SubscriptionQueue(its_own) for subscription, its_own in items.items() if its_own}
 
 
-def _numbers_of(items: Iterable[Item], reason: str) -> dict[str, array[int]]:
-    """Return the first numbers of a gap in place of these items, as far as all are known; ``reason`` is of new ones."""
-    numbers: dict[str, array[int]] = {}
-    room = _NUMBERED_MAX
-    for item in items:
-        own = {reason: array("q", [item.number])} if isinstance(item, Queued) else item.numbers
-        count = sum(map(len, own.values()))
-        if count > room:
-            break
-        room -= count
-        for why, several in own.items():
-            if why in numbers:
-                numbers[why].extend(several)
-            else:
-                numbers[why] = several
-        if isinstance(item, Hole) and count < item.count:
-            break
-    return numbers
-
-
-def _at_most(lost: dict[str, int], most: int) -> dict[str, int]:
-    """Return what was lost, by reason, as far as it can be: of the last reasons."""
-    kept: dict[str, int] = {}
-    for reason, count in reversed(lost.items()):
-        if counted := min(count, most):
-            kept[reason] = counted
-        most -= counted
-    return dict(reversed(kept.items()))
-
-
 def _stored(subscription: str, hole: Hole) -> StoredHole:
     numbers = {reason: tuple([number - hole.number for number in several]) for reason, several in hole.numbers.items()}
     return StoredHole(subscription, hole.number, hole.last, hole.lost, numbers)
-
-
-def _is_in(gaps: Sequence[Hole], number: int) -> bool:
-    """Return whether one of these gaps, in order, covers ``number``."""
-    index = bisect_right(gaps, number, key=_number) - 1
-    return index >= 0 and gaps[index].last >= number

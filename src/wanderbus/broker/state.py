@@ -10,7 +10,8 @@ from collections.abc import Iterable, Mapping, Sequence
 
 from wanderbus import records
 from wanderbus.broker import protocol
-from wanderbus.broker.queue import Queued, SessionQueue
+from wanderbus.broker.queue import SessionQueue
+from wanderbus.broker.queue_items import Queued
 from wanderbus.broker.rows import (
     ClockRow,
     DeviceRow,

@@ -6,7 +6,6 @@ So whoever is killed leaves a device that somebody comes back as, and what waits
 from __future__ import annotations
 
 import contextlib
-import fcntl
 import itertools
 import os
 from collections.abc import Iterator
@@ -14,6 +13,7 @@ from pathlib import Path
 from typing import NamedTuple
 
 from wanderbus.errors import ConfigurationError, StorageError
+from wanderbus.runtime.locks import lock_file
 
 
 class Place(NamedTuple):
@@ -46,17 +46,11 @@ def named_place(directory: Path, command: str) -> Iterator[Place]:
 def _locked(directory: Path) -> int | None:
     try:
         directory.mkdir(parents=True, exist_ok=True)
-        descriptor = os.open(directory / "lock", os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o600)
+        return lock_file(directory / "lock")
     except OSError as error:
         raise StorageError(
             f"the state directory {directory} cannot be used ({error.strerror}); give another with --state-dir"
         ) from None
-    try:
-        fcntl.flock(descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)
-    except BlockingIOError:
-        os.close(descriptor)
-        return None
-    return descriptor
 
 
 @contextlib.contextmanager

@@ -2,13 +2,13 @@
 
 from __future__ import annotations
 
-import fcntl
 import os
 import re
 import uuid
 from pathlib import Path
 
 from wanderbus.errors import StorageError
+from wanderbus.runtime.locks import lock_file
 
 
 def default_state_dir(uri: str) -> Path:
@@ -26,19 +26,14 @@ class Device:
         self._lock: int | None = None
         try:
             directory.mkdir(parents=True, exist_ok=True)
-            descriptor = os.open(directory / "device", os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o600)
+            self._lock = lock_file(directory / "device")
         except OSError as error:
             raise StorageError(
                 f"the agent's state directory {directory} cannot be used ({error.strerror}); give another as state_dir"
             ) from None
-        try:
-            fcntl.flock(descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)
-        except BlockingIOError:
-            os.close(descriptor)
-            return
-        self._lock = descriptor
-        self.ephemeral = False
-        self._load(directory)
+        if self._lock is not None:
+            self.ephemeral = False
+            self._load(directory)
 
     def close(self) -> None:
         """Let another agent have the directory."""

@@ -11,7 +11,6 @@ directory from outside stops at the mark. Two rules make recovery decidable:
 from __future__ import annotations
 
 import errno
-import fcntl
 import os
 from collections.abc import Callable, Iterator, Sequence
 from pathlib import Path
@@ -19,6 +18,7 @@ from typing import Final
 
 from wanderbus.errors import LogCorrupt, StorageError
 from wanderbus.runtime.disk import SYSTEM, Disk, make_directory, mapped, sync_directory, write_all
+from wanderbus.runtime.locks import lock_file
 from wanderbus.runtime.log_recovery import recover, segment_paths
 from wanderbus.segments import HEADER, HIGH_WATER, Frame, frames, pack_frame, pack_mark, segment_name
 
@@ -220,12 +220,6 @@ class EventLog:
 
 
 def _take_lock(directory: Path) -> int:
-    lock = os.open(directory / LOCK, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o644)
-    try:
-        fcntl.flock(lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
-    except OSError as error:
-        os.close(lock)
-        if error.errno not in (errno.EAGAIN, errno.EACCES):
-            raise
-        raise StorageError(f"the event log in {directory} is in use by another process; stop that one first") from None
+    if (lock := lock_file(directory / LOCK, mode=0o644)) is None:
+        raise StorageError(f"the event log in {directory} is in use by another process; stop that one first")
     return lock

@@ -8,7 +8,6 @@ from __future__ import annotations
 
 import contextlib
 import errno
-import fcntl
 import os
 from collections.abc import Iterable, Iterator
 from pathlib import Path
@@ -17,6 +16,7 @@ from typing import Final
 import msgspec
 
 from wanderbus.errors import ConfigurationError
+from wanderbus.runtime.locks import lock_file
 from wanderbus.sip.targets import Transport
 from wanderbus.sip.trace import Direction, Microseconds, Port, Trace, TraceEntry
 
@@ -68,15 +68,13 @@ class TraceFile:
     def open(cls, path: Path, *, bytes_max: int = FILE_BYTES_MAX) -> TraceFile:
         """Begin a trace file, or go on with one; :class:`ConfigurationError` if it is something else or in use."""
         try:
-            descriptor = os.open(path, os.O_RDWR | os.O_CREAT | os.O_APPEND | os.O_CLOEXEC, 0o600)
+            descriptor = lock_file(path, os.O_RDWR | os.O_APPEND)
         except OSError as error:
             raise ConfigurationError(f"the SIP trace {path} cannot be written: {error.strerror}") from None
+        if descriptor is None:
+            raise ConfigurationError(f"the SIP trace {path} is written by another process; name another file")
         try:
-            fcntl.flock(descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)
             _make_ready(path, descriptor)
-        except BlockingIOError:
-            os.close(descriptor)
-            raise ConfigurationError(f"the SIP trace {path} is written by another process; name another file") from None
         except BaseException:
             os.close(descriptor)
             raise

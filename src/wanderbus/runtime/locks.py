@@ -1,0 +1,24 @@
+"""Files that one process has at a time."""
+
+from __future__ import annotations
+
+import fcntl
+import os
+from pathlib import Path
+
+
+def lock_file(path: Path, flags: int = os.O_RDWR, mode: int = 0o600) -> int | None:
+    """Open ``path``, made if need be, and lock it until the descriptor is closed; None while somebody else has it.
+
+    Raises ``OSError`` if it cannot be opened or locked.
+    """
+    descriptor = os.open(path, flags | os.O_CREAT | os.O_CLOEXEC, mode)
+    try:
+        fcntl.flock(descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)
+    except BlockingIOError:
+        os.close(descriptor)
+        return None
+    except BaseException:
+        os.close(descriptor)
+        raise
+    return descriptor
