@@ -21,6 +21,16 @@ _PR_SET_PDEATHSIG: Final = 1
 _libc = ctypes.CDLL(None) if sys.platform == "linux" else None
 
 
+class _Complaint(msgspec.Struct):
+    message: str
+
+
+class _Failed(msgspec.Struct):
+    """An error as ``--json`` prints it."""
+
+    error: _Complaint
+
+
 class Child:
     """A running process; ``hear`` is given each line that it prints."""
 
@@ -39,8 +49,7 @@ class Child:
         assert self._process.stdout is not None
         line = await self._process.stdout.readline()
         if not line:
-            words = self._errors.read_text(encoding="utf-8", errors="replace").strip().splitlines()
-            raise WanderbusError(f"{self.name} ended: {words[-1] if words else 'it said nothing'}")
+            raise WanderbusError(f"{self.name} ended: {last_words(self._errors.read_text('utf-8', 'replace'))}")
         return line
 
     async def listen(self, hear: Callable[[bytes], None]) -> None:
@@ -57,6 +66,17 @@ class Child:
                 async with asyncio.timeout(_GOODBYE_S):
                     await self._process.wait()
                     return
+
+
+def last_words(complaints: str) -> str:
+    """Return the last line of what a program complained of; of an error in JSON its message."""
+    lines = complaints.strip().splitlines()
+    if not lines:
+        return "it said nothing"
+    try:
+        return msgspec.json.decode(lines[-1], type=_Failed).error.message
+    except msgspec.DecodeError:
+        return lines[-1]
 
 
 @contextlib.asynccontextmanager

@@ -1,0 +1,20 @@
+"""What a program of a run complained of last."""
+
+from __future__ import annotations
+
+import pytest
+
+from wanderbus.evaluation.processes import last_words
+
+COMPLAINTS = {
+    "": "it said nothing",
+    "one\ntwo\n": "two",
+    '{"error":{"type":"ConfigurationError","message":"no room"}}\n': "no room",
+    '{"error":"odd"}': '{"error":"odd"}',
+    "{": "{",
+}
+
+
+@pytest.mark.parametrize("complaints", COMPLAINTS)
+def test_an_error_in_json_is_told_by_its_message(complaints: str) -> None:
+    assert last_words(complaints) == COMPLAINTS[complaints]
