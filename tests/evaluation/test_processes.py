@@ -1,4 +1,4 @@
-"""What a program of a run complained of last."""
+"""Last words of a program that a run started."""
 
 from __future__ import annotations
 
