@@ -80,7 +80,7 @@ def write(event: Event, *, id: str, source: str) -> str:
     else:
         content = {"specversion": SPECVERSION, "id": id, "source": source, "type": event.subject}
         if event.published_us is not None:
-            content["time"] = _time_text(event.published_us)
+            content["time"] = to_text(_EPOCH + timedelta(microseconds=event.published_us))
         content["datacontenttype"] = CONTENT_TYPE
         content["data"] = to_json(event.attributes)
     for name in content.keys() - {"data"}:
@@ -251,10 +251,3 @@ def _time(text: str) -> datetime:
         raise EventError(f"time: {error}") from None
     assert isinstance(value, datetime)
     return value
-
-
-def _time_text(published_us: int) -> str:
-    try:
-        return to_text(_EPOCH + timedelta(microseconds=published_us))
-    except OverflowError:
-        raise EventError("published_us is beyond the years 1 to 9999") from None

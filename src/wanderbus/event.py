@@ -10,7 +10,7 @@ import math
 import reprlib
 from collections.abc import Iterable, Mapping
 from datetime import datetime
-from typing import Any, Final
+from typing import Annotated, Any, Final
 
 import msgspec
 
@@ -23,6 +23,8 @@ Scalar = str | int | float | bool | datetime
 Value = Scalar | list[Any]
 """An attribute's value: a scalar, or a list of scalars (SPEC A-16, X4)."""
 
+Number = Annotated[int, msgspec.Meta(ge=0, le=limits.NUMBER_MAX)]
+"""An epoch, or a place within one; the decoder refuses any other integer."""
 
 _short: Final = reprlib.Repr()
 """An event may carry a hundred kilobytes; at the prompt it takes a few lines."""
@@ -42,8 +44,8 @@ class EventId(msgspec.Struct, frozen=True, array_like=True, order=True):
 class Position(msgspec.Struct, frozen=True, array_like=True, order=True):
     """A notification's place in its session: numbers rise by one within an epoch, over all subscriptions."""
 
-    epoch: int
-    number: int
+    epoch: Number
+    number: Number
 
 
 class Loss(msgspec.Struct, frozen=True, array_like=True):
@@ -131,7 +133,8 @@ def gathered(pairs: Iterable[tuple[str, Value]]) -> dict[str, Any]:
 def check_event(event: Event) -> Event:
     """Return ``event`` if it may be published; raise :class:`EventError` naming the attribute at fault.
 
-    Bounds are those of :mod:`wanderbus.limits`; NaN is refused because it compares with nothing (DESIGN 7.1).
+    Bounds are those of :mod:`wanderbus.limits`; NaN is refused because it compares with nothing (DESIGN 7.1). A time
+    variable is an instant of the calendar, also one before 1970.
     """
     if not event.subject or len(event.subject) > limits.EVENT_NAME_CHARACTERS_MAX:
         raise EventError(f"the subject must have 1 to {limits.EVENT_NAME_CHARACTERS_MAX} characters")
@@ -147,11 +150,22 @@ def check_event(event: Event) -> Event:
             raise EventError(f"attribute {name!r} lists more than {limits.EVENT_LIST_ITEMS_MAX} items")
         for item in items:
             _check_scalar(name, item)
+    if event.published_us is not None:
+        _check_time("published_us", event.published_us)
+    if event.arrived_us is not None:
+        _check_time("arrived_us", event.arrived_us)
     return event
 
 
 def _flattened(values: list[Any]) -> list[Any]:
     return [item for value in values for item in (value if isinstance(value, list) else [value])]
+
+
+def _check_time(name: str, at_us: object) -> None:
+    if type(at_us) is not int:
+        raise EventError(f"{name} has the type {type(at_us).__name__}; give it microseconds since 1970 as an int")
+    if not limits.EVENT_TIME_US_MIN <= at_us <= limits.EVENT_TIME_US_MAX:
+        raise EventError(f"{name} is beyond the years 1 to 9999; give it microseconds since 1970")
 
 
 def _check_scalar(name: str, value: object) -> None:

@@ -16,6 +16,15 @@ EVENT_NAME_CHARACTERS_MAX: Final = 256
 EVENT_LIST_ITEMS_MAX: Final = 1_024
 """Items of one list attribute."""
 
+EVENT_TIME_US_MIN: Final = -62_135_596_800_000_000
+"""The first time variable of an event: the beginning of year 1 in UTC, before which no date can be."""
+
+EVENT_TIME_US_MAX: Final = 253_402_300_799_999_999
+"""The last one: the end of year 9999 in UTC."""
+
+NUMBER_MAX: Final = 2**63 - 1
+"""An epoch or a number that an agent chooses: the log's readers hold it in 64 bits with a sign."""
+
 MESSAGE_BYTES_MAX: Final = 65_536
 """One application message on the data channel, encoded."""
 

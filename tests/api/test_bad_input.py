@@ -190,8 +190,8 @@ def test_events_that_cannot_be_published_are_refused_and_the_stream_goes_on(worl
                 with pytest.raises(EventError) as caught:
                     await alice.publish(subject, attributes)
                 assert "\n" not in str(caught.value)
-            for stamp in (1.5, "now", 2**70):
-                with pytest.raises(EventError, match="the event cannot be published"):
+            for stamp in (1.5, "now", 2**63, 2**70):
+                with pytest.raises(EventError, match="published_us"):
                     await alice.publish(SUBJECT, {"n": 1}, published_us=stamp)  # type: ignore[arg-type]
             with pytest.raises(LimitExceeded) as large:
                 await alice.publish(SUBJECT, {"n": "x" * EVENT_BYTES_MAX})

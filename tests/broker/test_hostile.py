@@ -13,9 +13,9 @@ from tests.broker.desk import ALICE, BOB, SUBJECT, Desk, rows_of
 from wanderbus import records
 from wanderbus.broker import protocol
 from wanderbus.broker.core import LinkClosed, MessageArrived
-from wanderbus.broker.protocol import FromAgent, Publish, Query
-from wanderbus.event import Event
-from wanderbus.limits import MESSAGE_BYTES_MAX
+from wanderbus.broker.protocol import Attach, FromAgent, Publish, PublishRefused, Query, Take
+from wanderbus.event import Event, Number, Position
+from wanderbus.limits import EVENT_TIME_US_MAX, MESSAGE_BYTES_MAX, NUMBER_MAX
 
 GARBAGE = [
     b"",
@@ -52,6 +52,48 @@ def test_bytes_that_are_no_message_close_their_link_and_nothing_else(desk: Desk,
     assert desk.accepted(back) == [1]
 
 
+@pytest.mark.parametrize("name", ["published_us", "arrived_us"])
+@pytest.mark.parametrize("at_us", [EVENT_TIME_US_MAX + 1, 2**63, 2**64 - 1, -(2**63)])
+def test_an_event_of_a_time_beyond_the_calendar_is_refused_and_nothing_else(desk: Desk, name: str, at_us: int) -> None:
+    alice, bob = desk.attach(), desk.attach(BOB)
+    desk.subscribed(bob)
+    event = msgspec.structs.replace(Event(SUBJECT, {"N": 1}), **{name: at_us})
+    desk.say(alice, Publish(1, event))
+    desk.say(bob, Publish(1, Event(SUBJECT, {"N": 2})))
+    desk.say(alice, Publish(2, Event(SUBJECT, {"N": 3}, EVENT_TIME_US_MAX)))
+    assert [(m.number, name in m.reason) for m in desk.heard(alice, PublishRefused)] == [(1, True)]
+    assert desk.accepted(alice) == [2]
+    assert desk.stream(bob) == [2, 3]
+    assert [record.number for record in desk.written(records.Published)] == [1, 2]
+
+
+@pytest.mark.parametrize("number", [-1, -(2**63), NUMBER_MAX + 1, 2**64 - 1])
+@pytest.mark.parametrize("name", ["epoch", "number", "outbox", "resume", "resume epoch", "take"])
+def test_a_number_that_readers_of_the_log_cannot_hold_is_no_message(desk: Desk, name: str, number: int) -> None:
+    alice, bob = desk.open(ALICE, "phone"), desk.attach(BOB)
+    desk.subscribed(bob)
+    before = len(desk.log)
+    attach, event = Attach(NUMBER_MAX, "default", None, True), Event(SUBJECT, {"N": 1})
+    match name:
+        case "epoch":
+            desk.say(alice, msgspec.structs.replace(attach, epoch=number))
+        case "resume":
+            desk.say(alice, msgspec.structs.replace(attach, resume=Position(1, number)))
+        case "resume epoch":
+            desk.say(alice, msgspec.structs.replace(attach, resume=Position(number, 1)))
+        case "number":
+            desk.say(alice, attach, Publish(number, event))
+        case "outbox":
+            desk.say(alice, attach, Publish(1, event, number))
+        case "take":
+            desk.say(alice, attach, Take(1, number))
+    assert [r.reason[:5] for r in desk.written(records.StatusChanged) if r.status == "DISCONNECTED"] == ["not a"]
+    kinds = {type(record) for record in map(records.decode_record, desk.log[before:])}
+    assert kinds <= {records.Attached, records.StatusChanged}
+    desk.say(bob, Publish(NUMBER_MAX, Event(SUBJECT, {"N": 2})))
+    assert desk.stream(bob) == [2]
+
+
 def test_messages_and_ends_of_unknown_links_are_ignored(desk: Desk) -> None:
     before = len(desk.log)
     desk.give(MessageArrived(99, protocol.encode(Query(1))), LinkClosed(99, "gone"))
@@ -71,7 +113,7 @@ integers = st.integers(-3, 6) | st.integers(-(2**63), 2**64 - 1)
 
 
 def field_values(annotation: Any) -> st.SearchStrategy[Any]:
-    chosen: dict[Any, st.SearchStrategy[Any]] = {str: texts, int: integers, Event: events}
+    chosen: dict[Any, st.SearchStrategy[Any]] = {str: texts, int: integers, Number: integers, Event: events}
     return chosen[annotation] if annotation in chosen else st.from_type(annotation)
 
 

@@ -13,7 +13,14 @@ from hypothesis import strategies as st
 
 from wanderbus.errors import EventError
 from wanderbus.event import Event, EventId, Gap, Position, check_event, gathered
-from wanderbus.limits import EVENT_ATTRIBUTES_MAX, EVENT_LIST_ITEMS_MAX, EVENT_NAME_CHARACTERS_MAX
+from wanderbus.limits import (
+    EVENT_ATTRIBUTES_MAX,
+    EVENT_LIST_ITEMS_MAX,
+    EVENT_NAME_CHARACTERS_MAX,
+    EVENT_TIME_US_MAX,
+    EVENT_TIME_US_MIN,
+)
+from wanderbus.subscription import instant_us
 
 LONGEST = "n" * EVENT_NAME_CHARACTERS_MAX
 NOON = datetime(2026, 1, 1, 12, tzinfo=UTC)
@@ -30,8 +37,8 @@ events = st.builds(
     Event,
     names,
     st.dictionaries(names, scalars | st.lists(scalars, max_size=4), max_size=5),
-    st.none() | st.integers(0, 2**62),
-    st.none() | st.integers(0, 2**62),
+    st.none() | st.integers(EVENT_TIME_US_MIN, EVENT_TIME_US_MAX),
+    st.none() | st.integers(EVENT_TIME_US_MIN, EVENT_TIME_US_MAX),
 )
 
 
@@ -99,6 +106,26 @@ def test_a12_the_two_time_variables_are_unset_until_set() -> None:
     event = Event("s", {})
     assert (event.published_us, event.arrived_us) == (None, None)
     assert msgspec.structs.replace(event, published_us=3, arrived_us=8).arrived_us == 8
+
+
+def test_a12_a_time_variable_is_any_instant_of_the_calendar() -> None:
+    first, last = datetime.min.replace(tzinfo=UTC), datetime.max.replace(tzinfo=UTC)
+    assert (instant_us(first), instant_us(last)) == (EVENT_TIME_US_MIN, EVENT_TIME_US_MAX)
+    event = Event("s", {}, EVENT_TIME_US_MIN, EVENT_TIME_US_MAX)
+    assert check_event(event) is event
+
+
+@pytest.mark.parametrize("name", ["published_us", "arrived_us"])
+@pytest.mark.parametrize("at_us", [EVENT_TIME_US_MIN - 1, EVENT_TIME_US_MAX + 1, 2**63, 2**64 - 1, -(2**70)])
+def test_a12_a_time_beyond_the_calendar_is_refused_by_name(name: str, at_us: int) -> None:
+    with pytest.raises(EventError, match=f"^{name} is beyond the years 1 to 9999"):
+        check_event(msgspec.structs.replace(Event("s", {}), **{name: at_us}))
+
+
+@pytest.mark.parametrize("at_us", [True, 1.5, "noon", NOON])
+def test_a12_a_time_that_is_no_integer_is_refused_by_name(at_us: Any) -> None:
+    with pytest.raises(EventError, match=f"^published_us has the type {type(at_us).__name__}"):
+        check_event(Event("s", {}, at_us))
 
 
 def test_ids_and_positions_are_ordered_and_read_well() -> None:

@@ -12,7 +12,7 @@ from typing import Any, Final, Literal, TypeVar
 import msgspec
 
 from wanderbus.errors import RemoteProtocolError
-from wanderbus.event import Event, EventId, Loss, Position
+from wanderbus.event import Event, EventId, Loss, Number, Position
 from wanderbus.limits import REASON_CHARACTERS_MAX
 from wanderbus.subscription import Format, QueuePolicy, Restriction, Subscription
 
@@ -29,7 +29,7 @@ class Attach(AgentMessage, frozen=True, tag=1):
     this device unless ``keep_queue`` (SPEC X20). Nothing is sent of a subscription before somebody reads it.
     """
 
-    epoch: int
+    epoch: Number
     session: str
     resume: Position | None
     keep: bool
@@ -42,9 +42,9 @@ class Publish(AgentMessage, frozen=True, tag=2):
     An event of the device's outbox is counted in the epoch that the ``outbox`` has over all lives of its agent.
     """
 
-    number: int
+    number: Number
     event: Event
-    outbox: int | None = None
+    outbox: Number | None = None
 
 
 class Subscribe(AgentMessage, frozen=True, tag=3):
@@ -110,7 +110,7 @@ class Take(AgentMessage, frozen=True, tag=8):
     """Notify-ack: the application has taken everything up to ``number`` that came for a ``reader``."""
 
     reader: int
-    number: int
+    number: Number
 
 
 class Leave(AgentMessage, frozen=True, tag=9):
