@@ -97,14 +97,17 @@ def test_what_was_handed_over_waits_and_goes_on_in_order(
     asyncio.run(story())
 
 
-def test_a_segment_for_which_there_is_no_room_is_begun_later(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+@pytest.mark.parametrize(("failing", "number"), [("replace", errno.ENOSPC), ("open", errno.EMFILE)])
+def test_a_segment_for_which_there_is_no_room_is_begun_later(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, failing: str, number: int
+) -> None:
     """Where only part of a batch fitted, the rest follows, and no name stands for a segment that is not whole."""
     size = len(HEADER) + 3 * len(b"0" * 34)
 
     async def story() -> None:
         desk = Desk(tmp_path, segment_bytes_max=size)
         with monkeypatch.context() as patch:
-            patch.setattr(os, "replace", full())
+            patch.setattr(os, failing, full(number))
             desk.committer.append(entries(0, 8))
             await desk.until(lambda: desk.said)
             assert len(list((tmp_path / "log").glob("*.seg"))) == 1

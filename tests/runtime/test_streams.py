@@ -19,7 +19,7 @@ from wanderbus.errors import ConfigurationError
 from wanderbus.machine import CloseStream, Input, Output, SendOnStream, StreamClosed, StreamReceived
 from wanderbus.runtime.certificate import own_certificate
 from wanderbus.runtime.driver import Driver
-from wanderbus.runtime.streams import DATA_STREAM_LIMITS, StreamLimits
+from wanderbus.runtime.stream_limits import DATA_STREAM_LIMITS, StreamLimits
 from wanderbus.runtime.tls import client_tls, server_tls
 from wanderbus.sip.targets import Target
 from wanderbus.tcp import Target as DataTarget

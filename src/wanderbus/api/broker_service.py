@@ -51,7 +51,7 @@ from wanderbus.runtime.driver import Driver, Unmade
 from wanderbus.runtime.server_files import ServerFiles
 from wanderbus.runtime.sip_listening import listen_for_sip
 from wanderbus.runtime.sip_trace import SipRecorder
-from wanderbus.runtime.streams import DATA_STREAM_LIMITS
+from wanderbus.runtime.stream_limits import DATA_STREAM_LIMITS
 from wanderbus.runtime.tls import server_tls
 from wanderbus.sip.digest import Authenticator, Secret
 

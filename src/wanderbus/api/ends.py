@@ -24,7 +24,7 @@ from wanderbus.runtime.addresses import AddressMonitor, address_towards
 from wanderbus.runtime.ambient import SystemRandom
 from wanderbus.runtime.device import Device
 from wanderbus.runtime.driver import Driver
-from wanderbus.runtime.streams import DATA_STREAM_LIMITS
+from wanderbus.runtime.stream_limits import DATA_STREAM_LIMITS
 from wanderbus.tcp import TcpConfig
 
 _log = logging.getLogger("wanderbus.agent")

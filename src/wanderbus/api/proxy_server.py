@@ -12,6 +12,7 @@ from wanderbus.api.sip_service import SIPService
 from wanderbus.config import ProxyArguments, ProxySettings
 from wanderbus.config.reading import make
 from wanderbus.machine import Address
+from wanderbus.runtime.descriptors import allow_files
 from wanderbus.runtime.sip_trace import SipRecorder
 from wanderbus.runtime.users_file import follow
 from wanderbus.sip.routing import RoutingScript
@@ -40,6 +41,7 @@ class ProxyServer:
         """Where it listens over TLS, once started; None without a certificate."""
 
     async def __aenter__(self) -> Self:
+        allow_files()
         trace = self._settings.sip_trace
         self._recorder = None if trace is None else SipRecorder.open(trace)
         self._sip = SIPService(self._settings, self._secrets, routing=self._routing, recorder=self._recorder)

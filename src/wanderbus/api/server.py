@@ -35,6 +35,7 @@ from wanderbus.mobility.flow import KEEP_ALIVE_S
 from wanderbus.mobility.properties import Properties
 from wanderbus.runtime.ambient import SystemRandom
 from wanderbus.runtime.config_files import settings_in
+from wanderbus.runtime.descriptors import allow_files
 from wanderbus.runtime.sip_trace import SipRecorder
 from wanderbus.runtime.tls import client_tls
 from wanderbus.runtime.users_file import Users, follow
@@ -171,6 +172,7 @@ class Server:
         self._secrets = self._users
 
     async def _start(self) -> None:
+        allow_files()
         trace = self._settings.sip_trace
         self._recorder = None if trace is None else SipRecorder.open(trace)
         broker = self._broker = await BrokerService.open(

@@ -56,8 +56,8 @@ class Disk(Protocol):
 
 SYSTEM: Final[Disk] = os
 
-FULL: Final = (errno.ENOSPC, errno.EDQUOT)
-"""What the operating system says when there is no room."""
+FULL: Final = (errno.ENOSPC, errno.EDQUOT, errno.EMFILE, errno.ENFILE)
+"""What the operating system says when there is no room, on the disk or for another open file."""
 
 
 def is_full(error: BaseException) -> bool:

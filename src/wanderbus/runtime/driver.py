@@ -32,7 +32,8 @@ from wanderbus.machine import (
     TimerFired,
 )
 from wanderbus.runtime.ambient import wall_us
-from wanderbus.runtime.streams import StreamLimits, Streams
+from wanderbus.runtime.stream_limits import StreamLimits
+from wanderbus.runtime.streams import Streams
 
 _log = logging.getLogger("wanderbus.driver")
 

@@ -8,7 +8,6 @@ from __future__ import annotations
 
 import asyncio
 import re
-import resource
 import socket
 from ipaddress import ip_address
 from types import TracebackType
@@ -20,6 +19,7 @@ from wanderbus.machine import Address, Output, shown
 from wanderbus.relay import NG_SOCKET, ClosePort, OpenPort, PortOpened, PortRefused, Relay, RelayLimits, Side
 from wanderbus.relay.reports import of_relay
 from wanderbus.runtime.ambient import SystemRandom
+from wanderbus.runtime.descriptors import allow_files
 from wanderbus.runtime.driver import Driver, open_udp
 from wanderbus.runtime.relayed_connections import Listener
 
@@ -57,7 +57,7 @@ class RelayServer:
         )
 
     async def __aenter__(self) -> Self:
-        _allow_files()
+        allow_files()
         self._driver = Driver(self._relay, self._perform, wall_clock=True)
         try:
             with open_udp((self._host, 0)):
@@ -143,12 +143,6 @@ class _DatagramPort:
                     send(datagram, destination)
                 except OSError:
                     self._side.figures.unsent += 1
-
-
-def _allow_files() -> None:
-    """Let this process have as many files open as it may ask for: each port is one, and the usual limit is 1,024."""
-    _, most = resource.getrlimit(resource.RLIMIT_NOFILE)
-    resource.setrlimit(resource.RLIMIT_NOFILE, (most, most))
 
 
 def _place(text: str) -> Address:

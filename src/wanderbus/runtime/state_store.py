@@ -82,14 +82,15 @@ class StateStore:
         """Store ``changes`` (table, key, row; None deletes) and ``offset`` in one transaction.
 
         ``offset`` is the first one whose record the rows do not contain yet; it never goes back. ``OSError`` says
-        that the disk is full: everything is as before then, and the same call may be tried again.
+        that there is no room: everything is as before then, and the same call may be tried again.
         """
         assert offset >= self.offset, f"state at {self.offset} cannot go back to {offset}"
         try:
             self._write(changes, offset)
-        except (apsw.FullError, apsw.IOError) as error:
-            if isinstance(error, apsw.FullError) or self._connection.system_errno in FULL:
-                raise OSError(errno.ENOSPC, os.strerror(errno.ENOSPC), str(self.path)) from error
+        except (apsw.FullError, apsw.IOError, apsw.CantOpenError) as error:
+            why = errno.ENOSPC if isinstance(error, apsw.FullError) else self._connection.system_errno
+            if why in FULL:
+                raise OSError(why, os.strerror(why), str(self.path)) from error
             raise
         self._tables.update(changes)
         self.offset = offset

@@ -1,7 +1,8 @@
 """TCP and TLS connections of a machine: opened when first needed, shared by target, closed when idle (RFC 3261 18).
 
 Nothing here blocks. What one connection may hold back, and how many there are, is bounded: a peer that does not read
-loses its connection, and one more connection than there may be is closed as soon as it is there.
+loses its connection, and where there are as many as there may be, a new one takes the place of the one that has
+waited longest for a first answer; if all were answered, the new one is closed.
 
 Nagle's algorithm is off on all of them: what a machine sends in one step is one write already.
 """
@@ -11,16 +12,15 @@ from __future__ import annotations
 import asyncio
 import functools
 import logging
-import math
 import socket
 import ssl
 from collections import Counter
 from collections.abc import Callable, Iterator, Mapping
 from typing import Final, Literal, cast
 
-import msgspec
-
 from wanderbus.machine import Address, Input, SendOnStream, StreamClosed, StreamReceived, StreamTarget, shown
+from wanderbus.runtime.descriptors import connections_max
+from wanderbus.runtime.stream_limits import StreamLimits, host_of
 from wanderbus.runtime.tls import fingerprint_tls, shows_fingerprint, sip_domains
 
 _log = logging.getLogger("wanderbus.streams")
@@ -31,33 +31,6 @@ _BACKLOG: Final = 512
 _ACCEPTED_A_TURN: Final = 64
 _ACCEPT_PAUSE_S: Final = 1.0
 """How long nothing is accepted after the system refused to, for want of descriptors."""
-
-
-class StreamLimits(msgspec.Struct, frozen=True):
-    """What the connections of one socket may take.
-
-    The idle time is above a third of the longest registration (1,200 s), so that a registered device, which refreshes
-    by then, keeps its connection.
-    """
-
-    connections_max: int = 4_096
-    connections_per_host_max: int = 256
-    """Accepted connections from one IP address."""
-    unsent_bytes_max: int = 2**20
-    """Bytes that one peer has not taken yet."""
-    idle_s_max: float = 1_800.0
-    """A connection on which nothing went either way for so long is closed; infinite for never."""
-    silent_s_max: float = 30.0
-    """An accepted connection that has not brought anything yet is closed after so long."""
-    connect_s_max: float = 5.0
-    """How long opening a connection may take, TLS included."""
-    handshake_s_max: float = 5.0
-    """How long the TLS handshake of an accepted connection may take."""
-
-
-DATA_STREAM_LIMITS: Final = StreamLimits(idle_s_max=math.inf, connect_s_max=15.0, handshake_s_max=15.0)
-"""For data channels: they may be idle, since subscribers wait. A lost SYN is repeated thrice within the time to
-connect (after 1, 3 and 7 s: RFC 6298 2), which is about as patient as the channels are."""
 
 
 class _Connection(asyncio.Protocol):
@@ -73,7 +46,9 @@ class _Connection(asyncio.Protocol):
         self.transport: asyncio.Transport | None = None
         self.unsent = bytearray()
         self.heard = False
-        self.used_at = 0.0
+        self.answered = target is not None
+        """Whether the machine has said something on it: what came made sense, or we opened it ourselves."""
+        self.opened_at = self.used_at = 0.0
         self.peer_domains: tuple[str, ...] = ()
         """The SIP domains that the verified certificate of the other side names."""
         self.idle_timer: asyncio.TimerHandle | None = None
@@ -122,11 +97,15 @@ class Streams:
         self._fingerprint_tls: ssl.SSLContext | None = None
         self._local_host = local_host
         self._limits = limits or StreamLimits()
+        self._connections_max = connections_max(self._limits.connections_max)
         self._loop = asyncio.get_running_loop()
         self._listeners: list[socket.socket] = []
         self._connections: dict[int, _Connection] = {}
         self._by_target: dict[StreamTarget, _Connection] = {}
         self._accepted: Counter[str] = Counter()
+        """By host."""
+        self._unanswered: dict[int, _Connection] = {}
+        """Accepted connections on which nothing was answered yet, the oldest first."""
         self._pauses: set[asyncio.TimerHandle] = set()
 
     def __len__(self) -> int:
@@ -233,12 +212,14 @@ class Streams:
         """Forget a connection and say so, unless it never brought anything."""
         if self._connections.pop(connection.number, None) is None:
             return
+        self._unanswered.pop(connection.number, None)
         if connection.idle_timer is not None:
             connection.idle_timer.cancel()
         if connection.target is None:
-            self._accepted[connection.peer[0]] -= 1
-            if not self._accepted[connection.peer[0]]:
-                del self._accepted[connection.peer[0]]
+            host = host_of(connection.peer[0])
+            self._accepted[host] -= 1
+            if not self._accepted[host]:
+                del self._accepted[host]
         elif self._by_target.get(connection.target) is connection:
             del self._by_target[connection.target]
         _log.debug("connection with %s on %s closed: %s", connection.peer, self._name, reason)
@@ -262,15 +243,26 @@ class Streams:
                 _log.warning("no connection can be accepted on %s now: %s", self._name, error.strerror)
                 self._pause(kind, listener)
                 return
-            full = len(self._connections) >= self._limits.connections_max
-            if full or self._accepted[peer[0]] >= self._limits.connections_per_host_max:
+            if not self._has_room_for(host := host_of(peer[0])):
                 accepted.close()
                 continue
             accepted.setblocking(False)
-            self._accepted[peer[0]] += 1
+            self._accepted[host] += 1
             connection = self._add(kind, peer[:2], None)
+            self._unanswered[connection.number] = connection
             connection.task = self._loop.create_task(self._greet(connection, accepted))
             connection.task.add_done_callback(functools.partial(_close_if_cancelled, accepted))
+
+    def _has_room_for(self, host: str) -> bool:
+        """Return whether another connection may be accepted, in place of one that was not answered if need be."""
+        if self._accepted[host] >= self._limits.connections_per_host_max:
+            return False
+        if len(self._connections) < self._connections_max:
+            return True
+        if (oldest := next(iter(self._unanswered.values()), None)) is None:
+            return False
+        self._drop(oldest, "its place is needed, and nothing was answered on it")
+        return True
 
     def _pause(self, kind: StreamTransport, listener: socket.socket) -> None:
         """Listen no more for a moment: the reader would be called without end."""
@@ -303,7 +295,7 @@ class Streams:
         self._by_target[target] = connection
         if kind == "TLS" and self._context_for(target) is None:
             self.lost(connection, "there is no TLS here to connect with")
-        elif len(self._connections) > self._limits.connections_max:
+        elif len(self._connections) > self._connections_max:
             self.lost(connection, "there are too many connections already")
         else:
             connection.task = self._loop.create_task(self._open(connection, target))
@@ -343,11 +335,15 @@ class Streams:
     def _add(self, kind: StreamTransport, peer: Address, target: StreamTarget | None) -> _Connection:
         connection = _Connection(self, next(self._numbers), kind, peer, target)
         connection.used_at = self._loop.time()
+        connection.opened_at = connection.used_at
         self._connections[connection.number] = connection
         return connection
 
     def _write(self, connection: _Connection, data: bytes) -> None:
         connection.used_at = self._loop.time()
+        if not connection.answered and data.strip(b"\r\n"):  # a pong answers whoever sends a ping (RFC 5626 3.5.1)
+            connection.answered = True
+            del self._unanswered[connection.number]
         if connection.transport is None:
             connection.unsent += data
             waiting = len(connection.unsent)
@@ -359,8 +355,11 @@ class Streams:
 
     def _watch_idle(self, connection: _Connection) -> None:
         """Close the connection once it was idle for long enough; look again when that may first be so."""
-        greeted = connection.heard or connection.target is not None
-        idle_at = connection.used_at + (self._limits.idle_s_max if greeted else self._limits.silent_s_max)
+        limits = self._limits
+        if connection.answered:
+            idle_at = connection.used_at + limits.idle_s_max
+        else:
+            idle_at = connection.opened_at + limits.silent_s_max
         if self._loop.time() >= idle_at:
             self._drop(connection, "idle")
         else:

@@ -1,0 +1,49 @@
+"""What the connections of one socket may take, and who counts as one host."""
+
+from __future__ import annotations
+
+import math
+from ipaddress import IPv6Address, ip_network
+from typing import Final
+
+import msgspec
+
+
+class StreamLimits(msgspec.Struct, frozen=True):
+    """What the connections of one socket may take.
+
+    The idle time is above a third of the longest registration (1,200 s), so that a registered device, which refreshes
+    by then, keeps its connection.
+    """
+
+    connections_max: int = 4_096
+    """At most so many, and fewer where the process may not open as many files (``runtime/descriptors.py``)."""
+    connections_per_host_max: int = 256
+    """Accepted connections from one host (see :func:`host_of`)."""
+    unsent_bytes_max: int = 2**20
+    """Bytes that one peer has not taken yet."""
+    idle_s_max: float = 1_800.0
+    """A connection on which nothing went either way for so long is closed; infinite for never."""
+    silent_s_max: float = 30.0
+    """An accepted connection on which nothing was answered yet is closed after so long."""
+    connect_s_max: float = 5.0
+    """How long opening a connection may take, TLS included."""
+    handshake_s_max: float = 5.0
+    """How long the TLS handshake of an accepted connection may take."""
+
+
+DATA_STREAM_LIMITS: Final = StreamLimits(idle_s_max=math.inf, connect_s_max=15.0, handshake_s_max=15.0)
+"""For data channels: they may be idle, since subscribers wait. A lost SYN is repeated thrice within the time to
+connect (after 1, 3 and 7 s: RFC 6298 2), which is about as patient as the channels are."""
+
+_IPV6_HOST_BITS: Final = 64
+
+
+def host_of(address: str) -> str:
+    """Return whom an IP address belongs to: of IPv6 the network of 64 bits, which one customer has to himself."""
+    if ":" not in address:
+        return address
+    mapped = IPv6Address(address.partition("%")[0]).ipv4_mapped
+    if mapped is not None:
+        return str(mapped)
+    return str(ip_network((address.partition("%")[0], _IPV6_HOST_BITS), strict=False))
