@@ -71,6 +71,10 @@ def test_an_offer_without_authenticator_is_taken_from_anybody(stranger: Stranger
         (488, request(body=OFFER.replace(b"UDP", b"SCTP"))),
         (488, request(body=OFFER.replace(b"x-wanderbus", b"h264"))),
         (488, request(body=OFFER.replace(b"40000", b"0"))),
+        (488, request(body=OFFER.replace(b"c=IN IP4 10.0.9.9", b"c=IN IP4 somewhere.example"))),
+        (488, request(body=OFFER.replace(b"c=IN IP4 10.0.9.9", b"c=IN IP6 somewhere.example"))),
+        (488, request(body=OFFER.replace(b"c=IN IP4 10.0.9.9", b"c=IN IP4 10.1"))),
+        (488, request(body=OFFER + b"c=IN IP4 somewhere.example\r\n")),
         (400, request(Contact="<sip:alice@somewhere.example>")),
         (400, request(Contact="<mailto:alice@example.org>")),
         (404, request(user="carol")),
@@ -116,6 +120,12 @@ def test_rfc3264_6_every_line_of_an_offer_is_answered(stranger: Stranger, bob: P
         ("application", 40_000),
         ("application", 0),
     ]
+
+
+def test_a_line_that_is_not_in_use_may_be_anywhere(stranger: Stranger, bob: Phone) -> None:
+    unused = b"m=audio 0 RTP/AVP 0\r\nc=IN IP4 somewhere.example\r\n"
+    named = OFFER.replace(b"o=- 1 1 IN IP4 10.0.9.9", b"o=- 1 1 IN IP4 somewhere.example")
+    assert stranger.asks(bob, request(body=named + unused)).status == 200
 
 
 @pytest.mark.parametrize(

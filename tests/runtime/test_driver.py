@@ -360,6 +360,41 @@ def test_a_datagram_that_cannot_be_sent_is_counted_and_the_rest_goes_on(play: Pl
     play(story)
 
 
+@pytest.mark.parametrize("host", ["some.name.invalid", "localhost", "127.1", "0x7f000001", "", "<broadcast>"])
+def test_nothing_is_looked_up_to_send_a_datagram(play: Play, host: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    """The lookup is in C, within ``sendto``, so it is ``sendto`` that must not be called."""
+    sent: list[Any] = []
+
+    def sending(to: socket.socket, data: bytes, destination: Any) -> int:
+        sent.append(destination)
+        return len(data)
+
+    async def story() -> None:
+        driver, _, _, address = open_driver()
+        monkeypatch.setattr(socket.socket, "sendto", sending)
+        driver.perform([SendDatagram("data", (host, 9), b"lost"), SendDatagram("data", address, b"sent")])
+        driver.close()
+        assert (sent, driver.unsent) == ([address], 1)
+
+    play(story)
+
+
+@pytest.mark.parametrize(("zone", "unsent"), [("1", 0), ("no.such.interface", 1)])
+def test_an_address_of_a_link_may_name_its_interface(play: Play, zone: str, unsent: int) -> None:
+    """The system gives the source of a datagram so; one it does not know is refused without a lookup."""
+
+    async def story() -> None:
+        driver, machine, _, _ = open_driver()
+        _, port = driver.bind({"link": ("::1", 0)})["link"]
+        driver.perform([SendDatagram("link", (f"::1%{zone}", port), b"here")])
+        if not unsent:
+            await until(machine.data)
+        driver.close()
+        assert driver.unsent == unsent
+
+    play(story)
+
+
 def test_an_answer_that_nobody_listens_does_not_stop_the_socket(play: Play) -> None:
     """An ICMP error comes back on the socket; it says nothing about who else sends to it."""
 

@@ -175,6 +175,30 @@ def test_a_refused_connection_is_told_with_its_target() -> None:
     asyncio.run(scenario())
 
 
+@pytest.mark.parametrize("kind", ["TCP", "TLS"])
+@pytest.mark.parametrize("host", ["some.name.invalid", "localhost", "127.1"])
+def test_nothing_is_looked_up_to_open_a_connection(kind: Any, host: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    asked: list[Any] = []
+
+    def asking(*question: Any, **options: Any) -> Any:
+        asked.append(question)
+        raise socket.gaierror(socket.EAI_NONAME, "looked up")
+
+    monkeypatch.setattr(socket, "getaddrinfo", asking)
+
+    async def scenario() -> None:
+        client = Machine()
+        async with driving(client, client_tls=client_tls()) as (driver, _):
+            target = Target(kind, (host, free_port()))
+            driver.perform([SendOnStream("sip", target, b"x")])
+            await until(lambda: client.closed)
+            (closed,) = client.closed
+            assert (closed.target, closed.reason) == (target, f"{host} is not an IP address")
+            assert asked == []
+
+    asyncio.run(scenario())
+
+
 def test_nobody_waits_long_for_a_connection_or_a_handshake() -> None:
     async def scenario() -> None:
         client = Machine()

@@ -18,6 +18,7 @@ from wanderbus.machine import Address
 from wanderbus.sip.media_direction import SENDRECV, answering, with_direction
 from wanderbus.sip.message import Message
 from wanderbus.sip.sdp import MediaDescription, SessionDescription
+from wanderbus.sip.targets import is_ip_address
 
 SDP_TYPE: Final = "application/sdp"
 DATA_FORMAT: Final = "x-wanderbus"
@@ -80,14 +81,19 @@ def fits(ours: MediaDescription, theirs: MediaDescription) -> bool:
 def description_in(message: Message) -> SessionDescription:
     """Return the SDP body of ``message``.
 
-    Raises SIPParseError: 415 for another type of body, 488 for none, 400 for one that cannot be read.
+    Raises SIPParseError: 415 for another type of body, 488 for none and for media at a host name, 400 for one that
+    cannot be read. RFC 4566 5.7 admits names, but to look one up would take its time from everybody else.
     """
     if not message.body:
         raise SIPParseError("no description in the message", 488)
     content_type = message.header("Content-Type") or ""
     if content_type.partition(";")[0].strip().lower() != SDP_TYPE:
         raise SIPParseError(f"the body is {content_type!r}, not {SDP_TYPE}", 415)
-    return SessionDescription.parse(message.body)
+    description = SessionDescription.parse(message.body)
+    for media in description.media:
+        if media.port and not is_ip_address(media.address):
+            raise SIPParseError(f"cannot send to {media.address!r}: not an IP address", 488)
+    return description
 
 
 def data_channel_in(description: SessionDescription) -> MediaDescription:

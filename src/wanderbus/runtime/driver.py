@@ -34,6 +34,7 @@ from wanderbus.machine import (
 from wanderbus.runtime.ambient import wall_us
 from wanderbus.runtime.stream_limits import StreamLimits
 from wanderbus.runtime.streams import Streams
+from wanderbus.sip.targets import is_ip_address
 
 _log = logging.getLogger("wanderbus.driver")
 
@@ -65,7 +66,7 @@ class Driver:
     ) -> None:
         self.machine = machine
         self.unsent = 0
-        """Datagrams that the operating system would not take: as good as lost on the way."""
+        """Datagrams to a host name, and those that the operating system would not take: as good as lost on the way."""
         self._on_report = on_report
         self._wall_clock = wall_clock
         self._tap = tap
@@ -229,11 +230,18 @@ class Driver:
         sender = self._sockets.get(wanted.socket)
         if sender is None:
             return
+        if not is_ip_address(wanted.destination[0]):
+            # The operating system would look a name up, and everybody would wait for that.
+            self._note_unsent(wanted.destination, "not an IP address")
+            return
         try:
             sender.sendto(wanted.data, wanted.destination)
         except OSError as error:
-            self.unsent += 1
-            _log.debug("datagram to %s:%s not sent: %s", *wanted.destination, error)
+            self._note_unsent(wanted.destination, error)
+
+    def _note_unsent(self, destination: Address, reason: object) -> None:
+        self.unsent += 1
+        _log.debug("datagram to %s:%s not sent: %s", *destination, reason)
 
     def _send_on_stream(self, wanted: SendOnStream) -> None:
         streams = self._streams.get(wanted.socket)

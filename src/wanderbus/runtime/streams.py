@@ -1,8 +1,8 @@
 """TCP and TLS connections of a machine: opened when first needed, shared by target, closed when idle (RFC 3261 18).
 
-Nothing here blocks. What one connection may hold back, and how many there are, is bounded: a peer that does not read
-loses its connection, and where there are as many as there may be, a new one takes the place of the one that has
-waited longest for a first answer; if all were answered, the new one is closed.
+Nothing here blocks, and no host name is looked up. What one connection may hold back, and how many there are, is
+bounded: a peer that does not read loses its connection, and where there are as many as there may be, a new one takes
+the place of the one that has waited longest for a first answer; if all were answered, the new one is closed.
 
 Nagle's algorithm is off on all of them: what a machine sends in one step is one write already.
 """
@@ -22,6 +22,7 @@ from wanderbus.machine import Address, Input, SendOnStream, StreamClosed, Stream
 from wanderbus.runtime.descriptors import connections_max
 from wanderbus.runtime.stream_limits import StreamLimits, host_of
 from wanderbus.runtime.tls import fingerprint_tls, shows_fingerprint, sip_domains
+from wanderbus.sip.targets import is_ip_address
 
 _log = logging.getLogger("wanderbus.streams")
 
@@ -293,7 +294,9 @@ class Streams:
         kind = _kind(target.transport)
         connection = self._add(kind, target.address, target)
         self._by_target[target] = connection
-        if kind == "TLS" and self._context_for(target) is None:
+        if not is_ip_address(target.address[0]):
+            self.lost(connection, f"{target.address[0]} is not an IP address")
+        elif kind == "TLS" and self._context_for(target) is None:
             self.lost(connection, "there is no TLS here to connect with")
         elif len(self._connections) > self._connections_max:
             self.lost(connection, "there are too many connections already")

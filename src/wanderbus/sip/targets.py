@@ -5,6 +5,7 @@ Nothing is looked up: a URI with a host name gives a target with that name, whic
 
 from __future__ import annotations
 
+import functools
 import ipaddress
 from typing import Final, Literal
 
@@ -21,6 +22,8 @@ TRANSPORTS: Final[dict[str, Transport]] = {"udp": "UDP", "tcp": "TCP", "tls": "T
 
 PORTS: Final[dict[str, int]] = {"UDP": 5060, "TCP": 5060, "TLS": 5061}
 """Where a transport is served when nothing names a port (RFC 3261 19.1.2)."""
+
+_HOSTS_REMEMBERED: Final = 4_096
 
 
 class Target(msgspec.Struct, frozen=True):
@@ -90,8 +93,12 @@ def transport_params(transport: Transport) -> tuple[tuple[str, str | None], ...]
     return () if transport == "UDP" else (("transport", transport.lower()),)
 
 
+@functools.lru_cache(maxsize=_HOSTS_REMEMBERED)
 def is_ip_address(host: str) -> bool:
-    """Tell whether ``host``, without brackets, is an IP address and no name."""
+    """Tell whether ``host``, without brackets, is an IP address and no name; one of a link may name its interface.
+
+    The answer is remembered, since it is asked for every datagram that leaves.
+    """
     try:
         ipaddress.ip_address(host)
     except ValueError:
