@@ -85,6 +85,9 @@ CLOUDEVENT_BYTES_MAX: Final = 8 * EVENT_BYTES_MAX
 SIP_MESSAGE_BYTES_MAX: Final = 65_535
 """One SIP message over UDP (RFC 3261 18.1.1: the largest datagram)."""
 
+SIP_HEAD_BYTES_MAX: Final = 16_384
+"""Start line and header fields of one SIP message: reading takes time for every byte, and anybody may send them."""
+
 SIP_HEADERS_MAX: Final = 256
 """Header fields of one SIP message."""
 

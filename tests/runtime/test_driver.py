@@ -124,6 +124,19 @@ def test_bursts_of_datagrams_are_one_batch_each_but_for_the_first_which_was_not_
     play(story)
 
 
+def test_a_burst_of_large_datagrams_is_cut_so_that_others_have_their_turn(play: Play) -> None:
+    async def story() -> None:
+        driver, machine, _, address = open_driver()
+        with socket.socket(socket.AF_INET, socket.SOCK_DGRAM) as sender:
+            for _ in range(20):
+                sender.sendto(bytes(60_000), address)
+        await until(lambda: len(machine.data()) == 20)
+        assert max(map(len, machine.batches)) == 5
+        driver.close()
+
+    play(story)
+
+
 def test_a_datagram_that_comes_alone_is_taken_before_another_is_looked_for(
     play: Play, monkeypatch: pytest.MonkeyPatch
 ) -> None:

@@ -4,12 +4,13 @@ from __future__ import annotations
 
 from typing import Any
 
+import msgspec
 from hypothesis import given
 from hypothesis import strategies as st
 
 from tests.sip.phone_world import BOB, Phone, World
 from wanderbus.machine import Address, SendOnStream, StreamReceived
-from wanderbus.sip.flood import FloodGuard, FloodLimits, Judgement
+from wanderbus.sip.flood import REQUEST_BYTES, FloodGuard, FloodLimits, Judgement
 from wanderbus.sip.message import Response, encode_message, make_response, parse_message
 
 LIMITS = FloodLimits(requests_per_s=2.0, burst_requests=4.0, refusals_per_s=0.5, sources_max=3)
@@ -141,3 +142,24 @@ def test_a_stream_is_judged_by_its_requests() -> None:
                 answers.append(message.status)
     assert answers == [200, 200, 200, 503]
     assert world.server.drops["flood"] == 3
+
+
+def test_a_large_request_takes_as_many_tokens_as_it_is_larger_than_a_usual_one() -> None:
+    guard = FloodGuard(FloodLimits(requests_per_s=1.0, burst_requests=10.0))
+    at_once = [guard.judge("a", 0.0, 4 * REQUEST_BYTES) for _ in range(4)]
+    assert at_once.count(Judgement.ADMITTED) == 2
+    assert guard.judge("a", 1.9, 4 * REQUEST_BYTES) is not Judgement.ADMITTED
+    assert guard.judge("a", 2.1, 4 * REQUEST_BYTES) is Judgement.ADMITTED
+    assert guard.judge("b", 0.0, 1_000 * REQUEST_BYTES) is Judgement.ADMITTED, "a full bucket admits anything"
+    assert guard.judge("b", 1.0, 1) is Judgement.ADMITTED
+    assert guard.judge("b", 1.0, 1) is not Judgement.ADMITTED
+
+
+def test_a_flood_of_large_requests_is_counted_by_its_bytes() -> None:
+    world = flooded()
+    phone = Phone(world, "alice", ("10.6.6.6", 1))
+    for _ in range(6):
+        request = phone.request("OPTIONS", "sip:example.org")
+        large = msgspec.structs.replace(request, headers=(*request.headers, ("Subject", "x" * 2 * REQUEST_BYTES)))
+        world.send(("10.6.6.6", 1), encode_message(large))
+    assert world.server.drops["flood"] == 4

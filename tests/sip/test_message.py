@@ -9,7 +9,7 @@ from hypothesis import example, given
 from hypothesis import strategies as st
 
 from wanderbus.errors import LocalProtocolError, SIPParseError
-from wanderbus.limits import SIP_HEADERS_MAX, SIP_MESSAGE_BYTES_MAX
+from wanderbus.limits import SIP_HEAD_BYTES_MAX, SIP_HEADERS_MAX, SIP_MESSAGE_BYTES_MAX
 from wanderbus.sip.headers import CONTACT_STAR, CSeq, NameAddr
 from wanderbus.sip.message import (
     Message,
@@ -318,3 +318,18 @@ def test_secrets_are_not_shown() -> None:
     assert "0123456789abcdef" not in shown
     response = make_response(request, 200, headers=[("Authentication-Info", 'rspauth="0123456789abcdef"')])
     assert "0123456789abcdef" not in repr(response) + str(response.__rich_repr__())
+
+
+def test_a_head_that_takes_long_to_read_is_refused_unread() -> None:
+    """Anybody may send it; a large body costs nothing."""
+    start = b"REGISTER sip:h SIP/2.0\r\nVia: SIP/2.0/UDP h;branch=z9hG4bKx\r\nFrom: <sip:a@h>;tag=1\r\n"
+    start += b"To: <sip:a@h>\r\nCall-ID: x\r\nCSeq: 1 REGISTER\r\nMax-Forwards: 70\r\n"
+
+    def message(name_bytes: int, body: bytes = b"") -> bytes:
+        contact = b'Contact: "' + b"a" * name_bytes + b'" <sip:a@192.0.2.1>\r\n'
+        return start + contact + b"Content-Length: %d\r\n\r\n" % len(body) + body
+
+    assert parse_message(message(SIP_HEAD_BYTES_MAX - 300, b"x" * 45_000)).body == b"x" * 45_000
+    with pytest.raises(SIPParseError, match="16384 bytes of header fields") as caught:
+        parse_message(message(SIP_HEAD_BYTES_MAX))
+    assert caught.value.status == 513

@@ -40,6 +40,8 @@ _log = logging.getLogger("wanderbus.driver")
 
 RECEIVE_BUFFER_BYTES: Final = 4 * 2**20
 _DATAGRAMS_A_TURN: Final = 128
+_BYTES_A_TURN: Final = 2**18
+"""No datagram more in one turn once so many bytes have come: the largest take longest, and others wait meanwhile."""
 _DATAGRAM_BYTES: Final = 65_536
 
 _HEAP_RATIO_MAX: Final = 1.5
@@ -191,8 +193,10 @@ class Driver:
 
     def _receive(self, name: str, source: socket.socket, most: int) -> int:
         """Put what has arrived into the inbox, ``most`` at most; return how many that are."""
-        count = 0
+        count = size = 0
         for _ in range(most):
+            if size >= _BYTES_A_TURN:
+                break
             try:
                 data, address = source.recvfrom(_DATAGRAM_BYTES)
             except BlockingIOError:
@@ -201,6 +205,7 @@ class Driver:
                 # An ICMP error of an earlier datagram: its loss is for the machine's timers to notice.
                 continue
             self._inbox.append(DatagramReceived(name, address[:2], data))
+            size += len(data)
             count += 1
         return count
 

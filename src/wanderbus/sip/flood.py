@@ -1,6 +1,7 @@
 """Flood limits: how many requests one source may ask of us (SPEC C-20).
 
-Each source address has a bucket of tokens that fills at a steady rate; a request takes one. The table of buckets is
+Each source address has a bucket of tokens that fills at a steady rate; a request takes one, and a large one as many as
+it is larger than :data:`REQUEST_BYTES`, since reading costs time for every byte. The table of buckets is
 bounded: a bucket that is full again is forgotten, for a fresh one would be the same, and while all of the table is
 busy newcomers share one bucket. What is over the limit is dropped, but for now and then a 503 that tells an honest
 client when to come back.
@@ -10,8 +11,12 @@ from __future__ import annotations
 
 from collections import OrderedDict
 from enum import Enum, auto
+from typing import Final
 
 import msgspec
+
+REQUEST_BYTES: Final = 2_048
+"""What a request may have for one token: a re-INVITE with its SDP and a few proxies' Vias."""
 
 
 class FloodLimits(msgspec.Struct, frozen=True):
@@ -54,10 +59,10 @@ class FloodGuard:
     def __len__(self) -> int:
         return len(self._buckets)
 
-    def judge(self, source_ip: str, now: float) -> Judgement:
-        """Count one request from ``source_ip`` at monotonic second ``now`` and say what to do with it."""
+    def judge(self, source_ip: str, now: float, size: int = 0) -> Judgement:
+        """Count a request of ``size`` bytes from ``source_ip`` at monotonic second ``now``; say what to do with it."""
         bucket = self._bucket(source_ip, now)
-        if bucket.requests.take(now):
+        if bucket.requests.take(now, max(1.0, size / REQUEST_BYTES)):
             return Judgement.ADMITTED
         return Judgement.REFUSED if bucket.refusals.take(now) else Judgement.DROPPED
 
@@ -89,12 +94,12 @@ class _Tokens:
         self._held = capacity
         self._at: float | None = None
 
-    def take(self, now: float) -> bool:
-        """Take one token if there is one."""
+    def take(self, now: float, count: float = 1.0) -> bool:
+        """Take so many tokens if they are there, or all of a full bucket that never has as many."""
         self._fill(now)
-        if self._held < 1.0:
+        if self._held < min(count, self._capacity):
             return False
-        self._held -= 1.0
+        self._held = max(0.0, self._held - count)
         return True
 
     def is_full(self, now: float) -> bool:

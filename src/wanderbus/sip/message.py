@@ -14,7 +14,7 @@ from typing import Any, Final
 import msgspec
 
 from wanderbus.errors import LocalProtocolError, SIPParseError
-from wanderbus.limits import SIP_HEADERS_MAX, SIP_MESSAGE_BYTES_MAX
+from wanderbus.limits import SIP_HEAD_BYTES_MAX, SIP_HEADERS_MAX, SIP_MESSAGE_BYTES_MAX
 from wanderbus.sip.header_access import LIST_FIELDS, HeaderAccess, Headers, canonical_name
 from wanderbus.sip.headers import TOKEN, NameAddr, names_a_hop
 from wanderbus.sip.reasons import REASONS
@@ -88,6 +88,7 @@ def parse_message(data: bytes) -> Message:
     if len(data) > SIP_MESSAGE_BYTES_MAX:
         raise SIPParseError(f"message: more than {SIP_MESSAGE_BYTES_MAX} bytes", MESSAGE_TOO_LARGE)
     try:
+        _check_head_size(data)
         message = _assemble(*take_apart(data))
         _check(message)
     except SIPParseError as error:
@@ -95,6 +96,11 @@ def parse_message(data: bytes) -> Message:
             error.status = None
         raise
     return message
+
+
+def _check_head_size(data: bytes) -> None:
+    if len(data) > SIP_HEAD_BYTES_MAX and _HEAD_END.search(data, 0, SIP_HEAD_BYTES_MAX) is None:
+        raise SIPParseError(f"message: more than {SIP_HEAD_BYTES_MAX} bytes of header fields", MESSAGE_TOO_LARGE)
 
 
 def read_for_reply(data: bytes) -> Request | None:

@@ -145,7 +145,7 @@ class SIPServer:
 
     def _admit(self, given: DatagramReceived, now: float) -> list[Output]:
         """Let a datagram in that is no response, unless its source sends too many."""
-        match self._judged(given.source, now):
+        match self._judged(given.source, now, len(given.data)):
             case Judgement.ADMITTED:
                 return self._run([given], now)
             case Judgement.REFUSED:
@@ -154,8 +154,8 @@ class SIPServer:
             case Judgement.DROPPED:
                 return []
 
-    def _judged(self, source: Address, now: float) -> Judgement:
-        judgement = self._flood.judge(source[0], now)
+    def _judged(self, source: Address, now: float, size: int) -> Judgement:
+        judgement = self._flood.judge(source[0], now, size)
         if judgement is not Judgement.ADMITTED:
             self._layer.drops["flood"] += 1
         return judgement
@@ -205,7 +205,8 @@ class SIPServer:
             return self._proxy.step([report], now), []
         if report.connection is not None:
             # A stream is judged by its requests: what it brings may be any part of one.
-            judgement = self._judged(report.source, now)
+            size = sum(len(name) + len(value) for name, value in report.request.headers) + len(report.request.body)
+            judgement = self._judged(report.source, now, size)
             if judgement is not Judgement.ADMITTED:
                 return [_turned_away(report, judgement)], []
         if report.request.method != "REGISTER":
