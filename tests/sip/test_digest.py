@@ -295,6 +295,24 @@ def test_a_proof_holds_for_its_method_and_realm_alone() -> None:
     assert isinstance(elsewhere.check(request(2).with_header("Authorization", proof), 0.0), Challenged)
 
 
+def signed_for(uri: str) -> Verdict:
+    """Judge credentials for ``uri`` in a request whose Request-URI is ``sip:localhost``."""
+    alice, home = client(), server()
+    told(alice, request(), home.check(request(), 0.0))
+    proof = alice.authorize(msgspec.structs.replace(request(2), uri=uri)).header("Authorization")
+    return home.check(request(3).with_header("Authorization", proof or ""), 0.0)
+
+
+@pytest.mark.parametrize("uri", ["sip:localhost", "sip:LOCALHOST:5060", "sips:localhost;transport=tcp;lr"])
+def test_a_proof_holds_for_what_its_uri_names_however_written(uri: str) -> None:
+    assert signed_for(uri) == Accepted("alice")
+
+
+@pytest.mark.parametrize("uri", ["sip:example.com", "sip:alice@localhost", "localhost", "tel:1", "sip:"])
+def test_a_proof_for_another_resource_is_refused_rfc7616_3_4_6(uri: str) -> None:
+    assert signed_for(uri) == Rejected(400, "Credentials For Another URI")
+
+
 @pytest.mark.parametrize(
     "change", [{"qop": None}, {"cnonce": None}, {"nonce_count": 0}, {"algorithm": "SHA-1"}, {"nonce": "é"}]
 )

@@ -48,6 +48,7 @@ class Desk:
         aor: str = ALICE,
         uri: str = "sip:example.org",
         extra: tuple[tuple[str, str], ...] = (),
+        signed_for: str | None = None,
     ) -> Response:
         """Send a REGISTER, answer a challenge once, return the last response."""
         headers = (
@@ -62,7 +63,9 @@ class Desk:
         request = Request("REGISTER", uri, headers)
         response, self.outputs = self.registrar.register(self.client.authorize(request), self.now)
         if response.status == 401 and self.client.learn(response):
-            response, self.outputs = self.registrar.register(self.client.authorize(request), self.now)
+            signed = self.client.authorize(Request("REGISTER", signed_for or uri, headers))
+            sent = Request("REGISTER", uri, signed.headers)
+            response, self.outputs = self.registrar.register(sent, self.now)
         return response
 
     def contacts(self) -> tuple[str, ...]:
@@ -271,6 +274,16 @@ def test_an_unknown_extension_is_named() -> None:
 def test_the_request_uri_has_to_be_ours(uri: str, status: int) -> None:
     """RFC 3261 10.3 step 1."""
     assert Desk().register("<sip:alice@10.0.0.1:7>", uri=uri).status == status
+
+
+@pytest.mark.parametrize(
+    ("signed_for", "status"), [("sip:example.org:5060", 200), ("sip:10.0.0.9:5060", 200), ("sip:elsewhere.org", 400)]
+)
+def test_rfc7616_3_4_6_credentials_are_for_this_registrar(signed_for: str, status: int) -> None:
+    """SIPp signs for the address that it sends to."""
+    desk = Desk()
+    assert desk.register("<sip:alice@10.0.0.1:7>", signed_for=signed_for).status == status
+    assert len(desk.contacts()) == (status == 200)
 
 
 def test_expiry_by_timer_reports_and_sets_the_next() -> None:

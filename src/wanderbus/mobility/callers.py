@@ -34,8 +34,10 @@ class Callers:
         elif item.transport == "TLS" and item.target == self._properties.server_target:
             self._to_server.add(item.connection)
 
-    def refusal(self, received: RequestReceived, now: float) -> Response | None:
+    def refusal(self, received: RequestReceived, now: float, peer: str | None = None) -> Response | None:
         """Challenge or refuse, unless the sender proved to be the user in From (RFC 3261 22.2).
+
+        Within a dialog that user has to be ``peer``, its other side: Call-ID and tags are seen by others too.
 
         Raises:
             SIPParseError: From cannot be read.
@@ -44,10 +46,14 @@ class Callers:
             return None
         sender = received.request.from_.uri
         if sender.is_sip and sender.host in self._properties.vouched_domains:
-            return self._unvouched(received, sender.address_of_record)
-        if sender.host != SIPUri.parse(self._properties.uri).host:
-            return self._composer.refusal(received.request, 403, reason="Not For Users Of Your Domain")
-        return self._unproved(received.request, self._authenticator, now)
+            refusal = self._unvouched(received, sender.address_of_record)
+        elif sender.host != SIPUri.parse(self._properties.uri).host:
+            refusal = self._composer.refusal(received.request, 403, reason="Not For Users Of Your Domain")
+        else:
+            refusal = self._unproved(received.request, self._authenticator, now)
+        if refusal is None and peer not in (None, sender.address_of_record):
+            return self._composer.refusal(received.request, 403, reason="Not Your Dialog")
+        return refusal
 
     def _unvouched(self, received: RequestReceived, sender: str) -> Response | None:
         """Refuse, unless the server asserts that the request is of ``sender``."""
@@ -61,8 +67,11 @@ class Callers:
         return self._properties.server_is_local and received.source == self._properties.server
 
     def _unproved(self, request: Request, authenticator: Authenticator, now: float) -> Response | None:
-        """Challenge or refuse, unless the digest proves the sender; those that it can prove are of our own domain."""
-        verdict = authenticator.check(request, now)
+        """Challenge or refuse, unless the digest proves the sender; those that it can prove are of our own domain.
+
+        A proxy writes our Contact in the place of our address of record, which its sender has signed for.
+        """
+        verdict = authenticator.check(request, now, known_as=self._is_ours)
         if isinstance(verdict, Challenged):
             challenges = [("WWW-Authenticate", challenge) for challenge in verdict.challenges]
             return self._composer.refusal(request, 401, *challenges)
@@ -72,3 +81,6 @@ class Callers:
         if request.from_.uri.address_of_record != sender.address_of_record:
             return self._composer.refusal(request, 403, reason="Not Your Address")
         return None
+
+    def _is_ours(self, uri: SIPUri) -> bool:
+        return uri.address_of_record == self._properties.uri

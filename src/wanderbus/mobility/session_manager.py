@@ -134,11 +134,12 @@ class SessionManager:
         """Handle a BYE (RFC 3261 15.1.2)."""
         return self._ending.requested(transaction, request, self._calls.get(request.call_id))
 
-    def knows(self, request: Request) -> bool:
-        """Tell whether ``request`` belongs to a dialog of ours (RFC 3261 12.2.2)."""
+    def peer_in(self, request: Request) -> str | None:
+        """Return the other side of the dialog that ``request`` belongs to, None if that is none of ours (12.2.2)."""
         call = self._calls.get(request.call_id)
-        dialog = None if call is None else call.session.dialog
-        return dialog is not None and dialog.accepts(request) != 481
+        if call is None or call.session.dialog is None or call.session.dialog.accepts(request) == 481:
+            return None
+        return call.session.remote_uri
 
     def responded(self, transaction: str, response: Response, now: float) -> list[Effect]:
         """Handle a response to a request of ours; one that cannot be used is dropped, as if it had been lost."""

@@ -248,7 +248,7 @@ class UserAgent:
         transaction, request = received.transaction, received.request
         refusal = self._unserved(request)
         if refusal is None and request.method in ("INVITE", "UPDATE", "BYE"):
-            refusal = self._callers.refusal(received, now)
+            refusal = self._callers.refusal(received, now, self._sessions.peer_in(request))
         reply = self.replies.instead(request) if refusal is None else refusal
         if reply is not None:
             return [Respond(transaction, reply)]
@@ -257,7 +257,7 @@ class UserAgent:
                 return _of_sessions(self._sessions.offered(transaction, request, now))
             case "BYE":
                 return _of_sessions(self._sessions.ended(transaction, request))
-            case "OPTIONS" if request.to.tag is not None and not self._sessions.knows(request):
+            case "OPTIONS" if request.to.tag is not None and self._sessions.peer_in(request) is None:
                 return [Respond(transaction, self._composer.refusal(request, 481))]
             case "OPTIONS":
                 return [Respond(transaction, self._composer.options_answer(request))]

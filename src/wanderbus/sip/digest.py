@@ -20,6 +20,7 @@ from wanderbus.errors import SIPParseError
 from wanderbus.sip.digest_client import DigestClient
 from wanderbus.sip.digest_values import HASHED, Challenge, Credentials, Secret, ha1, response_digest, secret_ha1
 from wanderbus.sip.message import Request
+from wanderbus.sip.uri import SIPUri
 
 __all__ = [
     "ALGORITHMS",
@@ -103,12 +104,20 @@ class Authenticator:
         self._serials: list[tuple[int, int]] = []
         self._forgotten_serial = 0
 
-    def check(self, request: Request, now: float, *, header: str = "Authorization") -> Verdict:
+    def check(
+        self,
+        request: Request,
+        now: float,
+        *,
+        header: str = "Authorization",
+        known_as: Callable[[SIPUri], bool] = lambda uri: False,
+    ) -> Verdict:
         """Judge a request at monotonic second ``now`` by the credentials in ``header``.
 
         None, unreadable or outdated ones give Challenged; with a nonce of ours an unknown user gives
-        Rejected 404 and a wrong digest Rejected 403 (SPEC: agents tell the two apart). A digest that is right
-        but for its nonce or count gives Challenged with stale (RFC 7616 3.3).
+        Rejected 404 and a wrong digest Rejected 403 (SPEC: agents tell the two apart). Credentials made for another
+        resource than the Request-URI names give Rejected 400, unless that resource is ``known_as`` what they name.
+        A digest that is right but for its nonce or count gives Challenged with stale (RFC 7616 3.3).
         """
         now_ms = int(now * 1000)
         credentials = self._credentials(request, header)
@@ -123,6 +132,8 @@ class Authenticator:
             return Rejected(404, "Unknown User")
         if not right:
             return Rejected(403, "Wrong Password")
+        if not _is_for(credentials, request, known_as):
+            return Rejected(400, "Credentials For Another URI")
         if not self._counted(nonce, credentials.nonce_count or 0, now_ms):
             return self._challenged(now_ms, stale=True)
         return Accepted(credentials.username)
@@ -210,3 +221,15 @@ class Authenticator:
             heapq.heappop(self._serials)
             del self._counts[serial]
             self._forgotten_serial = max(self._forgotten_serial, serial)
+
+
+def _is_for(credentials: Credentials, request: Request, known_as: Callable[[SIPUri], bool]) -> bool:
+    """Tell whether credentials were made for ``request`` (RFC 7616 3.4.6, RFC 3261 22.4 item 5).
+
+    Scheme, port and parameters are left out: proxies rewrite them on the way, and not every phone writes them twice.
+    """
+    try:
+        named, asked = SIPUri.parse_any(credentials.uri), SIPUri.parse_any(request.uri)
+    except SIPParseError:
+        return False
+    return named.address_of_record == asked.address_of_record or known_as(named)

@@ -152,7 +152,8 @@ class Registrar:
 
     def _unauthorised(self, request: Request, now: float) -> Response | None:
         """Challenge, or refuse a user who is not the one in To (RFC 3261 10.3 steps 3 to 5)."""
-        verdict = self._authenticator.check(request, now)
+        # SIPp signs for our address where it asks for our domain: either is this registrar.
+        verdict = self._authenticator.check(request, now, known_as=self._domain.serves)
         if isinstance(verdict, Challenged):
             return self._answer(request, 401, [("WWW-Authenticate", text) for text in verdict.challenges])
         if not isinstance(verdict, Accepted):
