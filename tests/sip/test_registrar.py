@@ -49,10 +49,11 @@ class Desk:
         uri: str = "sip:example.org",
         extra: tuple[tuple[str, str], ...] = (),
         signed_for: str | None = None,
+        via: str = "10.0.0.1:7",
     ) -> Response:
         """Send a REGISTER, answer a challenge once, return the last response."""
         headers = (
-            ("Via", "SIP/2.0/UDP 10.0.0.1:7;branch=z9hG4bK1"),
+            ("Via", f"SIP/2.0/UDP {via};branch=z9hG4bK1"),
             ("From", f"<{aor}>;tag=f"),
             ("To", f"<{aor}>"),
             ("Call-ID", call_id),
@@ -284,6 +285,39 @@ def test_rfc7616_3_4_6_credentials_are_for_this_registrar(signed_for: str, statu
     desk = Desk()
     assert desk.register("<sip:alice@10.0.0.1:7>", signed_for=signed_for).status == status
     assert len(desk.contacts()) == (status == 200)
+
+
+NOWHERE = ["224.0.1.75", "255.255.255.255", "240.0.0.1", "0.0.0.0", "[ff02::1]", "[::]", "[::ffff:224.0.0.1]"]
+
+
+@pytest.mark.parametrize("host", [*NOWHERE, "127.0.0.1", "127.9.9.9", "[::1]", "[::ffff:127.0.0.1]"])
+def test_a_contact_is_one_host_and_not_this_one(host: str) -> None:
+    """Whoever registers is not believed to be at many hosts at once, nor here if the REGISTER is from elsewhere."""
+    desk = Desk()
+    assert desk.register("<sip:alice@10.0.0.1:7>", f"<sip:alice@{host}:7>").status == 400
+    assert desk.contacts() == ()
+    assert desk.register(f"<sip:alice@{host}:7>;expires=0", cseq=2).status == 200
+
+
+@pytest.mark.parametrize("alias", ["224.0.0.1~7~1", "127.0.0.1~7~1", "[::1]~7~1"])
+def test_nor_does_the_way_back_lead_to_many_hosts_or_to_this_one(alias: str) -> None:
+    host = "127.0.0.1" if alias.startswith("224") else "10.0.0.1"
+    assert Desk().register(f"<sip:alice@{host}:7;alias={alias}>").status == 400
+
+
+def test_behind_nat_it_is_the_way_back_that_counts() -> None:
+    assert Desk().register("<sip:alice@127.0.0.1:7;alias=10.0.0.1~7~1>").status == 200
+
+
+@pytest.mark.parametrize("via", ["127.0.0.1:7", "10.0.0.1:7;received=127.0.0.1"])
+def test_who_is_on_this_host_may_be_called_there(via: str) -> None:
+    assert Desk().register("<sip:alice@127.0.0.1:7>", via=via).status == 200
+
+
+def test_a_server_on_loopback_has_its_users_there() -> None:
+    desk = Desk()
+    desk.registrar._domain = Domain("example.org", ("127.0.0.1", 5060))
+    assert desk.register("<sip:alice@127.0.0.1:7>").status == 200
 
 
 def test_expiry_by_timer_reports_and_sets_the_next() -> None:

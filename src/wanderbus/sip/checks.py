@@ -7,16 +7,16 @@ RFC gives. Proxy, registrar and user agent ask these, and so does :mod:`.inspect
 
 from __future__ import annotations
 
-import ipaddress
 from collections.abc import Collection
 from typing import Final
 
 import msgspec
 
 from wanderbus.errors import SIPParseError
-from wanderbus.sip.headers import CONTACT_STAR, Via
+from wanderbus.sip.headers import CONTACT_STAR
 from wanderbus.sip.message import METHODS, Request, Response
 from wanderbus.sip.sdp import SessionDescription
+from wanderbus.sip.targets import is_single_host
 from wanderbus.sip.uri import SIPUri
 
 USER_AGENT_METHODS: Final = ("INVITE", "ACK", "BYE", "CANCEL", "OPTIONS", "UPDATE")
@@ -176,7 +176,9 @@ def misrouted(response: Response) -> str | None:
 def unforwardable(response: Response) -> str | None:
     """Say why a proxy must not pass a response on: its next hop is many hosts or none (RFC 4475 3.3.10)."""
     vias = response.vias
-    return "Via: the next hop is no single host" if len(vias) > 1 and not _is_single_host(vias[1]) else None
+    if len(vias) < 2 or is_single_host(vias[1].received or vias[1].host):
+        return None
+    return "Via: the next hop is no single host"
 
 
 def media_type_of(value: str | None) -> str:
@@ -188,11 +190,3 @@ def _is_optional(request: Request) -> bool:
     """Whether the sender lets a body that is not understood be ignored (RFC 3261 20.11)."""
     parameters = (request.header("Content-Disposition") or "").lower().replace(" ", "").replace("\t", "").split(";")[1:]
     return "handling=optional" in parameters
-
-
-def _is_single_host(via: Via) -> bool:
-    try:
-        address = ipaddress.ip_address(via.received or via.host)
-    except ValueError:
-        return True
-    return not (address.is_multicast or address.is_unspecified or str(address) == "255.255.255.255")

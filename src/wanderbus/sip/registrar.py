@@ -32,7 +32,7 @@ from wanderbus.sip.location import (
     same_contact,
 )
 from wanderbus.sip.message import Request, Response, make_response
-from wanderbus.sip.targets import is_ip_address, target_of
+from wanderbus.sip.targets import is_ip_address, is_loopback, is_single_host, target_of
 from wanderbus.sip.uri import SIPUri
 
 MALFORMED_EXPIRES_S: Final = 3_600
@@ -204,8 +204,20 @@ class Registrar:
             if 0 < expires_s < self._policy.min_s:
                 return None
             binding = _binding(contact, request, now + min(expires_s, self._policy.max_s), self._domain.transports)
+            if expires_s:
+                self._check_place(SIPUri.parse(binding.contact), request)
             wanted.append(msgspec.structs.replace(binding, connection=connection))
         return wanted
+
+    def _check_place(self, contact: SIPUri, request: Request) -> None:
+        """Raise :class:`SIPParseError` for a contact where many hosts would be reached, or this one by a stranger."""
+        way = nat.way_back(contact)
+        host = contact.host if way is None else way.address[0]
+        if not is_single_host(host):
+            raise SIPParseError(f"contact: {host} is no single host")
+        source = request.via.received or request.via.host
+        if is_loopback(host) and not is_loopback(source) and not is_loopback(self._domain.address[0]):
+            raise SIPParseError(f"contact: {host} is on this host, and its sender is not")
 
     def _requested_s(self, contact: NameAddr, request: Request) -> int:
         text = contact.param("expires")

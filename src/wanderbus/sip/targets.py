@@ -104,3 +104,24 @@ def is_ip_address(host: str) -> bool:
     except ValueError:
         return False
     return True
+
+
+def is_single_host(host: str) -> bool:
+    """Tell whether ``host`` may be one host, as any name: it is no multicast, broadcast or unspecified address."""
+    ip = _folded(host)
+    return ip is None or not (ip.is_multicast or ip.is_unspecified or (ip.version == 4 and ip.is_reserved))
+
+
+def is_loopback(host: str) -> bool:
+    """Tell whether ``host`` is an address at which a host reaches itself alone."""
+    ip = _folded(host)
+    return ip is not None and ip.is_loopback
+
+
+def _folded(host: str) -> ipaddress.IPv4Address | ipaddress.IPv6Address | None:
+    """Return the IP address ``host``, as IPv4 where it is that in IPv6; None for a name."""
+    try:
+        ip = ipaddress.ip_address(host)
+    except ValueError:
+        return None
+    return (ip.ipv4_mapped or ip) if isinstance(ip, ipaddress.IPv6Address) else ip
