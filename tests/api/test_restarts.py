@@ -7,13 +7,27 @@ import errno
 import os
 import shutil
 import socket
-from pathlib import Path
 from typing import Any
 
 import pytest
 
 import wanderbus
-from tests.api.world import SUBJECT, World, crash, nothing_more, numbers, publish, run, service, settled, take, until
+from tests.api.world import (
+    SUBJECT,
+    World,
+    crash,
+    everything_is_there,
+    fill,
+    nothing_more,
+    numbers,
+    publish,
+    run,
+    service,
+    settled,
+    stored,
+    take,
+    until,
+)
 from wanderbus.api import broker_service, publishing
 from wanderbus.errors import Closed, StateCorrupt, StorageError
 from wanderbus.runtime import event_log, server_files
@@ -280,38 +294,14 @@ def test_a_disk_that_stays_full_at_the_start_is_told(world: World, monkeypatch: 
     run(story())
 
 
-def stored(world: World, name: str) -> Path:
-    return world.directory / "data" / name
-
-
-async def fill(world: World) -> None:
-    """Leave a log and a state with a kept subscription and three notifications waiting in it."""
-    async with world.server(), world.agent("bob") as bob:
-        async with world.agent("alice") as alice, alice.subscribe(SUBJECT, keep=True):
-            pass
-        await publish(bob, 1, 2, 3)
-
-
-async def everything_is_there(world: World) -> None:
-    async with world.server(), world.agent("alice") as alice, alice.subscribe(SUBJECT, keep=True) as notifications:
-        assert await numbers(notifications, 3) == [1, 2, 3]
-
-
-def test_a_damaged_state_file_is_refused_and_rebuilt_once_it_is_away(world: World) -> None:
+def test_a_state_file_may_be_moved_away(world: World) -> None:
     async def story() -> None:
         await fill(world)
-        state = stored(world, "state.db")
-        state.write_bytes(b"\xa5" * 8_192)
         log_before = {path: path.read_bytes() for path in stored(world, "log").glob("*.seg")}
-        for _ in range(2):
-            with pytest.raises(StorageError, match=r"move it and any state\.db-wal away, it is rebuilt from the log"):
-                async with world.server():
-                    pass
-        assert state.read_bytes() == b"\xa5" * 8_192
-        assert {path: path.read_bytes() for path in log_before} == log_before
         for path in stored(world, "").glob("state.db*"):
             shutil.move(path, world.directory)
         await everything_is_there(world)
+        assert all(path.read_bytes().startswith(before) for path, before in log_before.items())
 
     run(story())
 

@@ -121,6 +121,23 @@ def settled(server: wanderbus.Server) -> int:
     return max((number for row in rows for number in (row.settled, *(row.cursors or {}).values())), default=0)
 
 
+def stored(world: World, name: str) -> Path:
+    return world.directory / "data" / name
+
+
+async def fill(world: World) -> None:
+    """Leave a log and a state with a kept subscription and three notifications waiting in it."""
+    async with world.server(), world.agent("bob") as bob:
+        async with world.agent("alice") as alice, alice.subscribe(SUBJECT, keep=True):
+            pass
+        await publish(bob, 1, 2, 3)
+
+
+async def everything_is_there(world: World) -> None:
+    async with world.server(), world.agent("alice") as alice, alice.subscribe(SUBJECT, keep=True) as notifications:
+        assert await numbers(notifications, 3) == [1, 2, 3]
+
+
 def crash(agent: wanderbus.Agent) -> None:
     """End an agent as ``kill -9`` does: its sockets and its lock are gone, nobody is told."""
     agent._shut(Closed("crashed"))

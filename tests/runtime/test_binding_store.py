@@ -7,13 +7,14 @@ import tempfile
 from pathlib import Path
 
 import apsw
+import msgspec
 import pytest
 
 from wanderbus.errors import StorageError
 from wanderbus.runtime.binding_store import BindingStore
 from wanderbus.sip.location import Binding
 
-ALICE, BOB = "sip:alice@example.org", "sip:bob@example.org"
+ALICE, BOB, CAROL = "sip:alice@example.org", "sip:bob@example.org", "sip:carol@example.org"
 PHONE = Binding("sip:alice@10.0.0.1:7", 150.0, "call", 7, "<urn:uuid:1>", 0.5)
 TABLET = Binding("sip:alice@10.0.0.2:7", 130.0, "other", 3)
 
@@ -64,8 +65,10 @@ def test_what_was_saved_is_there_without_a_close(tmp_path: Path) -> None:
     store.close()
 
 
-@pytest.mark.parametrize("damage", [b"no database at all" * 100, b"SQLite format 3\x00" + b"\xff" * 4096])
-def test_a_damaged_file_is_moved_aside_and_begun_anew(tmp_path: Path, damage: bytes) -> None:
+@pytest.mark.parametrize("damage", [b"", b"no database at all" * 100, b"SQLite format 3\x00" + b"\xff" * 4096])
+def test_a_damaged_file_is_moved_aside_and_begun_anew(
+    tmp_path: Path, caplog: pytest.LogCaptureFixture, damage: bytes
+) -> None:
     """What it held is registered again by the devices themselves."""
     path = tmp_path / "bindings.db"
     path.write_bytes(damage)
@@ -74,6 +77,10 @@ def test_a_damaged_file_is_moved_aside_and_begun_anew(tmp_path: Path, damage: by
     assert store.load(0.0, 0.0) == {ALICE: (PHONE,)}
     store.close()
     assert (tmp_path / "bindings.db.damaged").read_bytes() == damage
+    (line,) = caplog.messages
+    assert line.startswith(f"{path} cannot be used (")
+    assert line.endswith("): it is put aside as bindings.db.damaged, and users register again")
+    assert "\n" not in line
 
 
 def test_a_file_of_another_layout_is_not_read(tmp_path: Path) -> None:
@@ -86,15 +93,64 @@ def test_a_file_of_another_layout_is_not_read(tmp_path: Path) -> None:
     assert (tmp_path / "bindings.db.damaged").exists()
 
 
-def test_a_row_that_cannot_be_read_costs_nobody_else(tmp_path: Path) -> None:
+@pytest.mark.parametrize(
+    "change",
+    [
+        "UPDATE bindings SET row = replace(row, '10.0.0.2', '10.0.0.3') WHERE aor = 'sip:bob@example.org'",
+        "UPDATE bindings SET row = '{\"nonsense\": 1}' WHERE aor = 'sip:bob@example.org'",
+        "UPDATE bindings SET row = CAST(x'ff' AS TEXT) WHERE aor = 'sip:bob@example.org'",
+        "UPDATE bindings SET aor = 'sip:rob@example.org' WHERE aor = 'sip:bob@example.org'",
+        "UPDATE bindings SET aor = CAST(x'ff' AS TEXT) WHERE aor = 'sip:bob@example.org'",
+    ],
+)
+def test_a_row_that_is_not_as_it_was_written_costs_nobody_else_and_is_reported_once(
+    tmp_path: Path, caplog: pytest.LogCaptureFixture, change: str
+) -> None:
     path = tmp_path / "bindings.db"
     store = BindingStore.open(path)
-    store.save({ALICE: (PHONE,)}, 0.0, 0.0)
+    store.save({ALICE: (PHONE,), BOB: (TABLET,)}, 0.0, 0.0)
     store.close()
     connection = apsw.Connection(str(path))
-    connection.execute("INSERT INTO bindings VALUES('sip:eve@example.org', '{\"nonsense\": 1}')")
+    connection.execute(change)
     connection.close()
-    assert stored(path, 0.0, 0.0) == {ALICE: (PHONE,)}
+    for _ in range(2):
+        assert loaded(path, 0.0, 0.0) == {ALICE: (PHONE,)}
+    (line,) = caplog.messages
+    assert line == f"{path}: registrations of 1 users are damaged and left out; they register again"
+
+
+def test_a_file_without_checksums_is_taken_over(tmp_path: Path, caplog: pytest.LogCaptureFixture) -> None:
+    path = tmp_path / "bindings.db"
+    connection = apsw.Connection(str(path))
+    connection.execute("CREATE TABLE bindings(aor TEXT PRIMARY KEY, row TEXT NOT NULL) WITHOUT ROWID")
+    connection.execute("PRAGMA user_version = 1")
+    connection.execute("INSERT INTO bindings VALUES(?, ?)", (ALICE, msgspec.json.encode((PHONE,)).decode()))
+    connection.close()
+    for _ in range(2):
+        assert loaded(path, 0.0, 0.0) == {ALICE: (PHONE,)}
+    assert caplog.messages == []
+
+
+def test_a_byte_that_was_changed_is_reported_or_changes_nothing(
+    tmp_path: Path, caplog: pytest.LogCaptureFixture
+) -> None:
+    path = tmp_path / "bindings.db"
+    store = BindingStore.open(path)
+    store.save({ALICE: (PHONE,), BOB: (TABLET,)}, 0.0, 0.0)
+    store.close()
+    whole = path.read_bytes()
+    for place in (*range(100), *range(100, len(whole), 61)):
+        for file in tmp_path.iterdir():
+            file.unlink()
+        path.write_bytes(whole[:place] + bytes([whole[place] ^ 0x10]) + whole[place + 1 :])
+        caplog.clear()
+        found = loaded(path, 0.0, 0.0)
+        store = BindingStore.open(path)
+        store.save({CAROL: (PHONE,)}, 0.0, 0.0)
+        assert store.load(0.0, 0.0) == {**found, CAROL: (PHONE,)}
+        store.close()
+        assert caplog.messages or found == {ALICE: (PHONE,), BOB: (TABLET,)}, place
+        assert found.items() <= {ALICE: (PHONE,), BOB: (TABLET,)}.items()
 
 
 def test_a_directory_that_is_not_there_is_one_line(tmp_path: Path) -> None:

@@ -47,6 +47,46 @@ def test_a_file_that_holds_no_uuid_is_refused_and_let_go(tmp_path: Path) -> None
     assert (tmp_path / "device").read_text() == "nonsense\n"
 
 
+def test_a_byte_that_was_changed_makes_no_other_device(tmp_path: Path) -> None:
+    whose = Device(tmp_path)
+    whose.close()
+    path = tmp_path / "device"
+    whole = path.read_bytes()
+    for place in range(len(whole)):
+        path.write_bytes(whole[:place] + bytes([whole[place] ^ 1]) + whole[place + 1 :])
+        try:
+            again = Device(tmp_path)
+        except StorageError as error:
+            outcome = str(error)
+        else:
+            again.close()
+            outcome = again.uuid
+        assert outcome == whose.uuid or outcome.endswith("delete it to become a new device"), place
+    path.write_bytes(whole)
+    Device(tmp_path).close()
+
+
+def test_a_file_of_an_earlier_version_gets_its_checksum(tmp_path: Path) -> None:
+    identity = str(uuid.uuid4())
+    (tmp_path / "device").write_text(f"{identity}\n")
+    for _ in range(2):
+        device = Device(tmp_path)
+        device.close()
+        assert device.uuid == identity
+    assert len((tmp_path / "device").read_text().split()) == 2
+
+
+def test_a_file_that_is_empty_makes_a_new_device_with_one_line(
+    tmp_path: Path, caplog: pytest.LogCaptureFixture
+) -> None:
+    Device(tmp_path).close()
+    assert caplog.messages == []
+    (tmp_path / "device").write_text("")
+    Device(tmp_path).close()
+    (line,) = caplog.messages
+    assert line.startswith(f"{tmp_path / 'device'} is empty: this is a new device")
+
+
 def test_a_directory_that_cannot_be_made_is_named(tmp_path: Path) -> None:
     (tmp_path / "file").write_text("")
     with pytest.raises(StorageError, match=r"state directory .*/file/state cannot be used .*give another as state_dir"):

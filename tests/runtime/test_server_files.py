@@ -2,12 +2,13 @@
 
 from __future__ import annotations
 
+import shutil
 from collections.abc import Callable
 from pathlib import Path
 
 import pytest
 
-from wanderbus import records
+from wanderbus import records, segments
 from wanderbus.errors import ConfigurationError, LogCorrupt, StateCorrupt, StorageError
 from wanderbus.runtime.server_files import ServerFiles
 from wanderbus.runtime.users_file import read_users
@@ -107,10 +108,6 @@ def test_a_directory_in_use_is_refused_and_stays_usable_for_its_owner(tmp_path: 
     files.close()
 
 
-def damage_identity(directory: Path) -> None:
-    (directory / "server.json").write_text("{")
-
-
 def make_identity_a_directory(directory: Path) -> None:
     (directory / "server.json").unlink()
     (directory / "server.json").mkdir()
@@ -129,9 +126,7 @@ def make_log_a_file(directory: Path) -> None:
     (directory / "log").write_text("")
 
 
-@pytest.mark.parametrize(
-    "damage", [damage_identity, make_identity_a_directory, make_state_a_directory, make_log_a_file]
-)
+@pytest.mark.parametrize("damage", [make_identity_a_directory, make_state_a_directory, make_log_a_file])
 def test_what_cannot_be_used_is_named_in_one_line_and_let_go(tmp_path: Path, damage: Callable[[Path], None]) -> None:
     ServerFiles.open(tmp_path).close()
     damage(tmp_path)
@@ -143,6 +138,172 @@ def test_what_cannot_be_used_is_named_in_one_line_and_let_go(tmp_path: Path, dam
     (line,) = lines
     assert str(tmp_path) in line
     assert "\n" not in line
+
+
+def write_state(directory: Path) -> ServerFiles:
+    """Begin a data directory whose state reflects two of the log's four records, of a server named in the first."""
+    files = ServerFiles.open(directory)
+    started = records.encode_record(records.Started(at_us=1, server=files.identity.server))
+    files.log.append([(0, 1, started)])
+    write_log(files, "CONNECTED")
+    state = files.load_state(16)
+    files.store.save(state.changes(), state.offset)
+    write_log(files, "DISCONNECTED", "CONNECTED")
+    files.keep_ports(40_001, 40_002, 40_003)
+    files.close()
+    return files
+
+
+def cut(data: bytes) -> bytes:
+    return data[: len(data) // 2]
+
+
+def empty(data: bytes) -> bytes:
+    return b""
+
+
+def change_a_row(data: bytes) -> bytes:
+    place = data.index(b"CONNECTED")
+    return data[:place] + b"B" + data[place + 1 :]
+
+
+def change_the_format(data: bytes) -> bytes:
+    """Return a file as an earlier version wrote it: SQLite keeps the number in these bytes of the header."""
+    return data[:60] + (3).to_bytes(4, "big") + data[64:]
+
+
+@pytest.mark.parametrize("change", [cut, empty, change_a_row, change_the_format])
+def test_a_state_that_cannot_be_used_is_rebuilt_from_the_log_with_one_line(
+    tmp_path: Path, caplog: pytest.LogCaptureFixture, change: Callable[[bytes], bytes]
+) -> None:
+    write_state(tmp_path)
+    path = tmp_path / "state.db"
+    damaged = change(path.read_bytes())
+    path.write_bytes(damaged)
+    for _ in range(2):
+        files = ServerFiles.open(tmp_path)
+        state = files.load_state(16)
+        files.store.save(state.changes(), state.offset)
+        files.close()
+        assert (state.offset, [row.status for row in state.devices.values()]) == (4, ["CONNECTED"])
+    (line,) = caplog.messages
+    assert line.startswith(f"{path} cannot be used (")
+    assert line.endswith("put aside as state.db.damaged, and the state is rebuilt from the log, 4 records")
+    assert (tmp_path / "state.db.damaged").read_bytes() == damaged
+
+
+def test_the_write_ahead_log_of_a_damaged_state_goes_with_it(tmp_path: Path) -> None:
+    """A killed server leaves both; alone the log would be taken for that of the new state."""
+    files = ServerFiles.open(tmp_path / "live")
+    write_log(files, "CONNECTED")
+    state = files.load_state(16)
+    files.store.save(state.changes(), state.offset)
+    write_log(files, "DISCONNECTED")
+    killed = shutil.copytree(tmp_path / "live", tmp_path / "killed")
+    files.close()
+    wal = (killed / "state.db-wal").read_bytes()
+    (killed / "state.db").write_bytes(b"")
+    files = ServerFiles.open(killed)
+    assert files.store.offset == 0
+    assert [row.status for row in files.load_state(16).devices.values()] == ["DISCONNECTED"]
+    files.close()
+    assert (killed / "state.db.damaged-wal").read_bytes() == wal
+
+
+def test_a_row_of_another_kind_is_rebuilt_from_the_log(tmp_path: Path, caplog: pytest.LogCaptureFixture) -> None:
+    write_state(tmp_path)
+    files = ServerFiles.open(tmp_path)
+    files.store.save({"devices": {"d": b"\x93\x01\x02\x03"}}, 2)
+    state = files.load_state(16)
+    files.close()
+    assert (state.offset, files.store.offset, len(state.devices)) == (4, 0, 1)
+    assert len(caplog.messages) == 1
+
+
+def test_a_state_that_the_log_cannot_make_good_stays_where_it_is(tmp_path: Path) -> None:
+    """The first segments were moved away: what they held is in the state alone."""
+    write_state(tmp_path)
+    path = tmp_path / "state.db"
+    (segment,) = (tmp_path / "log").glob("*.seg")
+    frames = list(segments.frames(segment.read_bytes(), len(segments.HEADER)))
+    kept = b"".join(segments.pack_frame(frame.offset, frame.at_us, frame.payload) for frame in frames[1:])
+    segment.with_name(segments.segment_name(1)).write_bytes(segments.HEADER + kept)
+    segment.unlink()
+    files = ServerFiles.open(tmp_path)
+    assert files.load_state(16).offset == 4
+    files.close()
+    damaged = change_a_row(path.read_bytes())
+    path.write_bytes(damaged)
+    files = ServerFiles.open(tmp_path)
+    with pytest.raises(
+        StateCorrupt, match=r"state\.db .*, and the log begins at record 1, so it cannot be rebuilt; put"
+    ):
+        files.load_state(16)
+    files.close()
+    assert path.read_bytes() == damaged
+    path.unlink()
+    files = ServerFiles.open(tmp_path)
+    with pytest.raises(LogCorrupt, match=r"reflects 0 records, .* begins at record 1: segments are missing"):
+        files.load_state(16)
+    files.close()
+
+
+def change_a_port(data: bytes) -> bytes:
+    return data.replace(b"40002", b"40012")
+
+
+def change_the_name(data: bytes) -> bytes:
+    return data.replace(b'"wb', b'"wc')
+
+
+@pytest.mark.parametrize("change", [cut, empty, change_a_port, change_the_name])
+def test_a_damaged_identity_is_taken_from_the_log_with_one_line(
+    tmp_path: Path, caplog: pytest.LogCaptureFixture, change: Callable[[bytes], bytes]
+) -> None:
+    server = write_state(tmp_path).identity.server
+    path = tmp_path / "server.json"
+    path.write_bytes(change(path.read_bytes()))
+    for _ in range(2):
+        files = ServerFiles.open(tmp_path)
+        assert files.load_state(16).offset == 4
+        files.close()
+        assert (files.identity.server, files.identity.data_port) == (server, 0)
+    assert caplog.messages == [f"{path} is damaged; the server is {server}, as in its log, and takes other ports"]
+
+
+def test_a_missing_identity_is_that_of_the_log(tmp_path: Path, caplog: pytest.LogCaptureFixture) -> None:
+    server = write_state(tmp_path).identity.server
+    (tmp_path / "server.json").unlink()
+    files = ServerFiles.open(tmp_path)
+    files.close()
+    assert files.identity.server == server
+    assert len(caplog.messages) == 1
+
+
+def test_an_identity_that_the_log_does_not_tell_is_asked_for(tmp_path: Path) -> None:
+    files = ServerFiles.open(tmp_path)
+    write_log(files, "CONNECTED")
+    files.close()
+    (tmp_path / "server.json").write_text("{")
+    with pytest.raises(StateCorrupt, match=r"server\.json is damaged; write .* with the name"):
+        ServerFiles.open(tmp_path)
+    (tmp_path / "server.json").write_text(f'{{"server": "{files.identity.server}"}}')
+    ServerFiles.open(tmp_path).close()
+
+
+def test_a_key_of_which_a_byte_was_changed_is_refused(tmp_path: Path) -> None:
+    """One that an earlier version wrote has no checksum."""
+    ServerFiles.open(tmp_path).close()
+    path = tmp_path / "reset.key"
+    whole = path.read_bytes()
+    for place in range(len(whole)):
+        path.write_bytes(whole[:place] + bytes([whole[place] ^ 1]) + whole[place + 1 :])
+        with pytest.raises(StateCorrupt, match=r"reset\.key is damaged; delete it"):
+            ServerFiles.open(tmp_path)
+    path.write_bytes(whole[:32])
+    files = ServerFiles.open(tmp_path)
+    files.close()
+    assert files.reset_key == whole[:32]
 
 
 def test_ports_that_cannot_be_kept_are_a_storage_error(tmp_path: Path) -> None:

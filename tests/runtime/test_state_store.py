@@ -7,7 +7,8 @@ from pathlib import Path
 import apsw
 import pytest
 
-from wanderbus.errors import StateCorrupt
+from wanderbus.errors import StateCorrupt, StorageError
+from wanderbus.runtime import state_store
 from wanderbus.runtime.state_store import StateStore
 
 
@@ -51,14 +52,113 @@ def test_an_offset_never_goes_back(tmp_path: Path) -> None:
     store.close()
 
 
-def refused(path: Path, server: str = "") -> str:
-    with pytest.raises(StateCorrupt) as caught:
+def refused(path: Path, server: str = "", kind: type[StorageError] = StateCorrupt) -> str:
+    with pytest.raises(StorageError) as caught:
         StateStore.open(path, server=server)
+    assert type(caught.value) is kind
     line = str(caught.value)
     assert "\n" not in line
-    assert line.startswith(f"{path} cannot be used (")
-    assert line.endswith("-wal away, it is rebuilt from the log")
+    assert line.startswith(f"{path} ")
     return line
+
+
+def saved(path: Path) -> dict[str, dict[str, bytes]]:
+    """Write a state of a few pages, and return its rows."""
+    rows = {
+        "sessions": {f"key{number}": b"x%d" % number * 5 for number in range(60)},
+        "events": {str(number): bytes(range(number)) for number in range(60)},
+        "queue": {"a": b"q" * 5_000},
+    }
+    store = StateStore.open(path, server="north")
+    store.save({**rows, "devices": {"d": b"1"}}, 7)
+    store.save({"devices": {"d": None}, "sessions": {"key3": b"new"}}, 9)
+    store.close()
+    rows["sessions"]["key3"] = b"new"
+    return rows
+
+
+def read_back(path: Path) -> tuple[int, dict[str, dict[str, bytes]]]:
+    store = StateStore.open(path, server="north")
+    try:
+        store.save({}, store.offset)
+        return store.offset, {table: dict(store.load(table)) for table in ("sessions", "events", "queue")}
+    finally:
+        store.close()
+
+
+def test_a_byte_that_was_changed_is_noticed_or_changes_nothing(tmp_path: Path) -> None:
+    """Pages, rows and the header are looked at in steps that meet every kind of byte."""
+    path = tmp_path / "state.db"
+    rows = saved(path)
+    whole = path.read_bytes()
+    noticed = 0
+    for place in (*range(0, 100, 2), *range(100, len(whole), 83)):
+        for file in tmp_path.iterdir():
+            file.unlink()
+        path.write_bytes(whole[:place] + bytes([whole[place] ^ 0x10]) + whole[place + 1 :])
+        try:
+            found = read_back(path)
+        except StateCorrupt:
+            noticed += 1
+        else:
+            assert found == (9, rows), place
+    assert noticed > 100
+
+
+@pytest.mark.parametrize("part", [b"x17x17", b"key59", b"qqqqqqqq"])
+def test_a_row_is_not_loaded_that_is_not_as_it_was_written(tmp_path: Path, part: bytes) -> None:
+    path = tmp_path / "state.db"
+    saved(path)
+    path.write_bytes(path.read_bytes().replace(part, part[:-1] + b"z", 1))
+    store = StateStore.open(path)
+    with pytest.raises(StateCorrupt, match="is not as it was written"):
+        [*store.load("sessions"), *store.load("queue")]
+    store.close()
+
+
+def test_a_row_of_another_table_or_key_is_not_loaded(tmp_path: Path) -> None:
+    path = tmp_path / "state.db"
+    saved(path)
+    for change in (
+        "UPDATE events SET key = 'other' WHERE key = '5'",
+        "DELETE FROM queue; INSERT INTO queue SELECT * FROM sessions",
+        "UPDATE sessions SET row = CAST(row AS TEXT)",
+    ):
+        copy = tmp_path / "copy.db"
+        copy.write_bytes(path.read_bytes())
+        connection = apsw.Connection(str(copy))
+        connection.execute(change)
+        connection.close()
+        with pytest.raises(StateCorrupt, match="is not as it was written"):
+            read_back(copy)
+
+
+@pytest.mark.parametrize(
+    "change",
+    [
+        "UPDATE meta SET offset = 8",
+        "UPDATE meta SET tables = 'events sessions'",
+        "DELETE FROM meta",
+        "DROP TABLE queue",
+        "CREATE TABLE more(key TEXT)",
+        "ALTER TABLE queue ADD COLUMN more",
+    ],
+)
+def test_a_file_that_tells_something_else_than_it_holds_is_refused(tmp_path: Path, change: str) -> None:
+    path = tmp_path / "state.db"
+    saved(path)
+    connection = apsw.Connection(str(path))
+    connection.execute(change)
+    connection.close()
+    refused(path)
+
+
+@pytest.mark.parametrize("size", [0, 1, 99, 4_096, 9_000])
+def test_a_truncated_file_is_refused(tmp_path: Path, size: int) -> None:
+    path = tmp_path / "state.db"
+    saved(path)
+    path.write_bytes(path.read_bytes()[:size])
+    refused(path)
 
 
 def test_a_file_that_is_no_database_is_refused(tmp_path: Path) -> None:
@@ -78,13 +178,12 @@ def test_a_damaged_page_is_found_on_open(tmp_path: Path) -> None:
     refused(path)
 
 
-def test_a_file_of_another_schema_is_refused(tmp_path: Path) -> None:
+def test_a_file_of_another_schema_is_refused(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     path = tmp_path / "state.db"
-    StateStore.open(path).close()
-    connection = apsw.Connection(str(path))
-    connection.execute("UPDATE meta SET schema = 99")
-    connection.close()
-    assert "record schema 99" in refused(path)
+    with monkeypatch.context() as patched:
+        patched.setattr(state_store, "SCHEMA_VERSION", 99)
+        StateStore.open(path).close()
+    assert "record schema 99" in refused(path, kind=StorageError)
 
 
 def test_rows_of_another_format_are_refused(tmp_path: Path) -> None:
@@ -119,7 +218,7 @@ def test_the_state_of_another_server_is_refused(tmp_path: Path) -> None:
     path = tmp_path / "state.db"
     StateStore.open(path, server="north").close()
     StateStore.open(path, server="north").close()
-    assert "belongs to the server 'north', this one is 'south'" in refused(path, "south")
+    assert "belongs to the server 'north', this one is 'south'" in refused(path, "south", StorageError)
 
 
 def test_a_deleted_file_is_begun_again_at_offset_zero(tmp_path: Path) -> None:

@@ -21,9 +21,10 @@ from wanderbus.runtime.ambient import SystemRandom
 from wanderbus.runtime.disk import SYSTEM, make_directory
 from wanderbus.runtime.domain_resolver import DomainResolver
 from wanderbus.runtime.driver import Driver, Unmade
+from wanderbus.runtime.kept_key import kept_key
 from wanderbus.runtime.login_log import LoginLog
 from wanderbus.runtime.registrations import Registrations
-from wanderbus.runtime.server_files import kept_key, unusable
+from wanderbus.runtime.server_files import unusable
 from wanderbus.runtime.sip_listening import listen_for_sip
 from wanderbus.runtime.sip_trace import SipRecorder
 from wanderbus.runtime.tls import client_tls, peer_tls, server_tls

@@ -1,14 +1,18 @@
-"""What an agent keeps between its lives: the UUID of its device, under a lock (DESIGN 5.4)."""
+"""The UUID of an agent's device, kept between its lives, with a checksum, under a lock (DESIGN 5.4)."""
 
 from __future__ import annotations
 
+import logging
 import os
 import re
 import uuid
+import zlib
 from pathlib import Path
 
 from wanderbus.errors import StorageError
 from wanderbus.runtime.locks import lock_file
+
+_log = logging.getLogger("wanderbus.agent")
 
 
 def default_state_dir(uri: str) -> Path:
@@ -26,6 +30,7 @@ class Device:
         self._lock: int | None = None
         try:
             directory.mkdir(parents=True, exist_ok=True)
+            is_new = not (directory / "device").exists()
             self._lock = lock_file(directory / "device")
         except OSError as error:
             raise StorageError(
@@ -33,7 +38,7 @@ class Device:
             ) from None
         if self._lock is not None:
             self.ephemeral = False
-            self._load(directory)
+            self._load(directory / "device", is_new=is_new)
 
     def close(self) -> None:
         """Let another agent have the directory."""
@@ -41,17 +46,32 @@ class Device:
             os.close(self._lock)
             self._lock = None
 
-    def _load(self, directory: Path) -> None:
+    def _load(self, path: Path, *, is_new: bool) -> None:
         assert self._lock is not None
-        stored = os.pread(self._lock, 64, 0).decode("ascii", "replace").strip()
+        stored = os.pread(self._lock, 128, 0).decode("ascii", "replace").split()
         if not stored:
-            os.pwrite(self._lock, self.uuid.encode() + b"\n", 0)
-            os.fsync(self._lock)
+            if not is_new:
+                _log.warning("%s is empty: this is a new device, and what waited for the old one does not come", path)
+            self._write()
             return
         try:
-            self.uuid = str(uuid.UUID(stored))
+            identity = str(uuid.UUID(stored[0]))
         except ValueError:
             self.close()
-            raise StorageError(
-                f"{directory / 'device'} does not hold a UUID; delete it to become a new device"
-            ) from None
+            raise StorageError(f"{path} does not hold a UUID; delete it to become a new device") from None
+        # Earlier versions wrote the UUID alone.
+        if stored[1:] not in ([], [_checksum(identity)]):
+            self.close()
+            raise StorageError(f"{path} is damaged; delete it to become a new device")
+        self.uuid = identity
+        if stored == [identity]:
+            self._write()
+
+    def _write(self) -> None:
+        assert self._lock is not None
+        os.pwrite(self._lock, f"{self.uuid}\n{_checksum(self.uuid)}\n".encode(), 0)
+        os.fsync(self._lock)
+
+
+def _checksum(identity: str) -> str:
+    return f"{zlib.crc32(identity.encode()):08x}"

@@ -55,6 +55,11 @@ class EventLog:
         self._disk = disk
         self._mark = disk.open(directory / HIGH_WATER, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o644)
 
+    @property
+    def oldest_offset(self) -> int:
+        """Return the offset of the oldest record that is kept, or would be."""
+        return int(segment_paths(self.directory)[0].stem)
+
     @classmethod
     def open(cls, directory: Path, *, segment_bytes_max: int = SEGMENT_BYTES_MAX, disk: Disk = SYSTEM) -> EventLog:
         """Take the log in ``directory``, which is made if need be, and recover it.

@@ -1,4 +1,4 @@
-"""What to do with an event log that was not closed in good order (SPEC T-01: a torn tail is skipped, nothing more).
+"""Recovery of an event log that was not closed in good order (SPEC T-01: a torn tail is skipped, nothing more).
 
 After ``kill -9`` or a power cut the last segment may end in part of a write that nobody was told about; that tail
 is put aside and cut off. Any other damage may have hit records that were acknowledged, so it is reported and
@@ -7,6 +7,7 @@ nothing is touched.
 
 from __future__ import annotations
 
+import logging
 import os
 import struct
 from collections.abc import Iterator
@@ -17,6 +18,8 @@ from typing import NamedTuple
 from wanderbus.errors import LogCorrupt
 from wanderbus.runtime.disk import SYSTEM, Disk, mapped, sync_directory, write_all
 from wanderbus.segments import FRAME_OVERHEAD_BYTES, HEADER, HIGH_WATER, frames, unpack_mark
+
+_log = logging.getLogger("wanderbus.server")
 
 _OFFSET = struct.Struct("<q")
 _OFFSET_IN_FRAME = 8
@@ -63,6 +66,10 @@ def recover(directory: Path, disk: Disk = SYSTEM) -> int:
         if found is not None:
             raise _damaged(last, f"but record {found} after it is whole")
         _put_aside(last, disk)
+    if mark is None and last.next_offset:
+        _log.warning(
+            "%s is damaged or missing: it is made again, for %s records", directory / HIGH_WATER, last.next_offset
+        )
     return last.next_offset
 
 

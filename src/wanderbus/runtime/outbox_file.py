@@ -7,6 +7,7 @@ back.
 
 from __future__ import annotations
 
+import logging
 import os
 import secrets
 import sqlite3
@@ -17,6 +18,8 @@ from typing import Final
 
 from wanderbus.errors import StorageError
 from wanderbus.runtime.disk import SYSTEM, sync_directory
+
+_log = logging.getLogger("wanderbus.agent")
 
 SCHEMA: Final = 1
 
@@ -41,6 +44,7 @@ class OutboxFile:
         self.epoch = 0
         self.next = 1
         self._owner = owner
+        self._is_new = not path.exists()
         try:
             os.close(os.open(path, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o600))
             sync_directory(SYSTEM, path.parent)
@@ -112,6 +116,8 @@ class OutboxFile:
     def _lay_out(self) -> None:
         if self.path.stat().st_size:
             raise self._damaged("it holds no outbox")
+        if not self._is_new:
+            _log.warning("the outbox %s is empty: another is made, without the events that it may have held", self.path)
         with self._connection:
             self._connection.execute("BEGIN IMMEDIATE")
             for table in _TABLES:

@@ -1,39 +1,40 @@
-"""A server's data directory: who it is, which ports it had, its log and its state, brought up to date."""
+"""A server's data directory: who it is, which ports it had, its log and its state, brought up to date.
+
+The log is the truth. What is damaged and can be made of it is made of it, with one line in the server's log.
+"""
 
 from __future__ import annotations
 
-import secrets
+import logging
 from pathlib import Path
-from typing import Final
 
 import msgspec
 
 from wanderbus.broker.state import BrokerState
 from wanderbus.errors import LogCorrupt, StateCorrupt, StorageError
 from wanderbus.records import decode_record
-from wanderbus.runtime.disk import SYSTEM, Disk, make_directory, replace_file
+from wanderbus.runtime.disk import SYSTEM, Disk, make_directory
 from wanderbus.runtime.event_log import SEGMENT_BYTES_MAX, EventLog
+from wanderbus.runtime.identity_file import Identity, load_identity, save_identity
+from wanderbus.runtime.kept_key import kept_key
+from wanderbus.runtime.sqlite_files import put_aside
 from wanderbus.runtime.state_store import StateStore
 
-_KEY_BYTES: Final = 32
-
-
-class Identity(msgspec.Struct, frozen=True):
-    """What stays the same over restarts: the name in event ids, and the ports that agents know (DESIGN 6.3)."""
-
-    server: str
-    broker_port: int = 0
-    data_port: int = 0
-    """Where reliable UDP is received."""
-    stream_port: int = 0
-    """Where the data channel's TCP connections are accepted."""
+_log = logging.getLogger("wanderbus.server")
 
 
 class ServerFiles:
     """The open files of one server; made by :meth:`open`."""
 
     def __init__(
-        self, directory: Path, identity: Identity, reset_key: bytes, log: EventLog, store: StateStore, disk: Disk
+        self,
+        directory: Path,
+        identity: Identity,
+        reset_key: bytes,
+        log: EventLog,
+        store: StateStore,
+        disk: Disk,
+        vfs: str | None,
     ) -> None:
         self.directory = directory
         self.identity = identity
@@ -42,6 +43,7 @@ class ServerFiles:
         self.log = log
         self.store = store
         self._disk = disk
+        self._vfs = vfs
 
     @classmethod
     def open(
@@ -60,39 +62,62 @@ class ServerFiles:
             make_directory(disk, directory, 0o700)
             log = EventLog.open(directory / "log", segment_bytes_max=segment_bytes_max, disk=disk)
             try:
-                identity = _load_identity(directory / "server.json", disk)
+                identity = load_identity(directory / "server.json", log, disk)
                 reset_key = kept_key(directory / "reset.key", disk)
-                store = StateStore.open(directory / "state.db", server=identity.server, vfs=vfs)
+                store = _open_store(directory / "state.db", identity.server, log, vfs)
             except BaseException:
                 log.close()
                 raise
         except OSError as error:
             raise unusable(directory, error) from None
-        return cls(directory, identity, reset_key, log, store, disk)
+        return cls(directory, identity, reset_key, log, store, disk, vfs)
 
     def load_state(self, publishes_remembered: int) -> BrokerState:
-        """Return the state: the stored rows, brought up to date from the log."""
-        state = BrokerState(self.identity.server, publishes_remembered)
+        """Return the state: the stored rows, brought up to date from the log.
+
+        Rows that are damaged are put aside, and all of the state is made of the log.
+        """
         if self.store.offset > self.log.next_offset:
             raise LogCorrupt(
                 f"{self.store.path} reflects {self.store.offset} records, {self.log.directory} holds "
                 f"{self.log.next_offset}: segments are missing; put them back"
             )
         try:
-            state.load({table.name: self.store.load(table.name) for table in state.tables}, self.store.offset)
-            for frame in self.log.read(state.offset):
-                state.apply(frame.offset, decode_record(frame.payload))
-        except msgspec.DecodeError as error:
-            raise StateCorrupt(
-                f"{self.store.path} or {self.log.directory} was written by another version: {error}"
-            ) from None
+            state = self._stored_state(publishes_remembered)
+        except StateCorrupt as error:
+            self.store.close()
+            self.store = _begin_anew(self.store.path, self.identity.server, self.log, self._vfs, error)
+            state = self._stored_state(publishes_remembered)
+        self._apply_log(state)
         return state
+
+    def _stored_state(self, publishes_remembered: int) -> BrokerState:
+        state = BrokerState(self.identity.server, publishes_remembered)
+        try:
+            state.load({table.name: self.store.load(table.name) for table in state.tables}, self.store.offset)
+        except msgspec.DecodeError as error:
+            raise StateCorrupt(f"{self.store.path} cannot be used ({error})") from None
+        return state
+
+    def _apply_log(self, state: BrokerState) -> None:
+        if (oldest := self.log.oldest_offset) > state.offset:
+            raise LogCorrupt(
+                f"{self.store.path} reflects {state.offset} records, {self.log.directory} begins at record {oldest}: "
+                "segments are missing; put them back"
+            )
+        for frame in self.log.read(state.offset):
+            try:
+                state.apply(frame.offset, decode_record(frame.payload))
+            except msgspec.DecodeError as error:
+                raise StateCorrupt(
+                    f"record {frame.offset} in {self.log.directory} was written by another version: {error}"
+                ) from None
 
     def keep_ports(self, broker_port: int, data_port: int, stream_port: int) -> None:
         """Remember the ports for the next start; :class:`StorageError` if that cannot be written."""
         self.identity = Identity(self.identity.server, broker_port, data_port, stream_port)
         try:
-            _save_identity(self.directory / "server.json", self.identity, self._disk)
+            save_identity(self.directory / "server.json", self.identity, self._disk)
         except OSError as error:
             raise unusable(self.directory, error) from None
 
@@ -108,33 +133,22 @@ def unusable(directory: Path, error: OSError) -> StorageError:
     return StorageError(f"the data directory {directory} cannot be used: {error.strerror}{where}")
 
 
-def _load_identity(path: Path, disk: Disk) -> Identity:
+def _open_store(path: Path, server: str, log: EventLog, vfs: str | None) -> StateStore:
     try:
-        return msgspec.json.decode(path.read_bytes(), type=Identity)
-    except FileNotFoundError:
-        identity = Identity(f"wb{secrets.token_hex(3)}")
-        _save_identity(path, identity, disk)
-        return identity
-    except msgspec.DecodeError:
+        return StateStore.open(path, server=server, vfs=vfs)
+    except StateCorrupt as error:
+        return _begin_anew(path, server, log, vfs, error)
+
+
+def _begin_anew(path: Path, server: str, log: EventLog, vfs: str | None, why: StateCorrupt) -> StateStore:
+    """Put aside a state that cannot be used and begin another one; refuse if the log cannot make good what it held."""
+    if log.oldest_offset:
         raise StateCorrupt(
-            f'{path} is damaged; write {{"server": NAME}} with the name that event ids in the log begin with'
-        ) from None
-
-
-def _save_identity(path: Path, identity: Identity, disk: Disk) -> None:
-    replace_file(disk, path, msgspec.json.encode(identity) + b"\n")
-
-
-def kept_key(path: Path, disk: Disk = SYSTEM) -> bytes:
-    """Return the secret in the file at ``path``, which is made if there is none.
-
-    Raises :class:`StateCorrupt` for one that was damaged, ``OSError`` if it can be neither read nor made.
-    """
-    try:
-        key = path.read_bytes()
-    except FileNotFoundError:
-        key = secrets.token_bytes(_KEY_BYTES)
-        replace_file(disk, path, key)
-    if len(key) != _KEY_BYTES:
-        raise StateCorrupt(f"{path} is damaged; delete it, and another is made")
-    return key
+            f"{why}, and the log begins at record {log.oldest_offset}, so it cannot be rebuilt; put the earlier "
+            "segments back, or restore the file from a copy"
+        )
+    aside = put_aside(path)
+    _log.warning(
+        "%s: it is put aside as %s, and the state is rebuilt from the log, %s records", why, aside.name, log.next_offset
+    )
+    return StateStore.open(path, server=server, vfs=vfs)
