@@ -45,6 +45,8 @@ def server(**given: Any) -> wanderbus.Server:
         ({"relays": ("127.0.0.1", "[::1]:22")}, "relays: these, and host, have to be all IPv4 addresses or all IPv6"),
         ({"relays": ("192.0.2.9",), "host": "2001:db8::1"}, "relays: these, and host, have to be"),
         ({"relays": ("192.0.2.9",)}, "host: 127.0.0.1 cannot be reached from relays"),
+        (ELSEWHERE | {"edge_proxies": ("127.0.0.1",)}, "edge_proxies: registrar and proxy"),
+        ({"edge_proxies": ("127.0.0.1", "edge")}, "edge_proxies: 'edge' is not an IP address; give those of the"),
         ({"relays": ("127.0.0.1:x",)}, "relays: '127.0.0.1:x' is not host:port"),
         ({"relay": RelaySettings(address="here")}, "relay.address: here is no IP address"),
         ({"advertise": "here"}, "advertise: 'here' is not an IP address"),

@@ -15,6 +15,7 @@ from wanderbus.runtime.ambient import SystemRandom
 from wanderbus.sip.digest import DigestClient
 from wanderbus.sip.message import Request, Response, encode_message, parse_message
 from wanderbus.sip.routing import Forward, Reject, RoutingContext, Verdict
+from wanderbus.sip.server import SIPServer
 
 pytestmark = pytest.mark.integration
 
@@ -126,3 +127,28 @@ async def test_a_routing_script_is_given_to_the_server(tmp_path: Path) -> None:
         assert isinstance(response, Response)
         assert (response.status, response.reason) == (480, "Closed Today")
         phone.socket.close()
+
+
+class EdgeProxy(Phone):
+    """One UDP socket that passes on the REGISTERs of a phone elsewhere."""
+
+    def _register(self, contact: str | None) -> Request:
+        return super()._register(contact).with_header("Via", "SIP/2.0/UDP 127.0.0.2;branch=z9hG4bKphone")
+
+
+@pytest.mark.parametrize("known", [True, False])
+def test_a_known_proxy_says_where_a_phone_is(tmp_path: Path, known: bool) -> None:
+    async def story() -> None:
+        async with server(tmp_path, edge_proxies=("127.0.0.1",) if known else ()) as running:
+            edge = EdgeProxy(running.address)
+            assert (await edge.register("<sip:bob@127.0.0.2:7777>")).status == 200
+            edge.socket.close()
+            assert running._sip is not None
+            assert running._sip._driver is not None
+            machine = running._sip._driver.machine
+            assert isinstance(machine, SIPServer)
+            (contact,) = machine.location.snapshot()[BOB]
+            alias = "" if known else f";alias=127.0.0.1~{edge.address[1]}~1"
+            assert contact.contact == f"sip:bob@127.0.0.2:7777{alias}"
+
+    asyncio.run(story())

@@ -217,15 +217,40 @@ class TestRegistration:
         phone.register_plainly()
         assert contacts(world) == ("sip:bob@10.0.0.5:5060",)
 
-    def test_what_another_proxy_passed_on_is_its_affair(self, world: World, bob: NATPhone) -> None:
-        """An alias that it wrote stays, and none is added."""
-        bob.cseq += 1
+    @pytest.mark.parametrize("edge", [True, False])
+    def test_what_a_known_proxy_passed_on_is_its_affair(self, edge: bool) -> None:
+        """An alias that it wrote stays, and none is added; what others pass on leads back to them."""
+        world = World(edge_proxies=[OUTSIDE[0]] if edge else [])
+        bob = NATPhone(world, "bob")
+        bob.register()
         theirs = "<sip:bob@10.0.0.5:5060;alias=203.0.113.1~4~1>"
         request = bob.request("REGISTER", "sip:example.org", to=f"<{BOB}>").replacing("Contact", theirs)
         request = request.with_header("Via", "SIP/2.0/UDP 10.0.0.5:5060;branch=z9hG4bKedge")
         bob.send(bob.digest.authorize(request))
         assert bob.statuses() == [200]
-        assert "sip:bob@10.0.0.5:5060;alias=203.0.113.1~4~1" in contacts(world)
+        alias = "203.0.113.1~4~1" if edge else "192.0.2.11~40001~1"
+        assert f"sip:bob@10.0.0.5:5060;alias={alias}" in contacts(world)
+
+    @pytest.mark.parametrize("vias", [1, 2])
+    def test_nobody_registers_somebody_else(self, world: World, alice: Phone, vias: int) -> None:
+        """A stranger's OPTIONS of 266 bytes had 44 KB sent to whoever was named."""
+        bob = NATPhone(world, "bob")
+        victim = ("198.51.100.7", 5060)
+        named = ", ".join(f"<sip:bob{number}@{victim[0]}>" for number in range(10))
+        statuses: list[int] = []
+        while statuses in ([], [401]):
+            request = bob.request("REGISTER", "sip:example.org", to=f"<{BOB}>").replacing("Contact", named)
+            if vias > 1:
+                request = request.with_header("Via", f"SIP/2.0/UDP {victim[0]};branch=z9hG4bKedge")
+            bob.send(bob.digest.authorize(request))
+            (response,) = bob.take()
+            assert isinstance(response, Response)
+            bob.digest.learn(response)
+            statuses.append(response.status)
+        assert len(contacts(world)) == 10
+        alice.send(alice.request("OPTIONS", BOB))
+        world.advance(40.0)
+        assert world.bytes_at(victim) == []
 
     def test_it_survives_a_restart(self, world: World, bob: NATPhone, alice: Phone) -> None:
         kept = world.server.location.snapshot()

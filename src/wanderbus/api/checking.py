@@ -22,7 +22,7 @@ from wanderbus.runtime.names import resolve
 from wanderbus.runtime.relaying import LOOPBACK, RelayServer
 from wanderbus.runtime.users_file import Users
 from wanderbus.sip.digest import ALGORITHMS, Secret
-from wanderbus.sip.targets import Target, target_of
+from wanderbus.sip.targets import Target, is_ip_address, target_of
 from wanderbus.sip.uri import SIPUri, canonical_uri
 
 NG_PORT: Final = 2223
@@ -30,7 +30,7 @@ NG_PORT: Final = 2223
 
 _OF_REGISTRAR: Final = (
     *("port", "tcp", "tls_certificate", "tls_key", "tls_port"),
-    *("flood", "relay", "relays", "relay_calls", "stay_on_path", "domains"),
+    *("flood", "relay", "relays", "relay_calls", "stay_on_path", "edge_proxies", "domains"),
 )
 """Keys without a meaning in a process that has no registrar."""
 
@@ -51,6 +51,9 @@ def check_proxy(settings: ProxySettings) -> None:
         raise ConfigurationError("relay_calls: there is no relay; name some in relays, or write a [relay] table")
     if not set(settings.digest_algorithms) <= set(ALGORITHMS) or not settings.digest_algorithms:
         raise ConfigurationError(f"digest_algorithms: {settings.digest_algorithms!r} is no choice; use SHA-256, MD5")
+    for address in settings.edge_proxies:
+        if not is_ip_address(address):
+            raise ConfigurationError(f"edge_proxies: {address!r} is not an IP address; give those of the proxies")
     relay_addresses(settings)
     relay_server(settings)
     other_domains(settings)

@@ -106,6 +106,7 @@ class SIPService:
             algorithms=self._settings.digest_algorithms,
             flood=self._settings.flood or DEFAULT_LIMITS,
             others=others,
+            edge_proxies=[str(ip_address(each)) for each in self._settings.edge_proxies],
             **self._anchoring(driver, relays),
         )
         driver.machine = machine

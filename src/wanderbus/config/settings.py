@@ -241,6 +241,10 @@ class ProxySettings(msgspec.Struct, frozen=True, kw_only=True):
     """Whether the proxy stays on the path of every call; else only where it has to, as where a side is behind NAT or a
     relay may be needed, and calls go past it (SPEC D-09). Most telephones need it over TCP and TLS."""
 
+    edge_proxies: tuple[str, ...] = ()
+    """The IP addresses of SIP proxies between users and this server. Devices that register through these are called at
+    the Contact that they name; all others at the address that their REGISTER came from, whatever they name."""
+
     digest_algorithms: tuple[Literal["SHA-256", "MD5"], ...] = ("SHA-256", "MD5")
     """The digests that users may prove themselves by, best first, to the registrar and to the broker; with a
     ``sip_server`` also those that the broker proves itself by. A few telephones register with ``["MD5"]`` alone."""
@@ -376,6 +380,7 @@ class ProxyArguments(TypedDict, total=False):
     relays: tuple[str, ...]
     relay_calls: Literal["nat", "all"]
     stay_on_path: bool
+    edge_proxies: tuple[str, ...]
     digest_algorithms: tuple[Literal["SHA-256", "MD5"], ...]
     flood: FloodLimits | None
     relay: RelaySettings | None

@@ -8,7 +8,7 @@ that ask too much.
 from __future__ import annotations
 
 from collections import deque
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 from typing import Final
 
 from wanderbus.machine import (
@@ -28,7 +28,7 @@ from wanderbus.sip.digest import ALGORITHMS, Authenticator, Secret
 from wanderbus.sip.domain_routes import DomainLookedUp, FindDomain, OtherDomains
 from wanderbus.sip.flood import DEFAULT_LIMITS, FloodGuard, FloodLimits, Judgement
 from wanderbus.sip.location import Binding, Domain, LocationService
-from wanderbus.sip.message import make_response
+from wanderbus.sip.message import Request, make_response
 from wanderbus.sip.proxy import Proxy
 from wanderbus.sip.proxy_signals import Command, Report
 from wanderbus.sip.registrar import ExpiryPolicy, Registrar
@@ -63,7 +63,8 @@ class SIPServer:
     go, and ``flood`` how many one source may send. ``algorithms`` are the digests that are offered, best first; some
     clients look at the first alone and know nothing but ``MD5``. ``media`` commands media relays, over the socket
     "ng", for those calls that ``relay_calls`` names. ``others`` says what may go to other domains and come from there;
-    :class:`wanderbus.sip.domain_routes.FindDomain` is answered with an input.
+    :class:`wanderbus.sip.domain_routes.FindDomain` is answered with an input. ``edge_proxies`` are the IP addresses of
+    proxies before this one, which know where the devices that register through them are.
 
     Reports :class:`wanderbus.sip.location.BindingChanged`, :class:`wanderbus.sip.location.BindingsWritten` (before
     the REGISTER is answered) and :class:`wanderbus.sip.routing.RoutingFailed`.
@@ -87,12 +88,14 @@ class SIPServer:
         media: MediaAnchor | None = None,
         relay_calls: RelayCalls = "nat",
         others: OtherDomains | None = None,
+        edge_proxies: Collection[str] = (),
     ) -> None:
         served = Domain(domain.lower(), address, streams or {})
         policy = ExpiryPolicy(expires_min_s, expires_max_s, expires_default_s)
         authenticator = Authenticator(domain, passwords, random.token(32), algorithms=algorithms)
         self.location = LocationService()
         self._registrar = Registrar(served, self.location, authenticator, random, policy)
+        self._edge_proxies = frozenset(edge_proxies)
         self._flood = FloodGuard(flood)
         self._layer = TransactionLayer(random, socket=SOCKET, transports=served.transports)
         self._layer.local = address
@@ -211,10 +214,19 @@ class SIPServer:
                 return [_turned_away(report, judgement)], []
         if report.request.method != "REGISTER":
             return self._proxy.step([report], now), []
-        response, written = self._registrar.register(nat.with_way_back(report), now, report.connection)
+        response, written = self._registrar.register(self._with_way_back(report), now, report.connection)
         # A 200 goes to a user who proved to be one; anything else to whoever claims the source address.
         answer = Respond(report.transaction, response, within_request=response.status != 200)
         return [answer], scoped("registrar", written)
+
+    def _with_way_back(self, register: RequestReceived) -> Request:
+        """Return a REGISTER with the way back to where it came from, unless a proxy that we know passed it on.
+
+        Anybody can write a second Via, and a Contact under it that leads to somebody else.
+        """
+        if register.source[0] in self._edge_proxies:
+            return nat.with_way_back(register)
+        return nat.marked(register.request, register.source, register.transport)
 
 
 def _turned_away(report: RequestReceived, judgement: Judgement) -> Command:
