@@ -122,11 +122,11 @@ class AuthenticationError(WanderbusError):
 
 
 class WrongPassword(AuthenticationError):
-    """The user is known, the password is not theirs."""
+    """The server accepts no such user with this password; most servers do not tell which of the two is wrong."""
 
 
 class UnknownUser(AuthenticationError):
-    """The server has no such user."""
+    """The server has no such user, and says so, or serves another domain."""
 
 
 class ConfigurationError(WanderbusError):

@@ -21,7 +21,6 @@ from wanderbus.errors import (
     LimitExceeded,
     Refused,
     StorageError,
-    UnknownUser,
     Unreachable,
     WanderbusError,
     WrongPassword,
@@ -49,7 +48,7 @@ def test_credentials_and_uris_that_do_not_fit(world: World) -> None:
             assert "guess" not in str(wrong)
             assert type(await refusal(world.agent(password=None))) is WrongPassword
             unknown = await refusal(world.agent("carol", password="secret"))
-            assert type(unknown) is UnknownUser
+            assert type(unknown) is WrongPassword  # nobody is told which users there are
             assert "sip:carol@localhost" in str(unknown)
             nobody = await refusal(world.agent(broker="sip:nobody@localhost"))
             assert type(nobody) is Unreachable

@@ -152,7 +152,7 @@ def test_complaints_about_the_command_line(
         (["pub", "", "n=1", *shell.as_user()], 2, "the subject must have 1 to"),
         (["pub", "Departure", f"n={'x' * 40_000}", *shell.as_user()], 1, "the event takes"),
         (["pub", "Departure", *shell.as_user(password="guess")], 1, "does not accept the password"),
-        (["pub", "Departure", *shell.as_user("carol")], 1, "has no user sip:carol@localhost"),
+        (["pub", "Departure", *shell.as_user("carol")], 1, "sip:carol@localhost, or has no such user"),
         (["pub", "Departure", "--broker", "sip:nobody@localhost", *shell.as_user()], 1, "knows no broker"),
         (["pub", "Departure", *shell.as_user(device="users")], 1, "state directory users/pub/1 cannot be used"),
         (["pub", "Departure", "--user", "alice"], 2, "'alice' is not a user; write alice@localhost"),

@@ -16,6 +16,10 @@ import pytest
 import wanderbus
 from tests.api.world import numbers, publish, run, service
 from wanderbus.errors import ConfigurationError, Refused, Unreachable, WanderbusError, WrongPassword
+from wanderbus.machine import Address
+from wanderbus.runtime.ambient import SystemRandom
+from wanderbus.sip.digest import DigestClient
+from wanderbus.sip.message import Request, Response, encode_message, parse_message
 
 pytestmark = pytest.mark.integration
 
@@ -248,6 +252,63 @@ def test_flood_limits(tmp_path: Path) -> None:
                 await agent(tmp_path, broker, 'password = "secret"\nconnect_s_max = 1').__aenter__()
 
     run(story())
+
+
+def test_login_limits_of_the_registrar(tmp_path: Path, caplog: pytest.LogCaptureFixture) -> None:
+    """One wrong password from an address, and the right one has to wait too."""
+
+    async def story() -> None:
+        async with server(tmp_path, tables="[logins]\nfree_failures = 1\npause_s = 60") as broker:
+            with pytest.raises(WrongPassword):
+                await agent(tmp_path, broker, 'password = "guess"').__aenter__()
+            with pytest.raises(Unreachable, match="500 Too Many Failed Logins"):
+                await agent(tmp_path, broker, 'password = "secret"\nconnect_s_max = 1').__aenter__()
+
+    run(story())
+    line = "login of sip:alice@localhost from 127.0.0.1 refused: "
+    assert line + "Wrong User Or Password" in caplog.messages
+    assert line + "Too Many Failed Logins, 2 times so far" in caplog.messages
+    assert "guess" not in caplog.text
+
+
+def test_login_limits_of_the_broker(tmp_path: Path, caplog: pytest.LogCaptureFixture) -> None:
+    """It counts its callers itself, also those who call past the proxy."""
+
+    async def story() -> None:
+        async with server(tmp_path, tables="[logins]\nfree_failures = 1\npause_s = 60") as broker:
+            assert await asyncio.to_thread(calls, broker.broker_address, "guess") == 403
+            assert await asyncio.to_thread(calls, broker.broker_address, "secret") == 500
+
+    run(story())
+    assert caplog.messages[0] == "login of sip:alice@localhost from 127.0.0.1 refused: Wrong User Or Password"
+
+
+def calls(address: Address, password: str) -> int:
+    """Call the broker as alice, and answer its challenge; return the status that comes."""
+    client, status = DigestClient("alice", password, SystemRandom()), 0
+    with socket.socket(socket.AF_INET, socket.SOCK_DGRAM) as caller:
+        caller.bind(("127.0.0.1", 0))
+        caller.settimeout(5.0)
+        host = f"127.0.0.1:{caller.getsockname()[1]}"
+        for number in (1, 2):
+            headers = {
+                "Via": f"SIP/2.0/UDP {host};rport;branch=z9hG4bK{password}{number}",
+                "Max-Forwards": "70",
+                "From": "<sip:alice@localhost>;tag=a",
+                "To": "<sip:broker@localhost>",
+                "Call-ID": f"{password}-{number}",
+                "CSeq": f"{number} INVITE",
+                "Contact": f"<sip:alice@{host}>",
+            }
+            request = Request("INVITE", "sip:broker@localhost", tuple(headers.items()))
+            caller.sendto(encode_message(client.authorize(request)), address)
+            while (answer := parse_message(caller.recv(65_535))).cseq.number != number:
+                pass
+            assert isinstance(answer, Response)
+            status = answer.status
+            if status == 401:
+                assert client.learn(answer)
+    return status
 
 
 def test_opening_gives_up_when_the_file_says(tmp_path: Path) -> None:

@@ -31,8 +31,9 @@ from wanderbus.mobility.status import RemoteMediaStatus
 from wanderbus.records import decode_record
 from wanderbus.simulation.server import BROKER_URI, DOMAIN, SERVER_ADDRESS, SERVER_IP, SimulatedServer, password_of
 from wanderbus.simulation.world import SeededRandom, World
-from wanderbus.sip.digest import Authenticator
-from wanderbus.sip.message import Request, Response, encode_message
+from wanderbus.sip.digest import Authenticator, DigestClient
+from wanderbus.sip.login_guard import LoginRefused
+from wanderbus.sip.message import Request, Response, encode_message, parse_message
 from wanderbus.sip.sdp import MediaDescription
 
 
@@ -324,6 +325,24 @@ def test_design_6_4_a_caller_is_asked_who_it_is(town: Town) -> None:
     assert isinstance(answer, Response)
     assert answer.status == 401
     assert len(town.access._lines.by_session) == 0
+
+
+def test_a_caller_with_a_wrong_password_is_reported() -> None:
+    access, caller = access_server(), ("10.1.0.1", 5060)
+    client = DigestClient("alice", "guess", SeededRandom(World(4)))
+    (challenge,) = sent_datagrams(access.step([DatagramReceived("broker-sip", caller, invite(b""))], 0.0))
+    challenged = parse_message(challenge.data)
+    assert isinstance(challenged, Response)
+    assert client.learn(challenged)
+    again = parse_message(invite(b"").replace(b"z9hG4bKx1", b"z9hG4bKx2"))
+    assert isinstance(again, Request)
+    outputs = access.step([DatagramReceived("broker-sip", caller, encode_message(client.authorize(again)))], 0.1)
+    refused = [output for output in outputs if isinstance(output, LoginRefused)]
+    assert refused == [LoginRefused("sip:alice@sim.test", "Wrong User Or Password", "10.1.0.1")]
+
+
+def sent_datagrams(outputs: list[Output]) -> list[SendDatagram]:
+    return [output for output in outputs if isinstance(output, SendDatagram)]
 
 
 @pytest.mark.parametrize("missing", ["wanderbus-connection", "wanderbus-generation", "wanderbus-key", "wanderbus-mac"])

@@ -53,7 +53,7 @@ def test_wrong_password(transport: Transport, certificates: Certificates) -> Non
     async def scenario() -> None:
         async with phone_server(transport, certificates) as served, baresip("bob", certificates) as bob:
             refused = await bob.register(account("bob", served, transport, password="guess"))
-            assert refused == "REGISTER_FAIL 403 Wrong Password"
+            assert refused == "REGISTER_FAIL 403 Wrong User Or Password"
             assert served.contacts(BOB) == ()
 
     run(scenario())

@@ -33,6 +33,7 @@ from wanderbus.mobility.session import SIPSession
 from wanderbus.mobility.status import SIPCommunicationStatus
 from wanderbus.mobility.user_agent import UserAgent
 from wanderbus.sip.digest import Authenticator
+from wanderbus.sip.login_guard import LoginGuard
 from wanderbus.sip.message import Message, Request, parse_message
 from wanderbus.sip.sdp import MediaDescription
 from wanderbus.sip.server import SIPServer
@@ -137,7 +138,8 @@ class Phone(Node):
             **options.pop("properties", {}),
         )
         if options.pop("authenticates", False):
-            options["authenticator"] = Authenticator(DOMAIN, password_of, world.random.token(16))
+            guard = LoginGuard(proxies=[SERVER[0]])
+            options["authenticator"] = Authenticator(DOMAIN, password_of, world.random.token(16), guard=guard)
         return UserAgent(properties, SeededRandom(f"{world.seed} {self.user} {world.now}"), contact=address, **options)
 
     def noticed(self, report: Output) -> None:

@@ -10,8 +10,8 @@ import pytest
 from wanderbus.machine import Address, CancelTimer, DatagramReceived, Input, Output, SendDatagram, SetTimer, TimerFired
 from wanderbus.sip.digest import DigestClient
 from wanderbus.sip.location import BindingChanged, BindingsWritten
+from wanderbus.sip.login_guard import LoginRefused
 from wanderbus.sip.message import Message, Request, Response, encode_message, parse_message
-from wanderbus.sip.registrar import LoginRefused
 from wanderbus.sip.routing import RoutingFailed
 from wanderbus.sip.server import SIPServer
 

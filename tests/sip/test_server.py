@@ -44,10 +44,10 @@ def test_register_is_challenged_then_accepted(world: World) -> None:
 
 
 def test_who_is_not_let_in(world: World) -> None:
-    """SPEC C-20: wrong password 403, unknown user 404 after the challenge, somebody else's address of record 403."""
+    """SPEC C-20: wrong password and unknown user 403 after the challenge, somebody else's address of record 403."""
     address = ("10.0.0.3", 1)
     assert Phone(world, "bob", address, "wrong").register().status == 403
-    assert Phone(world, "mallory", address, "wrong").register().status == 404
+    assert Phone(world, "mallory", address, "wrong").register().status == 403
     assert Phone(world, "carol", address).register(aor=BOB).status == 403
     assert len(world.server.location) == 0
 

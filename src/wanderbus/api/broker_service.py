@@ -48,12 +48,14 @@ from wanderbus.runtime.ambient import SystemRandom, wall_us
 from wanderbus.runtime.certificate import own_certificate
 from wanderbus.runtime.committer import Committer
 from wanderbus.runtime.driver import Driver, Unmade
+from wanderbus.runtime.login_log import LoginLog
 from wanderbus.runtime.server_files import ServerFiles
 from wanderbus.runtime.sip_listening import listen_for_sip
 from wanderbus.runtime.sip_trace import SipRecorder
 from wanderbus.runtime.stream_limits import DATA_STREAM_LIMITS
 from wanderbus.runtime.tls import server_tls
 from wanderbus.sip.digest import Authenticator, Secret
+from wanderbus.sip.login_guard import LoginGuard, LoginLimits, LoginRefused
 
 _log = logging.getLogger("wanderbus.server")
 
@@ -92,6 +94,7 @@ class BrokerService:
         self._shortage = self._trouble = ""
         self._failures_logged: dict[str, int] = {}
         """By extension: at which number of failures the log said so last."""
+        self._logins = LoginLog()
         self._driver: Driver | None = None
         self._save_timer: asyncio.TimerHandle | None = None
         self._loading: asyncio.Task[None] | None = None
@@ -191,6 +194,7 @@ class BrokerService:
                 self._users.get,
                 random.token(32),
                 algorithms=self._settings.digest_algorithms,
+                guard=LoginGuard(self._settings.logins or LoginLimits(), proxies={properties.server[0]}),
             ),
             encryption=self._settings.encryption,
             reset_key=self.files.reset_key,
@@ -267,6 +271,8 @@ class BrokerService:
                 self._unregistered(status, reason)
             case ChannelRefused(user=user, reason=reason):
                 _log.warning("the data channel of %s is refused: %s", user, reason)
+            case LoginRefused():
+                self._logins.refused(output)
             case UserStatusChanged(user=user, status=status):
                 _log.info("%s is %s", user, status)
             case KernelWanted(kernel=kernel):
@@ -293,7 +299,7 @@ class BrokerService:
             self._trouble = f" ({said})"
             return
         server, uri = shown(self._properties.server), self._properties.uri
-        advice = "check that user's password"
+        advice = "check that user's password, and that the server has such a user"
         if self._properties.password is None:
             advice = "give that user's password with --broker-password-file, or a line in users"
         self._ready.set_exception(AuthenticationError(f"the SIP server {server} does not take {uri}: {said}; {advice}"))

@@ -32,7 +32,10 @@ def connect_error(refused: ConnectRefused, properties: AgentProperties) -> Wande
                 f"no password given for {user}; use --password or WANDERBUS_PASSWORD, in a program password="
             )
         case ConnectRefused(stage="registration", status=401 | 403 | 407):
-            return WrongPassword(f"the server {server} does not accept the password of {user}")
+            return WrongPassword(
+                f"the server {server} does not accept the password of {user}, or has no such user; "
+                "check both, the user in the server's users file"
+            )
         case ConnectRefused(stage="session", status=404):
             return Unreachable(f"the server {server} knows no broker {properties.broker}; check the broker's URI")
         case ConnectRefused(stage="session", status=488):

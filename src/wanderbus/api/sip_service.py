@@ -32,7 +32,7 @@ from wanderbus.sip.digest import Secret
 from wanderbus.sip.domain_routes import FindDomain
 from wanderbus.sip.flood import DEFAULT_LIMITS
 from wanderbus.sip.location import BindingsWritten
-from wanderbus.sip.registrar import LoginRefused
+from wanderbus.sip.login_guard import LoginLimits, LoginRefused
 from wanderbus.sip.routing import OnPathRouting, RoutingFailed, RoutingScript
 from wanderbus.sip.server import SIPServer
 
@@ -105,6 +105,7 @@ class SIPService:
             routing=self._routing or (OnPathRouting() if self._settings.stay_on_path else None),
             algorithms=self._settings.digest_algorithms,
             flood=self._settings.flood or DEFAULT_LIMITS,
+            logins=self._settings.logins or LoginLimits(),
             others=others,
             edge_proxies=[str(ip_address(each)) for each in self._settings.edge_proxies],
             **self._anchoring(driver, relays),

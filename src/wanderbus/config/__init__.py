@@ -18,6 +18,7 @@ from wanderbus.domain.baseline import BaselineConfig
 from wanderbus.relay import RelayLimits
 from wanderbus.rudp import RudpConfig
 from wanderbus.sip.flood import FloodLimits
+from wanderbus.sip.login_guard import LoginLimits
 from wanderbus.subscription import QueuePolicy
 from wanderbus.tcp import TcpConfig
 
@@ -28,6 +29,7 @@ __all__ = [
     "BrokerConfig",
     "DomainsSettings",
     "FloodLimits",
+    "LoginLimits",
     "ProxyArguments",
     "ProxySettings",
     "QueuePolicy",

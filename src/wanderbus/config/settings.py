@@ -19,6 +19,7 @@ from wanderbus.domain.baseline import BaselineConfig
 from wanderbus.relay import RelayLimits
 from wanderbus.rudp import RudpConfig
 from wanderbus.sip.flood import FloodLimits
+from wanderbus.sip.login_guard import LoginLimits
 from wanderbus.tcp import TcpConfig
 
 Port = Annotated[int, msgspec.Meta(ge=0, le=65_535)]
@@ -252,6 +253,9 @@ class ProxySettings(msgspec.Struct, frozen=True, kw_only=True):
     flood: FloodLimits | None = None
     """How many requests one source may send to registrar and proxy (SPEC C-20)."""
 
+    logins: LoginLimits | None = None
+    """How often wrong passwords may be tried, at registrar and proxy, and as often at the broker (SPEC C-20)."""
+
     relay: RelaySettings | None = None
     """A media relay in the same process, in place of ``relays``; there is one if this table is there, be it empty."""
 
@@ -383,6 +387,7 @@ class ProxyArguments(TypedDict, total=False):
     edge_proxies: tuple[str, ...]
     digest_algorithms: tuple[Literal["SHA-256", "MD5"], ...]
     flood: FloodLimits | None
+    logins: LoginLimits | None
     relay: RelaySettings | None
     domains: DomainsSettings | None
 

@@ -65,6 +65,7 @@ from wanderbus.mobility.status import RemoteMediaStatus
 from wanderbus.mobility.user_agent import UserAgent
 from wanderbus.rudp import RudpConfig
 from wanderbus.sip.digest import Authenticator
+from wanderbus.sip.login_guard import LoginRefused
 from wanderbus.sip.media_direction import receives
 from wanderbus.sip.sdp import MediaDescription
 from wanderbus.sip.uri import SIPUri
@@ -277,7 +278,7 @@ class AccessServer:
                     self._outputs.append(BrokerUnregistered(status, reason))
                     if status in REGISTRATION_REFUSALS:
                         self._outputs.append(SetTimer("register", now + REGISTER_AGAIN_S))
-                case SendDatagram() | SendOnStream() | CloseStream() | SetTimer() | CancelTimer():
+                case SendDatagram() | SendOnStream() | CloseStream() | SetTimer() | CancelTimer() | LoginRefused():
                     self._outputs.append(output)
 
     def _offered(self, offer: sip.SessionOffered, now: float) -> None:

@@ -12,6 +12,7 @@ from wanderbus.machine import StreamClosed, StreamReceived
 from wanderbus.mobility.composer import Composer
 from wanderbus.sip.asserted_identity import asserted
 from wanderbus.sip.digest import Accepted, Authenticator, Challenged
+from wanderbus.sip.login_guard import LoginRefused
 from wanderbus.sip.message import Request, Response
 from wanderbus.sip.transactions import RequestReceived
 from wanderbus.sip.uri import SIPUri
@@ -33,6 +34,10 @@ class Callers:
             self._to_server.discard(item.connection)
         elif item.transport == "TLS" and item.target == self._properties.server_target:
             self._to_server.add(item.connection)
+
+    def take_refusals(self) -> list[LoginRefused]:
+        """Return the callers whose credentials were refused since the last call."""
+        return [] if self._authenticator is None else self._authenticator.take_refusals()
 
     def refusal(self, received: RequestReceived, now: float, peer: str | None = None) -> Response | None:
         """Challenge or refuse, unless the sender proved to be the user in From (RFC 3261 22.2).
@@ -76,7 +81,7 @@ class Callers:
             challenges = [("WWW-Authenticate", challenge) for challenge in verdict.challenges]
             return self._composer.refusal(request, 401, *challenges)
         if not isinstance(verdict, Accepted):
-            return self._composer.refusal(request, verdict.status, reason=verdict.reason)
+            return self._composer.refusal(request, verdict.status, *verdict.headers, reason=verdict.reason)
         sender = msgspec.structs.replace(SIPUri.parse(self._properties.uri), user=verdict.username)
         if request.from_.uri.address_of_record != sender.address_of_record:
             return self._composer.refusal(request, 403, reason="Not Your Address")

@@ -139,7 +139,7 @@ class UserAgent:
         outputs: list[Output] = []
         for item in inputs:
             self._settle(self._take(item, now), outputs, now)
-        return outputs
+        return outputs + self._callers.take_refusals()
 
     def _take(self, item: Input, now: float) -> list[Effect]:
         """Give one input to whom it concerns."""

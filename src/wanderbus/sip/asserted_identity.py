@@ -30,6 +30,7 @@ class Unproved(msgspec.Struct, frozen=True):
     status: int
     reason: str | None = None
     challenges: tuple[str, ...] = ()
+    headers: tuple[tuple[str, str], ...] = ()
 
 
 def vouched(request: Request, trusted: Container[str]) -> Request:
@@ -84,7 +85,7 @@ class Vouching:
         if isinstance(verdict, Challenged):
             return Unproved(407, challenges=tuple(verdict.challenges))
         if not isinstance(verdict, Accepted):
-            return Unproved(verdict.status, verdict.reason)
+            return Unproved(verdict.status, verdict.reason, headers=verdict.headers)
         user = self._domain.address_of_record(verdict.username)
         return user if request.from_.uri.address_of_record == user else Unproved(403, "Not Your Address")
 

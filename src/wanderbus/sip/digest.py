@@ -3,6 +3,12 @@
 A nonce carries the time it was issued and a serial number under a keyed hash, so that issuing one costs no
 memory. Memory is kept only for nonces that a known user has used rightly: the highest count seen, which has
 to rise. The key should be fresh in each process, because what was seen is forgotten with it.
+
+Wrong digests are counted, and after some the next are refused unread (:mod:`.login_guard`). Nobody but a device that
+has logged in knows a nonce that it has used rightly. So such a nonce is always read, though wrongly only once, and
+passes this on to the nonce that replaces it: strangers who guess cannot lock the device out. An unknown user is
+answered exactly as a wrong password, and a nonce that is not ours or too old as stale whatever the digest (RFC 7616
+3.3).
 """
 
 from __future__ import annotations
@@ -10,8 +16,9 @@ from __future__ import annotations
 import hashlib
 import heapq
 import hmac
+import math
 from base64 import urlsafe_b64decode, urlsafe_b64encode
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from typing import Final
 
 import msgspec
@@ -19,6 +26,7 @@ import msgspec
 from wanderbus.errors import SIPParseError
 from wanderbus.sip.digest_client import DigestClient
 from wanderbus.sip.digest_values import HASHED, Challenge, Credentials, Secret, ha1, response_digest, secret_ha1
+from wanderbus.sip.login_guard import NAME_CHARACTERS_MAX, LoginGuard, LoginRefused, NewestByUser
 from wanderbus.sip.message import Request
 from wanderbus.sip.uri import SIPUri
 
@@ -44,6 +52,15 @@ ALGORITHMS: Final = ("SHA-256", "MD5")
 NONCES_REMEMBERED_MAX: Final = 4_096
 """Nonces in use whose count is remembered; beyond that the oldest is declared stale."""
 
+WRONG: Final = "Wrong User Or Password"
+TOO_MANY: Final = "Too Many Failed Logins"
+
+REFUSALS_KEPT_MAX: Final = 1_000
+"""Refusals that wait to be reported."""
+
+DEVICE_USERS_MAX: Final = 8_192
+"""Users whose devices are known by their nonces."""
+
 _NONCE_NUMBER_BYTES: Final = 5
 _SEAL_BYTES: Final = 8
 _NONCE_CHARACTERS: Final = 24
@@ -64,10 +81,11 @@ class Challenged(msgspec.Struct, frozen=True):
 
 
 class Rejected(msgspec.Struct, frozen=True):
-    """Answer with ``status`` and ``reason``."""
+    """Answer with ``status``, ``reason`` and ``headers``."""
 
     status: int
     reason: str
+    headers: tuple[tuple[str, str], ...] = ()
 
 
 Verdict = Accepted | Challenged | Rejected
@@ -82,7 +100,7 @@ class Authenticator:
     """Checks who sent a request.
 
     ``secrets`` gives a user's password, its digests, or None; ``key`` seals the nonces; ``algorithms`` is in order of
-    preference; a nonce holds for ``nonce_lifetime_s`` seconds.
+    preference; a nonce holds for ``nonce_lifetime_s`` seconds; ``guard`` bounds wrong digests.
     """
 
     def __init__(
@@ -93,6 +111,7 @@ class Authenticator:
         *,
         algorithms: Sequence[str] = ALGORITHMS,
         nonce_lifetime_s: float = 300.0,
+        guard: LoginGuard | None = None,
     ) -> None:
         self._realm = realm
         self._secrets = secrets
@@ -103,6 +122,10 @@ class Authenticator:
         self._counts: dict[int, int] = {}
         self._serials: list[tuple[int, int]] = []
         self._forgotten_serial = 0
+        self._guard = LoginGuard() if guard is None else guard
+        self._devices: NewestByUser[int] = NewestByUser(DEVICE_USERS_MAX)
+        """Serial numbers of the nonces that devices of each user go on with."""
+        self._refusals: list[LoginRefused] = []
 
     def check(
         self,
@@ -114,29 +137,30 @@ class Authenticator:
     ) -> Verdict:
         """Judge a request at monotonic second ``now`` by the credentials in ``header``.
 
-        None, unreadable or outdated ones give Challenged; with a nonce of ours an unknown user gives
-        Rejected 404 and a wrong digest Rejected 403 (SPEC: agents tell the two apart). Credentials made for another
-        resource than the Request-URI names give Rejected 400, unless that resource is ``known_as`` what they name.
-        A digest that is right but for its nonce or count gives Challenged with stale (RFC 7616 3.3).
+        None, unreadable or outdated ones give Challenged; with a nonce of ours a wrong digest and an unknown user give
+        Rejected 403, and any digest Rejected 500 with Retry-After while there were too many of these. Credentials made
+        for another resource than the Request-URI names give Rejected 400, unless that resource is ``known_as`` what
+        they name. A digest that is right but for its count gives Challenged with stale (RFC 7616 3.3).
         """
         now_ms = int(now * 1000)
         credentials = self._credentials(request, header)
         if credentials is None:
             return self._challenged(now_ms, stale=False)
-        secret = self._secrets(credentials.username)
-        right = secret is not None and self._is_right(credentials, secret, request.method)
         nonce = self._opened(credentials.nonce)
-        if nonce is None or self._is_outdated(nonce, now_ms):
-            return self._challenged(now_ms, stale=right)
-        if secret is None:
-            return Rejected(404, "Unknown User")
-        if not right:
-            return Rejected(403, "Wrong Password")
+        if nonce is None:
+            return self._challenged(now_ms, stale=True)
+        if self._is_outdated(nonce, now_ms):
+            return self._replaced(nonce, credentials, request.method, now)
+        if refusal := self._refusal(nonce, credentials, request, now):
+            return refusal
         if not _is_for(credentials, request, known_as):
             return Rejected(400, "Credentials For Another URI")
-        if not self._counted(nonce, credentials.nonce_count or 0, now_ms):
-            return self._challenged(now_ms, stale=True)
-        return Accepted(credentials.username)
+        return self._admitted(nonce, credentials, request, now)
+
+    def take_refusals(self) -> list[LoginRefused]:
+        """Return the refusals since the last call."""
+        refusals, self._refusals = self._refusals, []
+        return refusals
 
     def knows(self, username: str) -> bool:
         """Say whether there is such a user."""
@@ -149,6 +173,46 @@ class Authenticator:
 
     def __repr__(self) -> str:
         return f"Authenticator(realm={self._realm!r}, algorithms={self._algorithms!r})"
+
+    def _refusal(self, nonce: _Nonce, credentials: Credentials, request: Request, now: float) -> Rejected | None:
+        """Refuse a wrong digest with a nonce of ours that holds, and any digest while there are too many of them."""
+        user, source = credentials.username, self._guard.source_of(request)
+        is_device = self._devices.noted_at(user, nonce.serial) is not None
+        wait_s = 0.0 if is_device else self._guard.wait_s(user, source, now)
+        if wait_s > 0:
+            self._report(user, TOO_MANY, source.path, self._guard.refused(user, source, now))
+            # 503 would make a proxy on the way hold back the requests of others too (RFC 3261 21.5.4).
+            return Rejected(500, TOO_MANY, (("Retry-After", str(math.ceil(wait_s))),))
+        if not self._is_right(credentials, request.method):
+            self._devices.forget(user, nonce.serial)
+            self._report(user, WRONG, source.path, self._guard.failed(user, source, now))
+            return Rejected(403, WRONG)
+        return None
+
+    def _admitted(self, nonce: _Nonce, credentials: Credentials, request: Request, now: float) -> Verdict:
+        """Accept a right digest, unless it is repeated."""
+        user = credentials.username
+        if not self._counted(nonce, credentials.nonce_count or 0, int(now * 1000)):
+            return self._challenged(int(now * 1000), stale=True)
+        if self._devices.noted_at(user, nonce.serial) is None:
+            self._guard.accepted(user, self._guard.source_of(request), now)
+        self._devices.note(user, nonce.serial, now)
+        return Accepted(user)
+
+    def _replaced(self, nonce: _Nonce, credentials: Credentials, method: str, now: float) -> Challenged:
+        """Challenge again; the new nonce of a device takes the place of the old one, which then is worth nothing."""
+        user = credentials.username
+        challenged = self._challenged(int(now * 1000), stale=True)
+        if self._devices.noted_at(user, nonce.serial) is not None and self._is_right(credentials, method):
+            self._devices.forget(user, nonce.serial)
+            self._devices.note(user, self._serial, now)
+        return challenged
+
+    def _report(self, user: str, reason: str, source: str, count: int) -> None:
+        if len(self._refusals) < REFUSALS_KEPT_MAX:
+            self._refusals.append(
+                LoginRefused(f"sip:{user[:NAME_CHARACTERS_MAX]}@{self._realm}", reason, source, count)
+            )
 
     def _challenged(self, now_ms: int, *, stale: bool) -> Challenged:
         self._serial += 1
@@ -169,12 +233,15 @@ class Authenticator:
                 return found
         return None
 
-    def _is_right(self, credentials: Credentials, secret: Secret, method: str) -> bool:
-        known = secret_ha1(secret, credentials.username, self._realm, credentials.algorithm)
-        if known is None:
-            return False
-        expected = response_digest(known, credentials, method)
-        return hmac.compare_digest(expected.encode(), credentials.response.encode())
+    def _is_right(self, credentials: Credentials, method: str) -> bool:
+        """Say whether the digest is that of the user; the work is the same for every user, known or not."""
+        user, algorithm = credentials.username, credentials.algorithm
+        secret = self._secrets(user)
+        of_text = ha1(user, self._realm, secret if isinstance(secret, str) else "", algorithm)
+        known = secret_ha1(secret, user, self._realm, algorithm) if isinstance(secret, Mapping) else of_text
+        expected = response_digest(known or of_text, credentials, method)
+        same = hmac.compare_digest(expected.encode(), credentials.response.encode())
+        return same and secret is not None and known is not None
 
     def _sealed(self, nonce: _Nonce) -> str:
         content = b"".join(number.to_bytes(_NONCE_NUMBER_BYTES) for number in (nonce.issued_ms, nonce.serial))

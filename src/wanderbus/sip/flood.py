@@ -15,6 +15,8 @@ from typing import Final
 
 import msgspec
 
+from wanderbus.sip.tokens import Tokens
+
 REQUEST_BYTES: Final = 2_048
 """What a request may have for one token: a re-INVITE with its SDP and a few proxies' Vias."""
 
@@ -85,37 +87,9 @@ class FloodGuard:
         return True
 
 
-class _Tokens:
-    """A bucket that holds at most ``capacity`` tokens, full at first, and fills at ``per_s``."""
-
-    def __init__(self, per_s: float, capacity: float) -> None:
-        self._per_s = per_s
-        self._capacity = capacity
-        self._held = capacity
-        self._at: float | None = None
-
-    def take(self, now: float, count: float = 1.0) -> bool:
-        """Take so many tokens if they are there, or all of a full bucket that never has as many."""
-        self._fill(now)
-        if self._held < min(count, self._capacity):
-            return False
-        self._held = max(0.0, self._held - count)
-        return True
-
-    def is_full(self, now: float) -> bool:
-        """Say whether the bucket is as good as new."""
-        self._fill(now)
-        return self._held >= self._capacity
-
-    def _fill(self, now: float) -> None:
-        passed_s = 0.0 if self._at is None else max(0.0, now - self._at)
-        self._held = min(self._capacity, self._held + passed_s * self._per_s)
-        self._at = now
-
-
 class _Bucket:
     """What one source may still ask, and how many refusals it may still hear."""
 
     def __init__(self, limits: FloodLimits) -> None:
-        self.requests = _Tokens(limits.requests_per_s, limits.burst_requests)
-        self.refusals = _Tokens(limits.refusals_per_s, max(1.0, limits.refusals_per_s))
+        self.requests = Tokens(limits.requests_per_s, limits.burst_requests)
+        self.refusals = Tokens(limits.refusals_per_s, max(1.0, limits.refusals_per_s))

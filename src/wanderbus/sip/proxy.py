@@ -165,8 +165,8 @@ class Proxy:
         """
         request, transaction = passage.received.request, passage.transaction
         match self._crossings.prepared(passage, now):
-            case Unproved(status=status, reason=reason, challenges=challenges):
-                headers = [("Proxy-Authenticate", challenge) for challenge in challenges]
+            case Unproved(status=status, reason=reason, challenges=challenges, headers=others):
+                headers = [*(("Proxy-Authenticate", challenge) for challenge in challenges), *others]
                 return [refusal(transaction, self._answers.make(request, status, headers, reason=reason))]
             case NotFound(status=status, reason=reason):
                 return [refusal(transaction, self._answers.make(request, status, reason=reason))]

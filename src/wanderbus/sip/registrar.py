@@ -20,7 +20,7 @@ from wanderbus.errors import LimitExceeded, SIPParseError
 from wanderbus.machine import CancelTimer, Output, RandomSource, SetTimer
 from wanderbus.sip import nat
 from wanderbus.sip.checks import registrar_refusal
-from wanderbus.sip.digest import Accepted, Authenticator, Challenged
+from wanderbus.sip.digest import Accepted, Authenticator, Challenged, Verdict
 from wanderbus.sip.headers import CONTACT_STAR, NameAddr
 from wanderbus.sip.location import (
     BINDINGS_PER_AOR_MAX,
@@ -31,6 +31,7 @@ from wanderbus.sip.location import (
     LocationService,
     same_contact,
 )
+from wanderbus.sip.login_guard import LoginRefused
 from wanderbus.sip.message import Request, Response, make_response
 from wanderbus.sip.targets import is_ip_address, is_loopback, is_single_host, target_of
 from wanderbus.sip.uri import SIPUri
@@ -60,14 +61,6 @@ NOT_SERVED: Final = "This Server Serves "
 """Begins the reason phrase for a domain that is not served; the one that is follows."""
 
 
-class LoginRefused(Output, frozen=True):
-    """A REGISTER of ``user``, an address of record, was refused because of ``reason``; it came from ``source``."""
-
-    user: str
-    reason: str
-    source: str
-
-
 class Registrar:
     """Answers the REGISTER requests of one domain.
 
@@ -94,9 +87,12 @@ class Registrar:
         ``connection`` is the stream that it came on; a device that sent it itself is reached there (RFC 5626 6).
         """
         try:
-            refusal = self._unserved(request) or self._unauthorised(request, now)
-            if refusal is not None:
+            if refusal := self._unserved(request):
                 return refusal, self._rejected(refusal, request)
+            # SIPp signs for our address where it asks for our domain: either is this registrar.
+            verdict = self._authenticator.check(request, now, known_as=self._domain.serves)
+            if refusal := self._unauthorised(request, verdict):
+                return refusal, self._rejected(refusal, request) if isinstance(verdict, Accepted) else []
             if not request.contacts:
                 return self._listing(request, now), []
             return self._update(request, now, None if len(request.vias) > 1 else connection)
@@ -150,21 +146,19 @@ class Registrar:
             return self._answer(request, 403, reason=f"{NOT_SERVED}{self._domain.name}")
         return None
 
-    def _unauthorised(self, request: Request, now: float) -> Response | None:
+    def _unauthorised(self, request: Request, verdict: Verdict) -> Response | None:
         """Challenge, or refuse a user who is not the one in To (RFC 3261 10.3 steps 3 to 5)."""
-        # SIPp signs for our address where it asks for our domain: either is this registrar.
-        verdict = self._authenticator.check(request, now, known_as=self._domain.serves)
         if isinstance(verdict, Challenged):
             return self._answer(request, 401, [("WWW-Authenticate", text) for text in verdict.challenges])
         if not isinstance(verdict, Accepted):
-            return self._answer(request, verdict.status, reason=verdict.reason)
+            return self._answer(request, verdict.status, verdict.headers, reason=verdict.reason)
         if request.to.uri.address_of_record != self._domain.address_of_record(verdict.username):
             return self._answer(request, 403)
         return None
 
     def _rejected(self, refusal: Response, request: Request) -> list[Output]:
-        """Report who was refused for the credentials given, not who is only challenged."""
-        if refusal.status not in (403, 404):
+        """Report who was refused for what they asked for; wrong credentials are reported by who reads them."""
+        if refusal.status != 403:
             return []
         via = request.vias[0]
         return [LoginRefused(request.to.uri.address_of_record, refusal.reason, via.received or via.host)]

@@ -22,12 +22,13 @@ from wanderbus.machine import (
     TimerFired,
     scoped,
 )
-from wanderbus.sip import anchoring, nat
+from wanderbus.sip import anchoring, login_guard, nat
 from wanderbus.sip.anchoring import Describe, Described, MediaAnchor, RelayCalls, Release
 from wanderbus.sip.digest import ALGORITHMS, Authenticator, Secret
 from wanderbus.sip.domain_routes import DomainLookedUp, FindDomain, OtherDomains
 from wanderbus.sip.flood import DEFAULT_LIMITS, FloodGuard, FloodLimits, Judgement
 from wanderbus.sip.location import Binding, Domain, LocationService
+from wanderbus.sip.login_guard import LoginGuard, LoginLimits
 from wanderbus.sip.message import Request, make_response
 from wanderbus.sip.proxy import Proxy
 from wanderbus.sip.proxy_signals import Command, Report
@@ -60,14 +61,16 @@ class SIPServer:
     ``passwords`` maps a user name to the password or None; ``key`` is a secret for Record-Route, of use to the next
     process at this address, which is then on the path of the same dialogs; the three times bound what a registration
     may last; ``streams`` says where TCP and TLS are served, and so sent over too; ``routing`` decides where requests
-    go, and ``flood`` how many one source may send. ``algorithms`` are the digests that are offered, best first; some
-    clients look at the first alone and know nothing but ``MD5``. ``media`` commands media relays, over the socket
-    "ng", for those calls that ``relay_calls`` names. ``others`` says what may go to other domains and come from there;
-    :class:`wanderbus.sip.domain_routes.FindDomain` is answered with an input. ``edge_proxies`` are the IP addresses of
-    proxies before this one, which know where the devices that register through them are.
+    go, ``flood`` how many one source may send, and ``logins`` how many wrong passwords. ``algorithms`` are the digests
+    that are offered, best first; some clients look at the first alone and know nothing but ``MD5``. ``media`` commands
+    media relays, over the socket "ng", for those calls that ``relay_calls`` names. ``others`` says what may go to other
+    domains and come from there; :class:`wanderbus.sip.domain_routes.FindDomain` is answered with an input.
+    ``edge_proxies`` are the IP addresses of proxies before this one, which know where the devices that register through
+    them are.
 
     Reports :class:`wanderbus.sip.location.BindingChanged`, :class:`wanderbus.sip.location.BindingsWritten` (before
-    the REGISTER is answered) and :class:`wanderbus.sip.routing.RoutingFailed`.
+    the REGISTER is answered), :class:`wanderbus.sip.login_guard.LoginRefused` and
+    :class:`wanderbus.sip.routing.RoutingFailed`.
     """
 
     def __init__(
@@ -84,6 +87,7 @@ class SIPServer:
         streams: Mapping[str, Address] | None = None,
         routing: RoutingScript | None = None,
         flood: FloodLimits = DEFAULT_LIMITS,
+        logins: LoginLimits = login_guard.DEFAULT_LIMITS,
         algorithms: Sequence[str] = ALGORITHMS,
         media: MediaAnchor | None = None,
         relay_calls: RelayCalls = "nat",
@@ -92,7 +96,10 @@ class SIPServer:
     ) -> None:
         served = Domain(domain.lower(), address, streams or {})
         policy = ExpiryPolicy(expires_min_s, expires_max_s, expires_default_s)
-        authenticator = Authenticator(domain, passwords, random.token(32), algorithms=algorithms)
+        guard = LoginGuard(logins, edge_proxies)
+        self._authenticator = authenticator = Authenticator(
+            domain, passwords, random.token(32), algorithms=algorithms, guard=guard
+        )
         self.location = LocationService()
         self._registrar = Registrar(served, self.location, authenticator, random, policy)
         self._edge_proxies = frozenset(edge_proxies)
@@ -144,7 +151,7 @@ class SIPServer:
                     outputs += self._admit(given, now)
                 case _:
                     outputs += self._run([given], now)
-        return outputs
+        return outputs + self._authenticator.take_refusals()
 
     def _admit(self, given: DatagramReceived, now: float) -> list[Output]:
         """Let a datagram in that is no response, unless its source sends too many."""

@@ -146,7 +146,9 @@ class RegistrationManager:
             case 404:
                 return UnknownUser(f"the server {values.server} has no user {values.uri}")
             case 401 | 403 | 407:
-                return WrongPassword(f"the server {values.server} does not accept the password of {values.uri}")
+                return WrongPassword(
+                    f"the server {values.server} does not accept the password of {values.uri}, or has no such user"
+                )
         return None
 
     def _unbound(self, reason: str) -> None:

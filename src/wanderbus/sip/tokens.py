@@ -1,0 +1,36 @@
+"""Bucket of tokens that fills at a steady rate, for limits on what others send."""
+
+from __future__ import annotations
+
+
+class Tokens:
+    """A bucket that holds at most ``capacity`` tokens, full at first, and fills at ``per_s``."""
+
+    def __init__(self, per_s: float, capacity: float) -> None:
+        self._per_s = per_s
+        self._capacity = capacity
+        self._held = capacity
+        self._at: float | None = None
+
+    def take(self, now: float, count: float = 1.0) -> bool:
+        """Take so many tokens if they are there, or all of a full bucket that never has as many."""
+        self._fill(now)
+        if self._held < min(count, self._capacity):
+            return False
+        self._held = max(0.0, self._held - count)
+        return True
+
+    def wait_s(self, now: float) -> float:
+        """Return the seconds until there is a token, 0 if there is one."""
+        self._fill(now)
+        return max(0.0, (1.0 - self._held) / self._per_s)
+
+    def is_full(self, now: float) -> bool:
+        """Say whether the bucket is as good as new."""
+        self._fill(now)
+        return self._held >= self._capacity
+
+    def _fill(self, now: float) -> None:
+        passed_s = 0.0 if self._at is None else max(0.0, now - self._at)
+        self._held = min(self._capacity, self._held + passed_s * self._per_s)
+        self._at = now
