@@ -74,6 +74,7 @@ def attributes() -> Mapping[str, Any]:
 def running(directory: Path, users: Sequence[str], *options: str) -> Iterator[Place]:
     """Run a server for the block; every user's password is ``secret``."""
     file = directory / "users.txt"
+    file.touch(0o600)
     file.write_text("".join(f"{user}:secret\n" for user in users), encoding="utf-8")
     argv = [sys.executable, "-m", "wanderbus", "up", "--port", "0", "--users", str(file), *options]
     argv += ["--data-dir", str(directory / "data")]

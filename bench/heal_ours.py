@@ -32,6 +32,7 @@ class Ours:
         """Run the server for the block; yield what the two ends have to know."""
         with tempfile.TemporaryDirectory(prefix="wanderbus-bench-") as directory:
             users = Path(directory) / "users"
+            users.touch(0o600)
             users.write_text("alice:a\nbob:b\n", encoding="utf-8")
             argv = [sys.executable, "-m", "wanderbus", "up", "--host", FAR_ADDRESS, "--port", "0"]
             argv += ["--data-dir", f"{directory}/data", "--users", str(users)]

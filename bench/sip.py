@@ -140,6 +140,7 @@ def ours() -> Iterator[tuple[int, int]]:
     port = free_port()
     with tempfile.TemporaryDirectory(prefix="wanderbus-bench-") as name:
         users = Path(name) / "users"
+        users.touch(0o600)
         users.write_text("".join(f"{user}:{password}\n" for user, password in USERS.items()))
         command = [sys.executable, "-m", "tests.interop.server", str(port), str(users)]
         said = Path(name) / "said"

@@ -83,6 +83,7 @@ def measure_relay(events: int) -> float:
 def _server() -> Iterator[str]:
     with tempfile.TemporaryDirectory() as directory:
         users = Path(directory) / "users"
+        users.touch(0o600)
         users.write_text("alice:a\nbob:b\n", encoding="utf-8")
         command = [sys.executable, "-m", "wanderbus", "up", "--port", "0", "--data-dir", f"{directory}/data"]
         with subprocess.Popen([*command, "--users", str(users)], stdout=subprocess.PIPE, text=True) as server:

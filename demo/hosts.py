@@ -74,6 +74,7 @@ class ServerHost:
         world = self._world
         world.scene.server = "starting"
         users = world.work / "users"
+        users.touch(0o600)
         users.write_text("".join(f"{name}:{password}\n" for name, password in self._companions.users.items()))
         address = world.network.address(SERVER)
         up = ["up", "--host", address, "--domain", DOMAIN, *self._companions.arguments()]

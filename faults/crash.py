@@ -56,6 +56,7 @@ class Run:
         port = _free_port()
         users = directory / "users"
         names = {*PUBLISHERS, *(user for user, _ in CONSUMERS.values())}
+        users.touch(0o600)
         users.write_text("".join(f"{name}:{PASSWORD}\n" for name in sorted(names)))
         arguments = ["up", "--port", str(port), "--data-dir", str(self.data), "--users", str(users), "--domain", DOMAIN]
         self._server = Victim("the server", "wanderbus", *arguments, errors=directory / "server.stderr")

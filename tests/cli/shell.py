@@ -30,6 +30,7 @@ class Shell:
         self.write_users("alice:secret\nbob:hunter2\n")
 
     def write_users(self, text: str) -> None:
+        (self.directory / "users").touch(0o600)
         (self.directory / "users").write_text(text)
 
     def start(self, *arguments: str, **options: Any) -> subprocess.Popen[str]:

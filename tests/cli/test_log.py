@@ -43,3 +43,16 @@ def test_damage_ends_with_status_1(data: Path, capsys: pytest.CaptureFixture[str
 def test_no_log_is_one_line(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     assert run(["log", "check", str(tmp_path)]) == 1
     assert capsys.readouterr().err.count("\n") == 1
+
+
+@pytest.mark.parametrize("arguments", [["log", "check"], ["explain", "wb-0", "wb-0", "--data-dir"]])
+def test_a_directory_in_the_place_of_a_segment_is_one_line(
+    data: Path, capsys: pytest.CaptureFixture[str], arguments: list[str]
+) -> None:
+    (segment,) = (data / "log").glob("*.seg")
+    segment.unlink()
+    segment.mkdir()
+    assert run([*arguments, str(data)]) == 1
+    error = capsys.readouterr().err
+    assert error.count("\n") == 1
+    assert f"{segment} cannot be read: Is a directory; restore it from a copy" in error

@@ -14,6 +14,7 @@ from wanderbus.runtime.device import Device, default_state_dir
 def test_a_device_is_itself_again(tmp_path: Path) -> None:
     first = Device(tmp_path / "a" / "b")
     first.close()
+    assert (tmp_path / "a" / "b").stat().st_mode & 0o777 == 0o700
     second = Device(tmp_path / "a" / "b")
     second.close()
     assert first.uuid == second.uuid == str(uuid.UUID(first.uuid))

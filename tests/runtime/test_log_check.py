@@ -10,7 +10,7 @@ from wanderbus import records
 from wanderbus.errors import StorageError
 from wanderbus.runtime.event_log import EventLog
 from wanderbus.runtime.log_check import LogReport, check_log
-from wanderbus.segments import HEADER, segment_name
+from wanderbus.segments import HEADER, HIGH_WATER, segment_name
 
 RECORD = records.encode_record(records.Started(at_us=1, server="wb"))
 FRAME_BYTES = 24 + len(RECORD)
@@ -79,3 +79,22 @@ def test_records_that_this_version_does_not_know_are_damage(tmp_path: Path) -> N
 def test_no_log_is_one_line(tmp_path: Path) -> None:
     with pytest.raises(StorageError, match="holds no event log; give a server's data directory"):
         check_log(tmp_path)
+
+
+@pytest.mark.parametrize("base", [0, 3, 6, 99])
+def test_a_directory_in_the_place_of_a_segment_is_one_line(log: Path, base: int) -> None:
+    path = log / segment_name(base)
+    path.unlink(missing_ok=True)
+    path.mkdir()
+    seen: list[int] = []
+    report = check_log(log, lambda report: seen.append(report.records))
+    assert report.damage == [f"{path} cannot be read: Is a directory; restore it from a copy"]
+    assert report.records == {0: 5, 3: 5, 6: 6, 99: 8}[base]
+
+
+def test_a_directory_in_the_place_of_the_mark_is_one_line(log: Path) -> None:
+    (log / HIGH_WATER).unlink()
+    (log / HIGH_WATER).mkdir()
+    report = check_log(log)
+    assert report.damage == [f"{log / HIGH_WATER} cannot be read: Is a directory; move it away"]
+    assert report.records == 8

@@ -88,3 +88,14 @@ def test_the_mark_is_zero_until_published_and_an_unreadable_one_is_reported(tmp_
     (tmp_path / HIGH_WATER).write_bytes(b"x" * 12)
     with pytest.raises(LogCorrupt, match="holds no durable mark"):
         durable_end(tmp_path)
+
+
+@pytest.mark.parametrize("name", [HIGH_WATER, segment_name(3)])
+def test_a_directory_in_the_place_of_a_file_is_one_line(
+    write_log: WriteLog, make_published: MakePublished, name: str
+) -> None:
+    log = write_log([make_published(row) for row in range(6)], per_segment=3)
+    (log / name).unlink()
+    (log / name).mkdir()
+    with pytest.raises(StorageError, match=f"^{log / name} cannot be read: Is a directory"):
+        offsets(LogFiles(log).slices(0, durable_end(log), 10))

@@ -13,6 +13,7 @@ from wanderbus.config import ProxyArguments, ProxySettings
 from wanderbus.config.reading import make
 from wanderbus.machine import Address
 from wanderbus.runtime.descriptors import allow_files
+from wanderbus.runtime.file_modes import warn_if_open
 from wanderbus.runtime.sip_trace import SipRecorder
 from wanderbus.runtime.users_file import follow
 from wanderbus.sip.routing import RoutingScript
@@ -46,6 +47,7 @@ class ProxyServer:
         self._recorder = None if trace is None else SipRecorder.open(trace)
         self._sip = SIPService(self._settings, self._secrets, routing=self._routing, recorder=self._recorder)
         is_new = not self._settings.data_dir.exists()
+        warn_if_open(self._settings.data_dir, "registrations and keys")
         try:
             await self._sip.start()
         except BaseException:

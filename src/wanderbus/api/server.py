@@ -36,6 +36,7 @@ from wanderbus.mobility.properties import Properties
 from wanderbus.runtime.ambient import SystemRandom
 from wanderbus.runtime.config_files import settings_in
 from wanderbus.runtime.descriptors import allow_files
+from wanderbus.runtime.file_modes import warn_if_open
 from wanderbus.runtime.sip_trace import SipRecorder
 from wanderbus.runtime.tls import client_tls
 from wanderbus.runtime.users_file import Users, follow
@@ -118,6 +119,7 @@ class Server:
 
     async def __aenter__(self) -> Self:
         is_new = not self._settings.data_dir.exists()
+        warn_if_open(self._settings.data_dir, "events and keys")
         try:
             await self._start()
         except BaseException:

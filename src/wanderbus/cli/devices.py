@@ -45,7 +45,7 @@ def named_place(directory: Path, command: str) -> Iterator[Place]:
 
 def _locked(directory: Path) -> int | None:
     try:
-        directory.mkdir(parents=True, exist_ok=True)
+        directory.mkdir(mode=0o700, parents=True, exist_ok=True)
         return lock_file(directory / "lock")
     except OSError as error:
         raise StorageError(

@@ -166,6 +166,7 @@ class _Crew:
         """Start everybody, and wait until all are connected and have subscribed."""
         users = self._work / "users"
         names = [f"{role}-{run.name}" for run in self._runs for role in ("publisher", "consumer")]
+        users.touch(0o600)
         users.write_text("".join(f"{name}:{_PASSWORD}\n" for name in names), encoding="utf-8")
         buffers = sorted({run.cell.buffer for run in self._runs})
         self._servers = [await self._start_server(buffer, users) for buffer in buffers]

@@ -50,6 +50,8 @@ def durable_end(directory: Path) -> int:
             data = path.read_bytes()
         except FileNotFoundError:
             return 0
+        except OSError as error:
+            raise _unreadable(path, error) from None
         mark = unpack_mark(data) if data else 0
         if mark is not None:
             return mark
@@ -130,7 +132,7 @@ class _SegmentIndex:
         """Return the byte where the frame of ``offset`` begins, or where the one before it ends."""
         place = bisect_right(self._offsets, offset) - 1
         at, byte = self._offsets[place], self._bytes[place]
-        with self.path.open("rb") as file:
+        with _opened(self.path) as file:
             while at < offset:
                 byte = self._step(file, at, byte)
                 at += 1
@@ -142,7 +144,7 @@ class _SegmentIndex:
     def offset_within(self, at: int, byte: int, end: int, bytes_max: int) -> tuple[int, int]:
         """Return the offset after the last whole frame within ``bytes_max`` of ``byte``, and the bytes used."""
         start = byte
-        with self.path.open("rb") as file:
+        with _opened(self.path) as file:
             while at < end:
                 following = self._step(file, at, byte)
                 if following - start > bytes_max:
@@ -177,7 +179,7 @@ class _SegmentIndex:
 
 def read_slice(part: Slice) -> Iterator[Frame]:
     """Yield the records of ``part``, each checked; ``LogCorrupt`` names the file and the byte of a damaged one."""
-    with open(part.path, "rb") as file:
+    with _opened(Path(part.path)) as file:
         file.seek(part.first_byte)
         data = file.read(part.end_byte - part.first_byte)
     expected, byte = part.first, 0
@@ -188,6 +190,17 @@ def read_slice(part: Slice) -> Iterator[Frame]:
         expected, byte = expected + 1, frame.end
     if expected < part.end:
         raise _corrupt(Path(part.path), part.first_byte + byte, expected)
+
+
+def _opened(path: Path) -> BinaryIO:
+    try:
+        return path.open("rb")
+    except OSError as error:
+        raise _unreadable(path, error) from None
+
+
+def _unreadable(path: Path, error: OSError) -> StorageError:
+    return StorageError(f"{path} cannot be read: {error.strerror}; restore it from a copy")
 
 
 def _corrupt(path: Path, byte: int, offset: int) -> LogCorrupt:

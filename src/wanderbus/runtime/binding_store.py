@@ -20,6 +20,7 @@ import apsw
 import msgspec
 
 from wanderbus.errors import StorageError
+from wanderbus.runtime.file_modes import make_private
 from wanderbus.runtime.sqlite_files import is_cut_off, put_aside
 from wanderbus.sip.location import Binding, moved
 
@@ -58,6 +59,8 @@ class BindingStore:
         except _Unusable as error:
             aside = _put_aside(path)
             _log.warning("%s cannot be used (%s): it is put aside as %s, and users register again", path, error, aside)
+        except OSError as error:
+            raise StorageError(f"{path} cannot be used: {error.strerror}") from None
         except apsw.BusyError:
             raise StorageError(f"{path} is in use by another process; stop that one first") from None
         except apsw.Error as error:
@@ -118,6 +121,7 @@ def _put_aside(path: Path) -> str:
 def _connected(path: Path) -> apsw.Connection:
     if is_cut_off(path):
         raise _Unusable("it is empty")
+    make_private(path)
     connection = apsw.Connection(str(path))
     try:
         # Two registrars of one file would each forget what the other was told.

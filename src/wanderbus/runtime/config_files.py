@@ -2,9 +2,7 @@
 
 from __future__ import annotations
 
-import logging
 import os
-import stat
 from collections.abc import Mapping
 from pathlib import Path
 from typing import Any, Final
@@ -14,13 +12,12 @@ import msgspec
 from wanderbus.config.reading import make, read
 from wanderbus.config.settings import SECRETS, AgentSettings
 from wanderbus.errors import ConfigurationError
+from wanderbus.runtime.file_modes import warn_if_open
 
 CONFIG_VARIABLE: Final = "WANDERBUS_CONFIG"
 """Names the file of an agent that is told nothing else."""
 
 PASSWORD_VARIABLE: Final = "WANDERBUS_PASSWORD"
-
-_log = logging.getLogger("wanderbus.config")
 
 
 def load_agent(file: Path | str | None, given: Mapping[str, Any]) -> AgentSettings:
@@ -48,7 +45,7 @@ def settings_in(kind: type[msgspec.Struct], file: Path) -> dict[str, Any]:
     """Return what ``file`` sets; warns of one that holds secrets and can be read by others."""
     given = read(kind, read_text(file), file)
     if any(not isinstance(given[name], Path) for name in SECRETS & given.keys()):
-        _warn_if_open(file)
+        warn_if_open(file, "a password")
     return given
 
 
@@ -66,10 +63,5 @@ def password_in(file: Path) -> str:
     password = read_text(file).partition("\n")[0].rstrip("\r")
     if not password:
         raise ConfigurationError(f"{file}: the password has to be on the first line")
-    _warn_if_open(file)
+    warn_if_open(file, "a password")
     return password
-
-
-def _warn_if_open(file: Path) -> None:
-    if file.stat().st_mode & (stat.S_IRGRP | stat.S_IROTH):
-        _log.warning("%s holds a password and can be read by others: chmod 600 %s", file, file)

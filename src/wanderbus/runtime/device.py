@@ -29,7 +29,7 @@ class Device:
         self.ephemeral = True
         self._lock: int | None = None
         try:
-            directory.mkdir(parents=True, exist_ok=True)
+            directory.mkdir(mode=0o700, parents=True, exist_ok=True)
             is_new = not (directory / "device").exists()
             self._lock = lock_file(directory / "device")
         except OSError as error:

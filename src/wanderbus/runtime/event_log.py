@@ -53,7 +53,7 @@ class EventLog:
         self._retired: list[int] = []
         self._fault: OSError | None = None
         self._disk = disk
-        self._mark = disk.open(directory / HIGH_WATER, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o644)
+        self._mark = disk.open(directory / HIGH_WATER, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o600)
 
     @property
     def oldest_offset(self) -> int:
@@ -69,7 +69,7 @@ class EventLog:
         :class:`StorageError` when another process has the log, ``OSError`` from the disk. Of the earlier segments
         only the ends are looked at, so this takes no longer for a long log: :meth:`read` finds what else is damaged.
         """
-        make_directory(disk, directory)
+        make_directory(disk, directory, 0o700)
         lock = _take_lock(directory)
         try:
             log = cls(directory, lock, recover(directory, disk), segment_bytes_max, disk)
@@ -185,7 +185,7 @@ class EventLog:
         if self._segment >= 0:
             self._surely(self._disk.fdatasync, self._segment)
         fresh = self.directory / _FRESH
-        descriptor = self._disk.open(fresh, _APPEND | os.O_CREAT | os.O_TRUNC, 0o644)
+        descriptor = self._disk.open(fresh, _APPEND | os.O_CREAT | os.O_TRUNC, 0o600)
         try:
             write_all(self._disk, descriptor, HEADER)
             self._disk.fsync(descriptor)
@@ -225,6 +225,6 @@ class EventLog:
 
 
 def _take_lock(directory: Path) -> int:
-    if (lock := lock_file(directory / LOCK, mode=0o644)) is None:
+    if (lock := lock_file(directory / LOCK)) is None:
         raise StorageError(f"the event log in {directory} is in use by another process; stop that one first")
     return lock

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from contextlib import nullcontext
+from itertools import zip_longest
 from pathlib import Path
 
 import msgspec
@@ -12,7 +13,7 @@ from wanderbus.errors import StorageError
 from wanderbus.records import decode_record
 from wanderbus.runtime.disk import mapped
 from wanderbus.runtime.log_recovery import read_mark, segment_paths
-from wanderbus.segments import HEADER, frames
+from wanderbus.segments import HEADER, HIGH_WATER, frames
 
 
 class LogReport(msgspec.Struct):
@@ -38,26 +39,44 @@ def check_log(directory: Path, progress: Callable[[LogReport], None] = lambda re
     paths = segment_paths(directory)
     if not paths:
         raise StorageError(f"{directory} holds no event log; give a server's data directory, or the log in it")
-    report = LogReport(str(directory), first=int(paths[0].stem), next=int(paths[0].stem), durable=read_mark(directory))
-    if report.durable is None:
-        report.damage.append(f"{directory} has no durable mark; the next start makes one")
-    for path in paths:
-        if int(path.stem) != report.next:
-            report.damage.append(f"{path} begins at another record than {report.next}, so a segment is missing")
-        _check_segment(path, report, last=path == paths[-1])
+    report = LogReport(str(directory), first=int(paths[0].stem), next=int(paths[0].stem))
+    _check_mark(directory, report)
+    is_read = True
+    for path, following in zip_longest(paths, paths[1:]):
+        try:
+            _check_segment(path, report, last=following is None)
+            is_read = True
+        except OSError as error:
+            report.damage.append(f"{path} cannot be read: {error.strerror}; restore it from a copy")
+            is_read = False
+            if following is not None:
+                report.next = int(following.stem)
         progress(report)
-    if report.next < (report.durable or 0):
+    if is_read and report.next < (report.durable or 0):
         report.damage.append(
             f"records below {report.durable} were durable, {report.next} is the first that is not there"
         )
     return report
 
 
+def _check_mark(directory: Path, report: LogReport) -> None:
+    try:
+        report.durable = read_mark(directory)
+    except OSError as error:
+        report.damage.append(f"{directory / HIGH_WATER} cannot be read: {error.strerror}; move it away")
+    else:
+        if report.durable is None:
+            report.damage.append(f"{directory} has no durable mark; the next start makes one")
+
+
 def _check_segment(path: Path, report: LogReport, *, last: bool) -> None:
-    report.segments += 1
-    report.next = int(path.stem)
+    """Read one segment; ``OSError`` if that cannot be read, and nothing is reported of it."""
     # A server that runs out of room cuts the end of the last one, and what is cut must not be mapped.
     with nullcontext(path.read_bytes()) if last else mapped(path) as data:
+        if int(path.stem) != report.next:
+            report.damage.append(f"{path} begins at another record than {report.next}, so a segment is missing")
+        report.segments += 1
+        report.next = int(path.stem)
         report.bytes += len(data)
         end = 0
         if data[: len(HEADER)] == HEADER:

@@ -38,7 +38,8 @@ def oldest_record(directory: Path) -> int:
 def read_log(directory: Path, start: int, end: int) -> Iterator[Frame]:
     """Yield the records from offset ``start`` up to ``end``, which is not beyond :func:`durable_end`.
 
-    Raises :class:`StorageError` where records are no longer kept, :class:`LogCorrupt` where one cannot be read.
+    Raises :class:`StorageError` where records are no longer kept or a segment cannot be opened, :class:`LogCorrupt`
+    where a record cannot be read.
     """
     paths = segment_paths(directory)
     if start < end and (not paths or int(paths[0].stem) > start):
@@ -48,14 +49,17 @@ def read_log(directory: Path, start: int, end: int) -> Iterator[Frame]:
         if following <= start or base >= end:
             continue
         offset, byte = base, len(HEADER)
-        # Not a byte beyond the mark is touched: a server that cuts it off takes it from under the mapping.
-        with mapped(path) as data:
-            for frame in islice(frames(data, byte), min(following, end) - base):
-                if frame.offset != offset:
-                    break
-                if offset >= start:
-                    yield frame
-                offset, byte = offset + 1, frame.end
+        try:
+            # Not a byte beyond the mark is touched: a server that cuts it off takes it from under the mapping.
+            with mapped(path) as data:
+                for frame in islice(frames(data, byte), min(following, end) - base):
+                    if frame.offset != offset:
+                        break
+                    if offset >= start:
+                        yield frame
+                    offset, byte = offset + 1, frame.end
+        except OSError as error:
+            raise StorageError(f"{path} cannot be read: {error.strerror}; restore it from a copy") from None
         if offset < min(following, end):
             raise LogCorrupt(
                 f"{path} is damaged at byte {byte}: record {offset} cannot be read although it was durable"

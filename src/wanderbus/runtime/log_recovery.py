@@ -53,6 +53,9 @@ def recover(directory: Path, disk: Disk = SYSTEM) -> int:
         if mark:
             raise LogCorrupt(f"{directory} has no segment although {mark} records were made durable; {_ADVICE}")
         return 0
+    for path in paths:
+        if path.is_dir():
+            raise LogCorrupt(f"{path} is a directory, and no segment; move it away, or restore the segment from a copy")
     for path, following in pairwise(paths):
         if not ends_with(path, int(following.stem) - 1):
             raise _unconnected(path, following)
@@ -146,7 +149,7 @@ def _put_aside(tail: _Tail, disk: Disk) -> None:
     with mapped(tail.path) as data:
         torn_bytes = data[tail.end :]
     torn = disk.open(
-        tail.path.with_name(f"{tail.path.name}.torn"), os.O_WRONLY | os.O_CREAT | os.O_APPEND | os.O_CLOEXEC, 0o644
+        tail.path.with_name(f"{tail.path.name}.torn"), os.O_WRONLY | os.O_CREAT | os.O_APPEND | os.O_CLOEXEC, 0o600
     )
     try:
         write_all(disk, torn, torn_bytes)

@@ -23,6 +23,7 @@ import apsw
 from wanderbus.errors import StateCorrupt, StorageError
 from wanderbus.records import SCHEMA_VERSION
 from wanderbus.runtime.disk import FULL
+from wanderbus.runtime.file_modes import make_private
 from wanderbus.runtime.sqlite_files import is_cut_off
 
 BUSY_TIMEOUT_MS: Final = 2_000
@@ -72,6 +73,8 @@ class StateStore:
         """
         if is_cut_off(path):
             raise _unusable(path, "it is empty")
+        if vfs is None:
+            make_private(path)
         try:
             connection = apsw.Connection(str(path), vfs=vfs)
         except apsw.Error as error:

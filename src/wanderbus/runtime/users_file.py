@@ -15,6 +15,7 @@ from typing import Final
 
 from wanderbus.errors import ConfigurationError
 from wanderbus.runtime.disk import SYSTEM, replace_file
+from wanderbus.runtime.file_modes import warn_if_open
 from wanderbus.sip.digest import HASHED, Secret, ha1
 
 _log = logging.getLogger("wanderbus.users")
@@ -35,6 +36,7 @@ class Users(Mapping[str, Secret]):
         self._left_out: str | None = None
         self._seen = _mark_of(path)
         self._secrets = read_users(path, domain=domain, taken=taken)
+        warn_if_open(path, "secrets of users")
 
     def __getitem__(self, name: str) -> Secret:
         if name == self._left_out:

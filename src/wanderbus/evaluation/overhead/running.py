@@ -138,6 +138,7 @@ class _Crew:
         """Start everybody; publisher and consumers are still to become :meth:`ready`."""
         self._work.mkdir(parents=True)
         names = ["publisher", *(f"consumer-{number}" for number in range(self._count))]
+        (self._work / "users").touch(0o600)
         (self._work / "users").write_text("".join(f"{name}:{_PASSWORD}\n" for name in names), encoding="utf-8")
         if self._configuration is Configuration.RELAY_APART:
             await (await self._run(stack, "relay", RELAY, [*_WANDERBUS, "relay", *_relay_options()])).line()
