@@ -9,6 +9,7 @@ from pathlib import Path
 import pytest
 
 from tests.api.world import SUBJECT, World, fill, run
+from wanderbus.api.proxy_server import ProxyServer
 from wanderbus.errors import StorageError
 from wanderbus.runtime.users_file import change_user
 
@@ -31,12 +32,12 @@ def test_what_is_made_is_for_its_owner_alone(world: World) -> None:
 
     async def story() -> None:
         users, trace = world.directory / "users", world.directory / "trace"
-        async with world.server(users=users, sip_trace=trace), world.agent() as alice:
+        async with world.server(users=users, sip_trace=trace), world.agent(device="state/alice") as alice:
             await alice.publish(SUBJECT, {"n": 1}, outbox=True)
             found = modes_below(world.directory)
             wanted = {name: "0o700" if (world.directory / name).is_dir() else "0o600" for name in found}
             assert found == wanted
-            assert {"data/log", "data/state.db-wal", "data/registrations.db", "alice/outbox.db"} <= found.keys()
+            assert {"data/log", "data/state.db-wal", "data/registrations.db", "state/alice/outbox.db"} <= found.keys()
 
     run(story())
 
@@ -72,6 +73,20 @@ def test_what_others_can_read_is_warned_of_in_one_line_each(world: World, caplog
         assert caplog.messages == [
             f"{users} holds secrets of users and can be read by others: chmod 600 '{users}'",
             f"{data} holds events and keys and can be read by others: chmod 700 {data}",
+        ]
+
+    run(story())
+
+
+def test_a_proxy_warns_of_its_directory(world: World, caplog: pytest.LogCaptureFixture) -> None:
+    data = world.directory / "proxy"
+    data.mkdir(0o755)
+
+    async def story() -> None:
+        async with ProxyServer(domain="localhost", data_dir=data, users={}, port=0):
+            pass
+        assert caplog.messages == [
+            f"{data} holds registrations and keys and can be read by others: chmod 700 {data}",
         ]
 
     run(story())

@@ -13,6 +13,7 @@ from pathlib import Path
 from typing import NamedTuple
 
 from wanderbus.errors import ConfigurationError, StorageError
+from wanderbus.runtime.file_modes import make_private_directory
 from wanderbus.runtime.locks import lock_file
 
 
@@ -45,7 +46,7 @@ def named_place(directory: Path, command: str) -> Iterator[Place]:
 
 def _locked(directory: Path) -> int | None:
     try:
-        directory.mkdir(mode=0o700, parents=True, exist_ok=True)
+        make_private_directory(directory)
         return lock_file(directory / "lock")
     except OSError as error:
         raise StorageError(

@@ -10,6 +10,7 @@ import zlib
 from pathlib import Path
 
 from wanderbus.errors import StorageError
+from wanderbus.runtime.file_modes import make_private_directory
 from wanderbus.runtime.locks import lock_file
 
 _log = logging.getLogger("wanderbus.agent")
@@ -29,7 +30,7 @@ class Device:
         self.ephemeral = True
         self._lock: int | None = None
         try:
-            directory.mkdir(mode=0o700, parents=True, exist_ok=True)
+            make_private_directory(directory)
             is_new = not (directory / "device").exists()
             self._lock = lock_file(directory / "device")
         except OSError as error:

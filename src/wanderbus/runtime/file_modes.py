@@ -25,6 +25,16 @@ def warn_if_open(path: Path, holds: str) -> None:
             )
 
 
+def make_private_directory(directory: Path) -> None:
+    """Make ``directory`` and what it is in, each for its owner alone (XDG Base Directory); ``OSError`` if it cannot be.
+
+    Those that are there stay as they are.
+    """
+    if not directory.is_dir():
+        make_private_directory(directory.parent)
+        directory.mkdir(0o700, exist_ok=True)
+
+
 def make_private(path: Path) -> None:
     """Make the file that another library is to fill, for its owner alone; one that is there stays as it is."""
     with contextlib.suppress(FileExistsError):
