@@ -283,28 +283,41 @@ def test_login_limits_of_the_broker(tmp_path: Path, caplog: pytest.LogCaptureFix
     assert caplog.messages[0] == "login of sip:alice@localhost from 127.0.0.1 refused: Wrong User Or Password"
 
 
-def calls(address: Address, password: str) -> int:
-    """Call the broker as alice, and answer its challenge; return the status that comes."""
-    client, status = DigestClient("alice", password, SystemRandom()), 0
+def test_who_guesses_by_way_of_the_proxy_delays_nobody_else_there(tmp_path: Path) -> None:
+    tables = 'bob = "secret"\n[logins]\nsource_failures = 1\nsource_recovery_s = 1000'
+
+    async def story() -> None:
+        async with server(tmp_path, tables=tables) as broker:
+            assert await asyncio.to_thread(calls, broker.address, "guess", "127.0.0.66") == 403
+            assert await asyncio.to_thread(calls, broker.address, "again", "127.0.0.66", "bob") == 500
+            assert await asyncio.to_thread(calls, broker.address, "other", "127.0.0.2", "bob") == 403
+
+    run(story())
+
+
+def calls(address: Address, password: str, host: str = "127.0.0.1", user: str = "alice") -> int:
+    """Call the broker as ``user``, and answer its challenge; return the status that comes."""
+    client, status = DigestClient(user, password, SystemRandom()), 0
     with socket.socket(socket.AF_INET, socket.SOCK_DGRAM) as caller:
-        caller.bind(("127.0.0.1", 0))
+        caller.bind((host, 0))
         caller.settimeout(5.0)
-        host = f"127.0.0.1:{caller.getsockname()[1]}"
+        place = f"{host}:{caller.getsockname()[1]}"
         for number in (1, 2):
             headers = {
-                "Via": f"SIP/2.0/UDP {host};rport;branch=z9hG4bK{password}{number}",
+                "Via": f"SIP/2.0/UDP {place};rport;branch=z9hG4bK{password}{number}",
                 "Max-Forwards": "70",
-                "From": "<sip:alice@localhost>;tag=a",
+                "From": f"<sip:{user}@localhost>;tag=a",
                 "To": "<sip:broker@localhost>",
                 "Call-ID": f"{password}-{number}",
                 "CSeq": f"{number} INVITE",
-                "Contact": f"<sip:alice@{host}>",
+                "Contact": f"<sip:{user}@{place}>",
+                "Subject": "as long as the challenge, which the proxy does not pass on otherwise " * 5,
             }
             request = Request("INVITE", "sip:broker@localhost", tuple(headers.items()))
             caller.sendto(encode_message(client.authorize(request)), address)
-            while (answer := parse_message(caller.recv(65_535))).cseq.number != number:
-                pass
-            assert isinstance(answer, Response)
+            answer = None
+            while not isinstance(answer, Response) or answer.cseq.number != number or answer.status < 200:
+                answer = parse_message(caller.recv(65_535))
             status = answer.status
             if status == 401:
                 assert client.learn(answer)

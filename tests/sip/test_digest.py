@@ -283,6 +283,15 @@ def test_the_wrong_password_and_the_unknown_user_are_not_told_apart() -> None:
         assert home.check(peer.authorize(request(2)), 0.0) == Rejected(403, "Wrong User Or Password")
 
 
+def test_the_name_of_a_refused_user_forges_no_line_of_a_log() -> None:
+    home, peer = server(), client("a from 1.2.3.4 refused\x1b[31m\u202e" + "x" * 900)
+    told(peer, request(), home.check(request(), 0.0))
+    home.check(peer.authorize(request(2)), 0.0)
+    (refused,) = home.take_refusals()
+    assert refused.user == "sip:a%20from%201.2.3.4%20refused%1B%5B31m%E2%80%AE" + "x" * 36 + "@localhost"
+    assert home.take_refusals() == []
+
+
 def test_a_proof_holds_for_its_method_and_realm_alone() -> None:
     alice, home = client(), server()
     told(alice, request(), home.check(request(), 0.0))

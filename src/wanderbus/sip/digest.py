@@ -20,6 +20,7 @@ import math
 from base64 import urlsafe_b64decode, urlsafe_b64encode
 from collections.abc import Callable, Mapping, Sequence
 from typing import Final
+from urllib.parse import quote
 
 import msgspec
 
@@ -209,10 +210,10 @@ class Authenticator:
         return challenged
 
     def _report(self, user: str, reason: str, source: str, count: int) -> None:
+        """Report a refusal; the name is whatever a stranger wrote, and escaped it forges no line of a log."""
         if len(self._refusals) < REFUSALS_KEPT_MAX:
-            self._refusals.append(
-                LoginRefused(f"sip:{user[:NAME_CHARACTERS_MAX]}@{self._realm}", reason, source, count)
-            )
+            name = quote(user[:NAME_CHARACTERS_MAX], safe="-_.!~*'()&=+$,;?/")
+            self._refusals.append(LoginRefused(f"sip:{name}@{self._realm}", reason, source, count))
 
     def _challenged(self, now_ms: int, *, stale: bool) -> Challenged:
         self._serial += 1
