@@ -17,10 +17,10 @@ import hashlib
 import heapq
 import hmac
 import math
+import re
 from base64 import urlsafe_b64decode, urlsafe_b64encode
 from collections.abc import Callable, Mapping, Sequence
 from typing import Final
-from urllib.parse import quote
 
 import msgspec
 
@@ -61,6 +61,9 @@ REFUSALS_KEPT_MAX: Final = 1_000
 
 DEVICE_USERS_MAX: Final = 8_192
 """Users whose devices are known by their nonces."""
+
+_TO_ESCAPE: Final = re.compile(r"[^A-Za-z0-9\-_.!~*'()&=+$,;?/]")
+"""Characters that the user of a URI cannot have (RFC 3261 25.1)."""
 
 _NONCE_NUMBER_BYTES: Final = 5
 _SEAL_BYTES: Final = 8
@@ -212,7 +215,7 @@ class Authenticator:
     def _report(self, user: str, reason: str, source: str, count: int) -> None:
         """Report a refusal; the name is whatever a stranger wrote, and escaped it forges no line of a log."""
         if len(self._refusals) < REFUSALS_KEPT_MAX:
-            name = quote(user[:NAME_CHARACTERS_MAX], safe="-_.!~*'()&=+$,;?/")
+            name = _TO_ESCAPE.sub(_escape, user[:NAME_CHARACTERS_MAX])
             self._refusals.append(LoginRefused(f"sip:{name}@{self._realm}", reason, source, count))
 
     def _challenged(self, now_ms: int, *, stale: bool) -> Challenged:
@@ -289,6 +292,10 @@ class Authenticator:
             heapq.heappop(self._serials)
             del self._counts[serial]
             self._forgotten_serial = max(self._forgotten_serial, serial)
+
+
+def _escape(found: re.Match[str]) -> str:
+    return "".join(f"%{byte:02X}" for byte in found[0].encode(errors="replace"))
 
 
 def _is_for(credentials: Credentials, request: Request, known_as: Callable[[SIPUri], bool]) -> bool:
