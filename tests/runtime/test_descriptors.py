@@ -9,7 +9,7 @@ import sys
 import pytest
 
 from wanderbus.runtime.descriptors import RESERVED, SHARES, connections_max
-from wanderbus.runtime.stream_limits import StreamLimits, host_of
+from wanderbus.runtime.stream_limits import StreamLimits
 
 RAISED = """
 import resource
@@ -37,18 +37,3 @@ def test_a_process_may_open_as_many_files_as_it_may_ask_for() -> None:
 def test_connections_leave_the_reserve(monkeypatch: pytest.MonkeyPatch, soft: int, most: int) -> None:
     monkeypatch.setattr(resource, "getrlimit", lambda kind: (soft, soft))
     assert connections_max(StreamLimits().connections_max) == most
-
-
-HOSTS = [
-    ("192.0.2.1", "192.0.2.2", False),
-    ("2001:db8::1", "2001:db8::ffff:0:0:2", True),
-    ("2001:db8::1", "2001:db8:0:1::1", False),
-    ("fe80::1%eth0", "fe80::2%eth0", True),
-    ("::ffff:192.0.2.1", "::ffff:192.0.2.2", False),
-    ("::ffff:192.0.2.1", "192.0.2.1", True),
-]
-
-
-@pytest.mark.parametrize(("one", "other", "same"), HOSTS)
-def test_addresses_of_one_customer_are_one_host(one: str, other: str, same: bool) -> None:
-    assert (host_of(one) == host_of(other)) is same

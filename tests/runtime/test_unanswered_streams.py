@@ -85,7 +85,7 @@ def test_a_newcomer_has_the_place_of_who_was_not_answered_for_longest(
 
 
 def test_connections_of_one_network_share_their_number(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(streams, "host_of", lambda address: "one network")
+    monkeypatch.setattr(streams, "network_of", lambda address: "one network")
 
     async def scenario() -> None:
         server = Machine(echo)

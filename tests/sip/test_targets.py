@@ -10,7 +10,7 @@ from wanderbus.sip.dialog import Dialog
 from wanderbus.sip.headers import Via
 from wanderbus.sip.response_routing import Origin, make_via, response_path, stamped_via
 from wanderbus.sip.sdp import MediaDescription, SessionDescription
-from wanderbus.sip.targets import Path, Target, as_target, target_of, transport_params
+from wanderbus.sip.targets import Path, Target, as_target, network_of, target_of, transport_params
 from wanderbus.sip.uri import SIPUri
 
 V6 = "2001:db8::1"
@@ -100,3 +100,20 @@ def test_rfc4566_5_7_in_ip6() -> None:
     data = SessionDescription("alice", 1, 1, V6, (media,)).encode()
     assert b"c=IN IP6 2001:db8::1\r\n" in data
     assert SessionDescription.parse(data).media == (media,)
+
+
+HOSTS = [
+    ("192.0.2.1", "192.0.2.2", False),
+    ("2001:db8::1", "2001:db8::ffff:0:0:2", True),
+    ("2001:db8::1", "2001:db8:0:1::1", False),
+    ("fe80::1%eth0", "fe80::2%eth0", True),
+    ("::ffff:192.0.2.1", "::ffff:192.0.2.2", False),
+    ("::ffff:192.0.2.1", "192.0.2.1", True),
+    ("[2001:db8::1]", "2001:db8::2", True),
+    ("Phone.example.org", "phone.example.org", True),
+]
+
+
+@pytest.mark.parametrize(("one", "other", "same"), HOSTS)
+def test_addresses_of_one_customer_are_one_network(one: str, other: str, same: bool) -> None:
+    assert (network_of(one) == network_of(other)) is same

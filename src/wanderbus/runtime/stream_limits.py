@@ -1,9 +1,8 @@
-"""What the connections of one socket may take, and who counts as one host."""
+"""What the connections of one socket may take."""
 
 from __future__ import annotations
 
 import math
-from ipaddress import IPv6Address, ip_network
 from typing import Final
 
 import msgspec
@@ -19,7 +18,7 @@ class StreamLimits(msgspec.Struct, frozen=True):
     connections_max: int = 4_096
     """At most so many, and fewer where the process may not open as many files (``runtime/descriptors.py``)."""
     connections_per_host_max: int = 256
-    """Accepted connections from one host (see :func:`host_of`)."""
+    """Accepted connections from one IPv4 address or /64 of IPv6."""
     unsent_bytes_max: int = 2**20
     """Bytes that one peer has not taken yet."""
     idle_s_max: float = 1_800.0
@@ -35,15 +34,3 @@ class StreamLimits(msgspec.Struct, frozen=True):
 DATA_STREAM_LIMITS: Final = StreamLimits(idle_s_max=math.inf, connect_s_max=15.0, handshake_s_max=15.0)
 """For data channels: they may be idle, since subscribers wait. A lost SYN is repeated thrice within the time to
 connect (after 1, 3 and 7 s: RFC 6298 2), which is about as patient as the channels are."""
-
-_IPV6_HOST_BITS: Final = 64
-
-
-def host_of(address: str) -> str:
-    """Return whom an IP address belongs to: of IPv6 the network of 64 bits, which one customer has to himself."""
-    if ":" not in address:
-        return address
-    mapped = IPv6Address(address.partition("%")[0]).ipv4_mapped
-    if mapped is not None:
-        return str(mapped)
-    return str(ip_network((address.partition("%")[0], _IPV6_HOST_BITS), strict=False))

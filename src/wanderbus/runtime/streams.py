@@ -20,9 +20,9 @@ from typing import Final, Literal, cast
 
 from wanderbus.machine import Address, Input, SendOnStream, StreamClosed, StreamReceived, StreamTarget, shown
 from wanderbus.runtime.descriptors import connections_max
-from wanderbus.runtime.stream_limits import StreamLimits, host_of
+from wanderbus.runtime.stream_limits import StreamLimits
 from wanderbus.runtime.tls import fingerprint_tls, shows_fingerprint, sip_domains
-from wanderbus.sip.targets import is_ip_address
+from wanderbus.sip.targets import is_ip_address, network_of
 
 _log = logging.getLogger("wanderbus.streams")
 
@@ -217,7 +217,7 @@ class Streams:
         if connection.idle_timer is not None:
             connection.idle_timer.cancel()
         if connection.target is None:
-            host = host_of(connection.peer[0])
+            host = network_of(connection.peer[0])
             self._accepted[host] -= 1
             if not self._accepted[host]:
                 del self._accepted[host]
@@ -244,7 +244,7 @@ class Streams:
                 _log.warning("no connection can be accepted on %s now: %s", self._name, error.strerror)
                 self._pause(kind, listener)
                 return
-            if not self._has_room_for(host := host_of(peer[0])):
+            if not self._has_room_for(host := network_of(peer[0])):
                 accepted.close()
                 continue
             accepted.setblocking(False)

@@ -1,10 +1,10 @@
 """Flood limits: how many requests one source may ask of us (SPEC C-20).
 
-Each source address has a bucket of tokens that fills at a steady rate; a request takes one, and a large one as many as
-it is larger than :data:`REQUEST_BYTES`, since reading costs time for every byte. The table of buckets is
-bounded: a bucket that is full again is forgotten, for a fresh one would be the same, and while all of the table is
-busy newcomers share one bucket. What is over the limit is dropped, but for now and then a 503 that tells an honest
-client when to come back.
+Each source, an IPv4 address or a /64 of IPv6, has a bucket of tokens that fills at a steady rate; a request takes one,
+and a large one as many as it is larger than :data:`REQUEST_BYTES`, since reading costs time for every byte. The table
+of buckets is bounded: a bucket that is full again is forgotten, for a fresh one would be the same, and while all of the
+table is busy newcomers share one bucket. What is over the limit is dropped, but for now and then a 503 that tells an
+honest client when to come back.
 """
 
 from __future__ import annotations
@@ -15,6 +15,7 @@ from typing import Final
 
 import msgspec
 
+from wanderbus.sip.targets import network_of
 from wanderbus.sip.tokens import Tokens
 
 REQUEST_BYTES: Final = 2_048
@@ -63,7 +64,7 @@ class FloodGuard:
 
     def judge(self, source_ip: str, now: float, size: int = 0) -> Judgement:
         """Count a request of ``size`` bytes from ``source_ip`` at monotonic second ``now``; say what to do with it."""
-        bucket = self._bucket(source_ip, now)
+        bucket = self._bucket(network_of(source_ip), now)
         if bucket.requests.take(now, max(1.0, size / REQUEST_BYTES)):
             return Judgement.ADMITTED
         return Judgement.REFUSED if bucket.refusals.take(now) else Judgement.DROPPED

@@ -13,7 +13,6 @@ not exist are counted like those who do. Every table is bounded.
 
 from __future__ import annotations
 
-import ipaddress
 from collections import OrderedDict
 from collections.abc import Collection, Hashable
 from typing import Final, Generic, TypeVar
@@ -24,6 +23,7 @@ from wanderbus.errors import SIPParseError
 from wanderbus.machine import Output
 from wanderbus.sip.headers import Via
 from wanderbus.sip.message import Request
+from wanderbus.sip.targets import network_of
 from wanderbus.sip.tokens import Tokens
 
 NEWEST_MAX: Final = 16
@@ -137,7 +137,7 @@ class LoginGuard:
     def __init__(self, limits: LoginLimits = DEFAULT_LIMITS, proxies: Collection[str] = ()) -> None:
         self._limits = limits
         self._most = max(1, limits.entries_max)
-        self._proxies = frozenset(map(_network, proxies))
+        self._proxies = frozenset(map(network_of, proxies))
         self._pairs: OrderedDict[tuple[str, str], _Pair] = OrderedDict()
         self._users: OrderedDict[str, Tokens] = OrderedDict()
         self._sources: OrderedDict[str, Tokens] = OrderedDict()
@@ -153,7 +153,7 @@ class LoginGuard:
 
         A sender that only an unknown host names is told apart from others behind it, and not believed.
         """
-        hosts = [_network(via.received or via.host) for via in _vias(request)[:2]]
+        hosts = [_short(network_of(via.received or via.host)) for via in _vias(request)[:2]]
         if len(hosts) < 2:
             peer = hosts[0] if hosts else "?"
             return Source(peer, peer)
@@ -258,16 +258,3 @@ def _vias(request: Request) -> list[Via]:
         except SIPParseError:
             break
     return vias
-
-
-def _network(host: str) -> str:
-    """Return what one sender can have many addresses of: the /64 of an IPv6 address, an IPv4 address itself."""
-    try:
-        ip = ipaddress.ip_address(host.strip("[]").partition("%")[0])
-    except ValueError:
-        return _short(host.lower())
-    if isinstance(ip, ipaddress.IPv4Address):
-        return str(ip)
-    if ip.ipv4_mapped is not None:
-        return str(ip.ipv4_mapped)
-    return str(ipaddress.IPv6Network((ip, 64), strict=False))

@@ -118,6 +118,15 @@ def is_loopback(host: str) -> bool:
     return ip is not None and ip.is_loopback
 
 
+@functools.lru_cache(maxsize=_HOSTS_REMEMBERED)
+def network_of(host: str) -> str:
+    """Return what one sender can have many addresses of: the /64 of an IPv6 address; an IPv4 address or name itself."""
+    ip = _folded(host.strip("[]").partition("%")[0])
+    if ip is None:
+        return host.lower()
+    return str(ip) if ip.version == 4 else str(ipaddress.IPv6Network((ip, 64), strict=False))
+
+
 def _folded(host: str) -> ipaddress.IPv4Address | ipaddress.IPv6Address | None:
     """Return the IP address ``host``, as IPv4 where it is that in IPv6; None for a name."""
     try:
