@@ -9,9 +9,9 @@ import pytest
 
 from tests.api.world import SUBJECT, World, numbers, publish, run
 from wanderbus.errors import WanderbusError
+from wanderbus.hosts import is_ip_address
 from wanderbus.runtime.driver import Driver
 from wanderbus.sip.sdp import SessionDescription
-from wanderbus.sip.targets import is_ip_address
 
 HOST = "some.name.invalid"
 

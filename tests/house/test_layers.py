@@ -15,6 +15,7 @@ VOCABULARY = {
     "errors",
     "event",
     "event_text",
+    "hosts",
     "limits",
     "literals",
     "machine",

@@ -5,12 +5,13 @@ from __future__ import annotations
 import pytest
 
 from wanderbus.errors import SIPParseError
+from wanderbus.hosts import network_of
 from wanderbus.machine import SendDatagram, SendOnStream
 from wanderbus.sip.dialog import Dialog
 from wanderbus.sip.headers import Via
 from wanderbus.sip.response_routing import Origin, make_via, response_path, stamped_via
 from wanderbus.sip.sdp import MediaDescription, SessionDescription
-from wanderbus.sip.targets import Path, Target, as_target, network_of, target_of, transport_params
+from wanderbus.sip.targets import Path, Target, as_target, target_of, transport_params
 from wanderbus.sip.uri import SIPUri
 
 V6 = "2001:db8::1"

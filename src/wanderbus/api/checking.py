@@ -15,6 +15,7 @@ from wanderbus.broker.config import BrokerConfig
 from wanderbus.config import ProxySettings, ServerSettings
 from wanderbus.config.keys import table_of
 from wanderbus.errors import ConfigurationError, SIPParseError
+from wanderbus.hosts import is_ip_address
 from wanderbus.limits import MESSAGE_BYTES_MAX
 from wanderbus.machine import Address, shown
 from wanderbus.runtime.config_files import password_in
@@ -22,7 +23,7 @@ from wanderbus.runtime.names import resolve
 from wanderbus.runtime.relaying import LOOPBACK, RelayServer
 from wanderbus.runtime.users_file import Users
 from wanderbus.sip.digest import ALGORITHMS, Secret
-from wanderbus.sip.targets import Target, is_ip_address, target_of
+from wanderbus.sip.targets import Target, target_of
 from wanderbus.sip.uri import SIPUri, canonical_uri
 
 NG_PORT: Final = 2223

@@ -8,10 +8,11 @@ from typing import Final
 
 from wanderbus.config import DomainsSettings, ProxySettings, ServerSettings
 from wanderbus.errors import ConfigurationError, SIPParseError
+from wanderbus.hosts import is_ip_address
 from wanderbus.machine import Address
 from wanderbus.runtime.tls import own_sip_domains
 from wanderbus.sip.domain_routes import SERVERS_MAX, DomainServer, OtherDomains
-from wanderbus.sip.targets import Target, is_ip_address, target_of
+from wanderbus.sip.targets import Target, target_of
 from wanderbus.sip.uri import SIPUri, canonical_uri, parse_host_port
 
 _DNS_PORT: Final = 53

@@ -14,11 +14,11 @@ from typing import Final
 import msgspec
 
 from wanderbus.errors import LocalProtocolError, SIPParseError
+from wanderbus.hosts import is_ip_address
 from wanderbus.machine import Address
 from wanderbus.sip.media_direction import SENDRECV, answering, with_direction
 from wanderbus.sip.message import Message
 from wanderbus.sip.sdp import MediaDescription, SessionDescription
-from wanderbus.sip.targets import is_ip_address
 
 SDP_TYPE: Final = "application/sdp"
 DATA_FORMAT: Final = "x-wanderbus"

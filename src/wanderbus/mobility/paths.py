@@ -3,8 +3,9 @@
 from __future__ import annotations
 
 from wanderbus.errors import SIPParseError
+from wanderbus.hosts import is_ip_address
 from wanderbus.sip.dialog import Dialog
-from wanderbus.sip.targets import Target, is_ip_address
+from wanderbus.sip.targets import Target
 
 
 def reachable(dialog: Dialog) -> Target:

@@ -8,9 +8,10 @@ from typing import Final
 import msgspec
 
 from wanderbus.errors import SIPParseError
+from wanderbus.hosts import is_ip_address
 from wanderbus.sip.headers import CONTACT_STAR, NameAddr
 from wanderbus.sip.message import Response
-from wanderbus.sip.targets import Target, is_ip_address, target_of
+from wanderbus.sip.targets import Target, target_of
 from wanderbus.sip.uri import SIPUri
 
 _FOLLOWED: Final = (300, 301, 302)

@@ -16,6 +16,7 @@ import ssl
 from collections.abc import Callable, Hashable, Mapping, Sequence
 from typing import Any, Final
 
+from wanderbus.hosts import is_ip_address
 from wanderbus.machine import (
     Address,
     CancelTimer,
@@ -34,7 +35,6 @@ from wanderbus.machine import (
 from wanderbus.runtime.ambient import wall_us
 from wanderbus.runtime.stream_limits import StreamLimits
 from wanderbus.runtime.streams import Streams
-from wanderbus.sip.targets import is_ip_address
 
 _log = logging.getLogger("wanderbus.driver")
 

@@ -5,8 +5,8 @@ from __future__ import annotations
 import socket
 
 from wanderbus.errors import ConfigurationError
+from wanderbus.hosts import is_ip_address
 from wanderbus.machine import Address
-from wanderbus.sip.targets import is_ip_address
 
 
 def name_in(server: str) -> str | None:

@@ -18,11 +18,11 @@ from collections import Counter
 from collections.abc import Callable, Iterator, Mapping
 from typing import Final, Literal, cast
 
+from wanderbus.hosts import is_ip_address, network_of
 from wanderbus.machine import Address, Input, SendOnStream, StreamClosed, StreamReceived, StreamTarget, shown
 from wanderbus.runtime.descriptors import connections_max
 from wanderbus.runtime.stream_limits import StreamLimits
 from wanderbus.runtime.tls import fingerprint_tls, shows_fingerprint, sip_domains
-from wanderbus.sip.targets import is_ip_address, network_of
 
 _log = logging.getLogger("wanderbus.streams")
 

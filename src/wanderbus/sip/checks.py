@@ -13,10 +13,10 @@ from typing import Final
 import msgspec
 
 from wanderbus.errors import SIPParseError
+from wanderbus.hosts import is_single_host
 from wanderbus.sip.headers import CONTACT_STAR
 from wanderbus.sip.message import METHODS, Request, Response
 from wanderbus.sip.sdp import SessionDescription
-from wanderbus.sip.targets import is_single_host
 from wanderbus.sip.uri import SIPUri
 
 USER_AGENT_METHODS: Final = ("INVITE", "ACK", "BYE", "CANCEL", "OPTIONS", "UPDATE")

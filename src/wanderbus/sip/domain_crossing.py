@@ -11,6 +11,7 @@ from typing import Final
 
 import msgspec
 
+from wanderbus.hosts import is_ip_address
 from wanderbus.machine import CancelTimer, SetTimer
 from wanderbus.sip.asserted_identity import Unproved, Vouching, without_private
 from wanderbus.sip.domain_routes import (
@@ -28,7 +29,7 @@ from wanderbus.sip.message import Request
 from wanderbus.sip.proxy_signals import Command
 from wanderbus.sip.request_preparation import Arrived
 from wanderbus.sip.target_selection import Aim, Targets
-from wanderbus.sip.targets import Target, is_ip_address, target_of
+from wanderbus.sip.targets import Target, target_of
 from wanderbus.sip.transaction_signals import AckReceived
 from wanderbus.sip.uri import SIPUri
 

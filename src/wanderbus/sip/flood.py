@@ -15,7 +15,7 @@ from typing import Final
 
 import msgspec
 
-from wanderbus.sip.targets import network_of
+from wanderbus.hosts import network_of
 from wanderbus.sip.tokens import Tokens
 
 REQUEST_BYTES: Final = 2_048

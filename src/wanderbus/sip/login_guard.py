@@ -20,10 +20,10 @@ from typing import Final, Generic, TypeVar
 import msgspec
 
 from wanderbus.errors import SIPParseError
+from wanderbus.hosts import network_of
 from wanderbus.machine import Output
 from wanderbus.sip.headers import Via
 from wanderbus.sip.message import Request
-from wanderbus.sip.targets import network_of
 from wanderbus.sip.tokens import Tokens
 
 NEWEST_MAX: Final = 16

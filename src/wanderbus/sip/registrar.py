@@ -17,6 +17,7 @@ from typing import Final
 import msgspec
 
 from wanderbus.errors import LimitExceeded, SIPParseError
+from wanderbus.hosts import is_ip_address, is_loopback, is_single_host
 from wanderbus.machine import CancelTimer, Output, RandomSource, SetTimer
 from wanderbus.sip import nat
 from wanderbus.sip.checks import registrar_refusal
@@ -33,7 +34,7 @@ from wanderbus.sip.location import (
 )
 from wanderbus.sip.login_guard import LoginRefused
 from wanderbus.sip.message import Request, Response, make_response
-from wanderbus.sip.targets import is_ip_address, is_loopback, is_single_host, target_of
+from wanderbus.sip.targets import target_of
 from wanderbus.sip.uri import SIPUri
 
 MALFORMED_EXPIRES_S: Final = 3_600

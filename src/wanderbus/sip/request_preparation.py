@@ -15,9 +15,10 @@ from typing import Final
 import msgspec
 
 from wanderbus.errors import SIPParseError
+from wanderbus.hosts import is_ip_address
 from wanderbus.sip.location import Domain
 from wanderbus.sip.message import Request
-from wanderbus.sip.targets import Target, Transport, is_ip_address, target_of, transport_params
+from wanderbus.sip.targets import Target, Transport, target_of, transport_params
 from wanderbus.sip.uri import SIPUri, parse_number
 
 MAX_FORWARDS: Final = 70

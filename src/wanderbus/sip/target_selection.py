@@ -16,6 +16,7 @@ from collections.abc import Callable, Sequence
 
 import msgspec
 
+from wanderbus.hosts import is_ip_address
 from wanderbus.machine import Address
 from wanderbus.sip import nat
 from wanderbus.sip.anchoring import RelayCalls, wants_relay
@@ -32,7 +33,7 @@ from wanderbus.sip.routing import (
     RoutingScript,
     consult,
 )
-from wanderbus.sip.targets import Target, is_ip_address
+from wanderbus.sip.targets import Target
 from wanderbus.sip.uri import SIPUri
 
 

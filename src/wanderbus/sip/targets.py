@@ -5,13 +5,12 @@ Nothing is looked up: a URI with a host name gives a target with that name, whic
 
 from __future__ import annotations
 
-import functools
-import ipaddress
 from typing import Final, Literal
 
 import msgspec
 
 from wanderbus.errors import SIPParseError
+from wanderbus.hosts import is_ip_address
 from wanderbus.machine import Address, Output, SendDatagram, SendOnStream
 from wanderbus.sip.uri import SIPUri
 
@@ -22,8 +21,6 @@ TRANSPORTS: Final[dict[str, Transport]] = {"udp": "UDP", "tcp": "TCP", "tls": "T
 
 PORTS: Final[dict[str, int]] = {"UDP": 5060, "TCP": 5060, "TLS": 5061}
 """Where a transport is served when nothing names a port (RFC 3261 19.1.2)."""
-
-_HOSTS_REMEMBERED: Final = 4_096
 
 
 class Target(msgspec.Struct, frozen=True):
@@ -91,46 +88,3 @@ def target_of(uri: SIPUri, *, default: Transport = "UDP") -> Target:
 def transport_params(transport: Transport) -> tuple[tuple[str, str | None], ...]:
     """Return the parameters of a ``sip:`` URI that is reached over ``transport``."""
     return () if transport == "UDP" else (("transport", transport.lower()),)
-
-
-@functools.lru_cache(maxsize=_HOSTS_REMEMBERED)
-def is_ip_address(host: str) -> bool:
-    """Tell whether ``host``, without brackets, is an IP address and no name; one of a link may name its interface.
-
-    The answer is remembered, since it is asked for every datagram that leaves.
-    """
-    try:
-        ipaddress.ip_address(host)
-    except ValueError:
-        return False
-    return True
-
-
-def is_single_host(host: str) -> bool:
-    """Tell whether ``host`` may be one host, as any name: it is no multicast, broadcast or unspecified address."""
-    ip = _folded(host)
-    return ip is None or not (ip.is_multicast or ip.is_unspecified or (ip.version == 4 and ip.is_reserved))
-
-
-def is_loopback(host: str) -> bool:
-    """Tell whether ``host`` is an address at which a host reaches itself alone."""
-    ip = _folded(host)
-    return ip is not None and ip.is_loopback
-
-
-@functools.lru_cache(maxsize=_HOSTS_REMEMBERED)
-def network_of(host: str) -> str:
-    """Return what one sender can have many addresses of: the /64 of an IPv6 address; an IPv4 address or name itself."""
-    ip = _folded(host.strip("[]").partition("%")[0])
-    if ip is None:
-        return host.lower()
-    return str(ip) if ip.version == 4 else str(ipaddress.IPv6Network((ip, 64), strict=False))
-
-
-def _folded(host: str) -> ipaddress.IPv4Address | ipaddress.IPv6Address | None:
-    """Return the IP address ``host``, as IPv4 where it is that in IPv6; None for a name."""
-    try:
-        ip = ipaddress.ip_address(host)
-    except ValueError:
-        return None
-    return (ip.ipv4_mapped or ip) if isinstance(ip, ipaddress.IPv6Address) else ip
