@@ -21,7 +21,7 @@ import msgspec
 
 from wanderbus.errors import StorageError
 from wanderbus.runtime.file_modes import make_private
-from wanderbus.runtime.sqlite_files import is_cut_off, put_aside
+from wanderbus.runtime.sqlite_files import DAMAGE, is_cut_off, put_aside
 from wanderbus.sip.location import Binding, moved
 
 LAYOUT: Final = 2
@@ -33,8 +33,6 @@ _TABLES: Final = {
 }
 _READ: Final = "SELECT CAST(aor AS BLOB), CAST(row AS BLOB), checksum FROM bindings"
 _WRITE: Final = "REPLACE INTO bindings(aor, row, checksum) VALUES(?, ?, ?)"
-_DAMAGE: Final = (apsw.NotADBError, apsw.CorruptError, apsw.SQLError, UnicodeDecodeError)
-"""What SQLite and its wrapper raise over a damaged file."""
 
 _log = logging.getLogger("wanderbus.registrations")
 
@@ -129,7 +127,7 @@ def _connected(path: Path) -> apsw.Connection:
         connection.execute("PRAGMA journal_mode = WAL")
         connection.execute("PRAGMA synchronous = OFF")
         _prepare(path, connection)
-    except (_Unusable, *_DAMAGE) as error:
+    except (_Unusable, *DAMAGE) as error:
         connection.close()
         raise _Unusable(" ".join(str(error).split())) from None
     except apsw.Error:

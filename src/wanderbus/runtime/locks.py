@@ -7,12 +7,12 @@ import os
 from pathlib import Path
 
 
-def lock_file(path: Path, flags: int = os.O_RDWR, mode: int = 0o600) -> int | None:
-    """Open ``path``, made if need be, and lock it until the descriptor is closed; None while somebody else has it.
+def lock_file(path: Path, flags: int = os.O_RDWR) -> int | None:
+    """Open ``path`` and lock it until the descriptor is closed; None while somebody else has it.
 
-    Raises ``OSError`` if it cannot be opened or locked.
+    A file that is not there is made, for its owner alone. Raises ``OSError`` if it cannot be opened or locked.
     """
-    descriptor = os.open(path, flags | os.O_CREAT | os.O_CLOEXEC, mode)
+    descriptor = os.open(path, flags | os.O_CREAT | os.O_CLOEXEC, 0o600)
     try:
         fcntl.flock(descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)
     except BlockingIOError:

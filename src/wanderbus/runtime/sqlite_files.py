@@ -7,6 +7,11 @@ import os
 from pathlib import Path
 from typing import Final
 
+import apsw
+
+DAMAGE: Final = (apsw.NotADBError, apsw.CorruptError, apsw.SQLError, UnicodeDecodeError)
+"""What SQLite and its wrapper raise over a damaged file; the last quotes the damage."""
+
 _PAGE_BYTES_MIN: Final = 512
 """The smallest page that a file of SQLite can have, and it has one from its first moment."""
 

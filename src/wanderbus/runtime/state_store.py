@@ -24,7 +24,7 @@ from wanderbus.errors import StateCorrupt, StorageError
 from wanderbus.records import SCHEMA_VERSION
 from wanderbus.runtime.disk import FULL
 from wanderbus.runtime.file_modes import make_private
-from wanderbus.runtime.sqlite_files import is_cut_off
+from wanderbus.runtime.sqlite_files import DAMAGE, is_cut_off
 
 BUSY_TIMEOUT_MS: Final = 2_000
 """How long to wait for another process that looks at the file."""
@@ -41,8 +41,6 @@ _WRITE: Final = (
     "INSERT INTO {}(key, row, checksum) VALUES(?, ?, ?) "
     "ON CONFLICT(key) DO UPDATE SET row = excluded.row, checksum = excluded.checksum"
 )
-_DAMAGE: Final = (apsw.NotADBError, apsw.CorruptError, apsw.SQLError, UnicodeDecodeError)
-"""What SQLite and its wrapper raise over a damaged file; the last quotes the damage."""
 
 
 class _Meta(NamedTuple):
@@ -85,7 +83,7 @@ class StateStore:
         except StorageError:
             connection.close()
             raise
-        except _DAMAGE as error:
+        except DAMAGE as error:
             connection.close()
             raise _unusable(path, str(error)) from error
         except apsw.Error as error:
@@ -110,7 +108,7 @@ class StateStore:
                 if type(key) is not str or type(row) is not bytes or _checksum(seed, key, row) != checksum:
                     raise _unusable(self.path, f"a row of {table} is not as it was written")
                 yield key, row
-        except _DAMAGE as error:
+        except DAMAGE as error:
             raise _unusable(self.path, str(error)) from error
         except apsw.Error as error:
             raise StorageError(f"{self.path} cannot be read: {error}") from None
