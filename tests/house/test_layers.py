@@ -21,6 +21,7 @@ VOCABULARY = {
     "machine",
     "pacing",
     "records",
+    "refusal_table",
     "segments",
     "subscription",
     "transport",
