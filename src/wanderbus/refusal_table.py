@@ -19,6 +19,18 @@ ENTRIES_MAX: Final = 2_048
 PARTY_CHARACTERS_MAX: Final = 128
 """Characters of a party's name that are kept."""
 
+REASON_CHARACTERS_MAX: Final = 200
+"""Characters of a reason that are kept."""
+
+OTHERS: Final = "others"
+"""The party of what is not counted for each apart."""
+
+TALLIED_MAX: Final = 256
+"""Pairs of limit and party that a tally reports apart within one :data:`TALLY_S`."""
+
+TALLY_S: Final = 1.0
+"""Pause between two reports of a tally about the same limit and party."""
+
 
 class Limited(Output, frozen=True):
     """A party was limited ``count`` times by ``limit``.
@@ -68,10 +80,55 @@ class RefusalTable:
             if len(self._entries) > self._entries_max:
                 self._entries.popitem(last=False)
         entry.count += limited.count
-        entry.reason, entry.last_s = limited.reason, now
+        entry.reason, entry.last_s = limited.reason[:REASON_CHARACTERS_MAX], now
         self._entries.move_to_end(key)
         return entry
 
     def entries(self) -> list[Entry]:
         """Return a copy of the rows, the latest first."""
         return list(reversed(self._entries.values()))
+
+    def evicted(self) -> dict[str, int]:
+        """Return how many times each limit was applied to parties that are no longer in the table."""
+        left = Counter(self.totals)
+        for entry in self._entries.values():
+            left[entry.limit] -= entry.count
+        return {limit: count for limit, count in left.items() if count}
+
+
+class Tally:
+    """Counts for a machine what it limits, and reports it: at once, and then once a second with the count since.
+
+    What remains of the last second is reported by the first :meth:`take` after it.
+    """
+
+    def __init__(self) -> None:
+        self._due: dict[tuple[str, str], Limited] = {}
+        self._later: dict[tuple[str, str], Limited] = {}
+        self._reported: set[tuple[str, str]] = set()
+        """Pairs that were reported since the second began."""
+        self._second_ends_at = 0.0
+
+    def note(self, limit: str, party: str, reason: str, count: int = 1) -> None:
+        """Count that ``party`` was limited; see :class:`Limited`."""
+        key = (limit, party)
+        waiting = self._later if key in self._reported else self._due
+        if key not in waiting and len(self._due) + len(self._reported) >= TALLIED_MAX:
+            key, waiting = (limit, OTHERS), self._later
+        before = waiting.get(key)
+        waiting[key] = Limited(*key, reason, count + (0 if before is None else before.count))
+
+    def take(self, now: float) -> list[Limited]:
+        """Return what is to be reported at monotonic second ``now``."""
+        if not self._due and not self._later:
+            return []
+        if now >= self._second_ends_at:
+            self._second_ends_at = now + TALLY_S
+            self._reported.clear()
+            reports = [*self._later.values(), *self._due.values()]
+            self._later.clear()
+        else:
+            reports = list(self._due.values())
+        self._due.clear()
+        self._reported.update((each.limit, each.party) for each in reports)
+        return reports

@@ -47,7 +47,9 @@ def test_devices_that_have_not_attached_count_as_well() -> None:
     """The layer below has channels that the broker has not heard of yet."""
     desk = Desk(BrokerConfig(domain=OURS, domain_users_max=1))
     present = [("sip:first@a.example", "phone"), ("sip:someone@b.example", "phone")]
-    assert "domain_users_max" in (desk.broker.refusal("sip:u@a.example", "phone", 0, present) or "")
+    refusal = desk.broker.refusal("sip:u@a.example", "phone", 0, present)
+    assert refusal is not None
+    assert refusal.limit == "broker.domain_users_max"
     assert desk.broker.refusal("sip:first@a.example", "laptop", 1, present) is None
 
 

@@ -7,8 +7,8 @@ import asyncio
 import pytest
 
 from tests.runtime.test_streams import PATIENCE_S, Machine, driving, echo, until
+from wanderbus.config.stream_limits import StreamLimits
 from wanderbus.runtime import streams
-from wanderbus.runtime.stream_limits import StreamLimits
 
 pytestmark = pytest.mark.integration
 

@@ -23,11 +23,15 @@ from wanderbus.broker.core import (
     ExtensionFailed,
     KernelLoaded,
     KernelWanted,
+    ServerAnswered,
+    ServerAsked,
     SubscriptionUnread,
     SubscriptionUnreadable,
     UserStatusChanged,
 )
 from wanderbus.config import ServerSettings
+from wanderbus.config.bounds import bounds_of
+from wanderbus.config.stream_limits import DATA_STREAM_LIMITS
 from wanderbus.domain.access_server import (
     DATA_SOCKET,
     ECI_SOCKET,
@@ -44,15 +48,15 @@ from wanderbus.errors import AuthenticationError, ConfigurationError, StorageErr
 from wanderbus.machine import Address, Output, shown
 from wanderbus.matching import SCANNED_MAX, Kernel, load_kernel
 from wanderbus.mobility.properties import Properties
+from wanderbus.refusal_table import Limited
 from wanderbus.runtime.ambient import SystemRandom, wall_us
 from wanderbus.runtime.certificate import own_certificate
 from wanderbus.runtime.committer import Committer
 from wanderbus.runtime.driver import Driver, Unmade
-from wanderbus.runtime.login_log import LoginLog
+from wanderbus.runtime.refusals import Refusals
 from wanderbus.runtime.server_files import ServerFiles
 from wanderbus.runtime.sip_listening import listen_for_sip
 from wanderbus.runtime.sip_trace import SipRecorder
-from wanderbus.runtime.stream_limits import DATA_STREAM_LIMITS
 from wanderbus.runtime.tls import server_tls
 from wanderbus.sip.digest import Authenticator, Secret
 from wanderbus.sip.login_guard import LoginGuard, LoginLimits, LoginRefused
@@ -61,6 +65,9 @@ _log = logging.getLogger("wanderbus.server")
 
 SAVE_S = 1.0
 """Pause between two savings of the state that is derived from the log."""
+
+DATA_CHANNEL = "data_channel"
+"""Stands for the name of a limit where a description of a data channel is less than is demanded here."""
 
 START_S_MAX = 10.0
 """How long the broker's own registration may take."""
@@ -76,6 +83,7 @@ class BrokerService:
         recorder: SipRecorder | None,
         files: ServerFiles,
         broker: Broker,
+        refusals: Refusals,
     ) -> None:
         self._settings = settings
         self._users = users
@@ -94,7 +102,8 @@ class BrokerService:
         self._shortage = self._trouble = ""
         self._failures_logged: dict[str, int] = {}
         """By extension: at which number of failures the log said so last."""
-        self._logins = LoginLog()
+        self._refusals = refusals
+        self._bounds = bounds_of(settings)
         self._driver: Driver | None = None
         self._save_timer: asyncio.TimerHandle | None = None
         self._loading: asyncio.Task[None] | None = None
@@ -116,10 +125,12 @@ class BrokerService:
         extensions: Extensions,
         users: Mapping[str, Secret],
         recorder: SipRecorder | None,
+        refusals: Refusals,
     ) -> Self:
         """Take the data directory, and bring the state up to date; :class:`StorageError` if it cannot be used.
 
         :param users: the secret of each user, by which the broker itself checks who calls
+        :param refusals: where refusals of this process are noted, and what operators are shown
         """
         files = ServerFiles.open(settings.data_dir)
         try:
@@ -131,7 +142,7 @@ class BrokerService:
         except BaseException:
             files.close()
             raise
-        return cls(settings, users, recorder, files, broker)
+        return cls(settings, users, recorder, files, broker, refusals)
 
     async def start(self, properties: Properties, tls: ssl.SSLContext | None = None) -> None:
         """Register as ``properties`` say, ``tls`` verifying the SIP server; return when agents can call.
@@ -228,7 +239,14 @@ class BrokerService:
 
         def for_sip(port: int) -> Address:
             # The SIP server may connect to us, as it has to after its restart; but TLS needs a certificate for that.
-            return listen_for_sip(driver, SIP_SOCKET, (host, port), tcp=transport == "TCP", client_tls=tls)[0]
+            return listen_for_sip(
+                driver,
+                SIP_SOCKET,
+                (host, port),
+                tcp=transport == "TCP",
+                client_tls=tls,
+                limits=settings.sip_connections,
+            )[0]
 
         def for_data(port: int) -> Address:
             return driver.bind({DATA_SOCKET: (host, port)})[DATA_SOCKET]
@@ -236,7 +254,8 @@ class BrokerService:
         def for_streams(port: int) -> Address:
             kind, own = ("TLS", server_tls(certificate)) if settings.encryption else ("TCP", None)
             wanted = {kind: (host, port)}
-            return driver.bind_streams(STREAM_SOCKET, wanted, server_tls=own, limits=DATA_STREAM_LIMITS)[kind]
+            limits = settings.data_connections or DATA_STREAM_LIMITS
+            return driver.bind_streams(STREAM_SOCKET, wanted, server_tls=own, limits=limits)[kind]
 
         try:
             return {
@@ -269,10 +288,13 @@ class BrokerService:
                 self._check_ready()
             case BrokerUnregistered(status=status, reason=reason):
                 self._unregistered(status, reason)
-            case ChannelRefused(user=user, reason=reason):
-                _log.warning("the data channel of %s is refused: %s", user, reason)
-            case LoginRefused():
-                self._logins.refused(output)
+            case ChannelRefused(user=user, reason=reason, limit=limit):
+                self._refusals.note(Limited(limit or DATA_CHANNEL, user, f"no data channel: {reason}"))
+            case Limited() | LoginRefused():
+                self._refusals.note(output)
+            case ServerAsked(request=request):
+                rows = self._bounds if request.what == "bounds" else self._refusals.rows(self._bounds)
+                self._feed(ServerAnswered(output, rows))
             case UserStatusChanged(user=user, status=status):
                 _log.info("%s is %s", user, status)
             case KernelWanted(kernel=kernel):
@@ -307,7 +329,7 @@ class BrokerService:
     async def _load_kernel(self, wanted: Kernel) -> None:
         self._feed(KernelLoaded(await _loaded(wanted)))
 
-    def _feed(self, given: DiskFull | DiskFreed | KernelLoaded) -> None:
+    def _feed(self, given: DiskFull | DiskFreed | KernelLoaded | ServerAnswered) -> None:
         if self._driver is not None:
             self._driver.feed(given)
 

@@ -51,6 +51,17 @@ class Operations:
         """Yield the queue of each session, with its bounds."""
         return self._inspect("queues", user)
 
+    def limits(self, user: str | None = None) -> AsyncIterator[Row]:
+        """Yield who is limited, by which bound, how often, and why; without a role, what limits oneself.
+
+        ``party`` is a user, or a source: an IPv4 address or a /64 of IPv6.
+        """
+        return self._inspect("limits", user)
+
+    def bounds(self) -> AsyncIterator[Row]:
+        """Yield every bound of the server with its value; it takes the role of operator."""
+        return self._inspect("bounds", None)
+
     async def peek(
         self,
         user: str,
@@ -115,7 +126,7 @@ class Operations:
             request = protocol.Inspect(self._requests.next_request(), what, uri, after, _ROWS)
             answer = await self._requests.begin(request)
             for row in answer.rows:
-                if what == "subscriptions" or row["session"] != SESSION:
+                if row.get("session") != SESSION or what == "subscriptions":
                     yield row
             if (after := answer.next) is None:
                 return

@@ -37,6 +37,7 @@ from wanderbus.runtime.ambient import SystemRandom
 from wanderbus.runtime.config_files import settings_in
 from wanderbus.runtime.descriptors import allow_files
 from wanderbus.runtime.file_modes import warn_if_open
+from wanderbus.runtime.refusals import Refusals
 from wanderbus.runtime.sip_trace import SipRecorder
 from wanderbus.runtime.tls import client_tls
 from wanderbus.runtime.users_file import Users, follow
@@ -89,6 +90,7 @@ class Server:
         self._take_users(settings)
         self._user_domains = check_user_domains(settings, self.sip_server)
         self._broker_config = checking.broker_config(settings)
+        self._refusals = Refusals()
         self._following: asyncio.Task[None] | None = None
         self._recorder: SipRecorder | None = None
         self._sip: SIPService | None = None
@@ -178,7 +180,7 @@ class Server:
         trace = self._settings.sip_trace
         self._recorder = None if trace is None else SipRecorder.open(trace)
         broker = self._broker = await BrokerService.open(
-            self._settings, self._broker_config, self._extensions, self._secrets, self._recorder
+            self._settings, self._broker_config, self._extensions, self._secrets, self._recorder, self._refusals
         )
         server = self.sip_server or await self._start_sip()
         properties = Properties(
@@ -201,7 +203,12 @@ class Server:
 
     async def _start_sip(self) -> Target:
         self._sip = SIPService(
-            self._settings, self._secrets, routing=self._routing, recorder=self._recorder, lodger=self.broker_uri
+            self._settings,
+            self._secrets,
+            routing=self._routing,
+            recorder=self._recorder,
+            lodger=self.broker_uri,
+            refusals=self._refusals,
         )
         await self._sip.start()
         self.address, self.tls_address = self._sip.address, self._sip.tls_address

@@ -15,6 +15,7 @@ from wanderbus.api.domain_settings import name_servers, other_domains
 from wanderbus.config import ProxySettings
 from wanderbus.errors import ConfigurationError
 from wanderbus.machine import Address, Output, shown
+from wanderbus.refusal_table import Limited
 from wanderbus.relay import NG_SOCKET
 from wanderbus.relay.driving import RelayDriver, RelayFound, RelayLost
 from wanderbus.runtime.ambient import SystemRandom
@@ -22,7 +23,7 @@ from wanderbus.runtime.disk import SYSTEM, make_directory
 from wanderbus.runtime.domain_resolver import DomainResolver
 from wanderbus.runtime.driver import Driver, Unmade
 from wanderbus.runtime.kept_key import kept_key
-from wanderbus.runtime.login_log import LoginLog
+from wanderbus.runtime.refusals import Refusals
 from wanderbus.runtime.registrations import Registrations
 from wanderbus.runtime.server_files import unusable
 from wanderbus.runtime.sip_listening import listen_for_sip
@@ -47,6 +48,7 @@ class SIPService:
 
     :param secrets: of each user
     :param lodger: a user's URI that is registered from this process, so that where it was before is of no use
+    :param refusals: where refusals of this process are noted
     """
 
     def __init__(
@@ -57,6 +59,7 @@ class SIPService:
         routing: RoutingScript | None = None,
         recorder: SipRecorder | None = None,
         lodger: str = "",
+        refusals: Refusals | None = None,
     ) -> None:
         self._settings = settings
         self._secrets = secrets
@@ -72,7 +75,7 @@ class SIPService:
         self._commands_from = ""
         self._resolver: DomainResolver | None = None
         self._relay = AsyncExitStack()
-        self._logins = LoginLog()
+        self._refusals = refusals or Refusals()
 
     async def start(self) -> None:
         """Listen.
@@ -149,6 +152,7 @@ class SIPService:
                 server_tls=secure,
                 client_tls=None if secure is None else client_tls(),
                 peer_tls=peers,
+                limits=settings.sip_connections,
             )
         except OSError as error:
             option = "--tls-port" if str(error.filename).startswith("TLS") else "--port"
@@ -196,8 +200,8 @@ class SIPService:
                     self._resolver.find(output)
             case RoutingFailed(method=method, error=error):
                 _log.warning("the routing script failed for %s: %s", method, error)
-            case LoginRefused():
-                self._logins.refused(output)
+            case Limited() | LoginRefused():
+                self._refusals.note(output)
             case RelayLost(address=address):
                 _log.warning(
                     "the media relay %s does not answer; is it up, and does its ng_from name %s?",

@@ -16,7 +16,7 @@ from itertools import islice
 from typing import Final, TypeAlias
 
 from wanderbus import records
-from wanderbus.broker.config import BrokerConfig
+from wanderbus.broker.config import BrokerConfig, setting_of
 from wanderbus.broker.journal import Journal
 from wanderbus.broker.policies import SHOWN_MAX, Policies, Queue, Waiting
 from wanderbus.broker.queue import SessionQueue, SubscriptionQueue
@@ -28,6 +28,17 @@ from wanderbus.subscription import QueuePolicy
 _OWN: Final = "subscription."
 """Before the name of a bound that is a subscription's own."""
 
+
+_OURS: Final = frozenset(
+    {
+        "queue.notifications_max",
+        "queue.bytes_max",
+        "queue.age_max_s",
+        "user_queued_bytes_max",
+        "queued_bytes_max",
+    }
+)
+"""Bounds of the operator, by which a user is limited; a subscription's own are its user's wish."""
 
 _UNBOUNDED: Final = QueuePolicy()
 
@@ -242,8 +253,12 @@ class Bounds:
             reason=reason,
             subscriptions=subscriptions,
         )
+        before = session.dropped.get(reason, 0)
         # Whoever heard of a gap must not be counted as served after a crash.
         self._journal.write(dropped, urgent=True)
+        if reason in _OURS:
+            count = session.dropped.get(reason, 0) - before
+            self._journal.tally.note(setting_of(reason), session.user, f"dropped from session {session.name}", count)
 
 
 def _exceeded(policy: QueuePolicy, waiting: int, waiting_bytes: int) -> str | None:

@@ -12,8 +12,18 @@ from wanderbus.subscription import QueuePolicy
 SUBSCRIPTIONS_MAX: Final = 1_100
 """Ids of so many fit a message beside the largest event."""
 
+_OTHER_BOUNDS: Final = {"disk_full": "disk_reserve_bytes", "identities_max": "eci.identities_max"}
+"""Names in refusals whose bounds are no settings of the broker; what is not here either is a constant of its own."""
+
 Role = Literal["operator", "administrator"]
 """What a user may do beyond their own: an operator sees everything, an administrator also changes it."""
+
+
+def setting_of(limit: str) -> str:
+    """Return the full name of the bound that a refusal or a counted drop of the broker names."""
+    if limit.partition(".")[0] in BrokerConfig.__struct_fields__:
+        return f"broker.{limit}"
+    return _OTHER_BOUNDS.get(limit, f"limits.{limit.upper()}")
 
 
 class BrokerConfig(msgspec.Struct, frozen=True):

@@ -15,13 +15,13 @@ from wanderbus import records
 from wanderbus.broker import protocol
 from wanderbus.broker.bounds import Bounds
 from wanderbus.broker.clock import DisciplinedClock
-from wanderbus.broker.config import BrokerConfig
+from wanderbus.broker.config import BrokerConfig, setting_of
 from wanderbus.broker.custom import Kinds
 from wanderbus.broker.disconnection import DisconnectionHook
 from wanderbus.broker.interests import Interests, KernelWanted
 from wanderbus.broker.journal import Append, Journal
 from wanderbus.broker.links import LinkDropped, Links, SendOnLink
-from wanderbus.broker.operating import Operating
+from wanderbus.broker.operating import Operating, ServerAnswered, ServerAsked
 from wanderbus.broker.permissions import Permissions
 from wanderbus.broker.policies import Policies
 from wanderbus.broker.presence import Presence, UserStatusChanged
@@ -31,7 +31,8 @@ from wanderbus.broker.rows import SessionRow, device_key, session_key
 from wanderbus.broker.state import BrokerState
 from wanderbus.broker.subscribing import Subscriptions, SubscriptionUnreadable
 from wanderbus.broker.unread import SubscriptionUnread, Unread
-from wanderbus.errors import RemoteProtocolError
+from wanderbus.broker.visitors import UserDevice
+from wanderbus.errors import LimitExceeded, RemoteProtocolError
 from wanderbus.machine import ClockRead, Input, Output, SetTimer, TimerFired
 from wanderbus.matching import Kernel
 
@@ -50,6 +51,8 @@ __all__ = [
     "LinkOpened",
     "MessageArrived",
     "SendOnLink",
+    "ServerAnswered",
+    "ServerAsked",
     "ServerStarted",
     "SubscriptionUnread",
     "SubscriptionUnreadable",
@@ -195,13 +198,13 @@ class Broker:
         open_link = self._links.get(link)
         return {} if open_link is None else {each.handle: each.subscription for each in open_link.readers()}
 
-    def refusal(self, user: str, device: str, others: int, present: Iterable[tuple[str, str]] = ()) -> str | None:
-        """Return why ``device`` may have no data channel, None if it may.
+    def refusal(self, user: str, device: str, others: int, present: Iterable[UserDevice] = ()) -> LimitExceeded | None:
+        """Return why ``device`` may have no data channel, None if it may; the error names the setting in full.
 
         The user has so many ``others`` already; ``present`` are user and device of all that there are.
         """
         refused = self._presence.refusal(user, device, others, present)
-        return refused.reason if refused else None
+        return None if refused is None else LimitExceeded(refused.reason, setting_of(refused.limit or ""))
 
     def step(self, inputs: Iterable[Input], now: float) -> list[Output]:
         """Take a batch of inputs at monotonic second ``now``; return the outputs in order."""
@@ -214,7 +217,7 @@ class Broker:
                     self._told(given)
                     self._links.flush()
         self._report_failures()
-        return self._journal.drain()
+        return [*self._journal.drain(), *self._journal.tally.take(now)]
 
     def _report_failures(self) -> None:
         for extension, reported in self._extensions.items():
@@ -242,6 +245,8 @@ class Broker:
                 self._publishing.disk_full = isinstance(given, DiskFull)
             case KernelLoaded(kernel=kernel):
                 self._subscriptions.interests.use(kernel)
+            case ServerAnswered():
+                self._operating.server_answered(given)
             case ServerStarted():
                 self._started()
 

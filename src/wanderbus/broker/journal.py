@@ -11,6 +11,7 @@ from collections import deque
 from wanderbus.broker.state import BrokerState
 from wanderbus.machine import Output
 from wanderbus.records import AnyRecord, encode_record
+from wanderbus.refusal_table import Tally
 
 
 class Append(Output, frozen=True):
@@ -36,6 +37,8 @@ class Journal:
         self._is_waiting = False
         """Whether records were handed over that nobody has asked to be synced yet."""
         self._is_hurried = False
+        self.tally = Tally()
+        """What the broker's bounds refuse and drop; reported without waiting for the disk."""
 
     def write(self, record: AnyRecord, *, urgent: bool) -> int:
         """Decide ``record``: apply it, queue it for the log; return its offset."""

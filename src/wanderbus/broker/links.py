@@ -11,7 +11,7 @@ import msgspec
 from wanderbus import records
 from wanderbus.broker import protocol
 from wanderbus.broker.bounds import Bounds
-from wanderbus.broker.config import BrokerConfig
+from wanderbus.broker.config import BrokerConfig, setting_of
 from wanderbus.broker.journal import Journal
 from wanderbus.broker.presentation import in_xml, wants_xml
 from wanderbus.broker.protocol import BrokerMessage
@@ -136,15 +136,22 @@ class Links:
         """Forget what a device was sent that is no member of any session any more: if it comes back, it is new."""
         self._handed.pop(device, None)
 
-    def turn_away(self, link: int, refusal: protocol.RequestRefused) -> None:
-        """Refuse a link, of which nothing is kept."""
+    def turn_away(self, link: int, user: str, refusal: protocol.RequestRefused) -> None:
+        """Refuse a link of ``user``, of which nothing is kept."""
         self._closed.append(link)
+        self._note(refusal, user)
         self._journal.say(SendOnLink(link, protocol.encode(refusal)))
         self._journal.say(LinkDropped(link, refusal.reason))
 
     def say(self, link: Link, message: BrokerMessage) -> None:
-        """Send ``message`` once everything it rests on is durable."""
+        """Send ``message`` once everything it rests on is durable; count it if it refuses because of a bound."""
+        if isinstance(message, protocol.RequestRefused | protocol.PublishRefused):
+            self._note(message, link.user)
         self._journal.say(SendOnLink(link.link, protocol.encode(message)))
+
+    def _note(self, refusal: protocol.RequestRefused | protocol.PublishRefused, user: str) -> None:
+        if refusal.limit is not None:
+            self._journal.tally.note(setting_of(refusal.limit), user, refusal.reason)
 
     # Readers ----------------------------------------------------------------------------------------------------
 

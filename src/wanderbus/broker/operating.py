@@ -27,6 +27,7 @@ from wanderbus.broker.rows import SessionRow, device_key, session_key
 from wanderbus.broker.state import BrokerState
 from wanderbus.errors import Refused
 from wanderbus.limits import MESSAGE_BYTES_MAX
+from wanderbus.machine import Input, Output
 
 ROWS_MAX: Final = 250
 """Rows of one answer."""
@@ -48,8 +49,29 @@ _ROW_BYTES_MAX: Final = MESSAGE_BYTES_MAX - 1_024
 
 _FIELD_BYTES_MAX: Final = 512
 
+OF_SERVER: Final = ("limits", "bounds")
+"""Listings that are of the whole server, which knows more than its broker."""
+
 Found: TypeAlias = Iterable[tuple[Row | None, str]]
 """A row, or None for something that has none, and where to go on from behind it."""
+
+
+class ServerAsked(Output, frozen=True):
+    """Somebody on ``link`` wants a listing of the whole server; :class:`ServerAnswered` is to follow.
+
+    ``sources`` are those that the asker's own data come from, as far as the layer below knows.
+    """
+
+    link: int
+    request: protocol.Inspect
+    sources: tuple[str, ...] = ()
+
+
+class ServerAnswered(Input, frozen=True):
+    """All ``rows`` of a listing that was asked for by ``asked``; of each is shown what the asker may see."""
+
+    asked: ServerAsked
+    rows: tuple[Row, ...]
 
 
 class Operating:
@@ -96,11 +118,33 @@ class Operating:
 
     def _inspect(self, link: Link, request: protocol.Inspect) -> None:
         _check_count("limit", request.limit)
+        if request.what in OF_SERVER:
+            self._journal.say(ServerAsked(link.link, request))
+            return
         place, after = self._place(request.after)
         user = request.user if link.user in self._roles else link.user
         sessions = self._state.sessions.values() if user is None else self._state.sessions_of(user)
         found = self._found(request.what, islice(sessions, place, None), place, after)
         self._list(link, request.request, found, request.limit)
+
+    def server_answered(self, answered: ServerAnswered) -> None:
+        """Answer who asked for a listing of the whole server: rows of others need a role, and so do all bounds."""
+        asked, request = answered.asked, answered.asked.request
+        link = self._links.get(asked.link)
+        if link is None:
+            return
+        try:
+            _, after = self._place(request.after)
+            if link.user not in self._roles and request.what == "bounds":
+                raise Refused(f"{link.user} sees who is limited alone; the bounds take the role 'operator'")
+        except Refused as error:
+            self._links.say(link, protocol.RequestRefused(request.request, protocol.shortened(error)))
+            return
+        own = link.user if link.user not in self._roles else request.user
+        parties = None if own is None else {own, *(asked.sources if own == link.user else ())}
+        rows = sorted(answered.rows, key=_key)
+        shown = (row for row in rows if _key(row) > after and (parties is None or row["party"] in parties))
+        self._list(link, request.request, ((row, self._behind(0, _key(row))) for row in shown), request.limit)
 
     def _found(self, what: protocol.Listed, sessions: Iterator[SessionRow], start: int, after: str) -> Found:
         """Yield what there is in sessions from the one at place ``start`` on, and in that one behind ``after``.
@@ -248,6 +292,11 @@ class Operating:
         if life != self._life or not _is_number(place):
             raise Refused("the broker was restarted, or this is no place that it named; begin again")
         return int(place), within
+
+
+def _key(row: Row) -> str:
+    """Return by which rows about the whole server are in order."""
+    return f"{row['limit']} {row.get('party', '')}"
 
 
 def _check_count(name: str, count: int) -> None:

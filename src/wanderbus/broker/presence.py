@@ -75,7 +75,7 @@ class Presence:
     def opened(self, link: int, user: str, device: str, *, unattended: bool = False) -> None:
         """A device has a new link, and no other any more; one device too many has none."""
         if refusal := self.refusal(user, device):
-            self._links.turn_away(link, refusal)
+            self._links.turn_away(link, user, refusal)
             return
         before = self._links.status(user)
         if previous := self._links.of_device(user, device):

@@ -119,8 +119,8 @@ class Leave(AgentMessage, frozen=True, tag=9):
     request: int
 
 
-Listed = Literal["sessions", "subscriptions", "queues"]
-"""What can be listed."""
+Listed = Literal["sessions", "subscriptions", "queues", "limits", "bounds"]
+"""What can be listed: of a session, or of the whole server who is limited, and the bounds that are in force."""
 
 
 class Inspect(AgentMessage, frozen=True, tag=10):

@@ -14,6 +14,7 @@ from wanderbus.cli import (
     explaining,
     filtering,
     intervening,
+    limits,
     listing,
     log,
     proxying,
@@ -71,6 +72,7 @@ app.command("unsubscribe")(unsubscribe.unsubscribe)
 app.command("sessions")(listing.sessions)
 app.command("subscriptions")(listing.subscriptions)
 app.command("queues")(listing.queues)
+app.command("limits")(limits.limits)
 app.command("peek")(intervening.peek)
 app.command("purge")(intervening.purge)
 app.command("kick")(intervening.kick)

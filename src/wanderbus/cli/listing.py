@@ -5,7 +5,7 @@ from __future__ import annotations
 import asyncio
 import fnmatch
 import sys
-from collections.abc import AsyncIterator, Callable, Iterator, Mapping
+from collections.abc import AsyncIterator, Callable, Iterator, Mapping, Sequence
 from datetime import UTC, datetime
 from textwrap import wrap
 from typing import Annotated, Any, Final, Literal, NamedTuple
@@ -27,6 +27,8 @@ _INDENT: Final = "  "
 
 What = Literal["sessions", "subscriptions", "queues"]
 Columns = Mapping[str, Callable[[Row], object]]
+Rows = Callable[[Operations], AsyncIterator[Row]]
+Table = Callable[[list[Row]], str]
 
 Users = Annotated[
     str | None, typer.Argument(metavar="USER", help="Whose: a URI, or a pattern with * and ?.", show_default=False)
@@ -112,30 +114,35 @@ def queues(
 
 
 def _list(connection: Connection, wanted: Wanted, watch_s: float | None, json: bool) -> None:
+    show(connection, lambda operations: _rows(operations, wanted), lambda rows: _table(rows, wanted), watch_s, json)
+
+
+def show(connection: Connection, rows: Rows, table: Table, watch_s: float | None, json: bool) -> None:
+    """Show ``rows`` as a ``table``, or as JSON; again and again after ``watch_s`` if that is given."""
     as_json = json or (watch_s is not None and not sys.stdout.isatty())
-    run_async(_print(connection, wanted, watch_s) if as_json else _show(connection, wanted, watch_s))
+    run_async(_print(connection, rows, watch_s) if as_json else _show(connection, rows, table, watch_s))
 
 
-async def _print(connection: Connection, wanted: Wanted, watch_s: float | None) -> None:
+async def _print(connection: Connection, rows: Rows, watch_s: float | None) -> None:
     """Print a line of JSON for each row; of a row that is watched, when it was so."""
     async with connection.operations() as operations:
         while True:
             at_us = wall_us()
-            async for row in _rows(operations, wanted):
+            async for row in rows(operations):
                 say_json(row if watch_s is None else {"at_us": at_us, **row})
             if watch_s is None:
                 return
             await asyncio.sleep(watch_s)
 
 
-async def _show(connection: Connection, wanted: Wanted, watch_s: float | None) -> None:
+async def _show(connection: Connection, rows: Rows, table: Table, watch_s: float | None) -> None:
     async with connection.operations() as operations:
         if watch_s is None:
-            say_lines(await _table(operations, wanted))
+            say_lines(table([row async for row in rows(operations)]))
             return
         with Live(console=Console(), auto_refresh=False) as live:
             while True:
-                live.update(Text(await _table(operations, wanted)), refresh=True)
+                live.update(Text(table([row async for row in rows(operations)])), refresh=True)
                 await asyncio.sleep(watch_s)
 
 
@@ -161,17 +168,21 @@ async def _check_known(operations: Operations, user: str) -> None:
     raise UnknownUser(f"the broker has no session of {user}; 'wanderbus sessions' lists who has one")
 
 
-async def _table(operations: Operations, wanted: Wanted) -> str:
+def _table(rows: list[Row], wanted: Wanted) -> str:
     """Return the rows below their headings, and under each what has no place in a column."""
-    found = [row async for row in _rows(operations, wanted)]
-    found.sort(key=lambda row: (row["user"], row["session"]))
-    cells = [list(wanted.columns), *([_cell(column(row)) for column in wanted.columns.values()] for row in found)]
-    widths = [max(map(len, column)) for column in zip(*cells, strict=True)]
-    heading, *lines = ["  ".join(map(str.ljust, line, widths)).rstrip() for line in cells]
+    found = sorted(rows, key=lambda row: (row["user"], row["session"]))
+    heading, *lines = aligned(found, wanted.columns)
     table = [heading]
     for row, line in zip(found, lines, strict=True):
         table += [line, *_details(wanted.details(row))]
     return "\n".join(table)
+
+
+def aligned(rows: Sequence[Row], columns: Columns) -> list[str]:
+    """Return a line of headings, and one of cells for each row."""
+    cells = [list(columns), *([_cell(column(row)) for column in columns.values()] for row in rows)]
+    widths = [max(map(len, column)) for column in zip(*cells, strict=True)]
+    return ["  ".join(map(str.ljust, line, widths)).rstrip() for line in cells]
 
 
 def _details(given: Iterator[tuple[str, object]]) -> Iterator[str]:
@@ -198,7 +209,7 @@ def _instant(at_us: int | None) -> str:
     return "" if at_us is None else f"{datetime.fromtimestamp(at_us / 1e6, UTC):%Y-%m-%d %H:%M:%SZ}"
 
 
-def _span(seconds: float | None) -> str:
+def span(seconds: float | None) -> str:
     """Return a time in the largest unit that leaves some of it."""
     if seconds is None:
         return ""
@@ -214,20 +225,20 @@ def _user(row: Row) -> str:
 
 def _device(device: Row) -> str:
     place = f"at {device['address']}" if device["address"] else ""
-    away = "" if device["away_s"] is None else f"for {_span(device['away_s'])}"
+    away = "" if device["away_s"] is None else f"for {span(device['away_s'])}"
     reading = f"reads {device['reading']}" if device["reading"] else ""
     return " ".join(filter(None, (device["device"], device["status"], away or place, reading)))
 
 
 def _unread(subscription: Row) -> str:
     """Return how much waits for a subscription that is not read on, and why."""
-    waiting = f"{subscription['queued']} waiting, the oldest for {_span(subscription['oldest_s'])}"
+    waiting = f"{subscription['queued']} waiting, the oldest for {span(subscription['oldest_s'])}"
     if subscription["state"] == "not_read":
         return f"{waiting}; nobody reads it"
     readers = (
         f"{each['device']} has {each['unacknowledged']} unacknowledged" for each in subscription.get("readers", ())
     )
-    return "; ".join((waiting, f"blocked for {_span(subscription['blocked_s'])}", *readers))
+    return "; ".join((waiting, f"blocked for {span(subscription['blocked_s'])}", *readers))
 
 
 def _bounds(row: Row) -> str:
@@ -265,7 +276,7 @@ QUEUES: Final[Columns] = {
     "session": _field("session"),
     "waiting": _field("notifications"),
     "bytes": _field("queued_bytes"),
-    "oldest": lambda row: _span(row["oldest_s"]),
+    "oldest": lambda row: span(row["oldest_s"]),
     "gaps": _field("gaps"),
     "missing": _field("missing"),
 }

@@ -14,6 +14,7 @@ from wanderbus.config.settings import (
     ServerArguments,
     ServerSettings,
 )
+from wanderbus.config.stream_limits import DataStreamLimits, StreamLimits
 from wanderbus.domain.baseline import BaselineConfig
 from wanderbus.relay import RelayLimits
 from wanderbus.rudp import RudpConfig
@@ -27,6 +28,7 @@ __all__ = [
     "AgentSettings",
     "BaselineConfig",
     "BrokerConfig",
+    "DataStreamLimits",
     "DomainsSettings",
     "FloodLimits",
     "LoginLimits",
@@ -38,5 +40,6 @@ __all__ = [
     "RudpConfig",
     "ServerArguments",
     "ServerSettings",
+    "StreamLimits",
     "TcpConfig",
 ]

@@ -15,6 +15,7 @@ import msgspec
 from wanderbus.agent.messages import AgentProperties
 from wanderbus.agent.path_choice import Way
 from wanderbus.broker.config import BrokerConfig
+from wanderbus.config.stream_limits import DataStreamLimits, StreamLimits
 from wanderbus.domain.baseline import BaselineConfig
 from wanderbus.relay import RelayLimits
 from wanderbus.rudp import RudpConfig
@@ -256,6 +257,9 @@ class ProxySettings(msgspec.Struct, frozen=True, kw_only=True):
     logins: LoginLimits | None = None
     """How often wrong passwords may be tried, at registrar and proxy, and as often at the broker (SPEC C-20)."""
 
+    sip_connections: StreamLimits | None = None
+    """TCP and TLS connections of SIP, of registrar and proxy, and as many of the broker (SPEC U Taste)."""
+
     relay: RelaySettings | None = None
     """A media relay in the same process, in place of ``relays``; there is one if this table is there, be it empty."""
 
@@ -324,6 +328,9 @@ class ServerSettings(ProxySettings, frozen=True, kw_only=True):
     tcp_channels: TcpConfig | None = None
     """Parameters of data channels over TCP; so too with ``message_bytes_max``."""
 
+    data_connections: DataStreamLimits | None = None
+    """TCP connections of data channels."""
+
     eci: BaselineConfig | None = None
     """Bounds of the original ECI."""
 
@@ -388,6 +395,7 @@ class ProxyArguments(TypedDict, total=False):
     digest_algorithms: tuple[Literal["SHA-256", "MD5"], ...]
     flood: FloodLimits | None
     logins: LoginLimits | None
+    sip_connections: StreamLimits | None
     relay: RelaySettings | None
     domains: DomainsSettings | None
 
@@ -411,6 +419,7 @@ class ServerArguments(ProxyArguments, total=False):
     broker: BrokerConfig | None
     rudp: RudpConfig | None
     tcp_channels: TcpConfig | None
+    data_connections: DataStreamLimits | None
     eci: BaselineConfig | None
     extensions: ExtensionSettings | None
 

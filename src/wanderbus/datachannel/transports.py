@@ -15,6 +15,7 @@ from typing import Final, cast
 from wanderbus import rudp, tcp
 from wanderbus.datachannel.description import Protocol
 from wanderbus.machine import (
+    Address,
     CancelTimer,
     DatagramReceived,
     Input,
@@ -69,6 +70,10 @@ class Transports:
     def reached(self, local_id: int) -> bool:
         """Return whether the present path of a connection works, as far as is known; False for an unknown id."""
         return (self.tcp if local_id in self._over_tcp else self.udp).reached(local_id)
+
+    def proved_address(self, local_id: int) -> Address | None:
+        """Return where the peer has proved to be; None as long as it has not, and over TCP."""
+        return None if local_id in self._over_tcp else self.udp.proved_address(local_id)
 
     def takes(self, given: Input) -> bool:
         """Return whether ``given`` came from the world for one of the endpoints."""

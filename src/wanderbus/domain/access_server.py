@@ -26,6 +26,8 @@ from wanderbus.broker.core import (
     LinkOpened,
     MessageArrived,
     SendOnLink,
+    ServerAnswered,
+    ServerAsked,
     ServerStarted,
 )
 from wanderbus.datachannel import (
@@ -40,7 +42,8 @@ from wanderbus.datachannel import (
 )
 from wanderbus.domain.baseline import ECI_SOCKET, Baseline
 from wanderbus.domain.lines import Line, Lines
-from wanderbus.errors import LocalProtocolError, RemoteProtocolError, StateCorrupt
+from wanderbus.errors import LimitExceeded, LocalProtocolError, RemoteProtocolError, StateCorrupt
+from wanderbus.hosts import network_of
 from wanderbus.machine import (
     Address,
     CancelTimer,
@@ -63,6 +66,7 @@ from wanderbus.mobility import messages as sip
 from wanderbus.mobility.properties import Properties
 from wanderbus.mobility.status import RemoteMediaStatus
 from wanderbus.mobility.user_agent import UserAgent
+from wanderbus.refusal_table import Limited
 from wanderbus.rudp import RudpConfig
 from wanderbus.sip.digest import Authenticator
 from wanderbus.sip.login_guard import LoginRefused
@@ -116,10 +120,14 @@ class BrokerUnregistered(Output, frozen=True):
 
 
 class ChannelRefused(Output, frozen=True):
-    """A data channel of ``user`` was not taken: it is less than is demanded here, or not the user's own."""
+    """A data channel of ``user`` was not taken: it is less than is demanded here, or not the user's own.
+
+    Or it is one too many for ``limit``.
+    """
 
     user: str
     reason: str
+    limit: str | None = None
 
 
 class AccessServer:
@@ -211,7 +219,9 @@ class AccessServer:
                     self._renew(str(session), now)
                 case ClockRead():
                     self._clock = [given]
-                case Appended() | DiskFull() | DiskFreed() | KernelLoaded() | TimerFired(key=("broker", _)):
+                case TimerFired(key=("broker", _)):
+                    self._step_broker([given], now)
+                case Appended() | DiskFull() | DiskFreed() | KernelLoaded() | ServerAnswered():
                     self._step_broker([given], now)
         if for_data:
             self._step_data(for_data, now)
@@ -278,7 +288,9 @@ class AccessServer:
                     self._outputs.append(BrokerUnregistered(status, reason))
                     if status in REGISTRATION_REFUSALS:
                         self._outputs.append(SetTimer("register", now + REGISTER_AGAIN_S))
-                case SendDatagram() | SendOnStream() | CloseStream() | SetTimer() | CancelTimer() | LoginRefused():
+                case SendDatagram() | SendOnStream() | CloseStream() | SetTimer() | CancelTimer():
+                    self._outputs.append(output)
+                case LoginRefused() | Limited():
                     self._outputs.append(output)
 
     def _offered(self, offer: sip.SessionOffered, now: float) -> None:
@@ -291,7 +303,7 @@ class AccessServer:
         try:
             self._check_room(line)
             opened, outputs = line.channel.accept(line.channel.read(offer.media), now)
-        except RemoteProtocolError as error:
+        except (RemoteProtocolError, LimitExceeded) as error:
             self._refused(line, error)
             self._step_user_agent([sip.Refuse(offer.id, 488, str(error))], now)
             return
@@ -307,16 +319,17 @@ class AccessServer:
         self._step_user_agent([sip.Answer(offer.id, self._media(line), renews=True)], now)
 
     def _check_room(self, line: Line) -> None:
-        """Raise :class:`RemoteProtocolError` for a line with one device too many of its user."""
+        """Raise :class:`LimitExceeded` for a line with one device too many of its user."""
         if line.session in self._lines.by_session:
             return
         others = self._lines.others(line.user, line.device)
         if refusal := self.broker.refusal(line.user, line.device, others, self._lines.by_device):
-            raise RemoteProtocolError(refusal, None)
+            raise refusal
 
-    def _refused(self, line: Line, error: RemoteProtocolError) -> None:
+    def _refused(self, line: Line, error: RemoteProtocolError | LimitExceeded) -> None:
         self.refused[str(error)] += 1
-        self._outputs.append(ChannelRefused(line.user, str(error)))
+        limit = error.limit if isinstance(error, LimitExceeded) else None
+        self._outputs.append(ChannelRefused(line.user, str(error), limit))
 
     def _hang_up(self, line: Line, now: float) -> None:
         self._forget(line, now)
@@ -378,7 +391,7 @@ class AccessServer:
         arrived: list[Input] = []
         for output in outputs:
             match output:
-                case SendDatagram() | SendOnStream() | CloseStream() | SetTimer() | CancelTimer():
+                case SendDatagram() | SendOnStream() | CloseStream() | SetTimer() | CancelTimer() | Limited():
                     self._outputs.append(output)
                 case MessageReceived(local_id=connection, payload=payload):
                     if line := self._lines.by_connection.get(connection):
@@ -412,6 +425,12 @@ class AccessServer:
         if for_broker:
             self._step_broker(for_broker, now)
 
+    def _sources(self, link: int) -> tuple[str, ...]:
+        """Return where the data of a link are known to come from, if that is nobody else's address."""
+        line = self._lines.by_link.get(link)
+        address = None if line is None else self._transports.proved_address(line.channel.local)
+        return () if line is None or address is None or line.channel.relayed else (network_of(address[0]),)
+
     def _step_broker(self, inputs: Sequence[Input], now: float) -> None:
         sending: list[Input] = []
         by_address: list[Output] = []
@@ -434,6 +453,8 @@ class AccessServer:
                         dropped.append((line, reason))
                 case Append():
                     self._appends.append(output)
+                case ServerAsked(link=link):
+                    self._outputs.append(msgspec.structs.replace(output, sources=self._sources(link)))
                 case _:
                     self._outputs.append(output)
         self._step_user_agent(

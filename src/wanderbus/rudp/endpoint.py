@@ -11,7 +11,7 @@ import hmac
 from collections.abc import Iterable
 
 from wanderbus.errors import LimitExceeded, RemoteProtocolError
-from wanderbus.machine import DatagramReceived, Input, Output, RandomSource, SendDatagram, TimerFired
+from wanderbus.machine import Address, DatagramReceived, Input, Output, RandomSource, SendDatagram, TimerFired
 from wanderbus.rudp.config import RudpConfig
 from wanderbus.rudp.connection import Connection
 from wanderbus.rudp.frames import PLAIN, RESET, TOKEN_BYTES, Header, decode_header, encode_reset, reset_token
@@ -95,6 +95,11 @@ class Endpoint:
         """Return whether the peer acknowledged something that left by the present path; False for an unknown id."""
         connection = self._connections.get(local_id)
         return connection is not None and connection.reached
+
+    def proved_address(self, local_id: int) -> Address | None:
+        """Return where the peer is, once it has acknowledged there; None before, and for an unknown id."""
+        connection = self._connections.get(local_id)
+        return connection.remote if connection is not None and connection.reached else None
 
     def all_heard(self, local_id: int) -> bool:
         """Return whether every packet that wants an ACK has left and got it, PINGs as well; True for an unknown id.

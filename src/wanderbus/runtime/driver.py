@@ -16,6 +16,7 @@ import ssl
 from collections.abc import Callable, Hashable, Mapping, Sequence
 from typing import Any, Final
 
+from wanderbus.config.stream_limits import StreamLimits
 from wanderbus.hosts import is_ip_address
 from wanderbus.machine import (
     Address,
@@ -33,7 +34,6 @@ from wanderbus.machine import (
     TimerFired,
 )
 from wanderbus.runtime.ambient import wall_us
-from wanderbus.runtime.stream_limits import StreamLimits
 from wanderbus.runtime.streams import Streams
 
 _log = logging.getLogger("wanderbus.driver")
@@ -140,6 +140,7 @@ class Driver:
             peer_tls=peer_tls,
             local_host=local_host,
             limits=limits,
+            note=self._on_report,
         )
         bound = fresh.listen(addresses)
         if (old := self._streams.get(name)) is not None:

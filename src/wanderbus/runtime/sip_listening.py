@@ -6,6 +6,7 @@ import errno
 import ssl
 from typing import Final
 
+from wanderbus.config.stream_limits import StreamLimits
 from wanderbus.machine import Address, shown
 from wanderbus.runtime.driver import Driver
 
@@ -23,12 +24,13 @@ def listen_for_sip(
     server_tls: ssl.SSLContext | None = None,
     client_tls: ssl.SSLContext | None = None,
     peer_tls: ssl.SSLContext | None = None,
+    limits: StreamLimits | None = None,
 ) -> tuple[Address, dict[str, Address]]:
     """Let the socket ``name`` of ``driver`` be reached at ``address``; return that, and where streams are accepted.
 
     Port 0 takes a free one. TLS is served when ``server_tls`` is given, at ``tls_port``: a free port for 0, and the
     one above that of ``address`` for None. ``client_tls`` is for TLS connections that the server opens,
-    ``peer_tls`` for those to servers of other domains.
+    ``peer_tls`` for those to servers of other domains; ``limits`` bound them all.
 
     Raises ``OSError`` if a port cannot be had, with transport and address as its ``filename``.
     """
@@ -40,7 +42,13 @@ def listen_for_sip(
             wanted["TLS"] = (bound[0], above if tls_port is None else tls_port)
         try:
             streams = driver.bind_streams(
-                name, wanted, server_tls=server_tls, client_tls=client_tls, peer_tls=peer_tls, local_host=bound[0]
+                name,
+                wanted,
+                server_tls=server_tls,
+                client_tls=client_tls,
+                peer_tls=peer_tls,
+                local_host=bound[0],
+                limits=limits,
             )
         except OSError as error:
             by_chance = address[1] == 0 and error.errno == errno.EADDRINUSE

@@ -18,10 +18,11 @@ from collections import Counter
 from collections.abc import Callable, Iterator, Mapping
 from typing import Final, Literal, cast
 
+from wanderbus.config.stream_limits import StreamLimits
 from wanderbus.hosts import is_ip_address, network_of
 from wanderbus.machine import Address, Input, SendOnStream, StreamClosed, StreamReceived, StreamTarget, shown
+from wanderbus.refusal_table import Limited
 from wanderbus.runtime.descriptors import connections_max
-from wanderbus.runtime.stream_limits import StreamLimits
 from wanderbus.runtime.tls import fingerprint_tls, shows_fingerprint, sip_domains
 
 _log = logging.getLogger("wanderbus.streams")
@@ -74,6 +75,7 @@ class Streams:
     :param server_tls: the context for TLS connections that others open; without it TLS cannot be listened on
     :param client_tls: the context for those we open to a target without a fingerprint; without it none can be
     :param peer_tls: the context for those we open to the server of a SIP domain
+    :param note: takes what a limit refused or closed
     :param local_host: the local IP address that connections are opened from; the system's choice when None
     """
 
@@ -88,6 +90,7 @@ class Streams:
         peer_tls: ssl.SSLContext | None = None,
         local_host: str | None = None,
         limits: StreamLimits | None = None,
+        note: Callable[[Limited], None] = lambda limited: None,
     ) -> None:
         self._name = name
         self._feed = feed
@@ -98,6 +101,7 @@ class Streams:
         self._fingerprint_tls: ssl.SSLContext | None = None
         self._local_host = local_host
         self._limits = limits or StreamLimits()
+        self._note = note
         self._connections_max = connections_max(self._limits.connections_max)
         self._loop = asyncio.get_running_loop()
         self._listeners: list[socket.socket] = []
@@ -241,7 +245,7 @@ class Streams:
             except (BlockingIOError, ConnectionAbortedError, InterruptedError):
                 return
             except OSError as error:
-                _log.warning("no connection can be accepted on %s now: %s", self._name, error.strerror)
+                self._note(Limited("descriptors", self._name, f"no connection accepted for 1 s: {error.strerror}"))
                 self._pause(kind, listener)
                 return
             if not self._has_room_for(host := network_of(peer[0])):
@@ -257,13 +261,19 @@ class Streams:
     def _has_room_for(self, host: str) -> bool:
         """Return whether another connection may be accepted, in place of one that was not answered if need be."""
         if self._accepted[host] >= self._limits.connections_per_host_max:
+            self._limited("connections_per_host_max", host, "connection refused")
             return False
         if len(self._connections) < self._connections_max:
             return True
         if (oldest := next(iter(self._unanswered.values()), None)) is None:
+            self._limited("connections_max", host, "connection refused")
             return False
+        self._limited("connections_max", network_of(oldest.peer[0]), "silent connection closed, its place was needed")
         self._drop(oldest, "its place is needed, and nothing was answered on it")
         return True
+
+    def _limited(self, setting: str, host: str, reason: str) -> None:
+        self._note(Limited(f"{self._limits.section}.{setting}", host, f"{reason} ({self._name})"))
 
     def _pause(self, kind: StreamTransport, listener: socket.socket) -> None:
         """Listen no more for a moment: the reader would be called without end."""
@@ -354,6 +364,7 @@ class Streams:
             connection.transport.write(data)
             waiting = connection.transport.get_write_buffer_size()
         if waiting > self._limits.unsent_bytes_max:
+            self._limited("unsent_bytes_max", network_of(connection.peer[0]), "connection closed, it takes nothing")
             self._drop(connection, "the other side does not take what is sent")
 
     def _watch_idle(self, connection: _Connection) -> None:
@@ -364,6 +375,8 @@ class Streams:
         else:
             idle_at = connection.opened_at + limits.silent_s_max
         if self._loop.time() >= idle_at:
+            if not connection.answered:
+                self._limited("silent_s_max", network_of(connection.peer[0]), "silent connection closed")
             self._drop(connection, "idle")
         else:
             connection.idle_timer = self._loop.call_at(idle_at, self._watch_idle, connection)

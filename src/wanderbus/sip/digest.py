@@ -27,7 +27,15 @@ import msgspec
 from wanderbus.errors import SIPParseError
 from wanderbus.sip.digest_client import DigestClient
 from wanderbus.sip.digest_values import HASHED, Challenge, Credentials, Secret, ha1, response_digest, secret_ha1
-from wanderbus.sip.login_guard import NAME_CHARACTERS_MAX, LoginGuard, LoginRefused, NewestByUser
+from wanderbus.sip.login_guard import (
+    FREE_FAILURES,
+    NAME_CHARACTERS_MAX,
+    SOURCE_FAILURES,
+    LoginGuard,
+    LoginRefused,
+    NewestByUser,
+    Source,
+)
 from wanderbus.sip.message import Request
 from wanderbus.sip.uri import SIPUri
 
@@ -182,14 +190,14 @@ class Authenticator:
         """Refuse a wrong digest with a nonce of ours that holds, and any digest while there are too many of them."""
         user, source = credentials.username, self._guard.source_of(request)
         is_device = self._devices.noted_at(user, nonce.serial) is not None
-        wait_s = 0.0 if is_device else self._guard.wait_s(user, source, now)
+        wait_s, limit = (0.0, "") if is_device else self._guard.wait(user, source, now)
         if wait_s > 0:
-            self._report(user, TOO_MANY, source.path, self._guard.refused(user, source, now))
+            self._report(user, TOO_MANY, source, self._guard.refused(user, source, now), limit)
             # 503 would make a proxy on the way hold back the requests of others too (RFC 3261 21.5.4).
             return Rejected(500, TOO_MANY, (("Retry-After", str(math.ceil(wait_s))),))
         if not self._is_right(credentials, request.method):
             self._devices.forget(user, nonce.serial)
-            self._report(user, WRONG, source.path, self._guard.failed(user, source, now))
+            self._report(user, WRONG, source, self._guard.failed(user, source, now))
             return Rejected(403, WRONG)
         return None
 
@@ -212,11 +220,13 @@ class Authenticator:
             self._devices.note(user, self._serial, now)
         return challenged
 
-    def _report(self, user: str, reason: str, source: str, count: int) -> None:
+    def _report(self, user: str, reason: str, source: Source, count: int, limit: str = FREE_FAILURES) -> None:
         """Report a refusal; the name is whatever a stranger wrote, and escaped it forges no line of a log."""
         if len(self._refusals) < REFUSALS_KEPT_MAX:
             name = _TO_ESCAPE.sub(_escape, user[:NAME_CHARACTERS_MAX])
-            self._refusals.append(LoginRefused(f"sip:{name}@{self._realm}", reason, source, count))
+            by_source = source.address if limit == SOURCE_FAILURES else None
+            refused = LoginRefused(f"sip:{name}@{self._realm}", reason, source.path, count, limit, by_source)
+            self._refusals.append(refused)
 
     def _challenged(self, now_ms: int, *, stale: bool) -> Challenged:
         self._serial += 1

@@ -71,17 +71,30 @@ class LoginLimits(msgspec.Struct, frozen=True):
 
 DEFAULT_LIMITS: Final = LoginLimits()
 
+FREE_FAILURES: Final = "logins.free_failures"
+USER_FAILURES: Final = "logins.user_failures"
+SOURCE_FAILURES: Final = "logins.source_failures"
+
 
 class LoginRefused(Output, frozen=True):
     """Credentials of ``user``, an address of record, from ``source`` were refused because of ``reason``.
 
-    ``count`` refusals of this user have come from there since the last pause of an hour, or success.
+    ``count`` refusals of this user have come from there since the last pause of an hour, or success. ``limit`` is the
+    setting that holds this try back, or that counts the failure, and ``by_source`` is set where it bounds that source
+    and not the user.
     """
 
     user: str
     reason: str
     source: str
     count: int = 1
+    limit: str = FREE_FAILURES
+    by_source: str | None = None
+
+    @property
+    def party(self) -> str:
+        """Who is limited: the user, or the source for which all users count together."""
+        return self.by_source or self.user
 
 
 class Source(msgspec.Struct, frozen=True):
@@ -162,14 +175,19 @@ class LoginGuard:
 
     def wait_s(self, user: str, source: Source, now: float) -> float:
         """Return how long ``user`` from ``source`` has to wait before credentials are read; 0 if they may be now."""
+        return self.wait(user, source, now)[0]
+
+    def wait(self, user: str, source: Source, now: float) -> tuple[float, str]:
+        """Return how long, as :meth:`wait_s`, and the name of the limit for which that is."""
         name = _short(user)
         pair = self._pair(name, source, now)
         wait_s = 0.0 if pair is None else max(0.0, pair.until - now)
         if self._is_known(name, source, now):
-            return wait_s
+            return wait_s, FREE_FAILURES
         tokens = self._sources.get(source.address)
         from_source_s = 0.0 if tokens is None else tokens.wait_s(now)
-        return max(wait_s, self._user_tokens(name, now).wait_s(now), from_source_s)
+        from_all_s = self._user_tokens(name, now).wait_s(now)
+        return max((wait_s, FREE_FAILURES), (from_all_s, USER_FAILURES), (from_source_s, SOURCE_FAILURES))
 
     def refused(self, user: str, source: Source, now: float) -> int:
         """Count a try that was refused unread; return the refusals so far."""

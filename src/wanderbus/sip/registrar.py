@@ -40,6 +40,9 @@ from wanderbus.sip.uri import SIPUri
 MALFORMED_EXPIRES_S: Final = 3_600
 """What an unreadable ``expires`` parameter counts as (RFC 3261 20.10)."""
 
+NOT_THE_USER: Final = "registrar"
+"""Stands for the name of a limit where somebody registers for another user."""
+
 BINDING_TEXT_CHARACTERS_MAX: Final = 512
 """Characters of each text kept in a binding: contact, Call-ID, instance."""
 
@@ -162,7 +165,8 @@ class Registrar:
         if refusal.status != 403:
             return []
         via = request.vias[0]
-        return [LoginRefused(request.to.uri.address_of_record, refusal.reason, via.received or via.host)]
+        user, source = request.to.uri.address_of_record, via.received or via.host
+        return [LoginRefused(user, refusal.reason, source, limit=NOT_THE_USER)]
 
     def _update(self, request: Request, now: float, connection: int | None) -> tuple[Response, list[Output]]:
         """Write what the Contact fields ask for, all of it or nothing (RFC 3261 10.3 steps 6 to 8)."""

@@ -1,0 +1,95 @@
+"""``wanderbus limits``: who is being limited, by which bound, how often and why."""
+
+from __future__ import annotations
+
+import fnmatch
+from collections.abc import AsyncIterator
+from typing import Annotated, Final
+
+import typer
+
+from wanderbus.api.operations import Operations, Row
+from wanderbus.cli.connection import AsJson, Connection, visiting
+from wanderbus.cli.listing import Columns, Watch, aligned, show, span
+
+NOBODY: Final = "Nobody is being limited."
+
+Whom = Annotated[
+    str | None,
+    typer.Argument(metavar="PARTY", help="Whom: a user, an address, or a pattern with * and ?.", show_default=False),
+]
+
+
+@visiting
+def limits(
+    party: Whom = None,
+    *,
+    connection: Connection,
+    limit: Annotated[str | None, typer.Option(help="Only of this limit; * and ? match.")] = None,
+    settings: Annotated[
+        bool, typer.Option("--settings", help="List every bound and its value instead, applied or not.")
+    ] = False,
+    watch: Watch = None,
+    json: AsJson = False,
+) -> None:
+    """List who is being limited: by which bound, how often, since when and why.
+
+    What limits yourself; with the role of operator everybody. The server counts from its start.
+
+    Example: wanderbus limits --limit "flood.*" --user sip:olga@localhost
+
+    Example: wanderbus limits "192.0.2.*" --json --user sip:olga@localhost
+
+    Example: wanderbus limits --settings --user sip:olga@localhost
+    """
+
+    async def rows(operations: Operations) -> AsyncIterator[Row]:
+        async for row in operations.bounds() if settings else operations.limits():
+            if _matches(row["limit"], limit) and (settings or _is_party(row["party"], party)):
+                yield row
+
+    show(connection, rows, _bounds_table if settings else _table, watch, json)
+
+
+def _is_party(party: str, pattern: str | None) -> bool:
+    return _matches(party, pattern) or _matches(party.removeprefix("sip:"), pattern)
+
+
+def _matches(text: str, pattern: str | None) -> bool:
+    return pattern is None or fnmatch.fnmatchcase(text, pattern)
+
+
+def _table(rows: list[Row]) -> str:
+    """Return the rows, the latest first, and a line with their sums."""
+    if not rows:
+        return NOBODY
+    latest = sorted(rows, key=lambda row: row.get("last_s", float("inf")))
+    count = sum(row["count"] for row in rows)
+    parties, names = {row["party"] for row in rows}, {row["limit"] for row in rows}
+    sums = f"{_number(len(parties), 'party', 'parties')} limited {_number(count, 'time', 'times')}"
+    return "\n".join([*aligned(latest, _COLUMNS), "", f"{sums} by {_number(len(names), 'limit', 'limits')}."])
+
+
+def _bounds_table(rows: list[Row]) -> str:
+    return "\n".join(aligned(rows, _BOUNDS))
+
+
+def _number(count: int, one: str, more: str) -> str:
+    return f"{count:,} {one if count == 1 else more}"
+
+
+def _value(row: Row) -> object:
+    value = row.get("value")
+    return f"{value:,}" if isinstance(value, int | float) else value
+
+
+_BOUNDS: Final[Columns] = {"limit": lambda row: row["limit"], "value": _value}
+
+_COLUMNS: Final[Columns] = {
+    **_BOUNDS,
+    "party": lambda row: row["party"],
+    "count": lambda row: f"{row['count']:,}",
+    "since": lambda row: span(row.get("since_s")),
+    "last": lambda row: span(row.get("last_s")),
+    "reason": lambda row: row["reason"],
+}

@@ -1,0 +1,56 @@
+"""Bounds that are in force at a server: each by the name that a refusal shows, with its value.
+
+Most are settings. A few are constants, for the reasons that docs/SECURITY.md gives; they are named after their place.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping
+from typing import Any, Final, get_args, get_type_hints
+
+import msgspec
+
+from wanderbus import limits
+from wanderbus.config.settings import OPTIONAL, ProxySettings, ServerSettings
+
+CONSTANTS: Final[Mapping[str, float]] = {
+    **{f"limits.{name}": value for name, value in vars(limits).items() if name.isupper() and name.endswith("_MAX")},
+}
+"""Bounds that no setting changes."""
+
+_NO_BOUNDS: Final = {"port", "tls_port", "broker_port", "data_port", "stream_port", "eci_port"}
+"""Numbers among the settings that bound nothing."""
+
+
+def bounds_of(settings: ProxySettings | ServerSettings) -> tuple[Mapping[str, Any], ...]:
+    """Return a row with ``limit`` and ``value`` for each bound, in the order of their names.
+
+    A setting of None bounds nothing and is left out.
+    """
+    return tuple({"limit": name, "value": value} for name, value in sorted(values_of(settings).items()))
+
+
+def values_of(settings: ProxySettings | ServerSettings) -> dict[str, float]:
+    """Return the value of each bound by its name."""
+    return {**CONSTANTS, **dict(_numbers(settings, ""))}
+
+
+def _numbers(settings: msgspec.Struct, prefix: str) -> Iterator[tuple[str, float]]:
+    """Yield the numbers in a table and in those below it; an absent table has its own defaults."""
+    hints = get_type_hints(type(settings))
+    for name in settings.__struct_fields__:
+        value = getattr(settings, name)
+        if value is None and not (prefix == "" and name in OPTIONAL):
+            value = _default(hints[name])
+        if isinstance(value, msgspec.Struct):
+            yield from _numbers(value, f"{prefix}{name}.")
+        elif isinstance(value, int | float) and not isinstance(value, bool) and name not in _NO_BOUNDS:
+            yield f"{prefix}{name}", value
+
+
+def _default(hint: Any) -> msgspec.Struct | None:
+    """Return the struct that stands for None in a field of this type."""
+    for kind in get_args(hint):
+        if isinstance(kind, type) and issubclass(kind, msgspec.Struct):
+            return kind()
+    return None
