@@ -60,13 +60,15 @@ COMMANDS = {
         ./do crash [ARGUMENTS of python -m faults crash]""",
     "powercut": """cut the power of a recorded disk at random points, and compare what recovers with what was promised
         ./do powercut [ARGUMENTS of python -m faults powercut]""",
+    "hostile": """attack a server with good agents beside, and say what they lost and how slow they became (takes root)
+        ./do hostile [--list | --quick] [ATTACK...] [ARGUMENTS of python -m hostile]""",
     "interop": """others' SIP servers, relays and clients, and networks behind NAT: one table (about 12 minutes)
         ./do interop [ARGUMENTS of python -m tests.interop]""",
-    "soak": """the long runs: simulations, kills and power cuts (about two hours; with --ci about ten minutes)
+    "soak": """the long runs: simulations, kills, power cuts and attacks (over two hours; with --ci about 13 minutes)
         ./do soak [--ci]""",
     "bench": """measure against peers, in one run
         ./do bench [ARGUMENTS of python -m bench]""",
-    "goals": """check every goal of the project, or those that are named (some hours; --quick in ten minutes)
+    "goals": """check every goal of the project, or those that are named (some hours; --quick in twelve minutes)
         ./do goals [--list | --quick] [ARGUMENTS of python -m bench.goals]""",
     "fmt": """format the code, mend what lint can mend, write docs/cli.md and docs/sip-conformance.md anew
         ./do fmt [ARGUMENTS of ruff format]""",
@@ -79,7 +81,7 @@ SETUP_PACKAGES = (
     *("pydantic", "pydantic-core", "annotated-types", "typing-inspection", "tomlkit"),
 )
 NEEDS_JAVA = ("demo", "test", "bench", "interop")
-NEEDS_IP = ("demo", "test", "bench", "interop", "goals")
+NEEDS_IP = ("demo", "test", "bench", "interop", "goals", "hostile")
 # Of program, or pattern of a file, to the Debian package that holds it: peers that ours is held beside, and what loses
 # packets.
 PEERS = {
@@ -137,6 +139,7 @@ def main(arguments: list[str]) -> int:
             "fuzz": fuzz,
             "crash": crash,
             "powercut": powercut,
+            "hostile": hostile,
             "interop": interop,
             "soak": soak,
             "bench": bench,
@@ -168,6 +171,7 @@ def show_help(command: str) -> int:
         "fuzz": ["fuzz"],
         "crash": ["faults", "crash"],
         "powercut": ["faults", "powercut"],
+        "hostile": ["hostile"],
         "bench": ["bench"],
         "goals": ["bench.goals"],
         "interop": ["tests.interop"],
@@ -208,6 +212,10 @@ def powercut(arguments: list[str]) -> None:
     pass_on("the power cuts", ["-m", "faults", "powercut", *arguments])
 
 
+def hostile(arguments: list[str]) -> None:
+    pass_on("the attacks", ["-m", "hostile", *arguments])
+
+
 def bench(arguments: list[str]) -> None:
     pass_on("the benchmark", ["-m", "bench", *arguments])
 
@@ -221,9 +229,8 @@ def interop(arguments: list[str]) -> None:
 
 
 def check(arguments: list[str]) -> None:
-    sources = [
-        name for name in ("src", "tests", "demo", "bench", "faults", "fuzz", "examples", "tools") if has_python(name)
-    ]
+    places = ("src", "tests", "demo", "bench", "faults", "fuzz", "hostile", "examples", "tools")
+    sources = [name for name in places if has_python(name)]
     step("format", ["-m", "ruff", "format", "--check", "--quiet", *sources, "do"])
     step("lint", ["-m", "ruff", "check", "--quiet", *sources, "do"])
     step("types", ["-m", "mypy", *sources, "do"])
@@ -247,6 +254,10 @@ def soak(arguments: list[str]) -> None:
     for title, line, few, many in SOAK:
         bound = [] if line[0] == "wanderbus" else ["--limit-s", "900" if arguments else "7200"]
         step(title, ["-m", *line, few if arguments else many, *bound])
+    if os.geteuid() != 0:
+        print("== attacks: left out, since network namespaces take root", flush=True)
+    else:
+        step("attacks", ["-m", "hostile", *(["--quick"] if arguments else [])])
 
 
 def fmt(arguments: list[str]) -> None:

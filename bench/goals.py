@@ -1,6 +1,6 @@
 """Every goal of the project from one list, ``bench/goals.toml``: shown, measured and checked (decision 0042).
 
-Without names all are checked, which takes some hours; with --quick the short forms run, in about ten minutes on an
+Without names all are checked, which takes some hours; with --quick the short forms run, in about twelve minutes on an
 idle machine. A name is that of a goal or of a measurement. Exit status 1 if a goal is not met or was not measured.
 """
 
@@ -202,7 +202,7 @@ def recorded(text: str, checked: Sequence[Checked], day: datetime.date) -> str:
         if each.value is not None:
             last = f"{each.value:.6g}, {day.isoformat()}, {os.cpu_count()} processors"
             table = re.escape(f"[{each.measurement}.goals]")
-            row = rf"({table}\n(?:.+\n)*?{re.escape(each.goal.name)} = .*last = )\"[^\"]*\""
+            row = rf'({table}\n(?:.+\n)*?"?{re.escape(each.goal.name)}"? = .*last = )"[^"]*"'
             text = re.sub(row, lambda found, last=last: f'{found[1]}"{last}"', text)  # type: ignore[misc]
     return text
 
@@ -266,7 +266,7 @@ def _options(arguments: list[str] | None) -> argparse.Namespace:
     )
     parser.add_argument("names", nargs="*", metavar="NAME", help="a goal or a measurement; all if none is given")
     parser.add_argument("--list", action="store_true", help="show the goals and their last figures, measure nothing")
-    parser.add_argument("--quick", action="store_true", help="the short forms, in about ten minutes")
+    parser.add_argument("--quick", action="store_true", help="the short forms, in about twelve minutes")
     parser.add_argument("--json", type=Path, metavar="FILE", help="write the report to FILE")
     parser.add_argument("--record", action="store_true", help=f"keep the figures as the last ones, in {LIST.name}")
     return parser.parse_args(arguments)

@@ -154,15 +154,30 @@ def test_failed_command_shows_what_it_said(do: Any, capfd: pytest.CaptureFixture
 def test_the_long_runs_are_bounded_and_short_where_asked(do: Any, monkeypatch: pytest.MonkeyPatch) -> None:
     lines: list[list[str]] = []
     monkeypatch.setattr(do, "step", lambda title, arguments: lines.append(arguments))
+    monkeypatch.setattr(os, "geteuid", lambda: 0)
     do.soak(["--ci"])
-    short = lines.copy()
+    *short, short_attacks = lines
+    lines.clear()
     do.soak([])
-    assert len(short) == len(lines) // 2 == len(do.SOAK)
-    for few, many in zip(short, lines[len(short) :], strict=True):
+    *long, long_attacks = lines
+    assert len(short) == len(long) == len(do.SOAK)
+    assert (short_attacks, long_attacks) == (["-m", "hostile", "--quick"], ["-m", "hostile"])
+    for few, many in zip(short, long, strict=True):
         assert few[0] == "-m"
         assert sum(int(word) for word in few if word.isdigit()) < sum(int(word) for word in many if word.isdigit())
     with pytest.raises(do.StepError, match="takes --ci or nothing"):
         do.soak(["--quick"])
+
+
+def test_without_root_the_long_runs_leave_the_attacks_out(
+    do: Any, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    lines: list[list[str]] = []
+    monkeypatch.setattr(do, "step", lambda title, arguments: lines.append(arguments))
+    monkeypatch.setattr(os, "geteuid", lambda: 1000)
+    do.soak(["--ci"])
+    assert len(lines) == len(do.SOAK)
+    assert "attacks: left out" in capsys.readouterr().out
 
 
 def test_setup_installs_what_the_command_line_and_the_server_need_and_no_more(do: Any) -> None:

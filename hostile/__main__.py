@@ -1,0 +1,146 @@
+"""Attack a server, each time with five good agents beside, and say what they lost and how slow they became.
+
+Each attack has a server, a network of namespaces and good agents of its own; it takes root. One whose ratio of
+latencies is not met is done twice more, and the median counts. Exit status: 0 all goals are met, 1 one is not, 2 it
+cannot run here.
+"""
+
+from __future__ import annotations
+
+import argparse
+import json
+import math
+import sys
+import time
+from collections.abc import Sequence
+from pathlib import Path
+from typing import Final
+
+from bench.reporting import Goal, goal, machine, progress
+from bench.workers import WorkerError
+from demo import CannotRunError
+from hostile.attack import Attack
+from hostile.scene import scene
+from hostile.table import ATTACKS, BY_NAME
+from hostile.tally import Figures, merged
+
+BASELINE_S: Final = 8.0
+ATTACK_S: Final = 16.0
+QUICK_BASELINE_S: Final = 5.0
+QUICK_ATTACK_S: Final = 8.0
+REPEATS_MAX: Final = 3
+P99_RATIO_MAX: Final = 1.5
+
+
+def goals(attack: Attack, seen: Figures) -> list[Goal]:
+    """Return the goals of an attack; those that it is not held to are left out."""
+    name = attack.name
+    found = [
+        goal(f"{name}:good_lost", seen.good_lost, "events", most=0),
+        goal(f"{name}:good_repeated", seen.good_repeated, "events", most=0),
+        goal(f"{name}:good_out_of_order", seen.good_out_of_order, "events", most=0),
+        goal(f"{name}:good_p99_ratio", seen.good_p99_ratio, "ratio", most=1.5),
+        goal(f"{name}:newcomer_s", seen.newcomer_s, "s", most=2),
+        goal(f"{name}:longest_stall_s", seen.longest_stall_s, "s", most=1),
+        goal(f"{name}:server_ended", seen.server_ended, "times", most=0),
+        goal(f"{name}:rss_growth_mib", seen.rss_growth_mib, "MiB", most=64),
+    ]
+    if attack.amplification:
+        found.append(goal(f"{name}:amplification", seen.amplification, "ratio", most=1))
+    if attack.restarts:
+        found.append(goal(f"{name}:ready_after_costly_user_s", seen.ready_after_costly_user_s, "s", most=5))
+    if attack.guesses_max is not None:
+        found.append(goal(f"{name}:guesses_admitted", seen.guesses_admitted, "guesses", most=attack.guesses_max))
+    return found
+
+
+def run(attack: Attack, baseline_s: float, attack_s: float, repeats: int) -> Figures:
+    """Do an attack, and again where the ratio of latencies exceeds its bound; return the figures of all runs."""
+    runs: list[Figures] = []
+    while len(runs) < repeats:
+        with scene(attack, baseline_s, attack_s) as made:
+            runs.append(made.play())
+        if not runs[-1].good_p99_ratio > P99_RATIO_MAX and len(runs) == 1:
+            break
+    return merged(runs)
+
+
+def main(arguments: list[str] | None = None) -> int:
+    """Do the attacks that the command line names; return the exit status."""
+    options = _options(arguments)
+    if unknown := sorted(set(options.names) - BY_NAME.keys()):
+        print(f"hostile: no attack is called {', '.join(unknown)}; see ./do hostile --list", file=sys.stderr)
+        return 2
+    wanted = [each for each in ATTACKS if each.name in options.names or not options.names]
+    if options.quick and not options.names:
+        wanted = [each for each in wanted if each.quick]
+    if options.list:
+        print("\n".join(listing(wanted)))
+        return 0
+    baseline_s = options.seconds / 2 if options.seconds else QUICK_BASELINE_S if options.quick else BASELINE_S
+    attack_s = options.seconds or (QUICK_ATTACK_S if options.quick else ATTACK_S)
+    results, found = [], []
+    print(HEADING)
+    for number, attack in enumerate(wanted, 1):
+        progress(f"{number} of {len(wanted)}: {attack.name}: {attack.summary}")
+        began_s = time.monotonic()
+        try:
+            seen = run(attack, baseline_s, attack_s, 1 if options.quick else REPEATS_MAX)
+        except CannotRunError as error:
+            print(f"hostile: {error}", file=sys.stderr)
+            return 2
+        except (WorkerError, RuntimeError) as error:
+            progress(f"{attack.name} failed: {error}")
+            seen = Figures()
+        own = goals(attack, seen)
+        print(line_of(attack, seen, own), flush=True)
+        found += own
+        results.append({"attack": attack.name, "wall_s": round(time.monotonic() - began_s, 1), **seen.beside})
+    unmet = [str(each["name"]) for each in found if each["met"] is not True]
+    print(f"{len(found) - len(unmet)} of {len(found)} goals met" + (f"; not met: {', '.join(unmet)}" if unmet else ""))
+    if options.json is not None:
+        report = {"command": "hostile", "machine": machine(), "results": results, "goals": found}
+        options.json.write_text(json.dumps(report, indent=2) + "\n", encoding="utf-8")
+    return 1 if unmet else 0
+
+
+HEADING: Final = f"{'attack':22} {'lost':>9} {'p99 ms':>12} {'ratio':>5} {'stall':>5} {'newc.':>5} {'MiB':>4}  goals"
+
+
+def line_of(attack: Attack, seen: Figures, own: Sequence[Goal]) -> str:
+    """Return the line of an attack; lost, repeated and out of order stand in one column."""
+    if math.isnan(seen.good_lost):
+        return f"{attack.name:22} not measured"
+    lost = f"{seen.good_lost:.0f}/{seen.good_repeated:.0f}/{seen.good_out_of_order:.0f}"
+    times = f"{seen.beside['p99_ms_baseline']:.1f}>{seen.beside['p99_ms_attack']:.1f}"
+    unmet = [str(each["name"]).partition(":")[2] for each in own if each["met"] is not True]
+    verdict = f"NOT MET: {', '.join(unmet)}" if unmet else "met"
+    return (
+        f"{attack.name:22} {lost:>9} {times:>12} {seen.good_p99_ratio:5.2f} {seen.longest_stall_s:5.2f} "
+        f"{seen.newcomer_s:5.2f} {seen.rss_growth_mib:4.0f}  {verdict}"
+    )
+
+
+def listing(attacks: Sequence[Attack]) -> list[str]:
+    """Return the lines of --list."""
+    return [f"{each.name:22} {each.row:>4}  {each.summary}" for each in attacks]
+
+
+def _options(arguments: list[str] | None) -> argparse.Namespace:
+    parser = argparse.ArgumentParser(
+        prog="./do hostile", description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
+    )
+    parser.add_argument("names", nargs="*", metavar="ATTACK", help="an attack; all if none is given")
+    parser.add_argument("--quick", "--ci", action="store_true", help="fewer and shorter attacks, in three minutes")
+    parser.add_argument("--list", action="store_true", help="show the attacks, do none")
+    parser.add_argument("--seconds", type=float, help="how long each attack lasts; without it, half as long")
+    parser.add_argument("--json", type=Path, metavar="FILE", help="write the report to FILE")
+    return parser.parse_args(arguments)
+
+
+if __name__ == "__main__":
+    try:
+        sys.exit(main())
+    except KeyboardInterrupt:
+        print("hostile: interrupted", file=sys.stderr)
+        sys.exit(130)

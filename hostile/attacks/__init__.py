@@ -1,0 +1,1 @@
+"""Attacks by kind; :mod:`hostile.table` lists them."""

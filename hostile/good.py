@@ -1,0 +1,184 @@
+"""The good agents of a run, a job of one process: five who publish and subscribe, one of them on the move, newcomers.
+
+All live on the host ``good`` at addresses of their own. The benchmark names the phases; the job keeps everything that
+it saw in memory and hands it over at the end, after all that is on its way had time to arrive.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+import time
+from collections.abc import Coroutine
+from pathlib import Path
+from typing import Any, Final
+
+import msgspec
+
+import wanderbus
+from bench.workers import Line
+from hostile.attack import DOMAIN, PASSWORD
+from hostile.network import GOOD, MOVED, NEWCOMERS
+from hostile.tally import Arrival, Newcomer, Observed, Phase
+from wanderbus.errors import WanderbusError
+
+NAMES: Final = ("alice", "bob", "carol", "dave", "erin")
+MOVER: Final = NAMES[-1]
+NEWCOMER_NAMES: Final = tuple(f"newcomer{number}" for number in range(len(NEWCOMERS)))
+SUBJECT: Final = "Fact"
+EVENTS_PER_S: Final = 20.0
+"""Events each good agent publishes a second."""
+
+NEWCOMER_EACH_S: Final = 2.5
+NEWCOMER_S_MAX: Final = 20.0
+"""A newcomer who has received nothing after so long gives up, and has taken so long."""
+
+MOVE_AT: Final = 0.4
+"""Share of a phase after which the mover moves."""
+
+DRAIN_S_MAX: Final = 20.0
+QUIET_S_MAX: Final = 6.0
+CONNECT_S_MAX: Final = 60.0
+
+
+class Place(msgspec.Struct, frozen=True):
+    """Server and directory of the good agents."""
+
+    server: str
+    directory: str
+
+
+async def be_good(line: Line, place: Place) -> bytes:
+    """Connect, say "ready", then obey ``(phase, seconds)`` until None comes; return an encoded :class:`Observed`."""
+    async with contextlib.AsyncExitStack() as stack:
+        agents = {}
+        for name, address in zip(NAMES, GOOD, strict=True):
+            agents[name] = await stack.enter_async_context(_agent(place, name, address))
+        party = _Party(place, agents)
+        for name in NAMES:
+            await party.subscribe(name, stack)
+        tasks = [asyncio.create_task(party.publish(name)) for name in NAMES]
+        line.say("ready")
+        while (asked := await line.hear()) is not None:
+            await party.live(*asked)
+            line.say("lived")
+        party.stop.set()
+        await asyncio.gather(*tasks)
+        await party.drain()
+        await party.end()
+        return msgspec.msgpack.encode(party.observed)
+
+
+class _Party:
+    """The five and all that they see."""
+
+    def __init__(self, place: Place, agents: dict[str, wanderbus.Agent]) -> None:
+        self.observed = Observed(called=dict.fromkeys(agents, 0))
+        self.stop = asyncio.Event()
+        self._place = place
+        self._agents = agents
+        self._tasks: set[asyncio.Task[None]] = set()
+        self._readers: list[asyncio.Task[None]] = []
+        self._newcomers = 0
+        self._moves = 0
+
+    async def subscribe(self, name: str, stack: contextlib.AsyncExitStack) -> None:
+        """Have ``name`` read what all others publish."""
+        notifications = await stack.enter_async_context(self._agents[name].subscribe(SUBJECT, f"(By != {name})"))
+
+        async def read() -> None:
+            async for each in notifications:
+                by, number, at = each.event["By"], each.event["Number"], each.event["At"]
+                assert isinstance(by, str)
+                assert isinstance(number, int)
+                assert isinstance(at, float)
+                self.observed.arrivals.append(Arrival(by, name, number, at, time.monotonic()))
+
+        self._readers.append(asyncio.create_task(read()))
+
+    async def publish(self, name: str) -> None:
+        """Publish at a steady rate until stopped, whether or not what came before is acknowledged."""
+        next_s = time.monotonic()
+        while not self.stop.is_set():
+            self._begin(self._publish_one(name))
+            next_s += 1 / EVENTS_PER_S
+            await asyncio.sleep(max(0.0, next_s - time.monotonic()))
+
+    async def _publish_one(self, name: str) -> None:
+        self.observed.called[name] += 1
+        number = self.observed.called[name]
+        try:
+            await self._agents[name].publish(SUBJECT, {"By": name, "Number": number, "At": time.monotonic()})
+        except WanderbusError as error:
+            self.observed.refused.append(f"{name}: {error}")
+
+    async def live(self, phase: str, seconds: float) -> None:
+        """Go through a phase: publishing goes on, one moves, newcomers come."""
+        began_s = time.monotonic()
+        self._begin(self._move(seconds * MOVE_AT))
+        next_s = NEWCOMER_EACH_S / 5
+        while next_s < seconds:
+            await asyncio.sleep(max(0.0, began_s + next_s - time.monotonic()))
+            self._begin(self._newcomer())
+            next_s += NEWCOMER_EACH_S
+        await asyncio.sleep(max(0.0, began_s + seconds - time.monotonic()))
+        self.observed.phases.append(Phase(phase, began_s, time.monotonic()))
+
+    async def _move(self, after_s: float) -> None:
+        await asyncio.sleep(after_s)
+        self._moves += 1
+        await self._agents[MOVER].rebind(MOVED if self._moves % 2 else GOOD[-1])
+
+    async def _newcomer(self) -> None:
+        number = self._newcomers % len(NEWCOMERS)
+        self._newcomers += 1
+        began_s = time.monotonic()
+        took_s: float | None = None
+        try:
+            async with asyncio.timeout(NEWCOMER_S_MAX):
+                agent = _agent(self._place, NEWCOMER_NAMES[number], NEWCOMERS[number])
+                async with agent, agent.subscribe(SUBJECT) as notifications:
+                    await anext(notifications)
+                    took_s = time.monotonic() - began_s
+        except (WanderbusError, TimeoutError):
+            took_s = took_s or NEWCOMER_S_MAX
+        finally:
+            # One who still waits when the run ends has waited so long at least.
+            self.observed.newcomers.append(Newcomer(began_s, took_s or time.monotonic() - began_s))
+
+    async def drain(self) -> None:
+        """Wait until all that was published has arrived, or nothing more comes."""
+        seen = self.observed
+        wanted = sum(seen.called.values()) * (len(NAMES) - 1)
+        began_s = moved_s = time.monotonic()
+        count = -1
+        while time.monotonic() < min(began_s + DRAIN_S_MAX, moved_s + QUIET_S_MAX):
+            if len(seen.arrivals) >= wanted and not self._tasks:
+                await asyncio.sleep(0.3)  # what is repeated comes late
+                return
+            if len(seen.arrivals) != count:
+                count, moved_s = len(seen.arrivals), time.monotonic()
+            await asyncio.sleep(0.05)
+
+    async def end(self) -> None:
+        """End what still waits."""
+        tasks = (*self._tasks, *self._readers)
+        for task in tasks:
+            task.cancel()
+        await asyncio.wait(tasks, timeout=DRAIN_S_MAX)
+
+    def _begin(self, doing: Coroutine[Any, Any, None]) -> None:
+        task = asyncio.create_task(doing)
+        self._tasks.add(task)
+        task.add_done_callback(self._tasks.discard)
+
+
+def _agent(place: Place, name: str, address: str) -> wanderbus.Agent:
+    return wanderbus.connect(
+        f"sip:{name}@{DOMAIN}",
+        password=PASSWORD,
+        server=place.server,
+        state_dir=Path(place.directory, name),
+        local_address=address,
+        connect_s_max=CONNECT_S_MAX,
+    )

@@ -1,0 +1,88 @@
+"""The network of a run: four hosts in network namespaces on one bridge; takes root.
+
+::
+
+    server 10.77.0.1 ──bridge──┬── good      10.77.0.11 to .15 and .21 (five users), 10.77.1.0/24 (newcomers)
+                               ├── attacker  10.77.0.9, and 10.78.0.0/22 by way of it
+                               └── victim    10.77.0.3, where nobody ever asked for anything
+"""
+
+from __future__ import annotations
+
+import contextlib
+from collections.abc import Iterator, Sequence
+from typing import Final
+
+from demo.netns import Namespaces
+
+SERVER: Final = "10.77.0.1"
+ATTACKER: Final = "10.77.0.9"
+VICTIM: Final = "10.77.0.3"
+GOOD: Final = tuple(f"10.77.0.{number}" for number in range(11, 16))
+MOVED: Final = "10.77.0.21"
+"""Address that the good agent who moves takes in turn with its first one."""
+
+NEWCOMERS: Final = tuple(f"10.77.1.{number}" for number in range(1, 65))
+SOURCES: Final = tuple(f"10.78.{high}.{low}" for high in range(4) for low in range(1, 251))
+"""A thousand addresses that the attacker can send from."""
+
+_PREFIX_BITS: Final = 16
+_HOSTS: Final = ("good", "attacker", "victim")
+
+
+class Network:
+    """See the module."""
+
+    def __init__(self) -> None:
+        self._namespaces = Namespaces("wbhostile")
+
+    def command(self, host: str, argv: Sequence[str]) -> list[str]:
+        """Return the command line that runs ``argv`` on ``host``, under the same process id."""
+        return self._namespaces.command(host, argv)
+
+    def name(self, host: str) -> str:
+        """Return the name of the namespace of ``host``."""
+        return self._namespaces.name(host)
+
+    def received_bytes(self, host: str) -> int:
+        """Return the bytes of IPv4 packets that have arrived at ``host``."""
+        return octets_in(self._namespaces.run(host, ["cat", "/proc/net/netstat"]))
+
+    def _build(self) -> None:
+        self._namespaces.check()
+        self._namespaces.sweep()
+        self._namespaces.add(("server", *_HOSTS))
+        bridge = ["link add lan type bridge"]
+        for number, host in enumerate(_HOSTS):
+            self._namespaces.join("server", f"port{number}", host, "eth0")
+            bridge += [f"link set port{number} master lan", f"link set port{number} up"]
+        bridge += ["link set lan up", f"address add {SERVER}/{_PREFIX_BITS} dev lan"]
+        bridge += [f"route add 10.78.0.0/22 via {ATTACKER}"]
+        self._namespaces.configure("server", bridge)
+        self._attach("good", (*GOOD, MOVED, *NEWCOMERS))
+        self._attach("attacker", (ATTACKER,))
+        # Every address of the block is local there, without an address and a neighbour entry of its own for each.
+        self._namespaces.configure("attacker", ["route add local 10.78.0.0/22 dev lo"])
+        self._attach("victim", (VICTIM,))
+
+    def _attach(self, host: str, addresses: Sequence[str]) -> None:
+        lines = [f"address add {address}/{_PREFIX_BITS} dev eth0" for address in addresses]
+        self._namespaces.configure(host, ["link set eth0 up", *lines])
+
+
+@contextlib.contextmanager
+def network() -> Iterator[Network]:
+    """Build the network for the block; raises :class:`demo.CannotRunError`."""
+    made = Network()
+    try:
+        made._build()
+        yield made
+    finally:
+        made._namespaces.remove()
+
+
+def octets_in(netstat: str) -> int:
+    """Return ``InOctets`` of the text of ``/proc/net/netstat``: bytes of IPv4 packets received, headers included."""
+    lines = [line.split() for line in netstat.splitlines() if line.startswith("IpExt:")]
+    names, values = lines
+    return int(dict(zip(names, values, strict=True))["InOctets"])

@@ -1,0 +1,142 @@
+"""One attack from start to end: network, server, good agents, the attack, and the figures of it."""
+
+from __future__ import annotations
+
+import contextlib
+import math
+import tempfile
+import time
+from collections.abc import Iterator
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any, Final
+
+import msgspec
+
+from bench.reporting import percentile
+from bench.workers import Worker
+from hostile import tally
+from hostile.attack import ATTACKERS, Attack, Report, Target
+from hostile.attacker import attack as attack_job
+from hostile.datagrams import HOLE
+from hostile.good import EVENTS_PER_S, MOVER, NAMES, NEWCOMER_NAMES, Place, be_good
+from hostile.network import SERVER, Network, network
+from hostile.server import PORTS, Server
+from hostile.tally import ATTACK, BASELINE, Figures, Observed
+
+SETTLE_S: Final = 1.5
+SAMPLE_EACH_S: Final = 0.2
+
+
+@dataclass(slots=True)
+class Seen:
+    """What was measured from outside of the good agents."""
+
+    rss_mib: list[float] = field(default_factory=list)
+    """Before the attack, and then its course."""
+
+    cpu_share: dict[str, float] = field(default_factory=dict)
+    """Share of one processor that the server used, by phase."""
+
+    victim_bytes: float = math.nan
+    ended: int = 0
+    ready_s: float = math.nan
+    report: Report = field(default_factory=dict)
+
+
+class Scene:
+    """See the module."""
+
+    def __init__(self, attack: Attack, lan: Network, directory: Path, seconds: tuple[float, float]) -> None:
+        self.attack = attack
+        self._lan = lan
+        self._directory = directory
+        self._baseline_s, self._attack_s = seconds
+        self._server = Server(lan, directory, (*NAMES, *NEWCOMER_NAMES, *ATTACKERS))
+        self._seen = Seen()
+
+    def play(self) -> Figures:
+        """Do all of it; return the figures."""
+        with contextlib.ExitStack() as stack:
+            stack.callback(self._server.stop)
+            self._server.start()
+            good, attacker = (stack.enter_context(Worker(namespace=self._host(name))) for name in ("good", "attacker"))
+            good.start(be_good, Place(f"{SERVER}:{PORTS['port']}", str(self._directory)))
+            good.hear()
+            time.sleep(SETTLE_S)
+            self._phase(BASELINE, self._baseline_s, good, attacker if self.attack.has_hole else None)
+            before = self._lan.received_bytes("victim")
+            self._seen.rss_mib.append(self._server.rss_mib())
+            self._phase(ATTACK, self._attack_s, good, attacker)
+            self._seen.victim_bytes = self._lan.received_bytes("victim") - before
+            good.tell(None)
+            observed = msgspec.msgpack.decode(good.hear(), type=Observed)
+            if self.attack.restarts:
+                self._restart()
+            self._seen.ended = self._server.ended + self._server.has_ended()
+        return figures(self.attack, observed, self._seen)
+
+    def _restart(self) -> None:
+        self._server.stop()
+        self._seen.ready_s = self._server.start()
+
+    def _phase(self, name: str, seconds: float, good: Worker, attacker: Worker | None) -> None:
+        began_s, cpu_s = time.monotonic(), self._server.cpu_s()
+        good.tell((name, seconds))
+        if attacker is not None:
+            attacker.start(attack_job, self.attack.name, self._target(SERVER if name == ATTACK else HOLE, seconds))
+        while time.monotonic() < began_s + seconds:
+            time.sleep(SAMPLE_EACH_S)
+            if name == ATTACK:
+                self._seen.rss_mib.append(self._server.rss_mib())
+        self._seen.cpu_share[name] = (self._server.cpu_s() - cpu_s) / (time.monotonic() - began_s)
+        good.hear()
+        if attacker is not None:
+            report = attacker.hear()
+            if name == ATTACK:
+                self._seen.report = report
+
+    def _target(self, server: str, seconds: float) -> Target:
+        ports = {"sip_port": PORTS["port"], **{name: port for name, port in PORTS.items() if name != "port"}}
+        directory = self._directory / "attacker"
+        directory.mkdir(exist_ok=True)
+        return Target(server=server, seconds=seconds, directory=str(directory), **ports)
+
+    def _host(self, name: str) -> str:
+        return self._lan.name(name)
+
+
+@contextlib.contextmanager
+def scene(attack: Attack, baseline_s: float, attack_s: float) -> Iterator[Scene]:
+    """Set the scene of an attack for the block; raises :class:`demo.CannotRunError`."""
+    with network() as lan, tempfile.TemporaryDirectory(prefix="wanderbus-hostile-") as directory:
+        yield Scene(attack, lan, Path(directory), (baseline_s, attack.seconds or attack_s))
+
+
+def figures(attack: Attack, observed: Observed, seen: Seen) -> Figures:
+    """Return the figures of one run of an attack."""
+    broken = tally.delivery(observed)
+    before_ms, under_ms, ratio = tally.p99_ratio(observed, without=MOVER)
+    beside: dict[str, Any] = {f"report_{name}": value for name, value in seen.report.items()}
+    beside |= {f"cpu_{name}": round(share, 3) for name, share in seen.cpu_share.items()}
+    for phase in (BASELINE, ATTACK):
+        latencies = tally.latencies_s(observed, phase, without=MOVER)
+        beside[f"p50_ms_{phase}"] = percentile(latencies, 0.5) * 1000
+    beside |= {"p99_ms_baseline": before_ms, "p99_ms_attack": under_ms, "good_refused": len(observed.refused)}
+    beside["stall_s_baseline"] = tally.longest_stall_s(observed, BASELINE, 1 / EVENTS_PER_S)
+    beside["newcomer_s_baseline"] = tally.slowest_newcomer_s(observed, BASELINE)
+    sent = seen.report.get("sent_bytes", math.nan)
+    return Figures(
+        good_lost=broken.lost,
+        good_repeated=broken.repeated,
+        good_out_of_order=broken.out_of_order,
+        good_p99_ratio=ratio,
+        newcomer_s=tally.slowest_newcomer_s(observed, ATTACK),
+        longest_stall_s=tally.longest_stall_s(observed, ATTACK, 1 / EVENTS_PER_S),
+        server_ended=seen.ended,
+        rss_growth_mib=max(seen.rss_mib) - seen.rss_mib[0],
+        amplification=tally.ratio(seen.victim_bytes, sent) if attack.amplification else math.nan,
+        ready_after_costly_user_s=seen.ready_s,
+        guesses_admitted=seen.report.get("guesses_admitted", math.nan),
+        beside=beside,
+    )

@@ -1,0 +1,108 @@
+"""The server under attack: ``wanderbus up`` with its defaults on the host ``server``, and what can be seen of it."""
+
+from __future__ import annotations
+
+import contextlib
+import os
+import signal
+import subprocess
+import sys
+import time
+from collections.abc import Iterable
+from pathlib import Path
+from typing import Final
+
+from bench.certificate import make_certificate
+from hostile.attack import DOMAIN, PASSWORD
+from hostile.network import SERVER, Network
+
+PORTS: Final = {"port": 5060, "tls_port": 5061, "broker_port": 5070, "data_port": 5080, "stream_port": 5090}
+"""All are fixed, so that an attacker need not ask for them: each can be found out by any user."""
+
+DESCRIPTORS: Final = 1_024
+"""Soft limit of open files that a login shell or a service gets on Debian."""
+
+STOP_S_MAX: Final = 30.0
+
+
+class Server:
+    """One server with a directory of its own; raises RuntimeError when it does not start."""
+
+    def __init__(self, network: Network, directory: Path, users: Iterable[str]) -> None:
+        self.data = directory / "data"
+        self.ended = 0
+        """How often it ended without being stopped."""
+        self._network = network
+        self._errors = directory / "server.stderr"
+        self._process: subprocess.Popen[str] | None = None
+        file = directory / "users"
+        file.touch(0o600)
+        file.write_text("".join(f"{user}:{PASSWORD}\n" for user in users), encoding="utf-8")
+        certificate, key = make_certificate(directory)
+        given = {"host": SERVER, "domain": DOMAIN, "users": str(file), "data_dir": str(self.data)}
+        given |= {"tls_certificate": str(certificate), "tls_key": str(key)}
+        lines = [f'{name} = "{value}"' for name, value in given.items()]
+        lines += [f"{name} = {value}" for name, value in PORTS.items()]
+        self._settings = directory / "broker.toml"
+        self._settings.write_text("\n".join(lines) + "\n", encoding="utf-8")
+
+    def start(self) -> float:
+        """Start it, wait until it is ready, and return how long that took."""
+        began_s = time.monotonic()
+        argv = [sys.executable, "-m", "wanderbus", "up", "--config", str(self._settings)]
+        limited = ["sh", "-c", f'ulimit -Sn {DESCRIPTORS}; exec "$@"', "sh", *argv]
+        with self._errors.open("ab") as errors:
+            self._process = subprocess.Popen(
+                self._network.command("server", limited), stdout=subprocess.PIPE, stderr=errors, text=True
+            )
+        assert self._process.stdout is not None
+        if not self._process.stdout.readline().startswith("ready "):
+            raise RuntimeError(f"the server did not start: {self.errors()}")
+        return time.monotonic() - began_s
+
+    def stop(self) -> None:
+        """Have it end in order; kill it where it does not, and count it where it had ended by itself."""
+        process, self._process = self._process, None
+        if process is None:
+            return
+        if process.poll() is not None:
+            self.ended += 1
+        with contextlib.suppress(ProcessLookupError):
+            process.send_signal(signal.SIGTERM)
+        try:
+            process.wait(STOP_S_MAX)
+        except subprocess.TimeoutExpired:
+            process.kill()
+            process.wait()
+        if process.stdout is not None:
+            process.stdout.close()
+
+    def has_ended(self) -> bool:
+        """Return whether it ended without being stopped."""
+        return self._process is not None and self._process.poll() is not None
+
+    def errors(self) -> str:
+        """Return the last line that it wrote to standard error."""
+        lines = self._errors.read_text(encoding="utf-8", errors="replace").splitlines()
+        return lines[-1] if lines else "no message"
+
+    def rss_mib(self) -> float:
+        """Return its resident memory; 0 once it has ended."""
+        if self._process is None:
+            return 0.0
+        try:
+            pages = int(Path(f"/proc/{self._process.pid}/statm").read_text(encoding="ascii").split()[1])
+        except (OSError, IndexError):
+            return 0.0
+        return pages * os.sysconf("SC_PAGE_SIZE") / 2**20
+
+    def cpu_s(self) -> float:
+        """Return the processor time that it has used; 0 once it has ended."""
+        if self._process is None:
+            return 0.0
+        try:
+            text = Path(f"/proc/{self._process.pid}/stat").read_text(encoding="ascii")
+        except OSError:
+            return 0.0
+        fields = text.rpartition(")")[2].split()
+        return (int(fields[11]) + int(fields[12])) / os.sysconf("SC_CLK_TCK")

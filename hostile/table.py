@@ -1,0 +1,17 @@
+"""All attacks, in the order of the table of docs/SECURITY.md. A new one is a row in its module's ``ATTACKS``."""
+
+from __future__ import annotations
+
+from typing import Final
+
+from hostile.attack import Attack
+from hostile.attacks import amplification, filters, floods, passwords, streams
+
+ATTACKS: Final[tuple[Attack, ...]] = (
+    *streams.ATTACKS,
+    *floods.ATTACKS,
+    *filters.ATTACKS,
+    *amplification.ATTACKS,
+    *passwords.ATTACKS,
+)
+BY_NAME: Final = {attack.name: attack for attack in ATTACKS}

@@ -1,0 +1,41 @@
+"""Hostile users: agents of the public interface that use what they may to harm."""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+from collections.abc import AsyncIterator, Iterable
+from pathlib import Path
+from typing import Final
+
+import wanderbus
+from hostile.attack import DOMAIN, PASSWORD, Target
+from hostile.network import ATTACKER
+from wanderbus.errors import WanderbusError
+
+ANSWER_S_MAX: Final = 10.0
+
+
+@contextlib.asynccontextmanager
+async def connected(target: Target, user: str, address: str = ATTACKER) -> AsyncIterator[wanderbus.Agent]:
+    """Be connected as ``user`` for the block, from ``address`` of the attacker's host."""
+    agent = wanderbus.connect(
+        f"sip:{user}@{DOMAIN}",
+        password=PASSWORD,
+        server=f"{target.server}:{target.sip_port}",
+        state_dir=Path(target.directory, user),
+        local_address=address,
+    )
+    async with agent:
+        yield agent
+
+
+async def subscribe_all(agent: wanderbus.Agent, subject: str, expressions: Iterable[str], language: str) -> int:
+    """Subscribe to each; return how many the server took. Nobody reads them."""
+    taken = 0
+    for expression in expressions:
+        with contextlib.suppress(WanderbusError, TimeoutError):
+            async with asyncio.timeout(ANSWER_S_MAX):
+                await agent.subscribe(subject, expression, language=language, keep=True).__aenter__()
+                taken += 1
+    return taken
