@@ -136,6 +136,16 @@ def check_event(event: Event) -> Event:
     Bounds are those of :mod:`wanderbus.limits`; NaN is refused because it compares with nothing (DESIGN 7.1). A time
     variable is an instant of the calendar, also one before 1970.
     """
+    check_content(event)
+    if event.published_us is not None:
+        _check_time("published_us", event.published_us)
+    if event.arrived_us is not None:
+        _check_time("arrived_us", event.arrived_us)
+    return event
+
+
+def check_content(event: Event) -> None:
+    """Raise :class:`EventError` for a subject or attributes that :func:`check_event` refuses, whatever the times."""
     if not event.subject or len(event.subject) > limits.EVENT_NAME_CHARACTERS_MAX:
         raise EventError(f"the subject must have 1 to {limits.EVENT_NAME_CHARACTERS_MAX} characters")
     if len(event.attributes) > limits.EVENT_ATTRIBUTES_MAX:
@@ -150,11 +160,6 @@ def check_event(event: Event) -> Event:
             raise EventError(f"attribute {name!r} lists more than {limits.EVENT_LIST_ITEMS_MAX} items")
         for item in items:
             _check_scalar(name, item)
-    if event.published_us is not None:
-        _check_time("published_us", event.published_us)
-    if event.arrived_us is not None:
-        _check_time("arrived_us", event.arrived_us)
-    return event
 
 
 def _flattened(values: list[Any]) -> list[Any]:

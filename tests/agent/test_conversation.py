@@ -103,7 +103,7 @@ def test_design_5_2_what_is_unanswered_is_said_again_in_order_requests_first() -
     talk.say(Ask(Query(2)))
     assert talk.unanswered == 5
     assert opening(talk)[1:] == [SUBSCRIBE, Query(2), Publish(1, EVENT), Publish(2, EVENT), Publish(3, EVENT)]
-    hear(talk, Attachment(1), Done(1, ()), PublishAccepted(1, EventId("wb", 1)), PublishRefused(2, "no"))
+    hear(talk, Attachment(1), Done(1, (SUBSCRIPTION,)), PublishAccepted(1, EventId("wb", 1)), PublishRefused(2, "no"))
     assert opening(talk)[1:] == [Query(2), Publish(3, EVENT)]
     hear(talk, Done(2, ()), PublishAccepted(3, EventId("wb", 2)))
     assert opening(talk)[1:] == []
@@ -115,11 +115,15 @@ def test_each_answer_is_reported_once() -> None:
     talk.say(PublishEvent(1, EVENT))
     talk.say(PublishEvent(2, EVENT))
     talk.say(Ask(SUBSCRIBE))
-    accepted, refused, done = PublishAccepted(1, EventId("wb", 5)), PublishRefused(2, "too large"), Done(1, ())
+    accepted, refused, done = (
+        PublishAccepted(1, EventId("wb", 5)),
+        PublishRefused(2, "too large"),
+        Done(1, (SUBSCRIPTION,)),
+    )
     assert hear(talk, accepted, refused, done) == [
         PublishSettled(1, EventId("wb", 5)),
         PublishSettled(2, None, "too large"),
-        RequestSettled(1, ()),
+        RequestSettled(1, (SUBSCRIPTION,)),
     ]
     assert hear(talk, accepted, refused, done, RequestRefused(1, "late")) == []
 

@@ -172,3 +172,80 @@ def test_wrong_password_refuses_the_invite_too(world: World) -> None:
 
 def _is_failure(report: Output) -> bool:
     return isinstance(report, RegistrationFailed)
+
+
+class Registrar(BrokenServer):
+    """Answers each REGISTER with the next of ``answers``, the last one for ever."""
+
+    def __init__(self, *answers: tuple[int, tuple[tuple[str, str], ...]]) -> None:
+        super().__init__()
+        self._answers = list(answers)
+        self.asked: list[int | None] = []
+
+    def step(self, inputs: Iterable[Input], now: float) -> list[Output]:
+        outputs = []
+        for output in self._layer.step(inputs, now):
+            if isinstance(output, RequestReceived):
+                self.asked.append(output.request.expires)
+                status, headers = self._answers.pop(0) if len(self._answers) > 1 else self._answers[0]
+                response = make_response(output.request, status, to_tag="hostile", headers=headers)
+                outputs += self._layer.step([Respond(output.transaction, response)], now)
+            else:
+                outputs.append(output)
+        return outputs
+
+
+def hostile(world: World, *answers: tuple[int, tuple[tuple[str, str], ...]]) -> Registrar:
+    registrar = Registrar(*answers)
+    world.nodes[SERVER].crash()
+    world.add(Node(world, registrar, SERVER))
+    return registrar
+
+
+@pytest.mark.parametrize("expires", ["0", "1", "2"])
+def test_a_registrar_that_grants_next_to_nothing_is_asked_at_a_pace(world: World, expires: str) -> None:
+    registrar = hostile(world, (200, (("Expires", expires),)))
+    world.phone("alice", "10.0.2.1", register_expires_s=600)
+    world.run(60.0)
+    assert 10 <= len(registrar.asked) <= 13
+
+
+def test_what_was_asked_for_as_short_is_refreshed_as_often(world: World) -> None:
+    registrar = hostile(world, (200, (("Expires", "3"),)))
+    world.phone("alice", "10.0.2.1", register_expires_s=3)
+    world.run(30.0)
+    assert 28 <= len(registrar.asked) <= 31
+
+
+def test_a_registrar_that_grants_more_than_was_asked_for_is_asked_again_as_planned(world: World) -> None:
+    registrar = hostile(world, (200, (("Expires", "4294967295"),)))
+    alice = world.phone("alice", "10.0.2.1", register_expires_s=60)
+    world.run(65.0)
+    assert len(registrar.asked) == 4
+    assert alice.all_of(Registered)[0] == Registered(60.0)
+
+
+def test_a_least_lifetime_that_grows_with_every_answer_ends(world: World) -> None:
+    demands = [(423, (("Min-Expires", str(600 + n)),)) for n in range(1, 10_000)]
+    registrar = hostile(world, *demands)
+    alice = world.phone("alice", "10.0.2.1", register_expires_s=600)
+    world.run(60.0)
+    assert len(registrar.asked) < 20
+    assert alice.all_of(RegistrationFailed)
+
+
+def test_a_least_lifetime_of_years_is_not_asked_for(world: World) -> None:
+    registrar = hostile(world, (423, (("Min-Expires", "4294967295"),)))
+    world.phone("alice", "10.0.2.1", register_expires_s=600)
+    world.run(30.0)
+    assert set(registrar.asked) == {600}
+    assert len(registrar.asked) < 15
+
+
+def test_a_user_who_was_registered_and_is_refused_asks_again_after_minutes(world: World) -> None:
+    """A registrar without its users for a moment does not lose its agents for good."""
+    registrar = hostile(world, (200, ()), (403, ()), (200, ()))
+    alice = world.phone("alice", "10.0.2.1", register_expires_s=60)
+    world.run(145.0)
+    assert [type(report) for report in alice.reports] == [Registered, RegistrationFailed, Registered]
+    assert len(registrar.asked) == 3

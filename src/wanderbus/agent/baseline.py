@@ -20,6 +20,7 @@ import msgspec
 
 from wanderbus.agent.conversation import Conversation
 from wanderbus.agent.messages import (
+    Acknowledge,
     AgentProperties,
     AgentStatusChanged,
     Ask,
@@ -74,7 +75,7 @@ class Agent:
                     self._hear(payload)
                 case PublishEvent() | Ask():
                     self._say(given, now)
-                case StartReading() | StopReading():
+                case StartReading() | StopReading() | Acknowledge():
                     self._conversation.say(given)
                 case TimerFired(key="answer"):
                     self._give_up_until(now)

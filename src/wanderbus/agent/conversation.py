@@ -6,10 +6,9 @@ passed on once.
 
 from __future__ import annotations
 
-from typing import Any
-
 import msgspec
 
+from wanderbus.agent.answers import Question
 from wanderbus.agent.lifetimes import Decision, Lifetimes
 from wanderbus.agent.messages import (
     Acknowledge,
@@ -27,6 +26,7 @@ from wanderbus.agent.messages import (
 )
 from wanderbus.agent.outbox import passes
 from wanderbus.agent.reading import Readings, read_message
+from wanderbus.agent.untaken import Untaken
 from wanderbus.broker import presentation, protocol
 from wanderbus.errors import RemoteProtocolError
 from wanderbus.event import Gap, Position
@@ -47,6 +47,7 @@ class Conversation:
         self._epoch = 0
         self._keep = properties.keep
         self._readings = Readings()
+        self._untaken = Untaken(properties.untaken_bytes_max)
         self._reads: dict[int, tuple[int, Position | None]] = {}
         """By request for a subscription that is read at once: the handle, and the position to resume from."""
         self._lifetimes = Lifetimes(properties.on_ended)
@@ -54,9 +55,7 @@ class Conversation:
         """By whether they are of the outbox, and number."""
         self._held_up: PublishSettled | None = None
         """The lowest event of the outbox that was refused for the time being; none behind it may be said anew."""
-        self._requests: dict[int, bytes] = {}
-        self._parts: dict[int, tuple[Any, ...]] = {}
-        """Of answers that come in parts: what has come on this connection."""
+        self._requests: dict[int, Question] = {}
         self._unsaid: list[bytes] = []
 
     @property
@@ -71,13 +70,15 @@ class Conversation:
 
     def opening(self) -> list[bytes]:
         """Return what to say first on a new connection."""
-        self._parts.clear()
+        for question in self._requests.values():
+            question.forget_parts()
         resume, keep_queue = self._properties.resume, self._properties.keep_queue
         attach = protocol.Attach(self._properties.epoch, self._properties.session, resume, self._keep, keep_queue)
         readings = self._readings.all()
         read = [protocol.encode(read_message(readings, self._epoch))] if readings else []
         publishes = (payload for key, payload in self._publishes.items() if not self._would_overtake(key))
-        return [protocol.encode(attach), *read, *self._requests.values(), *publishes]
+        requests = (question.payload for question in self._requests.values())
+        return [protocol.encode(attach), *read, *requests, *publishes]
 
     def _would_overtake(self, publish: tuple[bool, int]) -> bool:
         """Return whether an event of the outbox before this one has to be said first (SPEC X25)."""
@@ -106,7 +107,8 @@ class Conversation:
             self._reads[request.request] = handle, request.resume
             request = msgspec.structs.replace(request, reader=handle)
         self._lifetimes.asked(request)
-        payload = self._requests[request.request] = protocol.encode(request)
+        payload = protocol.encode(request)
+        self._requests[request.request] = Question(request, payload)
         return payload
 
     def _say_of_reader(self, given: OfReaders) -> protocol.OfReaders | None:
@@ -120,8 +122,11 @@ class Conversation:
                 return read_message([started], self._epoch)
             case StopReading(subscription=subscription):
                 stopped = self._readings.stop(subscription)
+                self._untaken.stopped(subscription)
                 return None if stopped is None else protocol.StopReading(stopped.handle)
             case Acknowledge(position=position):
+                if reading is not None:
+                    self._untaken.taken(reading.subscription, position)
                 if reading is None or position.epoch != self._epoch or position.number <= reading.taken:
                     return None
                 reading.taken = position.number
@@ -138,7 +143,6 @@ class Conversation:
             case PublishEvent(number=number, outbox=outbox):
                 return self._publishes.pop((outbox is not None, number), None) is not None
             case Ask(message=message):
-                self._parts.pop(message.request, None)
                 self._reads.pop(message.request, None)
                 self._lifetimes.gave_up(message.request)
                 return self._requests.pop(message.request, None) is not None
@@ -147,9 +151,9 @@ class Conversation:
         """Return what a message of the broker means; :class:`RemoteProtocolError` if it means nothing."""
         match protocol.decode_from_broker(payload):
             case protocol.Notify() as notify:
-                return self._notified(notify)
+                return self._notified(notify, len(payload))
             case protocol.NotifyGap() as gap:
-                return self._gap(gap)
+                return self._gap(gap, len(payload))
             case protocol.PublishAccepted(number=number, id=identity, outbox=outbox):
                 known = self._publishes.pop((outbox, number), None)
                 return [PublishSettled(number, identity, outbox=outbox)] if known else []
@@ -162,33 +166,24 @@ class Conversation:
                 return self._attached(epoch)
             case protocol.NotRead(subscription=subscription, waiting=waiting):
                 return [] if self._readings.get(subscription.id) else [SubscriptionNotRead(subscription, waiting)]
+            case protocol.SubscriptionEnded() as ended:
+                return self._of_its_own_accord(self._lifetimes.ended(ended))
+            case protocol.RequestRefused(request=request) as refusal:
+                asked = self._requests.pop(request, None)
+                return self._settled(RequestSettled(request, (), refusal)) if asked else []
             case answer:
-                return self._answered(answer)
+                return self._answered(answer, len(payload))
 
-    def _answered(
-        self, answer: protocol.Done | protocol.Listing | protocol.RequestRefused | protocol.SubscriptionEnded
-    ) -> list[Output]:
-        match answer:
-            case protocol.SubscriptionEnded():
-                return self._of_its_own_accord(self._lifetimes.ended(answer))
-            case protocol.RequestRefused(request=request) if self._requests.pop(request, None):
-                return self._settled(RequestSettled(request, (), answer))
-            case protocol.Done(request=request, subscriptions=part, more=more) if request in self._requests:
-                whole = self._whole(request, part, more=more)
-                return [] if whole is None else self._settled(RequestSettled(request, whole))
-            case protocol.Listing(request=request, rows=part, more=more, next=after) if request in self._requests:
-                whole = self._whole(request, part, more=more)
-                return [] if whole is None else self._settled(RequestSettled(request, (), rows=whole, next=after))
-        return []
-
-    def _whole(self, request: int, part: tuple[Any, ...], *, more: bool) -> tuple[Any, ...] | None:
-        """Return the answer to ``request`` once its last part is here."""
-        whole = self._parts.pop(request, ()) + part
-        if more:
-            self._parts[request] = whole
-            return None
-        del self._requests[request]
-        return whole
+    def _answered(self, answer: protocol.Done | protocol.Listing, size: int) -> list[Output]:
+        """Report the answer to a request once its last part is here."""
+        question = self._requests.get(answer.request)
+        whole = None if question is None else question.whole(answer, size)
+        if whole is None:
+            return []
+        del self._requests[answer.request]
+        if isinstance(answer, protocol.Listing):
+            return self._settled(RequestSettled(answer.request, (), rows=whole, next=answer.next))
+        return self._settled(RequestSettled(answer.request, whole))
 
     def _settled(self, settled: RequestSettled) -> list[Output]:
         """Report an answer to the application; what was asked by ourselves is not for it."""
@@ -206,8 +201,8 @@ class Conversation:
 
     def _of_its_own_accord(self, decided: Decision) -> list[Output]:
         for message in decided.messages:
-            payload = self._requests[message.request] = protocol.encode(message)
-            self._unsaid.append(payload)
+            question = self._requests[message.request] = Question(message, protocol.encode(message))
+            self._unsaid.append(question.payload)
         for over in decided.reports:
             self._succeed(over)
         return list(decided.reports)
@@ -218,6 +213,7 @@ class Conversation:
             return
         reading = self._readings.succeed(over.subscription.id, over.successor.id)
         if reading is not None:
+            self._untaken.succeed(over.subscription.id, over.successor.id)
             self._unsaid.append(protocol.encode(read_message([reading], self._epoch)))
 
     def _refused(self, refused: protocol.PublishRefused) -> PublishSettled:
@@ -246,22 +242,27 @@ class Conversation:
             del self._publishes[True, number]
         return [msgspec.structs.replace(self._held_up, number=number) for number in numbers]
 
-    def _notified(self, notify: protocol.Notify) -> list[Output]:
+    def _notified(self, notify: protocol.Notify, size: int) -> list[Output]:
         self._check_attached()
         readings = self._readings.of(notify.readers, notify.subscriptions)
         if all(notify.number <= reading.received for reading in readings):
             return []
         notification = presentation.read(notify, self._epoch)
+        for reading in readings:
+            if notify.number > reading.received:
+                self._untaken.came(reading.subscription, notification.position, size)
         new = tuple([reading.subscription for reading in readings if reading.notified(notify.number)])
         return [Arrived(notification, new)]
 
-    def _gap(self, gap: protocol.NotifyGap) -> list[Output]:
+    def _gap(self, gap: protocol.NotifyGap, size: int) -> list[Output]:
         """Pass on a gap; numbers that were received before they were dropped are not missing."""
         self._check_attached()
         handles = () if gap.reader is None else (gap.reader,)
         arrived: list[Output] = []
         for reading in self._readings.of(handles, dict.fromkeys(loss.subscription for loss in gap.lost)):
             is_new = gap.last > reading.received
+            if is_new:
+                self._untaken.came(reading.subscription, Position(self._epoch, gap.last), size)
             lost = reading.missing(gap)
             if is_new:
                 reasons = ", ".join(dict.fromkeys(loss.reason for loss in lost or gap.lost))

@@ -14,6 +14,7 @@ from typing import Final
 
 from wanderbus.agent.conversation import Conversation, OfReaders
 from wanderbus.agent.data_path import DataPath
+from wanderbus.agent.heal_pacing import HealPacing
 from wanderbus.agent.identity import parties_of, sip_properties_of
 from wanderbus.agent.messages import (
     Acknowledge,
@@ -71,8 +72,6 @@ _RELAY_S: Final = 4.0
 
 _DRAIN_STEP_S: Final = 0.02
 _LEFT: Final = "the agent left"
-_PAUSE_S: Final = (0.2, 1.0)
-"""Before a session is created anew, or a connection; at random, so that not all agents come at once."""
 
 
 class Agent:
@@ -111,6 +110,7 @@ class Agent:
         self._probing = False
         """Whether an answer of the connection that failed is waited for."""
         self._heal_pause_s = properties.heal_s
+        self._pacing = HealPacing(random, properties.heal_s_max)
         self._leaving_until: float | None = None
         self._outputs: list[Output] = []
 
@@ -187,6 +187,7 @@ class Agent:
     def _moved(self, moved: Moved, now: float) -> None:
         self._data = moved.data
         self._heal_pause_s = self._properties.heal_s
+        self._pacing.moved()
         on_the_channel = self._channel.moved(now)
         self._choice.moved(moved.data[0], now)
         self._step_user_agent(sip.AddressChanged(moved.sip), now)
@@ -294,6 +295,7 @@ class Agent:
             return
         self._established = self._ever_connected = True
         self._heal_pause_s = self._properties.heal_s
+        self._pacing.agreed(now)
         self._probing = False
         self._take_data(outputs, now)
         self._outputs += [CancelTimer("heal"), CancelTimer("probe")]
@@ -331,7 +333,7 @@ class Agent:
         if self._leaving_until is not None:
             return
         self._take_data(self._channel.abandon(now), now)
-        pause_s = self._random.uniform(*_PAUSE_S)
+        pause_s = self._pacing.failed(now)
         if status in _WAY_REFUSALS and self._choice.refused(now):
             status = None
         if status in REFUSALS:
@@ -339,7 +341,7 @@ class Agent:
             if not self._ever_connected:
                 self._outputs.append(CancelTimer("heal"))
                 return
-            pause_s = self._heal_pause_s
+            pause_s = max(pause_s, self._heal_pause_s)
         elif status is not None and not self._ever_connected:
             self._outputs.append(ServerUnreachable(f"{status} {reason}"))
         self._outputs.append(SetTimer("heal", now + pause_s))
@@ -379,7 +381,7 @@ class Agent:
         except RemoteProtocolError as error:
             self._take_data(self._channel.abandon(now), now)
             self._disconnected(str(error), now)
-            self._outputs.append(SetTimer("heal", now + self._random.uniform(*_PAUSE_S)))
+            self._outputs.append(SetTimer("heal", now + self._pacing.failed(now)))
 
     def _channel_failed(self, reason: str, now: float, *, reset: bool = False) -> None:
         """An exhausted send marks media DISCONNECTED and leaves SIP as it is (SPEC C-14, G-01); then heal.
@@ -394,9 +396,10 @@ class Agent:
             self._heal(now)
             return
         self._choice.connection_failed(now)
-        if self._barren:
+        pause_s = self._pacing.failed(now)
+        if self._barren or not self._pacing.is_calm:
             # What stands in its way, as a relay that has no room, would be asked again without a pause.
-            self._outputs.append(SetTimer("heal", now + self._random.uniform(*_PAUSE_S)))
+            self._outputs.append(SetTimer("heal", now + pause_s))
         else:
             self._heal(now)
         self._probing = True
@@ -411,7 +414,7 @@ class Agent:
 
     def _reached(self, now: float) -> None:
         """The broker answers again: update the session, and do not probe until that has had its time."""
-        if self._probing:
+        if self._probing and self._pacing.is_calm:
             self._probing = False
             self._outputs.append(CancelTimer("probe"))
             self._heal(now)

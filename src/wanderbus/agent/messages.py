@@ -73,6 +73,10 @@ class AgentProperties(msgspec.Struct, frozen=True):
     """The digests that the user proves themselves by: with ``["SHA-256"]`` no server, and nobody in between, can make
     the agent use a weaker one."""
 
+    untaken_bytes_max: int = 64 * 2**20
+    """Bytes of notifications that a broker may send ahead of what the application has taken; one that sends more loses
+    the connection. A broker's ``device_unacknowledged_bytes_max`` has to be less."""
+
     register_expires_s: int = 600
     """Lifetime of the registration; refreshed at a third of what is granted (SPEC D-03)."""
 

@@ -13,7 +13,7 @@ import msgspec
 from wanderbus.broker import protocol
 from wanderbus.broker.rows import SubscriptionRow
 from wanderbus.errors import EventError, RemoteProtocolError
-from wanderbus.event import Event, Notification, Position
+from wanderbus.event import Event, Notification, Position, check_content
 from wanderbus.limits import MESSAGE_BYTES_MAX
 
 
@@ -49,7 +49,7 @@ def read(notify: protocol.Notify, epoch: int) -> Notification:
     """
     data = bytes(notify.event)
     if not _is_text(data):
-        return notification_of(notify, protocol.decode_event(data), epoch)
+        return notification_of(notify, _checked(protocol.decode_event(data)), epoch)
     from wanderbus.filters import xml
 
     try:
@@ -72,6 +72,15 @@ def presented(notification: Notification, format: str) -> Notification:
         return msgspec.structs.replace(notification, xml=_written(notification))
     except EventError:
         return notification
+
+
+def _checked(event: Event) -> Event:
+    """Return ``event`` if programs can take it; its times are not looked at, since logs hold older ones of any size."""
+    try:
+        check_content(event)
+    except EventError as error:
+        raise RemoteProtocolError(f"the broker sent no event: {error}", None) from None
+    return event
 
 
 def _is_text(data: bytes) -> bool:

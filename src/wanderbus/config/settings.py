@@ -107,6 +107,8 @@ class AgentSettings(msgspec.Struct, frozen=True, kw_only=True):
 
     digest_algorithms: tuple[Literal["SHA-256", "MD5"], ...] = _AGENT.digest_algorithms
 
+    untaken_bytes_max: int = _AGENT.untaken_bytes_max
+
     register_expires_s: int = _AGENT.register_expires_s
 
     keepalive_s: float = _AGENT.keepalive_s
@@ -363,6 +365,7 @@ class AgentArguments(TypedDict, total=False):
     local_address: str | None
     connect_s_max: float
     digest_algorithms: tuple[Literal["SHA-256", "MD5"], ...]
+    untaken_bytes_max: int
     register_expires_s: int
     keepalive_s: float
     probe_s: float

@@ -29,6 +29,18 @@ RETRY_S_MIN: Final = 0.5
 RETRY_S_MAX: Final = 8.0
 """Pauses between attempts after a failure, in seconds: doubled from the first to the second."""
 
+REFUSED_AGAIN_S: Final = 120.0
+"""Pause after the registrar refuses the user of a registration that it has granted before, in seconds."""
+
+REFRESH_S_MIN: Final = 5.0
+"""Refreshes come no faster than this, in seconds, unless we asked for so short a registration ourselves."""
+
+LIFETIME_S_MAX: Final = 86_400
+"""The longest lifetime that a registrar may demand, in seconds."""
+
+LENGTHENED_MAX: Final = 4
+"""How often in a row a lifetime is made longer because the registrar demands it."""
+
 _TIMER: Final = "register"
 _CREDENTIALS_REFUSED: Final = (401, 403, 404, 407)
 
@@ -47,6 +59,8 @@ class RegistrationManager:
         self._asked_s = composer.properties.register_expires_s
         self._pause_s = RETRY_S_MIN
         self._challenged = 0
+        self._lengthened = 0
+        self._granted_before = False
         self._wanted = False
         self._started = False
         self._recovery = Recovery(random)
@@ -125,34 +139,39 @@ class RegistrationManager:
 
     def _granted(self, response: Response, now: float) -> list[Effect]:
         self._pause_s = RETRY_S_MIN
-        self._challenged = 0
+        self._challenged = self._lengthened = 0
+        self._granted_before = True
         self._recovery.formed(now)
         granted_s = self._granted_s(response)
-        return [SetTimer(_TIMER, now + granted_s * REFRESH_FRACTION), Registered(granted_s)]
+        least_s = min(REFRESH_S_MIN, self._asked_s * REFRESH_FRACTION)
+        return [SetTimer(_TIMER, now + max(granted_s * REFRESH_FRACTION, least_s)), Registered(granted_s)]
 
     def _granted_s(self, response: Response) -> float:
-        """Return the lifetime the registrar gave to our contact, in seconds (RFC 3261 10.2.4)."""
+        """Return the lifetime the registrar gave to our contact, in seconds, at most ours (RFC 3261 10.2.4)."""
         try:
             for contact in response.contacts:
                 text = contact.param("expires") or ""
                 if str(contact.uri) == self._composer.contact_uri and text.isascii() and text.isdigit():
-                    return max(float(text[:10]), 1.0)
+                    return min(max(float(text[:10]), 1.0), float(self._asked_s))
             expires_s = response.expires
         except SIPParseError:
             expires_s = None
-        return max(float(self._asked_s if expires_s is None else expires_s), 1.0)
+        return min(max(float(self._asked_s if expires_s is None else expires_s), 1.0), float(self._asked_s))
 
     def _ask_longer(self, response: Response) -> bool:
-        """Take the registrar's least lifetime as ours (RFC 3261 10.2.8); False if it asks for no longer one."""
+        """Take the registrar's least lifetime as ours (RFC 3261 10.2.8); False if it is no longer, or beyond reason."""
         text = (response.header("Min-Expires") or "").strip()
-        if not (text.isascii() and text.isdigit() and len(text) <= 10 and int(text) > self._asked_s):
+        if not (text.isascii() and text.isdigit() and len(text) <= 10) or self._lengthened >= LENGTHENED_MAX:
+            return False
+        if not self._asked_s < int(text) <= LIFETIME_S_MAX:
             return False
         self._asked_s = int(text)
+        self._lengthened += 1
         return True
 
     def _refused(self, status: int | None, reason: str, now: float) -> list[Effect]:
         report = RegistrationFailed(status, reason)
         if status in _CREDENTIALS_REFUSED:
-            return [report]
+            return [SetTimer(_TIMER, now + REFUSED_AGAIN_S), report] if self._granted_before else [report]
         pause_s, self._pause_s = self._pause_s, min(2 * self._pause_s, RETRY_S_MAX)
         return [SetTimer(_TIMER, now + pause_s), report]

@@ -1,0 +1,229 @@
+"""A broker that lies: it ends what it began, answers what was not asked, sends on and on. The agent stays whole."""
+
+from __future__ import annotations
+
+import msgspec
+import pytest
+
+from tests.agent.test_conversation import EVENT, SUBSCRIBE, SUBSCRIPTION, conversation, hear
+from tests.agent.town import Town, connected
+from wanderbus.agent import answers
+from wanderbus.agent.conversation import Conversation
+from wanderbus.agent.heal_pacing import FREE_FAILURES, STABLE_S, HealPacing
+from wanderbus.agent.messages import Acknowledge, Arrived, Ask, StopReading
+from wanderbus.broker import protocol
+from wanderbus.broker.links import SendOnLink
+from wanderbus.broker.protocol import Attachment, Done, Inspect, Kick, Listing, Query, Renew, Unsubscribe
+from wanderbus.broker.readers import Link
+from wanderbus.errors import RemoteProtocolError
+from wanderbus.event import Event, EventId, Loss, Position
+from wanderbus.simulation.world import SeededRandom, World
+from wanderbus.transport import ConnectionReset
+
+
+def invites(town: Town, start: float) -> set[tuple[str, int]]:
+    """The INVITEs since ``start``, each once."""
+    messages = [sent.message for sent in town.since(start) if sent.method == "INVITE"]
+    return {(message.call_id, message.cseq.number) for message in messages if message is not None}
+
+
+def begin_to_lie(town: Town, uri: str) -> None:
+    """Let the broker answer every attachment of ``uri`` with garbage, and end the present connection so."""
+    links = town.access.broker._links
+    say = links.say
+
+    def garble(link: Link, message: protocol.BrokerMessage) -> None:
+        if isinstance(message, Attachment) and link.user == uri:
+            links._journal.say(SendOnLink(link.link, b"\xc1"))
+        else:
+            say(link, message)
+
+    links.say = garble  # type: ignore[method-assign]
+    links._journal.say(SendOnLink(links.of_user(uri)[0].link, b"\xc1"))
+
+
+@pytest.mark.parametrize("seed", range(3))
+@pytest.mark.parametrize("over", ["UDP", "TCP"])
+def test_a_broker_that_garbles_every_attachment_is_asked_less_and_less_often(seed: int, over: str) -> None:
+    town = Town(seed=seed)
+    phone = connected(town, data_transport=over)
+    start = town.world.now
+    begin_to_lie(town, phone.uri)
+    phone.publish(1)
+    town.run(120.0)
+    assert 8 <= len(invites(town, start)) <= 24
+    del town.access.broker._links.say
+    town.run(20.0)
+    assert phone.statuses[-1] == "CONNECTED"
+    phone.publish(2)
+    town.run(1.0)
+    assert phone.heard == [1, 2]
+
+
+def test_whoever_moves_away_from_a_lying_broker_asks_at_once_again() -> None:
+    town = Town()
+    phone = connected(town)
+    begin_to_lie(town, phone.uri)
+    phone.publish(1)
+    town.run(60.0)
+    del town.access.broker._links.say
+    phone.move("10.9.0.1")
+    town.run(1.0)
+    assert phone.statuses[-1] == "CONNECTED"
+
+
+def test_a_broker_that_resets_every_connection_is_asked_less_and_less_often() -> None:
+    """Also where it resets the connection that is probed: a sign of life, and again none that lasts."""
+    town = Town()
+    phone = connected(town)
+    agent = phone.agent
+
+    def reset() -> None:
+        for identity in (agent._channel.local, agent._channel.failed):
+            agent._take_data([ConnectionReset(identity)] if identity else [], town.world.now)
+        phone.node.feed([])
+        town.world.after(0.02, reset)
+
+    start = town.world.now
+    reset()
+    town.run(120.0)
+    assert 8 <= len(invites(town, start)) <= 30
+
+
+def test_a_row_of_failures_ends_when_a_connection_holds() -> None:
+    pacing = HealPacing(SeededRandom(World(1)), 16.0)
+    now = 0.0
+    pauses = []
+    for _ in range(12):
+        pacing.agreed(now)
+        pauses.append(pacing.failed(now + 1.0))
+        now += 1.0 + pauses[-1]
+    assert max(pauses[:FREE_FAILURES]) <= 1.0
+    assert 8.0 <= pauses[-1] <= 16.0
+    pacing.agreed(now)
+    pacing.agreed(now + STABLE_S)
+    assert pacing.failed(now + STABLE_S) <= 1.0
+
+
+def attached(**options: object) -> Conversation:
+    talk = conversation(**options)
+    hear(talk, Attachment(1))
+    return talk
+
+
+@pytest.mark.parametrize(
+    ("asked", "answer"),
+    [
+        (SUBSCRIBE, Done(1, ())),
+        (SUBSCRIBE, Done(1, (SUBSCRIPTION, SUBSCRIPTION))),
+        (SUBSCRIBE, Listing(1, ())),
+        (Renew(1, "wb-1", None), Done(1, ())),
+        (protocol.Restrict(1, "wb-1", ()), Done(1, ())),
+        (Query(1), Listing(1, ({"user": "x"},))),
+        (Unsubscribe(1, "wb-1"), Listing(1, ())),
+        (Inspect(1, "sessions", None), Done(1, (SUBSCRIPTION,))),
+        (Kick(1, "sip:a@b", None, False), Done(1, ())),
+    ],
+)
+def test_an_answer_of_another_kind_than_was_asked_for_is_malformed(
+    asked: protocol.OfSubscriptions | protocol.OfOperators, answer: protocol.BrokerMessage
+) -> None:
+    talk = attached()
+    talk.say(Ask(asked))
+    with pytest.raises(RemoteProtocolError, match="the broker"):
+        hear(talk, answer)
+    assert talk.unanswered == 1
+
+
+def test_a_renewal_of_our_own_that_is_answered_with_nothing_is_malformed() -> None:
+    talk = attached(on_ended="renew")
+    talk.say(Ask(SUBSCRIBE))
+    hear(talk, Done(1, (SUBSCRIPTION,)), protocol.SubscriptionEnded(SUBSCRIPTION, "expired"))
+    with pytest.raises(RemoteProtocolError, match="0 subscriptions where one"):
+        hear(talk, Done(-1, ()))
+
+
+def test_an_answer_without_end_is_malformed(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(answers, "ANSWER_BYTES_MAX", 10_000)
+    talk = attached()
+    talk.say(Ask(Query(1)))
+    parts = [Done(1, (SUBSCRIPTION,), more=True)] * 1_000
+    with pytest.raises(RemoteProtocolError, match="more than 10000 bytes"):
+        hear(talk, *parts)
+    talk.opening()
+    assert hear(talk, Attachment(1), Done(1, (SUBSCRIPTION,))) != []
+
+
+def notify(number: int, event: object = EVENT, readers: tuple[int, ...] = ()) -> protocol.Notify:
+    raw = msgspec.Raw(msgspec.msgpack.encode(event))
+    return protocol.Notify(number, EventId("wb", number), raw, ("wb-1",), False, readers)
+
+
+def reading(bytes_max: int) -> Conversation:
+    talk = conversation(untaken_bytes_max=bytes_max)
+    talk.say(Ask(SUBSCRIBE, reads=True))
+    hear(talk, Attachment(1), Done(1, (SUBSCRIPTION,)))
+    return talk
+
+
+def test_a_broker_that_sends_on_to_who_takes_nothing_loses_the_connection() -> None:
+    talk = reading(10_000)
+    with pytest.raises(RemoteProtocolError, match="untaken_bytes_max, 10000"):
+        hear(talk, *map(notify, range(1, 10_000)))
+    taken = talk._untaken._by_subscription["wb-1"][-1][0].number
+    assert 100 < taken < 500
+    assert hear(talk, Attachment(1)) == []
+    talk.say(Acknowledge("wb-1", Position(1, taken)))
+    (arrived,) = hear(talk, notify(taken + 1))
+    assert isinstance(arrived, Arrived), "what was refused comes again and is not lost"
+
+
+def test_whoever_takes_what_comes_may_have_any_number() -> None:
+    talk = reading(1_000)
+    for number in range(1, 2_000):
+        assert len(hear(talk, notify(number))) == 1
+        if number % 8 == 0:
+            talk.say(Acknowledge("wb-1", Position(1, number)))
+
+
+def test_the_bound_holds_over_gaps_and_over_epochs_without_end() -> None:
+    talk = reading(10_000)
+    gap = protocol.NotifyGap(1, 1, (Loss("wb-1", "full", 1),))
+    messages = [each for epoch in range(1, 10_000) for each in (Attachment(epoch), gap)]
+    with pytest.raises(RemoteProtocolError, match="untaken_bytes_max"):
+        hear(talk, *messages)
+
+
+def test_what_nobody_reads_any_more_is_not_counted() -> None:
+    talk = reading(1_000)
+    for number in range(1, 6):
+        hear(talk, notify(number))
+    assert talk._untaken._bytes > 0
+    talk.say(StopReading("wb-1"))
+    assert talk._untaken._bytes == 0
+
+
+@pytest.mark.parametrize(
+    "event",
+    [
+        {"subject": "Trade", "attributes": {"N": {"nested": 1}}},
+        {"subject": "Trade", "attributes": {"N": None}},
+        {"subject": "Trade", "attributes": {"N": float("nan")}},
+        {"subject": "Trade", "attributes": {"N": [[1]]}},
+        {"subject": "Trade", "attributes": {"N": b"bytes"}},
+        {"subject": "", "attributes": {}},
+        {"subject": "T" * 300, "attributes": {}},
+        {"subject": "Trade", "attributes": {"N": 2**63}},
+    ],
+)
+def test_an_event_that_no_program_expects_is_malformed(event: object) -> None:
+    talk = reading(10_000)
+    with pytest.raises(RemoteProtocolError, match="the broker sent no event"):
+        hear(talk, notify(1, event))
+
+
+def test_an_old_event_of_a_time_beyond_the_calendar_still_comes() -> None:
+    """Earlier servers took such events, and their logs hold them."""
+    talk = reading(10_000)
+    (arrived,) = hear(talk, notify(1, Event("Trade", {"N": 1}, 2**63)))
+    assert isinstance(arrived, Arrived)
