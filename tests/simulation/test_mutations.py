@@ -46,13 +46,13 @@ def hear_repeats(patch: Patch) -> None:
     patch.setattr(Conversation, "_notified", _without_a_look(Conversation._notified))
 
 
-def _without_a_look(notified: Callable[[Conversation, protocol.Notify], list[Output]]) -> Any:
+def _without_a_look(notified: Callable[[Conversation, protocol.Notify, int], list[Output]]) -> Any:
     """What passes on a notification without a look at whether it has come before."""
 
-    def hear(self: Conversation, notify: protocol.Notify) -> list[Output]:
+    def hear(self: Conversation, notify: protocol.Notify, size: int) -> list[Output]:
         for reading in self._readings.all():
             reading.received = min(reading.received, notify.number - 1)
-        return notified(self, notify)
+        return notified(self, notify, size)
 
     return hear
 

@@ -312,10 +312,10 @@ def hear_repeats(patch: Patch) -> None:
     """Exactly once: the agent passes on what it has had already (DESIGN 5.5)."""
     notified = Conversation._notified
 
-    def hear(self: Conversation, notify: Notify) -> list[Output]:
+    def hear(self: Conversation, notify: Notify, size: int) -> list[Output]:
         for reading in self._readings.all():
             reading.received = min(reading.received, notify.number - 1)
-        return notified(self, notify)
+        return notified(self, notify, size)
 
     patch.setattr(Conversation, "_notified", hear)
 
