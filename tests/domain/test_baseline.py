@@ -142,6 +142,8 @@ def test_identities_max_turns_further_addresses_away() -> None:
     reason = "identities_max is 2, and it is reached"
     assert three.all_of(ConnectRefused) == [ConnectRefused("attachment", None, reason)]
     assert town.baseline.refused == 1
+    (limited,) = town.server.refusals.entries()
+    assert (limited.limit, limited.party, limited.count) == ("eci.identities_max", "10.3.0.1", 1)
     again = Pager(town, "10.2.0.1", epoch=2).connect()
     assert again.statuses == ["CONNECTED"], "who has a place keeps it"
     one.ask(protocol.Leave(1))

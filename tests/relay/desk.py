@@ -9,6 +9,7 @@ from typing import Any
 
 from wanderbus.datachannel import ChannelEnd, describe_end
 from wanderbus.machine import Address, ClockRead, DatagramReceived, Input, Output, SendDatagram, SetTimer, TimerFired
+from wanderbus.refusal_table import Limited
 from wanderbus.relay import NG_SOCKET, ClosePort, OpenPort, PortOpened, PortRefused, Relay, RelayLimits, Side, ng
 from wanderbus.sip.sdp import MediaDescription, SessionDescription
 
@@ -67,6 +68,7 @@ class Desk:
         self.taken: set[int] = set()
         self.open: dict[int, Side] = {}
         self.closed: list[int] = []
+        self.limited: list[Limited] = []
         self.timers: dict[Any, float] = {}
         self._cookies = itertools.count(1)
 
@@ -98,6 +100,8 @@ class Desk:
                     self.closed.append(port)
                 case SetTimer(key=key, at=at):
                     self.timers[key] = at
+                case Limited() as limited:
+                    self.limited.append(limited)
         return answers
 
     def sleep(self, seconds: float) -> None:

@@ -10,6 +10,7 @@ import pytest
 from tests.relay.desk import A_HOME, A_ID, B_HOME, B_ID, PROXY, RELAY, Desk, medium, packet, sdp
 from wanderbus.limits import UDP_PAYLOAD_BYTES_MAX
 from wanderbus.machine import DatagramReceived, SendDatagram
+from wanderbus.refusal_table import Limited
 from wanderbus.relay import ng
 from wanderbus.relay.calls import DIALOGUES_MAX
 from wanderbus.relay.machine import NO_PORTS, SDP_TOO_LONG
@@ -197,6 +198,20 @@ def test_calls_are_bounded_and_a_proxy_may_ask_another_relay() -> None:
     assert desk.give(bare) == {"result": "error", "error-reason": LOAD_LIMIT}
     assert desk.answer(sdp(B_HOME), call="2")["result"] == "ok"
     assert desk.relay.counters.refused == 2
+    assert desk.limited == [Limited("relay.limits.calls_max", "relay", "a call refused")] * 2
+
+
+def test_streams_over_their_rate_are_reported_with_their_source() -> None:
+    desk = Desk(limits={"stream_datagrams_per_s": 100})
+    desk.offer(sdp(A_HOME, A_ID))
+    desk.answer(sdp(B_HOME, B_ID))
+    (side,) = (side for side in desk.open.values() if side.source == A_HOME)
+    for _ in range(15):
+        side.take(A_HOME, b"x", desk.now)
+    desk.sleep(20.0)
+    assert desk.limited == [
+        Limited("relay.limits.stream_datagrams_per_s", A_HOME[0], "datagrams dropped, or too many bytes", 5)
+    ]
 
 
 def test_ports_are_bounded() -> None:

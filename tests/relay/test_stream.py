@@ -184,7 +184,9 @@ def test_datagrams_beyond_the_rate_are_dropped_and_counted() -> None:
     a, b = pair(limits={"stream_datagrams_per_s": 100})
     assert [a.take(A_HOME, b"x", 1.0) for _ in range(12)].count(B_HOME) == 10
     assert a.figures.over_rate == 2
+    assert a.unreported() == (2, 0)
     assert a.take(A_HOME, b"x", 1.05) is None
+    assert (a.unreported(), a.unreported()) == ((1, 0), (0, 0))
     assert b.take(B_HOME, b"x", 1.0) == A_HOME, "each direction has its own"
     assert a.take(A_HOME, b"x", 1.11) == B_HOME
 

@@ -18,6 +18,7 @@ from tests.certificates import Certificates, make_certificates
 from wanderbus.config.stream_limits import DATA_STREAM_LIMITS, StreamLimits
 from wanderbus.errors import ConfigurationError
 from wanderbus.machine import CloseStream, Input, Output, SendOnStream, StreamClosed, StreamReceived
+from wanderbus.refusal_table import Limited
 from wanderbus.runtime.certificate import own_certificate
 from wanderbus.runtime.driver import Driver
 from wanderbus.runtime.tls import client_tls, server_tls
@@ -39,6 +40,7 @@ class Machine:
 
     def __init__(self, reply: Callable[[StreamReceived], bytes] = lambda item: b"") -> None:
         self.told: list[Input] = []
+        self.reports: list[Output] = []
         self._reply = reply
 
     def step(self, inputs: Iterable[Input], now: float) -> list[Output]:
@@ -65,7 +67,7 @@ class Machine:
 
 @asynccontextmanager
 async def driving(machine: Machine, listen: Any = None, **options: Any) -> AsyncIterator[tuple[Driver, Any]]:
-    driver = Driver(machine, lambda report: None)
+    driver = Driver(machine, machine.reports.append)
     try:
         yield driver, driver.bind_streams("sip", listen or {}, **options)
     finally:
@@ -325,6 +327,9 @@ def test_one_host_gets_no_more_connections_than_its_share() -> None:
             again.write(b"y")
             await until(lambda: server.data.endswith(b"y"))
             again.close()
+        assert server.reports == [
+            Limited("sip_connections.connections_per_host_max", "127.0.0.1", "connection refused (sip)")
+        ]
 
     asyncio.run(scenario())
 

@@ -8,6 +8,7 @@ import pytest
 
 from tests.runtime.test_streams import PATIENCE_S, Machine, driving, echo, until
 from wanderbus.config.stream_limits import StreamLimits
+from wanderbus.refusal_table import Limited
 from wanderbus.runtime import streams
 
 pytestmark = pytest.mark.integration
@@ -18,6 +19,10 @@ Connection = tuple[asyncio.StreamReader, asyncio.StreamWriter]
 def pong(data: bytes) -> bytes:
     """Answer a ping as RFC 5626 wants it, and anything else with its capitals."""
     return b"\r\n" if not data.strip(b"\r\n") else data.upper()
+
+
+def limited(server: Machine) -> list[Limited]:
+    return [report for report in server.reports if isinstance(report, Limited)]
 
 
 async def ends(connection: Connection) -> bool:
@@ -47,6 +52,7 @@ def test_a_connection_without_an_answer_is_closed_though_something_came(said: by
             assert await known[0].readexactly(2) == b"Y\n"
             for _, writer in (silent, known):
                 writer.close()
+        assert [each.limit for each in limited(server)] == ["sip_connections.silent_s_max"]
 
     asyncio.run(scenario())
 

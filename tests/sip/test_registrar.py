@@ -8,6 +8,7 @@ from hypothesis import strategies as st
 
 from tests.sip.phone_world import CountingRandom
 from wanderbus.machine import CancelTimer, Output, SetTimer
+from wanderbus.refusal_table import Limited
 from wanderbus.sip.digest import Authenticator, DigestClient
 from wanderbus.sip.location import (
     BINDINGS_PER_AOR_MAX,
@@ -263,6 +264,8 @@ def test_more_bindings_than_the_bound_are_refused_whole() -> None:
         assert desk.register(f"<sip:alice@10.0.0.1:{port + 1}>", cseq=port + 1).status == 200
     assert desk.register("<sip:alice@10.0.0.2:7>", cseq=100).status == 503
     assert len(desk.contacts()) == BINDINGS_PER_AOR_MAX
+    (limited,) = (output for output in desk.outputs if isinstance(output, Limited))
+    assert (limited.limit, limited.party) == ("registrar.BINDINGS_PER_AOR_MAX", ALICE)
 
 
 def test_an_unknown_extension_is_named() -> None:

@@ -18,6 +18,7 @@ from wanderbus.machine import (
     StreamReceived,
     TimerFired,
 )
+from wanderbus.refusal_table import Limited
 from wanderbus.tcp import (
     ChangePath,
     CloseConnection,
@@ -140,7 +141,9 @@ def test_who_does_not_prove_in_time_is_closed(world: World, stranger: Stranger) 
     assert timers == [SetTimer(("hello", 4711), world.now + 15.0)]
     stranger.write(stranger.hello[5:])
     fired = TimerFired(("hello", 4711))
-    assert world.passive.endpoint.step([fired], world.now + 15.0) == [CloseStream(SOCKET, 4711)]
+    limited, close = world.passive.endpoint.step([fired], world.now + 15.0)
+    assert (isinstance(limited, Limited), close) == (True, CloseStream(SOCKET, 4711))
+    assert limited.limit == "tcp_channels.hello_s_max"  # type: ignore[attr-defined]
     assert world.passive.endpoint.counters.silent == 1
     assert world.passive.endpoint.step([fired], world.now + 16.0) == []
 

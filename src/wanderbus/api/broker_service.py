@@ -214,6 +214,7 @@ class BrokerService:
             tcp=self._settings.tcp_channels,
             baseline=None if self.eci_address is None else Baseline(self._settings.eci),
         )
+        self._refusals.counted["data"] = access.dropped
         self._bind_eci(driver)
         driver.machine = access
         driver.perform(access.start(wall_us(), asyncio.get_running_loop().time()))

@@ -20,6 +20,7 @@ from wanderbus.limits import MESSAGE_BYTES_MAX
 from wanderbus.machine import Address, shown
 from wanderbus.runtime.config_files import password_in
 from wanderbus.runtime.names import resolve
+from wanderbus.runtime.refusals import Refusals
 from wanderbus.runtime.relaying import LOOPBACK, RelayServer
 from wanderbus.runtime.users_file import Users
 from wanderbus.sip.digest import ALGORITHMS, Secret
@@ -160,7 +161,7 @@ def relay_addresses(settings: ProxySettings) -> list[Address]:
     return found
 
 
-def relay_server(settings: ProxySettings) -> RelayServer | None:
+def relay_server(settings: ProxySettings, refusals: Refusals | None = None) -> RelayServer | None:
     """Return the relay in this process, not entered yet, or None; :class:`ConfigurationError` for what it cannot be.
 
     Its commands come from this process alone, so they are taken on any port of loopback.
@@ -171,9 +172,8 @@ def relay_server(settings: ProxySettings) -> RelayServer | None:
     address = relay.address or settings.host
     advertise = relay.advertise or (settings.advertise if address == settings.host else None)
     try:
-        return RelayServer(
-            msgspec.structs.replace(relay, address=address, advertise=advertise, ng_listen=f"{LOOPBACK}:0", ng_from=())
-        )
+        here = {"address": address, "advertise": advertise, "ng_listen": f"{LOOPBACK}:0", "ng_from": ()}
+        return RelayServer(msgspec.structs.replace(relay, **here), refusals)
     except ConfigurationError as error:
         raise ConfigurationError(f"relay.{error}") from None
 

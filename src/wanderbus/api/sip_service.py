@@ -8,7 +8,7 @@ import logging
 from collections.abc import Mapping, Sequence
 from contextlib import AsyncExitStack
 from ipaddress import ip_address
-from typing import Any
+from typing import Any, Final
 
 from wanderbus.api import checking
 from wanderbus.api.domain_settings import name_servers, other_domains
@@ -38,6 +38,9 @@ from wanderbus.sip.routing import OnPathRouting, RoutingFailed, RoutingScript
 from wanderbus.sip.server import SIPServer
 
 _log = logging.getLogger("wanderbus.sip")
+
+_NOBODYS_DROPS: Final = ("unreadable", "unframed", "unfinished", "stray response", "no transport")
+"""Reasons of drops that no limit is for; those of limits are reported with their party."""
 
 KEY_FILE = "sip.key"
 """In the data directory: by this secret the proxy knows the dialogs that it was on the path of, over restarts."""
@@ -114,6 +117,7 @@ class SIPService:
             **self._anchoring(driver, relays),
         )
         driver.machine = machine
+        self._refusals.counted["sip"] = lambda: {name: machine.drops.get(name, 0) for name in _NOBODYS_DROPS}
         if self._settings.domains is not None and self._settings.domains.lookup:
             version = ip_address(self.address[0]).version
             servers = name_servers(self._settings.domains)
@@ -165,7 +169,7 @@ class SIPService:
 
     async def _relays(self) -> list[Address]:
         """Return where media relays take commands, after starting the one that belongs here, if one does."""
-        server = checking.relay_server(self._settings)
+        server = checking.relay_server(self._settings, self._refusals)
         if server is None:
             return checking.relay_addresses(self._settings)
         try:

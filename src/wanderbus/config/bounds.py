@@ -12,9 +12,16 @@ import msgspec
 
 from wanderbus import limits
 from wanderbus.config.settings import OPTIONAL, ProxySettings, ServerSettings
+from wanderbus.domain.access_server import WITHHELD_MAX
+from wanderbus.mobility.answering import SESSIONS_MAX
+from wanderbus.sip.location import AORS_MAX, BINDINGS_PER_AOR_MAX
 
 CONSTANTS: Final[Mapping[str, float]] = {
     **{f"limits.{name}": value for name, value in vars(limits).items() if name.isupper() and name.endswith("_MAX")},
+    "access_server.WITHHELD_MAX": WITHHELD_MAX,
+    "registrar.AORS_MAX": AORS_MAX,
+    "registrar.BINDINGS_PER_AOR_MAX": BINDINGS_PER_AOR_MAX,
+    "user_agent.SESSIONS_MAX": SESSIONS_MAX,
 }
 """Bounds that no setting changes."""
 

@@ -227,6 +227,17 @@ class AccessServer:
             self._step_data(for_data, now)
         return self._drain()
 
+    def dropped(self) -> dict[str, int]:
+        """Return what was dropped on the data path as no peer's, by reason."""
+        udp, tcp = self._transports.udp.counters, self._transports.tcp.counters
+        return {
+            "malformed": udp.malformed + tcp.malformed,
+            "unknown": udp.unknown + udp.unsolicited + tcp.resets,
+            "wrong_pair": udp.wrong_pair + tcp.wrong_pair,
+            "forged": udp.forged + tcp.forged,
+            "eci": 0 if self._baseline is None else self._baseline.dropped,
+        }
+
     def media_statuses(self) -> dict[str, list[RemoteMediaStatus]]:
         """Return the Remote Media Status of every session with a device, by user."""
         statuses: dict[str, list[RemoteMediaStatus]] = {}
@@ -448,6 +459,8 @@ class AccessServer:
                             line.withheld.append(payload)
                         else:
                             dropped.append((line, "on hold, with too much to say"))
+                            reason = "session ended, its device was on hold and too much waited"
+                            self._outputs.append(Limited("access_server.WITHHELD_MAX", line.user, reason))
                 case LinkDropped(link=link, reason=reason):
                     if line := self._lines.by_link.get(link):
                         dropped.append((line, reason))

@@ -19,7 +19,9 @@ from wanderbus.broker import protocol
 from wanderbus.broker.core import LinkDropped, LinkOpened, MessageArrived, SendOnLink
 from wanderbus.broker.state import DeviceRow
 from wanderbus.errors import RemoteProtocolError
+from wanderbus.hosts import network_of
 from wanderbus.machine import Address, DatagramReceived, Input, Output, SendDatagram, SetTimer, TimerFired, shown
+from wanderbus.refusal_table import Tally
 
 ECI_SOCKET: Final = "eci"
 
@@ -69,6 +71,7 @@ class Baseline:
         self._addresses: dict[int, Address] = {}
         """Of each link, those included whose last answer is still to come."""
         self._links_opened = 0
+        self._tally = Tally()
         self._for_broker: list[Input] = []
         self._outputs: list[Output] = []
 
@@ -93,6 +96,7 @@ class Baseline:
                     self._drop(link)
                 case TimerFired():
                     self._forget_idle(now)
+        self._outputs += self._tally.take(now)
         return self._drain()
 
     def _drain(self) -> tuple[list[Input], list[Output]]:
@@ -123,6 +127,7 @@ class Baseline:
     def _admit(self, source: Address, message: protocol.Attach, now: float) -> None:
         if source not in self._identities and len(self._identities) >= self._config.identities_max:
             self.refused += 1
+            self._tally.note("eci.identities_max", network_of(source[0]), "an address of the original ECI refused")
             reason = f"identities_max is {self._config.identities_max}, and it is reached"
             refusal = protocol.RequestRefused(0, reason, limit="identities_max")
             self._outputs.append(SendDatagram(ECI_SOCKET, source, protocol.encode(refusal)))

@@ -35,6 +35,7 @@ from wanderbus.mobility.messages import OfferWanted, SessionEstablished, Session
 from wanderbus.mobility.paths import reachable
 from wanderbus.mobility.session import SIPSession
 from wanderbus.mobility.status import Occurrence
+from wanderbus.refusal_table import Limited
 from wanderbus.sip.dialog import Dialog, contact_uri
 from wanderbus.sip.message import Request, Response, make_response
 from wanderbus.sip.sdp import MediaDescription
@@ -183,7 +184,8 @@ class Answering:
     def _first_invited(self, transaction: str, request: Request) -> list[Effect]:
         """Begin a session that the other side asks for."""
         if len(self._calls) >= SESSIONS_MAX:
-            return [Respond(transaction, self._composer.refusal(request, 503))]
+            limited = Limited("user_agent.SESSIONS_MAX", request.from_.uri.address_of_record, "call refused with 503")
+            return [limited, Respond(transaction, self._composer.refusal(request, 503))]
         offer = self._read_offer(transaction, request, update=False)
         session = SIPSession(
             id=request.call_id,

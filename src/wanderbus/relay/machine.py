@@ -203,6 +203,7 @@ class Relay:
             return refused("Failed to parse SDP")
         wanted = sum(medium.wanted for medium in described.media)
         if wanted > self._limits.media_max:
+            outputs.append(reports.limited("media_max", command.source_ip, "a description refused"))
             return refused(f"More than {self._limits.media_max} media")
         longest = rewritten(described.text, self.address, [_PORT_MAX] * len(described.media), origin=True)
         if len(longest.encode(errors="surrogateescape")) > DESCRIPTION_BYTES_MAX:
@@ -211,6 +212,7 @@ class Relay:
         if offers:
             if call is None and (len(self.calls) >= self._limits.calls_max or len(self._ports) < 2 * wanted):
                 self.counters.refused += 1
+                outputs.append(reports.limited("calls_max", command.source_ip, "a call refused"))
                 return full(command)
             call = call or self._new_call(call_id, now)
             dialogue = call.offered(from_tag, to_tag, branch)
@@ -335,6 +337,7 @@ class Relay:
     def _close(self, sides: Iterable[Side], now: float, outputs: list[Output]) -> None:
         """Close the ports of ``sides``, and keep what they counted; nobody waits for them any more."""
         for side in sides:
+            outputs += reports.limited_streams([side])
             self.figures = reports.summed([self.figures, side.figures])
             for waiting in self._of(side):
                 self._waiting.remove(waiting)
@@ -365,6 +368,7 @@ class Relay:
     def _sweep(self, now: float, outputs: list[Output]) -> None:
         """Forget old answers, and calls on which nothing has come for too long."""
         self._answers.forget(now)
+        outputs += reports.limited_streams(self.sides.values())
         for call in list(self.calls.values()):
             if now - call.used_at() > self._limits.idle_s:
                 self.counters.reclaimed += 1

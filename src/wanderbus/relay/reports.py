@@ -8,7 +8,9 @@ from typing import TYPE_CHECKING, Any, Final
 
 import msgspec
 
+from wanderbus.hosts import network_of
 from wanderbus.machine import Address
+from wanderbus.refusal_table import Limited
 from wanderbus.relay.calls import Call, Dialogue
 from wanderbus.relay.stream import Figures, Side
 
@@ -17,6 +19,9 @@ if TYPE_CHECKING:
 
 LISTED: Final = 32
 """Calls that are listed unless more are asked for, as rtpengine does."""
+
+UNNAMED: Final = "relay"
+"""The party where a command does not say from where the call comes, or a stream's source is unknown."""
 
 _US: Final = 1_000_000
 _ERRORS: Final = ("unknown_source", "nowhere", "over_rate", "unsent")
@@ -37,6 +42,24 @@ def of_call(call: Call) -> dict[str, Any]:
         "tags": tags,
         "totals": {"RTP": _stats(total), "RTCP": nothing},
     }
+
+
+def limited(setting: str, host: str, reason: str, count: int = 1) -> Limited:
+    """Return the report that a bound of the relay was applied to what comes from ``host``."""
+    return Limited(f"relay.limits.{setting}", network_of(host) if host else UNNAMED, reason, count)
+
+
+def limited_streams(sides: Iterable[Side]) -> list[Limited]:
+    """Return what the streams' own bounds dropped or refused since the last call."""
+    reports = []
+    for side in sides:
+        over_rate, refused = side.unreported()
+        host = "" if side.source is None else side.source[0]
+        if over_rate:
+            reports.append(limited("stream_datagrams_per_s", host, "datagrams dropped, or too many bytes", over_rate))
+        if refused:
+            reports.append(limited("connections_max", host, "connections refused", refused))
+    return reports
 
 
 def first_of(calls: Mapping[str, Call], limit: object) -> list[str]:

@@ -71,6 +71,7 @@ class Side:
         "_is_open",
         "_limits",
         "_loopback",
+        "_reported",
         "_slice_until",
         "announced",
         "connects",
@@ -111,6 +112,7 @@ class Side:
         self._limits = limits
         self._loopback = loopback
         self._hosts: list[str] = []
+        self._reported = (0, 0)
         self._slice_until = 0.0
         self._datagrams_left = self._bytes_left = 0.0
         self._free_at = 0.0
@@ -169,6 +171,12 @@ class Side:
     def leave(self, host: str) -> None:
         """Count out a connection that :meth:`admit` let in."""
         self._hosts.remove(host)
+
+    def unreported(self) -> tuple[int, int]:
+        """Return the datagrams dropped by the rate, and the connections refused, since the last call."""
+        over_rate, refused = self.figures.over_rate, self.figures.refused
+        before, self._reported = self._reported, (over_rate, refused)
+        return over_rate - before[0], refused - before[1]
 
     @property
     def target(self) -> Address | None:

@@ -34,6 +34,8 @@ class Refusals:
         self._logged: deque[float] = deque()
         """When the last lines were written."""
         self._suppressed = 0
+        self.counted: dict[str, Callable[[], Mapping[str, int]]] = {}
+        """Counters of what is dropped whoever sends it, by the part that counts and the reason."""
 
     def note(self, refused: Limited | LoginRefused) -> None:
         """Count what was refused, and log it if it is news; of a login without anything that was given as a proof."""
@@ -75,6 +77,10 @@ class Refusals:
                 others[limit]["count"] += count
             else:
                 rows.append({"limit": limit, "party": OTHERS, "reason": "limited longest ago", "count": count})
+        for part, counts in self.counted.items():
+            for reason, count in counts().items():
+                if count:
+                    rows.append({"limit": f"{part}.{reason}", "party": OTHERS, "reason": "dropped", "count": count})
         values = {bound["limit"]: bound["value"] for bound in bounds}
         return tuple({**row, "value": values.get(row["limit"])} for row in rows)
 

@@ -16,11 +16,13 @@ from typing import Any, Final, Self
 from wanderbus.config.settings import RelaySettings
 from wanderbus.errors import ConfigurationError
 from wanderbus.machine import Address, Output, shown
+from wanderbus.refusal_table import Limited
 from wanderbus.relay import NG_SOCKET, ClosePort, OpenPort, PortOpened, PortRefused, Relay, RelayLimits, Side
 from wanderbus.relay.reports import of_relay
 from wanderbus.runtime.ambient import SystemRandom
 from wanderbus.runtime.descriptors import allow_files
 from wanderbus.runtime.driver import Driver, open_udp
+from wanderbus.runtime.refusals import Refusals
 from wanderbus.runtime.relayed_connections import Listener
 
 _DATAGRAMS_A_TURN: Final = 64
@@ -35,10 +37,12 @@ _PORT_MAX: Final = 65_535
 class RelayServer:
     """A relay on asyncio, from the beginning of ``async with`` to its end.
 
+    :param refusals: where refusals of this process are noted
     :raises ConfigurationError: a setting cannot be used; on entering, an address or port cannot be had
     """
 
-    def __init__(self, settings: RelaySettings) -> None:
+    def __init__(self, settings: RelaySettings, refusals: Refusals | None = None) -> None:
+        self._refusals = refusals or Refusals()
         self.ng_address = _place(settings.ng_listen)
         """Where commands are taken; once it is entered, with the port in use."""
         self._host = _ip(settings.address or LOOPBACK, "address")
@@ -82,6 +86,8 @@ class RelayServer:
 
     def _perform(self, output: Output) -> None:
         match output:
+            case Limited():
+                self._refusals.note(output)
             case OpenPort(side=side, port=port):
                 try:
                     self._open[side] = self._opened(side, (self._host, port))

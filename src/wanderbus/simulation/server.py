@@ -13,6 +13,7 @@ from wanderbus.domain.baseline import Baseline, BaselineConfig
 from wanderbus.machine import Address, ClockRead, Input, Output
 from wanderbus.mobility.properties import Properties
 from wanderbus.records import Bound, decode_record
+from wanderbus.refusal_table import Limited, RefusalTable
 from wanderbus.relay.driving import RelayDriver
 from wanderbus.rudp import RudpConfig
 from wanderbus.simulation.disk import Disk
@@ -66,6 +67,7 @@ class SimulatedServer:
     ) -> None:
         self.disk = Disk(world)
         self.crashes = 0
+        self.refusals = RefusalTable()
         self._config = config
         self._rudp = rudp
         self.encryption = encryption
@@ -161,7 +163,9 @@ class SimulatedServer:
             self.disk.forget_rows()
 
     def _report(self, output: Output) -> None:
-        if isinstance(output, Append):
+        if isinstance(output, Limited):
+            self.refusals.note(output, self._world.now)
+        elif isinstance(output, Append):
             node = self._access
 
             def appended(durable: int) -> None:

@@ -19,6 +19,7 @@ import msgspec
 from wanderbus.errors import LimitExceeded, SIPParseError
 from wanderbus.hosts import is_ip_address, is_loopback, is_single_host
 from wanderbus.machine import CancelTimer, Output, RandomSource, SetTimer
+from wanderbus.refusal_table import Limited
 from wanderbus.sip import nat
 from wanderbus.sip.checks import registrar_refusal
 from wanderbus.sip.digest import Accepted, Authenticator, Challenged, Verdict
@@ -102,8 +103,9 @@ class Registrar:
             return self._update(request, now, None if len(request.vias) > 1 else connection)
         except SIPParseError as error:
             return self._answer(request, error.status or 400), []
-        except LimitExceeded:
-            return self._answer(request, 503), []
+        except LimitExceeded as error:
+            limited = Limited(f"registrar.{error.limit}", request.to.uri.address_of_record, str(error))
+            return self._answer(request, 503), [limited]
 
     def expire(self, aor: str, now: float) -> list[Output]:
         """Drop the bindings of ``aor`` that ended by ``now``; return its next timer and what changed."""

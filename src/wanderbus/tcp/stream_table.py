@@ -12,7 +12,9 @@ from typing import Final
 import msgspec
 
 from wanderbus.errors import RemoteProtocolError
+from wanderbus.hosts import network_of
 from wanderbus.machine import CancelTimer, Output, RandomSource, SetTimer, StreamClosed, StreamReceived
+from wanderbus.refusal_table import Limited
 from wanderbus.tcp.config import TcpConfig
 from wanderbus.tcp.connection import Connection
 from wanderbus.tcp.frames import (
@@ -125,6 +127,8 @@ class StreamTable:
         if stream is not None and stream.watched:
             stream.watched = False
             self._counters.silent += 1
+            host = network_of(stream.target.address[0])
+            outputs.append(Limited("tcp_channels.hello_s_max", host, "connection closed, it did not prove itself"))
             self._end(stream, "it did not prove itself", now, outputs)
 
     def opened(self, connection: Connection, now: float, outputs: list[Output]) -> None:
