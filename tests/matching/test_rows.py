@@ -16,20 +16,25 @@ from hypothesis import given, settings
 from tests.filters import trees
 from tests.matching import workload
 from wanderbus.event import Event
-from wanderbus.filters import normal_form, parse
+from wanderbus.filters import cesql, normal_form, parse
 from wanderbus.filters.ast import And, Exists, Node, Not, Or, Predicate, Quantified, Residual
+from wanderbus.filters.cesql.tree import Constant
 from wanderbus.filters.evaluate import evaluate, kind_of
 from wanderbus.filters.normal import NormalForm
 from wanderbus.matching import rows as module
 from wanderbus.matching.layout import OPEN_HIGH, OPEN_LOW
 from wanderbus.matching.rows import (
     BOOLEAN,
+    CLAUSES_MAX,
+    CLAUSES_NEEDED_MAX,
     DATE,
     EMPTY,
     MISSING,
     NEEDED_MAX,
+    NORMALISED_ROWS_MAX,
     NUMBER,
     ORDER,
+    PIECES_MAX,
     PRESENCE,
     PRESENT,
     ROWS_MAX,
@@ -364,9 +369,9 @@ def test_few_products_are_rows_and_many_go_by_the_normal_form(monkeypatch: pytes
     assert len(rows_of(any_of(*"abcdefghijklmnop")).rows) == ROWS_MAX
     asked: list[Node] = []
 
-    def noted(root: Node) -> NormalForm:
+    def noted(root: Node, conjunctions_max: int) -> NormalForm:
         asked.append(root)
-        return normal_form(root)
+        return normal_form(root, conjunctions_max)
 
     monkeypatch.setattr(module, "normal_form", noted)
     for node in (And((*sixteen.operands, any_of(*"ij"))), any_of(*"abcdefghijklmnopq")):
@@ -427,3 +432,43 @@ _NEVER: Final = [(">", INF), ("<", -INF), ("<", ""), ("==", math.nan), ("<", Tru
 @pytest.mark.parametrize(("sign", "operand"), _NEVER)
 def test_what_is_never_true_has_no_rows(sign: str, operand: Any) -> None:
     assert rows_of(trees.question("a", sign, operand)) == Rows([], True, True)
+
+
+# Bounds on what one filter costs ------------------------------------------------------------------------------------
+
+
+def joined(join: str, *parts: str) -> str:
+    return join.join(parts)
+
+
+LARGE = {
+    "conjunction": joined(" and ", *(f"a{i} == {i}" for i in range(CLAUSES_MAX + 1))),
+    "of alternatives": joined(" and ", *(f"(a{i} == {i} or b{i} < {i})" for i in range(130))),
+    "alternatives": joined(" or ", *(f"a{i} == {i}" for i in range(260))),
+    "negated": f"not ({joined(' or ', *(f'a{i} == {i}' for i in range(260)))})",
+    "patterns": joined(" and ", *(f'(a contains "x{i}" or a suffix "y{i}" or b contains "z{i}")' for i in range(21))),
+}
+
+
+@pytest.mark.parametrize("name", LARGE)
+def test_a_large_filter_takes_few_rows_and_pieces_and_is_evaluated(name: str) -> None:
+    rows, is_exact, _ = rows_of(parse(LARGE[name]).root)
+    assert not is_exact
+    assert len(rows) <= NORMALISED_ROWS_MAX
+    assert sum(len(clause) for row in rows for clause in row) <= PIECES_MAX
+
+
+def test_the_row_of_a_large_conjunction_asks_what_all_of_it_needs() -> None:
+    names = {clause[0][0] for row in rows_of(parse(LARGE["conjunction"]).root).rows for clause in row}
+    assert names == {f"a{i}" for i in range(CLAUSES_NEEDED_MAX)}
+
+
+def test_a_filter_that_one_row_finds_always_has_no_others() -> None:
+    always_looked_at = Residual("cesql", cesql.Condition(Constant(True)))
+    assert rows_of(Or((parse("a == 1 and b == 2").root, always_looked_at))) == Rows([[]], False, False)
+
+
+def test_a_long_list_of_values_is_looked_up() -> None:
+    rows, is_exact, _ = rows_of(parse(f"a in ({', '.join(map(str, range(1_000)))})").root)
+    assert is_exact
+    assert [len(clause) for row in rows for clause in row] == [1_000]

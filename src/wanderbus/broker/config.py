@@ -72,6 +72,10 @@ class BrokerConfig(msgspec.Struct, frozen=True):
     user_subscriptions_max: int = 1_000
     """Subscriptions of one user, in all sessions."""
 
+    user_filter_bytes_max: int = 64 * 2**20
+    """Bytes of memory that the filters of one user's subscriptions take, estimated from their text alone: 4 KiB for
+    each attribute that a filter names, half a KiB for each comparison."""
+
     sessions_max: int = 32
     """Sessions of one user."""
 

@@ -8,8 +8,10 @@ from typing import Final
 import msgspec
 
 from wanderbus import filters
+from wanderbus.broker.filter_bytes import FilterBytes
 from wanderbus.errors import FilterError
 from wanderbus.event import Event
+from wanderbus.filters.sizes import size_of
 from wanderbus.machine import Output
 from wanderbus.matching import SCANNED_MAX, Index, Kernel
 from wanderbus.subscription import EVERY_SUBJECT, Subscription
@@ -35,6 +37,8 @@ class Interests:
 
     def __init__(self, kernel: Kernel | None) -> None:
         """Without a ``kernel``, expressions are tried in turn until there is one."""
+        self.bytes = FilterBytes()
+        """Memory that the filters take."""
         self._index = Index(kernel or "scan")
         self._every = Index(kernel or "scan")
         """Of the subscriptions to every subject, as if that were one subject."""
@@ -48,10 +52,14 @@ class Interests:
         self._removed: set[str] = set()
         """Subscriptions that were removed since that was found out."""
 
-    def add(self, subscription: Subscription) -> None:
-        """Match events against this subscription; raises :class:`FilterError` if its expression cannot be read."""
-        interest = filters.parse(subscription.expression, subscription.language)
+    def add(self, subscription: Subscription, interest: filters.Filter | None = None) -> None:
+        """Match events against this subscription; raises :class:`FilterError` if its expression cannot be read.
+
+        ``interest`` is its expression, where that was read before.
+        """
+        interest = interest or filters.parse(subscription.expression, subscription.language)
         self.foresee(())
+        self.bytes.put(subscription.id, subscription.owner, size_of(interest))
         index = self._every if subscription.subject == EVERY_SUBJECT else self._index
         index.add(subscription.id, subscription.subject, interest)
 
@@ -61,9 +69,12 @@ class Interests:
         unreadable: list[tuple[Subscription, FilterError]] = []
         for each in subscriptions:
             try:
-                readable.append((each.id, each.subject, filters.parse(each.expression, each.language)))
+                interest = filters.parse(each.expression, each.language)
             except FilterError as error:
                 unreadable.append((each, error))
+                continue
+            readable.append((each.id, each.subject, interest))
+            self.bytes.put(each.id, each.owner, size_of(interest))
         self.foresee(())
         self._index.add_many([each for each in readable if each[1] != EVERY_SUBJECT])
         self._every.add_many([each for each in readable if each[1] == EVERY_SUBJECT])
@@ -73,6 +84,7 @@ class Interests:
         """Forget a subscription; no harm if it is not there."""
         self._index.remove(identity)
         self._every.remove(identity)
+        self.bytes.drop(identity)
         if self._foreseen:
             self._removed.add(identity)
 

@@ -24,6 +24,7 @@ from wanderbus.broker.rows import SessionRow, SubscriptionRow, session_key
 from wanderbus.broker.state import BrokerState
 from wanderbus.errors import FilterError, LimitExceeded, Refused
 from wanderbus.event import Position
+from wanderbus.filters.sizes import size_of
 from wanderbus.limits import SUBSCRIPTION_BYTES_MAX
 from wanderbus.machine import Output
 from wanderbus.subscription import Subscription
@@ -216,7 +217,7 @@ class Subscriptions:
             raise Refused(refusal)
         admission.check_queue(request.queue)
         self._policies.check(request.queue.policy)
-        filters.parse(request.expression, request.language)
+        interest = filters.parse(request.expression, request.language)
         wanted = Subscription(
             id="",
             owner=link.user,
@@ -234,7 +235,7 @@ class Subscriptions:
             if subscription.expires_us == wanted.expires_us:
                 return subscription
             return self._change(subscription, expires_us=wanted.expires_us)
-        self._check_quota(link.user)
+        self._check_quota(link.user, interest)
         inherits = self._left_behind(link, wanted, reads=request.reader is not None)
         accepted = msgspec.structs.replace(wanted, id=f"{self._state.server}-{self._state.offset}")
         admission.check_size(accepted)
@@ -242,7 +243,7 @@ class Subscriptions:
             records.Subscribed(at_us=self._state.wall_us, subscription=accepted, inherits=inherits),
             urgent=True,
         )
-        self._take_up(accepted)
+        self._take_up(accepted, interest)
         if inherits is not None:
             self._links.rename(self._state.sessions[session_key(link.user, session)], inherits, accepted.id)
         return accepted
@@ -324,7 +325,7 @@ class Subscriptions:
 
         None if it is forgotten for want of room meanwhile.
         """
-        self._check_quota(ended.owner)
+        self._check_quota(ended.owner, filters.parse(ended.expression, ended.language))
         session = self._state.sessions[session_key(ended.owner, ended.session)]
         known = (self._state.tombstones[identity].subscription for identity in reversed(session.ended))
         return next((each for each in known if _same(each, ended)), None)
@@ -350,17 +351,21 @@ class Subscriptions:
     def _expiry_us(self, request: protocol.Subscribe | protocol.Renew) -> int | None:
         return admission.expiry_us(self._config, self._state.wall_us, request.lifetime_s, request.expires_us)
 
-    def _check_quota(self, user: str) -> None:
-        """Raise :class:`LimitExceeded` if ``user`` may have no more subscriptions than there are in all sessions."""
+    def _check_quota(self, user: str, interest: filters.Filter) -> None:
+        """Raise :class:`LimitExceeded` if ``user`` may have no more subscriptions, or none with this filter."""
         most = self._config.user_subscriptions_max
         if len(of_user := self._live.of_user(user)) >= most and len(self._without_expired(list(of_user))) >= most:
             raise LimitExceeded(
                 f"{user} has {most} subscriptions, as many as a user may; end one first", "user_subscriptions_max"
             )
+        size, most = size_of(interest), self._config.user_filter_bytes_max
+        if self.interests.bytes.of_user(user) + size > most:
+            self._without_expired(list(of_user))
+        self.interests.bytes.check(user, size, most)
 
-    def _take_up(self, subscription: Subscription) -> None:
+    def _take_up(self, subscription: Subscription, interest: filters.Filter | None = None) -> None:
         self._live.put(subscription.id, subscription.owner, subscription.expires_us)
-        self.interests.add(subscription)
+        self.interests.add(subscription, interest)
         self.ask_for_kernel()
 
     def _bury(self, row: SubscriptionRow) -> None:

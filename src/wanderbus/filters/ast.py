@@ -26,7 +26,7 @@ Quantifier = Literal["any", "all"]
 T = TypeVar("T")
 
 
-class Predicate(msgspec.Struct, frozen=True, eq=False):
+class Predicate(msgspec.Struct, frozen=True, eq=False, gc=False):
     """What is asked of one value: ``value operator operand``; the operand of ``in`` is a tuple of operands."""
 
     operator: Operator
@@ -44,19 +44,19 @@ class Predicate(msgspec.Struct, frozen=True, eq=False):
         return self.operator, operands, tuple(type(operand) for operand in operands)
 
 
-class Not(msgspec.Struct, Generic[T], frozen=True):
+class Not(msgspec.Struct, Generic[T], frozen=True, gc=False):
     """True where ``operand`` is false, and unknown where it is unknown."""
 
     operand: T
 
 
-class And(msgspec.Struct, Generic[T], frozen=True):
+class And(msgspec.Struct, Generic[T], frozen=True, gc=False):
     """True where every operand is; without operands always true."""
 
     operands: tuple[T, ...]
 
 
-class Or(msgspec.Struct, Generic[T], frozen=True):
+class Or(msgspec.Struct, Generic[T], frozen=True, gc=False):
     """True where some operand is; without operands always false."""
 
     operands: tuple[T, ...]
@@ -66,7 +66,7 @@ Clause = Predicate | Not["Clause"] | And["Clause"] | Or["Clause"]
 """A condition on one value."""
 
 
-class Quantified(msgspec.Struct, frozen=True):
+class Quantified(msgspec.Struct, frozen=True, gc=False):
     """``clause`` holds for any, or for all, of the items of ``attribute``."""
 
     quantifier: Quantifier
@@ -74,7 +74,7 @@ class Quantified(msgspec.Struct, frozen=True):
     clause: Clause
 
 
-class Exists(msgspec.Struct, frozen=True):
+class Exists(msgspec.Struct, frozen=True, gc=False):
     """The event has ``attribute``, whatever its value; never unknown."""
 
     attribute: str
@@ -90,7 +90,7 @@ class Expression(Protocol):
         """Return the canonical text, which parses to the same expression."""
 
 
-class Residual(msgspec.Struct, frozen=True):
+class Residual(msgspec.Struct, frozen=True, gc=False):
     """An ``expression`` of ``language`` that does not fit this tree: evaluated exactly, opaque to covering.
 
     Wherever it is true, ``needed`` is true too: what an index may look for first.

@@ -6,13 +6,21 @@ Means exactly what :func:`wanderbus.filters.evaluate.holds` says; tests hold it 
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
+from functools import partial
 from typing import Any, Final
 
 from wanderbus.filters.ast import And, Exists, Node, Not, Operand, Or, Predicate, Quantified, Residual
-from wanderbus.filters.evaluate import COMPARE, OF_KIND, comparable, conjunction, disjunction, kind_of, negation
+from wanderbus.filters.evaluate import COMPARE, OF_KIND, comparable, conjunction, disjunction, holds, kind_of, negation
+from wanderbus.filters.sizes import has_questions
 
 Test = Callable[[Mapping[str, Any]], bool | None]
 """From the attributes of an event to True, False or None for unknown."""
+
+QUESTIONS_MAX: Final = 64
+"""Questions of a filter that becomes a function; a larger one is evaluated as the tree that it is.
+
+The functions of large ones would be most of what the garbage collector has to go over, while everybody waits.
+"""
 
 _Truth = Callable[[Any], bool | None]
 """From attributes, or from one value, to True, False or None for unknown."""
@@ -23,6 +31,8 @@ _TYPES: Final[Mapping[str, type]] = {"boolean": bool, "number": int, "string": s
 
 def compile_node(node: Node) -> Test:
     """Return the function that evaluates ``node`` over an event's attributes."""
+    if has_questions(node, QUESTIONS_MAX):
+        return partial(holds, node)
     return _boolean(node, _question)
 
 

@@ -24,16 +24,17 @@ from wanderbus.filters.unfolding import to_node
 __all__ = ["normal_form", "to_node", "tree_of"]
 
 _OTHER: Final[dict[Quantifier, Quantifier]] = {"any": "all", "all": "any"}
-_MADE_MAX: Final = 8 * limits.NORMAL_FORM_CONJUNCTIONS_MAX
-"""Conjunctions made on the way to one normal form."""
+_MADE_EACH: Final = 8
+"""Conjunctions made on the way to one normal form, for each that it may have."""
 
 
-def normal_form(of: Node | Rooted) -> NormalForm:
+def normal_form(of: Node | Rooted, conjunctions_max: int = limits.NORMAL_FORM_CONJUNCTIONS_MAX) -> NormalForm:
     """Return the conjunctions some of which holds exactly where ``of``, a filter or its tree, is true.
 
-    Conjunctions that another one covers are left out, and in each what follows from the rest of it.
+    Conjunctions that another one covers are left out, and in each what follows from the rest of it. What would make
+    more than ``conjunctions_max`` of them stays in the form as the subtree that it was.
     """
-    return tuple(map(_ordered, uncovered(_Expansion().form(tree_of(of), wanted=True))))
+    return tuple(map(_ordered, uncovered(_Expansion(conjunctions_max).form(tree_of(of), wanted=True))))
 
 
 def tree_of(of: Node | Rooted) -> Node:
@@ -48,7 +49,8 @@ def tree_of(of: Node | Rooted) -> Node:
 class _Expansion:
     """The making of one normal form."""
 
-    def __init__(self) -> None:
+    def __init__(self, conjunctions_max: int) -> None:
+        self._most = conjunctions_max
         self._made = 0
         self._opaque: dict[Node, Node] = {}
 
@@ -106,7 +108,7 @@ class _Expansion:
         left: list[Node] = []
         for several, operand in sorted(wide, key=lambda part: len(part[0])):
             made = len(found) * len(several)
-            if made > limits.NORMAL_FORM_CONJUNCTIONS_MAX or self._made + made > _MADE_MAX:
+            if made > self._most or self._made + made > _MADE_EACH * self._most:
                 left += self._unexpanded(operand, wanted)[0].residuals
             else:
                 self._made += made
@@ -116,9 +118,9 @@ class _Expansion:
     def _some(self, operands: Sequence[Node], wanted: bool) -> NormalForm:
         forms = [(self.form(operand, wanted), operand) for operand in operands]
         found = _united([each for form, _ in forms for each in form])
-        if len(found) <= limits.NORMAL_FORM_CONJUNCTIONS_MAX:
+        if len(found) <= self._most:
             return found
-        room = limits.NORMAL_FORM_CONJUNCTIONS_MAX - 1
+        room = self._most - 1
         kept: list[Conjunction] = []
         left: list[Node] = []
         for form, operand in sorted(forms, key=lambda part: len(part[0])):

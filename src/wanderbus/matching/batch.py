@@ -35,6 +35,9 @@ from wanderbus.matching.segment import Array
 COLUMNWISE_MIN: Final = 16
 """Events from which on whole columns are worth their fixed cost."""
 
+WIDE_MIN: Final = 512
+"""Columns from which on those that an event has are written one by one, and the others are left alone."""
+
 EVENTS_MAX: Final = 1_024
 VALUES_MAX: Final = 2**20
 """Values of all events of a batch; of many columns, fewer events are taken at once."""
@@ -79,8 +82,9 @@ class Batch:
 
     def _fill_one_by_one(self, events: Sequence[Mapping[str, Any]], attributes: Mapping[str, Attribute]) -> None:
         known = attributes.get
+        is_wide = self.values.shape[1] > WIDE_MIN
         for at, named in enumerate(events):
-            row = self.values[at].tolist()
+            row: Any = {} if is_wide else self.values[at].tolist()
             others = []
             for name, value in named.items():
                 attribute = known(name)
@@ -101,7 +105,10 @@ class Batch:
                     continue
                 if presence >= 0:
                     row[presence] = PRESENT
-            self.values[at] = row
+            if not is_wide:
+                self.values[at] = row
+            elif row:
+                self.values[at, list(row)] = list(row.values())
             for attribute, value in others:
                 self._put(at, attribute, value)
 

@@ -34,6 +34,7 @@ from wanderbus.filters import normal_form, regions
 from wanderbus.filters.ast import And, Exists, Node, Not, Or, Predicate, Quantified, Residual
 from wanderbus.filters.evaluate import comparable, item_holds
 from wanderbus.filters.normal import AttributeFilter, Conjunction, Interval, Kind
+from wanderbus.filters.sizes import has_questions
 from wanderbus.matching.layout import OPEN_HIGH, OPEN_LOW
 
 PRESENCE, BOOLEAN, NUMBER, DATE, WORD, ORDER = range(6)
@@ -49,6 +50,21 @@ SPLIT_MAX: Final = 4
 
 NEEDED_MAX: Final = 8
 """Rows of what residuals need that are looked for; of more, the residual is looked for by the rest."""
+
+NORMALISED_QUESTIONS_MAX: Final = 48
+"""Questions of a tree up to which its normal form is made; a larger one is looked for by what all of it needs."""
+
+NORMALISED_ROWS_MAX: Final = 32
+"""Conjunctions of that normal form; what would make more is evaluated."""
+
+PIECES_MAX: Final = 2_048
+"""Pieces of all rows of a normal form; one with more is looked for by what all of it needs."""
+
+CLAUSES_MAX: Final = 64
+"""Clauses of all rows that are read off a tree; one with more is looked for by what all of it needs."""
+
+CLAUSES_NEEDED_MAX: Final = 16
+"""Clauses of the row that says what a filter needs."""
 
 _GREATEST: Final = math.nextafter(math.inf, 0.0)
 
@@ -74,9 +90,18 @@ class _NotPlain(Exception):
 def rows_of(root: Node) -> Rows:
     """Return the rows of the filter with this tree."""
     try:
-        return Rows(_plain_rows(root), True, True)
+        rows = _plain_rows(root)
     except _NotPlain:
-        return _from_normal_form(root)
+        pass
+    else:
+        return Rows(rows, True, True) if sum(map(len, rows)) <= CLAUSES_MAX else _needed_row(root)
+    if has_questions(root, NORMALISED_QUESTIONS_MAX):
+        return _needed_row(root)
+    found = _from_normal_form(root)
+    if not all(found.rows):  # an empty row finds every event: the others would only cost
+        return Rows([[]], found.is_exact, found.is_exact_on_lists)
+    pieces = sum(len(clause) for row in found.rows for clause in row)
+    return found if pieces <= PIECES_MAX else _needed_row(root)
 
 
 def microseconds(value: datetime) -> int:
@@ -256,7 +281,7 @@ def _from_normal_form(root: Node) -> Rows:
     asked = {each.attribute for each, _ in questions}
     rows: list[Row] = []
     is_exact = is_exact_on_lists = True
-    for conjunction in normal_form(root):
+    for conjunction in normal_form(root, NORMALISED_ROWS_MAX):
         parts = [_part(each) for each in conjunction.filters]
         # Of every value of every kind the form says that it exists; of one of no kind the filter may say nothing.
         is_exact &= all(says_all for _, says_all in parts) and not conjunction.residuals
@@ -265,6 +290,19 @@ def _from_normal_form(root: Node) -> Rows:
         row = [clause for clause, _ in parts]
         rows += [row + needed for needed in _needed(conjunction)]
     return Rows(_split(rows), is_exact, is_exact and is_exact_on_lists)
+
+
+def _needed_row(root: Node) -> Rows:
+    """Return a row of some clauses that hold wherever the filter is true; what it finds is evaluated."""
+    row: Row = []
+    for each in root.operands if isinstance(root, And) else (root,):
+        try:
+            row.append(_question(each))
+        except _NotPlain:
+            continue
+        if len(row) == CLAUSES_NEEDED_MAX:
+            break
+    return Rows([row], False, False)
 
 
 def _questions(node: Node, wanted: bool) -> Iterator[tuple[Quantified, bool]]:

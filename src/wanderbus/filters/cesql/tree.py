@@ -27,7 +27,7 @@ PRECEDENCE: Final = {
 """Of binary operators; the higher one binds tighter (CESQL 3.6). ``<>`` is read as ``!=``."""
 
 
-class Constant(msgspec.Struct, frozen=True, eq=False):
+class Constant(msgspec.Struct, frozen=True, eq=False, gc=False):
     """A literal."""
 
     value: Value
@@ -40,26 +40,26 @@ class Constant(msgspec.Struct, frozen=True, eq=False):
         return hash((type(self.value), self.value))
 
 
-class Attribute(msgspec.Struct, frozen=True):
+class Attribute(msgspec.Struct, frozen=True, gc=False):
     """The value of the attribute ``name``."""
 
     name: str
 
 
-class Exists(msgspec.Struct, frozen=True):
+class Exists(msgspec.Struct, frozen=True, gc=False):
     """``EXISTS name``: whether the event has the attribute."""
 
     name: str
 
 
-class Unary(msgspec.Struct, frozen=True):
+class Unary(msgspec.Struct, frozen=True, gc=False):
     """``NOT operand`` or ``-operand``."""
 
     operator: Literal["NOT", "-"]
     operand: Expression
 
 
-class Chain(msgspec.Struct, frozen=True):
+class Chain(msgspec.Struct, frozen=True, gc=False):
     """``first``, and what is done with it step by step: operators of one precedence, each with its right operand.
 
     Made by :func:`chain`, which keeps ``first`` from being a chain of the same precedence.
@@ -82,7 +82,7 @@ class Like(msgspec.Struct, frozen=True, dict=True):
         return patterns.compiled(self.pattern)
 
 
-class In(msgspec.Struct, frozen=True):
+class In(msgspec.Struct, frozen=True, gc=False):
     """``operand [NOT] IN (item, ...)``, of one item at least."""
 
     operand: Expression
@@ -90,7 +90,7 @@ class In(msgspec.Struct, frozen=True):
     negated: bool = False
 
 
-class Call(msgspec.Struct, frozen=True):
+class Call(msgspec.Struct, frozen=True, gc=False):
     """The function ``name``, in upper case, of ``arguments``."""
 
     name: str

@@ -1,0 +1,42 @@
+"""Memory that the filters of each user take (SPEC A-11): a bound on it also bounds how long a server needs to start."""
+
+from __future__ import annotations
+
+from collections import Counter
+
+from wanderbus.errors import LimitExceeded
+
+
+class FilterBytes:
+    """Estimated bytes of every live subscription's filter, and of all those of one user."""
+
+    def __init__(self) -> None:
+        self._of: dict[str, tuple[str, int]] = {}
+        self._of_user: Counter[str] = Counter()
+
+    def put(self, identity: str, user: str, size: int) -> None:
+        """Count the filter of a subscription, in place of an earlier one."""
+        self.drop(identity)
+        self._of[identity] = user, size
+        self._of_user[user] += size
+
+    def drop(self, identity: str) -> None:
+        """Count it no more; no harm if it is not counted."""
+        if known := self._of.pop(identity, None):
+            user, size = known
+            self._of_user[user] -= size
+            if not self._of_user[user]:
+                del self._of_user[user]
+
+    def of_user(self, user: str) -> int:
+        """Return the bytes of all filters of ``user``."""
+        return self._of_user[user]
+
+    def check(self, user: str, size: int, most: int) -> None:
+        """Raise :class:`LimitExceeded` if one more filter of ``size`` bytes would take ``user`` beyond ``most``."""
+        if self._of_user[user] + size > most:
+            raise LimitExceeded(
+                f"the filters of {user} would take {self._of_user[user] + size} bytes, {most} are the most; "
+                "end some, or ask for fewer attributes in each",
+                "user_filter_bytes_max",
+            )

@@ -1,0 +1,72 @@
+"""Size of a filter, estimated from its tree alone: the same wherever and whenever it is asked."""
+
+from __future__ import annotations
+
+from typing import Any, Final
+
+from wanderbus.filters.ast import And, Exists, Not, Or, Predicate, Quantified, Residual, Rooted
+
+FILTER_BYTES: Final = 1_024
+"""A filter by itself: its subscription, its id, its row."""
+
+NAME_BYTES: Final = 4_096
+"""A name of an attribute: an index has columns for it, which other filters may share, and every event goes by them."""
+
+QUESTION_BYTES: Final = 512
+"""A comparison, or whatever joins some: its tree, the function that evaluates it, and its entry in a row."""
+
+VALUE_BYTES: Final = 192
+"""One of the values of ``in``."""
+
+CHARACTER_BYTES: Final = 80
+"""A character of an expression that another language evaluates in its own tree."""
+
+
+def size_of(of: Rooted) -> int:
+    """Return the bytes of memory that a filter takes in an index, estimated: rather too many."""
+    size = FILTER_BYTES
+    names: set[str] = set()
+    waiting: list[Any] = [of.root]
+    while waiting:
+        node = waiting.pop()
+        size += QUESTION_BYTES
+        match node:
+            case And(operands=operands) | Or(operands=operands):
+                waiting += operands
+            case Not(operand=operand):
+                waiting.append(operand)
+            case Quantified(attribute=name, clause=clause):
+                names.add(name)
+                waiting.append(clause)
+            case Exists(attribute=name):
+                names.add(name)
+            case Residual(expression=expression, needed=needed):
+                size += CHARACTER_BYTES * len(str(expression))
+                waiting.append(needed)
+            case Predicate(operand=tuple() as values):
+                size += VALUE_BYTES * len(values) + sum(len(each) for each in values if isinstance(each, str))
+            case Predicate(operand=str() as text):
+                size += len(text)
+    return size + NAME_BYTES * len(names)
+
+
+def has_questions(root: Any, most: int) -> bool:
+    """Return whether a tree asks more than ``most`` questions; each value of ``in`` counts as a quarter of one."""
+    left = 4 * most
+    waiting = [root]
+    while waiting and left >= 0:
+        node = waiting.pop()
+        match node:
+            case And(operands=operands) | Or(operands=operands):
+                waiting += operands
+                left -= 1
+            case Not(operand=operand):
+                waiting.append(operand)
+                left -= 1
+            case Quantified(clause=clause):
+                waiting.append(clause)
+            case Predicate(operand=tuple() as operands):
+                left -= len(operands)
+            case _:
+                left -= 4
+    return left < 0
