@@ -257,7 +257,7 @@ def soak(arguments: list[str]) -> None:
     if os.geteuid() != 0:
         print("== attacks: left out, since network namespaces take root", flush=True)
     else:
-        step("attacks", ["-m", "hostile", *(["--quick"] if arguments else [])])
+        step("attacks", ["-m", "hostile", *arguments])
 
 
 def fmt(arguments: list[str]) -> None:

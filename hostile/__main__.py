@@ -45,6 +45,7 @@ def goals(attack: Attack, seen: Figures) -> list[Goal]:
         goal(f"{name}:server_ended", seen.server_ended, "times", most=0),
         goal(f"{name}:rss_growth_mib", seen.rss_growth_mib, "MiB", most=64),
     ]
+    found = [each for each in found if str(each["name"]).partition(":")[2] not in attack.spares]
     if attack.amplification:
         found.append(goal(f"{name}:amplification", seen.amplification, "ratio", most=1))
     if attack.restarts:
@@ -68,6 +69,7 @@ def run(attack: Attack, baseline_s: float, attack_s: float, repeats: int) -> Fig
 def main(arguments: list[str] | None = None) -> int:
     """Do the attacks that the command line names; return the exit status."""
     options = _options(arguments)
+    options.quick = options.quick or options.ci
     if unknown := sorted(set(options.names) - BY_NAME.keys()):
         print(f"hostile: no attack is called {', '.join(unknown)}; see ./do hostile --list", file=sys.stderr)
         return 2
@@ -90,18 +92,19 @@ def main(arguments: list[str] | None = None) -> int:
             print(f"hostile: {error}", file=sys.stderr)
             return 2
         except (WorkerError, RuntimeError) as error:
-            progress(f"{attack.name} failed: {error}")
+            progress(f"{attack.name} failed: {str(error).strip().splitlines()[-1]}")
             seen = Figures()
         own = goals(attack, seen)
         print(line_of(attack, seen, own), flush=True)
         found += own
         results.append({"attack": attack.name, "wall_s": round(time.monotonic() - began_s, 1), **seen.beside})
     unmet = [str(each["name"]) for each in found if each["met"] is not True]
+    judged = [name for name in unmet if not (options.ci and name.endswith(":good_p99_ratio"))]
     print(f"{len(found) - len(unmet)} of {len(found)} goals met" + (f"; not met: {', '.join(unmet)}" if unmet else ""))
     if options.json is not None:
         report = {"command": "hostile", "machine": machine(), "results": results, "goals": found}
         options.json.write_text(json.dumps(report, indent=2) + "\n", encoding="utf-8")
-    return 1 if unmet else 0
+    return 1 if judged else 0
 
 
 HEADING: Final = f"{'attack':22} {'lost':>9} {'p99 ms':>12} {'ratio':>5} {'stall':>5} {'newc.':>5} {'MiB':>4}  goals"
@@ -131,7 +134,8 @@ def _options(arguments: list[str] | None) -> argparse.Namespace:
         prog="./do hostile", description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
     )
     parser.add_argument("names", nargs="*", metavar="ATTACK", help="an attack; all if none is given")
-    parser.add_argument("--quick", "--ci", action="store_true", help="fewer and shorter attacks, in three minutes")
+    parser.add_argument("--quick", action="store_true", help="fewer and shorter attacks, in three minutes")
+    parser.add_argument("--ci", action="store_true", help="as --quick, and ratios of latencies are shown, not judged")
     parser.add_argument("--list", action="store_true", help="show the attacks, do none")
     parser.add_argument("--seconds", type=float, help="how long each attack lasts; without it, half as long")
     parser.add_argument("--json", type=Path, metavar="FILE", help="write the report to FILE")

@@ -28,6 +28,9 @@ class Target(msgspec.Struct, frozen=True):
     directory: str
     """A directory of the attacker's own."""
 
+    trace: str = ""
+    """The server's SIP trace, for attackers who are held to see what is signalled."""
+
 
 Report = Mapping[str, float]
 """Figures of an attacker: ``sent`` requests, ``sent_bytes`` with IP headers, and whatever else it counted."""
@@ -36,7 +39,7 @@ Load = Callable[[Target], Awaitable[Report]]
 
 
 class Attack(NamedTuple):
-    """One attack. It runs in a process of its own on the host ``attacker``, at a lower priority than all others."""
+    """One attack. It runs in a process of its own on the host ``attacker``, at a lower priority than the others."""
 
     name: str
     """Words joined by underscores: it is part of the names of goals."""
@@ -63,7 +66,13 @@ class Attack(NamedTuple):
     """Whether the server is restarted at the end, which has to be quick in spite of what the attack left."""
 
     damage: str = ""
-    """File of the data directory in which one byte is changed while the server is stopped, in place of a load."""
+    """File of the data directory that is damaged while the server is stopped; it is then started again."""
+
+    traced: bool = False
+    """Whether the attacker can see what is signalled, by a SIP trace of the server."""
+
+    spares: tuple[str, ...] = ()
+    """Goals of all attacks that this one is not held to."""
 
     quick: bool = False
     """Whether it belongs to the short form."""

@@ -26,6 +26,7 @@ class Caller:
 
     def __init__(self, stream: socket.socket, user: str) -> None:
         self.port = int(stream.getsockname()[1])
+        self.name = user
         self.sent_bytes = 0
         self._socket = stream
         self._digest = DigestClient(user, PASSWORD, SystemRandom())

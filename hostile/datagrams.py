@@ -17,6 +17,9 @@ HOLE: Final = "127.0.0.2"
 """Address on the attacker's own host where everything is discarded."""
 
 FROM_PORT: Final = 4060
+PADDING: Final = f"User-Agent: {'stranger ' * 40}"
+"""A header field that makes a request as large as its challenge: servers give no larger answer over UDP."""
+
 HEADERS_BYTES: Final = 28
 """IPv4 and UDP headers of a datagram."""
 
@@ -108,12 +111,12 @@ def packet(payload: bytes, source: bytes, from_port: int, to: bytes, port: int) 
 
 
 @contextlib.contextmanager
-def hole_at(port: int) -> Iterator[socket.socket]:
+def hole_at(port: int, address: str = HOLE) -> Iterator[socket.socket]:
     """Hold a socket at ``port`` that nobody reads: its buffer is soon full, and the kernel discards the rest."""
     with socket.socket(type=socket.SOCK_DGRAM) as hole:
         hole.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
         hole.setsockopt(socket.SOL_SOCKET, socket.SO_RCVBUF, _BUFFER_BYTES)
-        hole.bind((HOLE, port))
+        hole.bind((address, port))
         yield hole
 
 

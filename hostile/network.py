@@ -10,7 +10,9 @@
 from __future__ import annotations
 
 import contextlib
+import shutil
 from collections.abc import Iterator, Sequence
+from pathlib import Path
 from typing import Final
 
 from demo.netns import Namespaces
@@ -26,6 +28,7 @@ NEWCOMERS: Final = tuple(f"10.77.1.{number}" for number in range(1, 65))
 SOURCES: Final = tuple(f"10.78.{high}.{low}" for high in range(4) for low in range(1, 251))
 """A thousand addresses that the attacker can send from."""
 
+_ETC: Final = Path("/etc/netns")
 _PREFIX_BITS: Final = 16
 _HOSTS: Final = ("good", "attacker", "victim")
 
@@ -35,6 +38,7 @@ class Network:
 
     def __init__(self) -> None:
         self._namespaces = Namespaces("wbhostile")
+        self._resolver = _ETC / self._namespaces.name("server")
 
     def command(self, host: str, argv: Sequence[str]) -> list[str]:
         """Return the command line that runs ``argv`` on ``host``, under the same process id."""
@@ -61,9 +65,20 @@ class Network:
         self._namespaces.configure("server", bridge)
         self._attach("good", (*GOOD, MOVED, *NEWCOMERS))
         self._attach("attacker", (ATTACKER,))
+        self._name_server()
         # Every address of the block is local there, without an address and a neighbour entry of its own for each.
         self._namespaces.configure("attacker", ["route add local 10.78.0.0/22 dev lo"])
         self._attach("victim", (VICTIM,))
+
+    def _name_server(self) -> None:
+        """Have the server ask the attacker for names: ``ip netns exec`` mounts this file over the system's."""
+        self._resolver.mkdir(parents=True, exist_ok=True)
+        text = f"nameserver {ATTACKER}\noptions timeout:5 attempts:2\n"
+        self._resolver.joinpath("resolv.conf").write_text(text, encoding="ascii")
+
+    def _remove(self) -> None:
+        self._namespaces.remove()
+        shutil.rmtree(self._resolver, ignore_errors=True)
 
     def _attach(self, host: str, addresses: Sequence[str]) -> None:
         lines = [f"address add {address}/{_PREFIX_BITS} dev eth0" for address in addresses]
@@ -78,7 +93,7 @@ def network() -> Iterator[Network]:
         made._build()
         yield made
     finally:
-        made._namespaces.remove()
+        made._remove()
 
 
 def octets_in(netstat: str) -> int:

@@ -26,6 +26,8 @@ from hostile.tally import ATTACK, BASELINE, Figures, Observed
 
 SETTLE_S: Final = 1.5
 SAMPLE_EACH_S: Final = 0.2
+DAMAGE_AT: Final = 0.25
+"""Share of the attack after which the server is stopped and its files are damaged."""
 
 
 @dataclass(slots=True)
@@ -52,7 +54,7 @@ class Scene:
         self._lan = lan
         self._directory = directory
         self._baseline_s, self._attack_s = seconds
-        self._server = Server(lan, directory, (*NAMES, *NEWCOMER_NAMES, *ATTACKERS))
+        self._server = Server(lan, directory, (*NAMES, *NEWCOMER_NAMES, *ATTACKERS), traced=attack.traced)
         self._seen = Seen()
 
     def play(self) -> Figures:
@@ -80,11 +82,21 @@ class Scene:
         self._server.stop()
         self._seen.ready_s = self._server.start()
 
+    def _damage(self, path: Path) -> None:
+        self._server.stop()
+        content = bytearray(path.read_bytes())
+        content[content.rindex(NAMES[0].encode())] ^= 1
+        path.write_bytes(content)
+        self._seen.ready_s = self._server.start()
+
     def _phase(self, name: str, seconds: float, good: Worker, attacker: Worker | None) -> None:
         began_s, cpu_s = time.monotonic(), self._server.cpu_s()
         good.tell((name, seconds))
         if attacker is not None:
             attacker.start(attack_job, self.attack.name, self._target(SERVER if name == ATTACK else HOLE, seconds))
+        if name == ATTACK and self.attack.damage:
+            time.sleep(seconds * DAMAGE_AT)
+            self._damage(self._server.data / self.attack.damage)
         while time.monotonic() < began_s + seconds:
             time.sleep(SAMPLE_EACH_S)
             if name == ATTACK:
@@ -100,7 +112,7 @@ class Scene:
         ports = {"sip_port": PORTS["port"], **{name: port for name, port in PORTS.items() if name != "port"}}
         directory = self._directory / "attacker"
         directory.mkdir(exist_ok=True)
-        return Target(server=server, seconds=seconds, directory=str(directory), **ports)
+        return Target(server=server, seconds=seconds, directory=str(directory), trace=self._server.trace, **ports)
 
     def _host(self, name: str) -> str:
         return self._lan.name(name)

@@ -22,14 +22,21 @@ PORTS: Final = {"port": 5060, "tls_port": 5061, "broker_port": 5070, "data_port"
 DESCRIPTORS: Final = 1_024
 """Soft limit of open files that a login shell or a service gets on Debian."""
 
+NICE: Final = -10
+"""Priority of the server and of the good agents: what else the machine does, attackers included, gives way to them, so
+that their latency is that of the server."""
+
 STOP_S_MAX: Final = 30.0
 
 
 class Server:
     """One server with a directory of its own; raises RuntimeError when it does not start."""
 
-    def __init__(self, network: Network, directory: Path, users: Iterable[str]) -> None:
+    def __init__(self, network: Network, directory: Path, users: Iterable[str], *, traced: bool = False) -> None:
         self.data = directory / "data"
+        self.trace = str(directory / "sip.trace") if traced else ""
+        """File of its SIP trace, empty without one."""
+
         self.ended = 0
         """How often it ended without being stopped."""
         self._network = network
@@ -41,6 +48,7 @@ class Server:
         certificate, key = make_certificate(directory)
         given = {"host": SERVER, "domain": DOMAIN, "users": str(file), "data_dir": str(self.data)}
         given |= {"tls_certificate": str(certificate), "tls_key": str(key)}
+        given |= {"sip_trace": self.trace} if traced else {}
         lines = [f'{name} = "{value}"' for name, value in given.items()]
         lines += [f"{name} = {value}" for name, value in PORTS.items()]
         self._settings = directory / "broker.toml"
@@ -50,7 +58,7 @@ class Server:
         """Start it, wait until it is ready, and return how long that took."""
         began_s = time.monotonic()
         argv = [sys.executable, "-m", "wanderbus", "up", "--config", str(self._settings)]
-        limited = ["sh", "-c", f'ulimit -Sn {DESCRIPTORS}; exec "$@"', "sh", *argv]
+        limited = ["nice", "-n", str(NICE), "sh", "-c", f'ulimit -Sn {DESCRIPTORS}; exec "$@"', "sh", *argv]
         with self._errors.open("ab") as errors:
             self._process = subprocess.Popen(
                 self._network.command("server", limited), stdout=subprocess.PIPE, stderr=errors, text=True

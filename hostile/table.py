@@ -5,13 +5,16 @@ from __future__ import annotations
 from typing import Final
 
 from hostile.attack import Attack
-from hostile.attacks import amplification, filters, floods, passwords, streams
+from hostile.attacks import amplification, crowds, dialogs, filters, floods, passwords, storage, streams
 
 ATTACKS: Final[tuple[Attack, ...]] = (
+    *dialogs.ATTACKS,
     *streams.ATTACKS,
     *floods.ATTACKS,
     *filters.ATTACKS,
     *amplification.ATTACKS,
     *passwords.ATTACKS,
+    *storage.ATTACKS,
+    *crowds.ATTACKS,
 )
 BY_NAME: Final = {attack.name: attack for attack in ATTACKS}

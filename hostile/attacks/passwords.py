@@ -6,7 +6,7 @@ import socket
 from collections.abc import Callable
 
 from hostile.attack import DOMAIN, Attack, Report, Target
-from hostile.datagrams import HEADERS_BYTES, HOLE, request, ticks
+from hostile.datagrams import HEADERS_BYTES, HOLE, PADDING, request, ticks
 from hostile.network import ATTACKER, SERVER
 from wanderbus.errors import SIPParseError
 from wanderbus.sip.digest_values import Challenge, Credentials
@@ -83,7 +83,7 @@ class _Guesser:
 
 
 def _registrations(number: int, credentials: str) -> bytes:
-    lines = ["Contact: *", "Expires: 0", *([credentials] if credentials else [])]
+    lines = ["Contact: *", "Expires: 0", PADDING, *([credentials] if credentials else [])]
     return request("REGISTER", f"sip:{DOMAIN}", via=f"{ATTACKER}:9", number=number, user="alice", headers=lines)
 
 
@@ -125,5 +125,6 @@ ATTACKS = (
         has_hole=True,
         # 5 at once and then after 1, 2, 4 ... s, at each of the two: docs/SECURITY.md; with some to spare.
         guesses_max=24,
+        quick=True,
     ),
 )
