@@ -60,6 +60,10 @@ class World:
             self._step(TimerFired(key))
         self.now = end
 
+    def know(self, address: Address) -> None:
+        """Let the server count who is at ``address`` among its users."""
+        self.server._layer.peers.note(address[0], self.now)
+
     def bytes_at(self, address: Address) -> list[bytes]:
         """Take what has arrived at ``address``."""
         return self.inboxes.pop(address, [])

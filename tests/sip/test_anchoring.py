@@ -448,6 +448,7 @@ class TestTheServer:
             data = ng.write_reply(commands.pop().cookie, {"result": "ok", "sdp": BY_RELAY.decode()})
             perform(DatagramReceived("ng", self.RELAY, data))
 
+        world.know(alice.address)
         request = alice.request("INVITE", BOB, SDP)
         perform(DatagramReceived("sip", alice.address, encode_message(Request("INVITE", BOB, request.headers, OFFER))))
         assert alice.statuses() == [100]

@@ -264,6 +264,7 @@ class TestCalls:
     @pytest.fixture
     def accepted(self, alice: Phone, bob: NATPhone) -> tuple[Request, Response]:
         """Let bob take a call of alice; return the INVITE as he had it, and the 200 as she had it."""
+        alice.world.know(alice.address)
         alice.send(alice.request("INVITE", BOB))
         received = bob.taken_request()
         bob.send(make_response(received, 200, to_tag="of-bob", headers=[("Contact", bob.contact)]))
@@ -492,6 +493,7 @@ class TestStreams:
         request = sip("INVITE", BOB, ("Contact", "<sip:alice@10.0.0.1:7>"), call_id=f"call-{number}")
         via = f"SIP/2.0/UDP 10.0.0.1:7;branch=z9hG4bKcaller{number}"
         data = encode_message(request.replacing("Via", via))
+        desk.server._layer.peers.note("10.0.0.1", 0.0)
         outputs = desk.tell(DatagramReceived("sip", ("10.0.0.1", 7), data))
         return [each for each in outputs if isinstance(each, SendOnStream | SendDatagram)]
 

@@ -35,6 +35,7 @@ VIA = "SIP/2.0/UDP 192.0.2.1:5060;rport;branch=z9hG4bKone"
 def bob() -> Clockwork:
     layer = TransactionLayer(SeededRandom())
     layer.local = BOB
+    layer.peers.everybody = True
     return Clockwork(layer)
 
 
@@ -123,7 +124,7 @@ def test_what_was_accepted_is_not_kept_since_only_the_user_says_it_again(bob: Cl
     respond(bob, receive(bob, "INVITE"), 200)
     (transaction,) = bob.layer._servers._transactions.values()
     assert transaction._last_data == b""
-    assert transaction._unanswered is None
+    assert transaction.unanswered is None
 
 
 @pytest.mark.parametrize("branch", ["z9hG4bKone", "z9hG4bKacknowledging"])

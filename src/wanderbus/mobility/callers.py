@@ -28,6 +28,11 @@ class Callers:
         self._to_server: set[int] = set()
         """Open connections to the server that it has proved itself on."""
 
+    @property
+    def proves(self) -> bool:
+        """Whether nobody is served who has not proved to be the user in From."""
+        return self._authenticator is not None
+
     def note(self, item: StreamReceived | StreamClosed) -> None:
         """Take note of a connection to the server."""
         if isinstance(item, StreamClosed):

@@ -95,6 +95,7 @@ class UserAgent:
         transports = {properties.transport} if properties.transport == "TLS" else {"UDP", properties.transport}
         self._layer = TransactionLayer(random, socket=socket, timers=timers, transports=transports)
         self._layer.local = contact
+        self._layer.peers.everybody = authenticator is None
         self._layer.editor.edit = lambda message: self.replies.edited(message)
         self._layer.editor.refused = lambda message, why: self.replies.refused(message, why)
         self._keep_alive = KeepAlive(properties, random, socket)
@@ -233,6 +234,8 @@ class UserAgent:
                 return _of_sessions(self._sessions.cancelled(transaction, request, now))
             case ResponseReceived(transaction=transaction, response=response):
                 if transaction.startswith(registration_manager.TRANSACTION_PREFIX):
+                    if response.status == 200:
+                        self._layer.peers.note(self._properties.server[0], now)
                     return _of_registration(self._registration.responded(transaction, response, now))
                 return _of_sessions(self._sessions.responded(transaction, response, now))
             case PongReceived():
@@ -246,10 +249,15 @@ class UserAgent:
     def _requested(self, received: RequestReceived, now: float) -> list[Effect]:
         """Serve a request, after the checks that hold for all of them (RFC 3261 8.2)."""
         transaction, request = received.transaction, received.request
+        proves = self._callers.proves
         refusal = self._unserved(request)
         if refusal is None and request.method in ("INVITE", "UPDATE", "BYE"):
             refusal = self._callers.refusal(received, now, self._sessions.peer_in(request))
-        reply = self.replies.instead(request) if refusal is None else refusal
+            if refusal is None and proves:
+                self._layer.peers.note(received.source[0], now)
+        if refusal is not None:
+            return [Respond(transaction, refusal, stateless=proves)]
+        reply = self.replies.instead(request)
         if reply is not None:
             return [Respond(transaction, reply)]
         match request.method:
@@ -258,10 +266,10 @@ class UserAgent:
             case "BYE":
                 return _of_sessions(self._sessions.ended(transaction, request))
             case "OPTIONS" if request.to.tag is not None and self._sessions.peer_in(request) is None:
-                return [Respond(transaction, self._composer.refusal(request, 481))]
+                return [Respond(transaction, self._composer.refusal(request, 481), stateless=proves)]
             case "OPTIONS":
-                return [Respond(transaction, self._composer.options_answer(request))]
-        return [Respond(transaction, self._composer.refusal(request, 501))]
+                return [Respond(transaction, self._composer.options_answer(request), stateless=proves)]
+        return [Respond(transaction, self._composer.refusal(request, 501), stateless=proves)]
 
     def _unserved(self, request: Request) -> Response | None:
         """Refuse what any user agent would, and what is meant for another user (RFC 3261 8.2).

@@ -43,7 +43,10 @@ InviteKey = tuple[str, int, str]
 
 
 class ClientSide:
-    """All client transactions of one layer; at most ``transactions_max`` of them, ``drops`` counts the rest."""
+    """All client transactions of one layer; at most ``transactions_max`` of them, ``drops`` counts the rest.
+
+    An answered one only absorbs further copies of the answer: the oldest of these gives way to a new one.
+    """
 
     def __init__(
         self,
@@ -61,6 +64,8 @@ class ClientSide:
         self._transactions_max = transactions_max
         self._drops = drops
         self._transactions: dict[ClientKey, ClientTransaction] = {}
+        self._answered: dict[ClientKey, None] = {}
+        """Transactions in state Completed, oldest first."""
         self._keys: dict[str, ClientKey] = {}
         self._invites: dict[InviteKey, ClientKey] = {}
         self._waiting_cancels: dict[ClientKey, SendRequest] = {}
@@ -182,6 +187,10 @@ class ClientSide:
         return sent
 
     def _start(self, item: SendRequest, via: Via, path: Path, now: float) -> list[Output]:
+        evicted: list[Output] = []
+        if len(self._transactions) >= self._transactions_max and self._answered:
+            oldest = next(iter(self._answered))
+            evicted = self._settle(oldest, self._transactions[oldest], self._transactions[oldest].stop(), now)
         if len(self._transactions) >= self._transactions_max:
             self._drops["over limit"] += 1
             return [TransactionTimedOut(item.transaction)]
@@ -200,7 +209,7 @@ class ClientSide:
             self._invites[_invite_key(request)] = key
         if transaction.reliable:
             self._unanswered_on.setdefault(_stream_of(transaction.path), {})[key] = None
-        return self._settle(key, transaction, transaction.start(now), now)
+        return evicted + self._settle(key, transaction, transaction.start(now), now)
 
     def _made(self, name: str, request: Request, path: Path) -> ClientTransaction:
         if request.method == "INVITE":
@@ -224,8 +233,11 @@ class ClientSide:
         settled: list[Output] = scoped(("client", key), outputs)
         if transaction.request is not None and transaction.state not in _UNANSWERED:
             self._conclude(key, transaction, transaction.request)
+        if transaction.state is State.COMPLETED:
+            self._answered[key] = None
         if transaction.terminated:
             del self._transactions[key]
+            self._answered.pop(key, None)
             if self._keys.get(transaction.name) == key:
                 del self._keys[transaction.name]
         return settled + self._release_cancel(key, transaction, now)

@@ -189,6 +189,9 @@ class Authenticator:
     def _refusal(self, nonce: _Nonce, credentials: Credentials, request: Request, now: float) -> Rejected | None:
         """Refuse a wrong digest with a nonce of ours that holds, and any digest while there are too many of them."""
         user, source = credentials.username, self._guard.source_of(request)
+        copy = f"{request.via.branch} {request.cseq} {credentials.response}"
+        if self._guard.is_repeated(user, source, copy, now):
+            return Rejected(403, WRONG)
         is_device = self._devices.noted_at(user, nonce.serial) is not None
         wait_s, limit = (0.0, "") if is_device else self._guard.wait(user, source, now)
         if wait_s > 0:
@@ -197,7 +200,7 @@ class Authenticator:
             return Rejected(500, TOO_MANY, (("Retry-After", str(math.ceil(wait_s))),))
         if not self._is_right(credentials, request.method):
             self._devices.forget(user, nonce.serial)
-            self._report(user, WRONG, source, self._guard.failed(user, source, now))
+            self._report(user, WRONG, source, self._guard.failed(user, source, now, copy))
             return Rejected(403, WRONG)
         return None
 

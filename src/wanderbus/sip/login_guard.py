@@ -32,6 +32,9 @@ NEWEST_MAX: Final = 16
 NAME_CHARACTERS_MAX: Final = 64
 """Characters of a user or a host that are kept."""
 
+_REQUEST_CHARACTERS_MAX: Final = 256
+"""Characters that are kept of what tells a request from others."""
+
 _Key = TypeVar("_Key", bound=Hashable)
 
 
@@ -138,6 +141,7 @@ class _Pair:
 
     def __init__(self) -> None:
         self.failures = self.refusals = 0
+        self.request = ""
         self.until = self.at = 0.0
 
 
@@ -199,11 +203,17 @@ class LoginGuard:
         pair.refusals += 1
         return pair.refusals
 
-    def failed(self, user: str, source: Source, now: float) -> int:
-        """Count wrong credentials; return the refusals so far."""
+    def is_repeated(self, user: str, source: Source, request: str, now: float) -> bool:
+        """Say whether ``request``, what tells it from others, was the last that failed: a copy guesses nothing."""
+        pair = self._pair(_short(user), source, now)
+        return pair is not None and pair.request == request[:_REQUEST_CHARACTERS_MAX]
+
+    def failed(self, user: str, source: Source, now: float, request: str = "") -> int:
+        """Count wrong credentials in ``request``, see :meth:`is_repeated`; return the refusals so far."""
         limits, name = self._limits, _short(user)
         pair = self._pair(name, source, now) or _Pair()
         pair.failures, pair.refusals, pair.at = pair.failures + 1, pair.refusals + 1, now
+        pair.request = request[:_REQUEST_CHARACTERS_MAX]
         beyond = pair.failures - max(1, limits.free_failures)
         if beyond >= 0:
             pair.until = now + min(limits.pause_s * 2.0 ** min(beyond, 60), limits.pause_s_max)

@@ -25,7 +25,7 @@ from wanderbus.sip.location import Domain, LocationService
 from wanderbus.sip.media_desk import MediaDesk, Passage
 from wanderbus.sip.message import Request, make_response
 from wanderbus.sip.own_answers import OwnAnswers
-from wanderbus.sip.proxy_signals import Command, Report, refusal
+from wanderbus.sip.proxy_signals import Command, Report, refusal, refused_at_once
 from wanderbus.sip.request_preparation import (
     PathMarks,
     Side,
@@ -134,7 +134,7 @@ class Proxy:
             came = arrived(vouched(request, self._routes.trusted(received.peer_domains)), self._domain, self._marks)
             answer = self._answers.to(came.request, request)
             if answer is not None:
-                return [refusal(transaction, answer)]
+                return [refused_at_once(transaction, answer)]
             chosen = self._selector.select(came, received.source, now)
             if isinstance(chosen, Refusal):
                 return self._refuse(transaction, request, chosen)
@@ -150,8 +150,8 @@ class Proxy:
         """
         request, transaction = passage.received.request, passage.transaction
         shares = shares_of_breadth(request, len(passage.targets.aims))
-        if shares is None or len(self) >= PROXIED_TRANSACTIONS_MAX:
-            return [refusal(transaction, self._answers.make(request, 440 if shares is None else 503))]
+        if shares is None or passage.received.crowded or len(self) >= PROXIED_TRANSACTIONS_MAX:
+            return [refused_at_once(transaction, self._answers.make(request, 440 if shares is None else 503))]
         following = self._cross(passage, now)
         if request.method != "INVITE" or any(isinstance(each, Respond) for each in following):
             return following
@@ -167,7 +167,7 @@ class Proxy:
         match self._crossings.prepared(passage, now):
             case Unproved(status=status, reason=reason, challenges=challenges, headers=others):
                 headers = [*(("Proxy-Authenticate", challenge) for challenge in challenges), *others]
-                return [refusal(transaction, self._answers.make(request, status, headers, reason=reason))]
+                return [refused_at_once(transaction, self._answers.make(request, status, headers, reason=reason))]
             case NotFound(status=status, reason=reason):
                 return [refusal(transaction, self._answers.make(request, status, reason=reason))]
             case Passage() as found:
@@ -226,11 +226,11 @@ class Proxy:
     def _refuse(self, transaction: str, request: Request, refused: Refusal) -> list[Command]:
         headers = [("Contact", contact) for contact in refused.contacts]
         answer = self._answers.make(request, refused.status, headers, reason=refused.reason)
-        responded: list[Command] = [refusal(transaction, answer)]
+        responded: list[Command] = [refused_at_once(transaction, answer)]
         return responded if refused.failure is None else [refused.failure, *responded]
 
     def _unreadable(self, transaction: str, request: Request, error: SIPParseError) -> Command:
-        return refusal(transaction, self._answers.make(request, error.status or 400))
+        return refused_at_once(transaction, self._answers.make(request, error.status or 400))
 
     def _fork(self, passage: Passage, now: float) -> list[Command]:
         """Send the request to every target and keep its context (RFC 3261 16.6).

@@ -50,3 +50,8 @@ for relays, and questions for the resolver."""
 def refusal(transaction: str, response: Response) -> Respond:
     """Return the answer to a request that nobody vouched for: its source may be forged."""
     return Respond(transaction, response, within_request=True)
+
+
+def refused_at_once(transaction: str, response: Response) -> Respond:
+    """Return such an answer where it is the first to the request, which may be forgotten with it."""
+    return Respond(transaction, response, stateless=True)

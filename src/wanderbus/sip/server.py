@@ -223,8 +223,11 @@ class SIPServer:
             return self._proxy.step([report], now), []
         response, written = self._registrar.register(self._with_way_back(report), now, report.connection)
         # A 200 goes to a user who proved to be one; anything else to whoever claims the source address.
-        answer = Respond(report.transaction, response, within_request=response.status != 200)
-        return [answer], scoped("registrar", written)
+        # It needs no memory either: who is challenged again for a lost answer has one round trip more.
+        proved = response.status == 200
+        if proved:
+            self._layer.peers.note(report.source[0], now)
+        return [Respond(report.transaction, response, stateless=not proved)], scoped("registrar", written)
 
     def _with_way_back(self, register: RequestReceived) -> Request:
         """Return a REGISTER with the way back to where it came from, unless a proxy that we know passed it on.
@@ -239,4 +242,4 @@ class SIPServer:
 def _turned_away(report: RequestReceived, judgement: Judgement) -> Command:
     if judgement is Judgement.DROPPED:
         return ForgetTransaction(report.transaction)
-    return Respond(report.transaction, make_response(report.request, 503, headers=[RETRY_LATER]))
+    return Respond(report.transaction, make_response(report.request, 503, headers=[RETRY_LATER]), stateless=True)

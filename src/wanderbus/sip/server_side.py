@@ -1,28 +1,50 @@
-"""The server half of the transaction layer: the requests of others and their transactions (RFC 3261 17.2.3, 9.2)."""
+"""The server half of the transaction layer: the requests of others and their transactions (RFC 3261 17.2.3, 9.2).
+
+A request that is refused, before anybody proved to have sent it, leaves nothing behind (8.2.7, 26.3.2.4): another copy
+of it is answered again. The To tag of such an answer is made of the request by a keyed hash. So each copy gets the same
+tag, and the ACK that bears it is recognized. Only the refusal of an INVITE that came from a known peer over UDP is kept
+and repeated, for where much is lost, calls and moves would take longer without.
+"""
 
 from __future__ import annotations
 
+import hashlib
+import hmac
 from collections import Counter
 from collections.abc import Hashable
 from typing import Final
 
+import msgspec
+
+from wanderbus.hosts import network_of
 from wanderbus.machine import Address, Output, RandomSource, scoped
-from wanderbus.sip.message import Request, make_response
+from wanderbus.sip.known_peers import KnownPeers
+from wanderbus.sip.message import Request, Response, make_response
 from wanderbus.sip.message_editor import MessageEditor
 from wanderbus.sip.response_routing import Origin, response_path, sent_by
 from wanderbus.sip.server_transactions import InviteServerTransaction, NonInviteServerTransaction, ServerTransaction
 from wanderbus.sip.targets import Path
 from wanderbus.sip.transaction_machine import State, Timers, Trigger
+from wanderbus.sip.transaction_places import Party, TransactionPlaces
 from wanderbus.sip.transaction_signals import AckReceived, CancelReceived, RequestReceived, Respond
 
 _TAG_BYTES: Final = 8
+_KEY_BYTES: Final = 16
+_KEYED_TAG_BYTES: Final = 4
+"""Short, because a refusal must not outgrow the request; RFC 3261 19.3 asks for 32 bits."""
+
+_REPEATING: Final = frozenset({State.COMPLETED, State.CONFIRMED})
+"""States in which nothing but the answer is kept."""
 
 ServerKey = tuple[str, Address, str]
 """Branch, sent-by and method, where an ACK counts as INVITE."""
 
 
 class ServerSide:
-    """All server transactions of one layer; at most ``transactions_max`` of them, ``drops`` counts the rest."""
+    """All server transactions of one layer; at most ``transactions_max`` of them, ``drops`` counts the rest.
+
+    ``peers`` are the sources of users, which strangers cannot crowd out (:mod:`.transaction_places`).
+    """
 
     def __init__(
         self,
@@ -37,8 +59,10 @@ class ServerSide:
         self._random = random
         self._socket = socket
         self._timers = timers
-        self._transactions_max = transactions_max
         self._drops = drops
+        self.peers = KnownPeers()
+        self._places = TransactionPlaces(transactions_max)
+        self._key = b""
         self._transactions: dict[str, ServerTransaction] = {}
         self._by_key: dict[Hashable, ServerTransaction] = {}
         self._made = 0
@@ -63,26 +87,67 @@ class ServerSide:
         path = response_path(request.via, origin, self._socket)
         if known is not None:
             return self._settle(known, known.receive_again(path, now, origin.datagram_bytes))
-        if len(self._transactions) >= self._transactions_max:
+        if request.method == "CANCEL" and (key[0], key[1], "INVITE") not in self._by_key:
+            response = self._tagged(make_response(request, 481), key, request)
+            data = self._editor.response(response, origin.datagram_bytes)
+            return [path.send(data)] if data else []
+        return self._begin(key, request, path, origin, now)
+
+    def _begin(self, key: ServerKey, request: Request, path: Path, origin: Origin, now: float) -> list[Output]:
+        """Make the transaction of a new request, and report it."""
+        network = network_of(origin.source[0])
+        party = Party(network, self.peers.knows(network, now))
+        size = _size_of(request) if origin.datagram_bytes is None else origin.datagram_bytes
+        evicted: list[Output] = []
+        while not self._places.has_room(size) and (oldest := self._places.oldest_answered()) is not None:
+            evicted += self.forget(oldest)
+        if not self._places.has_room(size):
             self._drops["over limit"] += 1
-            return []
+            return evicted
+        crowded = self._places.is_crowded(party, size)
         transaction = self._add(key, request, path, origin.datagram_bytes)
+        transaction.known = party.known
+        self._places.enter(transaction.name, party, size)
         if request.method == "CANCEL":
-            return self._cancel(key, transaction, request, now)
-        received: list[Output] = [
-            RequestReceived(
-                transaction.name, request, origin.source, origin.transport, origin.connection, origin.peer_domains
-            )
-        ]
-        return received + self._settle(transaction, transaction.start(now))
+            return evicted + self._cancel(key, transaction, request, now)
+        received = RequestReceived(
+            transaction.name,
+            request,
+            origin.source,
+            origin.transport,
+            origin.connection,
+            origin.peer_domains,
+            crowded,
+        )
+        return [*evicted, received, *self._settle(transaction, transaction.start(now))]
 
     def respond(self, item: Respond, now: float) -> list[Output]:
         """Send a response of the transaction user, if the transaction is still there and admits it."""
         transaction = self._transactions.get(item.transaction)
         if transaction is None:
             return []
-        outputs = transaction.respond(item.response, now, within_request=item.within_request)
+        request = transaction.unanswered
+        if item.stateless and item.response.status >= 200 and request is not None:
+            item = msgspec.structs.replace(item, response=self._tagged(item.response, transaction.key, request))
+            if not (transaction.known and transaction.repeats_refusals):
+                return self._settle(transaction, transaction.refuse(item.response))
+        outputs = transaction.respond(item.response, now, within_request=item.within_request or item.stateless)
+        if transaction.state in _REPEATING:
+            self._places.answered(transaction.name, transaction.kept_bytes)
         return self._settle(transaction, outputs)
+
+    def _tagged(self, response: Response, key: Hashable, request: Request) -> Response:
+        """Return an answer to ``request`` under the To tag that every copy of it gets."""
+        if request.to.tag is not None or response.status == 100:
+            return response
+        to = request.to.with_param("tag", self._tag_of(key, request))
+        return response.replacing("To", str(to))
+
+    def _tag_of(self, key: Hashable, request: Request) -> str:
+        if not self._key:
+            self._key = self._random.token(_KEY_BYTES)
+        text = repr((key, request.call_id)).encode()
+        return hmac.digest(self._key, text, hashlib.sha256)[:_KEYED_TAG_BYTES].hex()
 
     def fire(self, name: str, timer: Trigger, now: float) -> list[Output]:
         """Hand a timer to its transaction, if that is still there."""
@@ -98,17 +163,20 @@ class ServerSide:
         self, invite: ServerTransaction | None, request: Request, origin: Origin, now: float
     ) -> list[Output]:
         """An ACK for a refusal ends here; any other, also one for a 2xx under the INVITE's branch, is the user's."""
+        if invite is None and self._key and request.to.tag == self._tag_of(server_key(request), request):
+            return []
         if not isinstance(invite, InviteServerTransaction) or invite.state is State.ACCEPTED:
             return [AckReceived(request, origin.source, origin.transport, origin.connection)]
         return self._settle(invite, invite.acknowledge(now))
 
     def _cancel(self, key: ServerKey, cancel: ServerTransaction, request: Request, now: float) -> list[Output]:
-        """Answer a CANCEL; report it if its INVITE has no final response yet (RFC 3261 9.2)."""
+        """Answer the CANCEL of an INVITE; report it if that has no final response yet (RFC 3261 9.2)."""
         branch, sender, _ = key
         invite = self._by_key.get((branch, sender, "INVITE"))
         tag = (invite and invite.answered_tag) or self.fresh_tag()
-        response = make_response(request, 481 if invite is None else 200, to_tag=tag)
+        response = make_response(request, 200, to_tag=tag)
         outputs = cancel.start(now) + cancel.respond(response, now, within_request=True)
+        self._places.answered(cancel.name, cancel.kept_bytes)
         settled = self._settle(cancel, outputs)
         if invite is not None and invite.state is State.PROCEEDING:
             settled.append(CancelReceived(invite.name, request))
@@ -126,8 +194,14 @@ class ServerSide:
         if transaction.terminated:
             del self._transactions[transaction.name]
             del self._by_key[transaction.key]
+            self._places.leave(transaction.name)
         settled: list[Output] = scoped(("server", transaction.name), outputs)
         return settled
+
+
+def _size_of(request: Request) -> int:
+    """Return about how many bytes a request had that came over a stream."""
+    return sum(len(name) + len(value) for name, value in request.headers) + len(request.body)
 
 
 def server_key(request: Request) -> ServerKey:

@@ -2,6 +2,10 @@
 
 Retransmissions of a request are absorbed here and answered with the last response. An answer goes the way that the
 newest copy of the request came, so that a device that moves within a transaction still gets it.
+
+Over UDP a stranger's source may be a victim's address. So refusals, and a 100, send no more bytes there in all than
+came from there: a refusal is repeated only as long as that allows, and a 100 is left out if it would take the room of
+the refusal.
 """
 
 from __future__ import annotations
@@ -60,6 +64,10 @@ NON_INVITE_SERVER_TIMERS: Final[Running] = {
 }
 
 
+_TRYING_PART: Final = 3
+"""A stranger's INVITE gets a 100 if it has this many times its bytes: a challenge has to fit into the rest."""
+
+
 class ServerTransaction(TransactionMachine):
     """What INVITE and other server transactions share: one request, the last answer, where it goes.
 
@@ -68,15 +76,17 @@ class ServerTransaction(TransactionMachine):
     """
 
     __slots__ = (
+        "_allowed_bytes",
         "_datagram_bytes",
         "_editor",
         "_interval_s",
         "_last_data",
         "_path",
-        "_unanswered",
         "_within_request",
         "answered_tag",
         "key",
+        "known",
+        "unanswered",
     )
 
     def __init__(
@@ -92,12 +102,17 @@ class ServerTransaction(TransactionMachine):
         super().__init__(name, timers, reliable=path.target.reliable)
         self.key = key
         self._editor = editor or MessageEditor()
+        self.known = False
+        """Whether it came from a known peer."""
         self.answered_tag: str | None = None
         """The To tag of the last answer."""
-        self._unanswered: Request | None = request
+        self.unanswered: Request | None = request
+        """The request, while nothing was answered."""
         self._last_data = b""
         self._path = path
         self._datagram_bytes = datagram_bytes
+        self._allowed_bytes = datagram_bytes or 0
+        """How many bytes more may go to a stranger."""
         self._within_request = True
         self._interval_s = timers.t1_s
 
@@ -113,6 +128,7 @@ class ServerTransaction(TransactionMachine):
         if self._datagram_bytes is not None and datagram_bytes is not None and datagram_bytes < self._datagram_bytes:
             return []
         self._path = path
+        self._allowed_bytes += datagram_bytes or 0
         return self._advance(Trigger.REQUEST, now)
 
     def respond(self, response: Response, now: float, *, within_request: bool = False) -> list[Output]:
@@ -120,19 +136,51 @@ class ServerTransaction(TransactionMachine):
         self._within_request = within_request
         return self._advance(self._trigger(response.status), now, response)
 
+    def refuse(self, response: Response) -> list[Output]:
+        """Send ``response``, no larger than the request, and end at once."""
+        data = self._editor.response(response, self._datagram_bytes)
+        return [*([self._path.send(data)] if data else []), *self.stop()]
+
+    @property
+    def repeats_refusals(self) -> bool:
+        """Whether a refusal is repeated until it is confirmed (RFC 3261 17.2.1)."""
+        return Trigger.TIMER_G in self._running_in(State.COMPLETED)
+
+    @property
+    def kept_bytes(self) -> int:
+        """How long the answer is that may have to be repeated."""
+        return len(self._last_data)
+
     def _trigger(self, status: int) -> Trigger:
         raise NotImplementedError
 
     def _send(self, response: Message | None) -> list[Output]:
         assert isinstance(response, Response)
         self.answered_tag = response.to.tag
-        self._unanswered = None
-        bytes_max = self._datagram_bytes if self._within_request else None
-        self._last_data = self._editor.response(response, bytes_max) or b""
+        self.unanswered = None
+        self._last_data = self._editor.response(response, self._bytes_max()) or b""
+        if response.status < 200 and self._is_bounded and len(self._last_data) * _TRYING_PART > self._allowed_bytes:
+            self._last_data = b""
         return self._replay()
 
+    def _bytes_max(self) -> int | None:
+        """Return how long an answer may be, None for any length."""
+        if self._datagram_bytes is None or not self._within_request:
+            return None
+        return min(self._datagram_bytes, self._allowed_bytes) if self._is_bounded else self._datagram_bytes
+
+    @property
+    def _is_bounded(self) -> bool:
+        return self._datagram_bytes is not None and self._within_request and not self.known
+
     def _replay(self) -> list[Output]:
-        return [self._path.send(self._last_data)] if self._last_data else []
+        if not self._last_data:
+            return []
+        if self._is_bounded:
+            if len(self._last_data) > self._allowed_bytes:
+                return []
+            self._allowed_bytes -= len(self._last_data)
+        return [self._path.send(self._last_data)]
 
 
 class InviteServerTransaction(ServerTransaction):
@@ -164,7 +212,7 @@ class InviteServerTransaction(ServerTransaction):
             case Trigger.REQUEST:
                 return self._replay()
             case Trigger.TIMER_TRYING:
-                return self._send(make_response(self._unanswered, 100)) if self._unanswered is not None else []
+                return self._send(make_response(self.unanswered, 100)) if self.unanswered is not None else []
             case Trigger.TIMER_G:
                 self._interval_s = min(2 * self._interval_s, self.timers.t2_s)
                 return [*self._replay(), self._set(trigger, now, self._interval_s)]

@@ -39,11 +39,16 @@ class Respond(Input, frozen=True):
     A 2xx to an INVITE may be given again and again, as its retransmission is up to the user (RFC 6026 7.1). With
     ``within_request`` the response is cut down to the size of a request that came over UDP, or not sent if that
     cannot be: its source may be forged, and nobody may be flooded through us.
+
+    A ``stateless`` final response is that too, and ends the transaction, unless a known peer waits for it over UDP: it
+    is for a request that nobody has proved to have sent, and is given before any other answer to it (RFC 3261 8.2.7,
+    26.3.2.4). Its To tag is the layer's.
     """
 
     transaction: str
     response: Response
     within_request: bool = False
+    stateless: bool = False
 
 
 class SendAck(Input, frozen=True):
@@ -87,7 +92,8 @@ class RequestReceived(Output, frozen=True):
 
     Its top Via carries ``received`` and ``rport`` (RFC 3581 4). ACK and CANCEL are never reported here.
     ``connection`` is the stream that it came on, None over UDP; ``peer_domains`` are the SIP domains that the
-    certificate of its other side names.
+    certificate of its other side names. Where its source holds all the transactions that it may (``crowded``), it
+    should be answered at once.
     """
 
     transaction: str
@@ -96,6 +102,7 @@ class RequestReceived(Output, frozen=True):
     transport: Transport = "UDP"
     connection: int | None = None
     peer_domains: tuple[str, ...] = ()
+    crowded: bool = False
 
 
 class AckReceived(Output, frozen=True):

@@ -27,6 +27,7 @@ from wanderbus.machine import (
 )
 from wanderbus.sip.client_side import ClientSide
 from wanderbus.sip.client_transactions import make_cancel
+from wanderbus.sip.known_peers import KnownPeers
 from wanderbus.sip.message import Response, encode_message, make_response, parse_message, read_for_reply
 from wanderbus.sip.message_editor import MessageEditor
 from wanderbus.sip.response_routing import Origin, response_path, stamped, with_via
@@ -131,6 +132,11 @@ class TransactionLayer:
     def transaction_count(self) -> int:
         """Transactions alive now, both directions."""
         return len(self._clients) + len(self._servers)
+
+    @property
+    def peers(self) -> KnownPeers:
+        """Sources of users, whose requests strangers cannot crowd out."""
+        return self._servers.peers
 
     def connection_from(self, target: Target) -> int | None:
         """Return the open connection whose other end is at ``target``, whoever opened it; None if there is none."""

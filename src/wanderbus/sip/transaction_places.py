@@ -1,0 +1,116 @@
+"""Places of server transactions, so that nobody takes them all (SPEC C-20).
+
+::
+
+    of all places     strangers may hold a quarter with requests that are not answered yet
+    of that quarter   one source may hold a quarter
+    of all places     one known source may hold a quarter with such requests
+
+Each transaction takes one place, and a large one as many as it is larger than :data:`PLACE_BYTES`: so the number of
+places bounds their memory too. An answered transaction is kept only to repeat its answer; the oldest of these gives way
+where a place is needed, those of strangers first.
+"""
+
+from __future__ import annotations
+
+from collections import OrderedDict
+from typing import Final
+
+import msgspec
+
+PLACE_BYTES: Final = 2_048
+"""Bytes of a request, or of its answer once there is one, for each place."""
+
+STRANGERS_PART: Final = 1 / 4
+"""Part of all places for unanswered requests of strangers."""
+
+SOURCE_PART: Final = 1 / 4
+"""Part of these that one stranger may hold, and part of all places that one known source may hold."""
+
+
+class Party(msgspec.Struct, frozen=True):
+    """Sender of a request: an IPv4 address or a /64 of IPv6, and whether a user was there lately."""
+
+    network: str
+    known: bool
+
+
+class _Held(msgspec.Struct):
+    party: Party
+    places: int
+    answered: bool = False
+
+
+class TransactionPlaces:
+    """Who holds which of ``places_max`` places, by the name of the transaction."""
+
+    def __init__(self, places_max: int) -> None:
+        self._places_max = places_max
+        self._held: dict[str, _Held] = {}
+        self._taken = 0
+        self._unanswered: dict[Party, int] = {}
+        self._strangers = 0
+        self._answered: dict[bool, OrderedDict[str, None]] = {False: OrderedDict(), True: OrderedDict()}
+        """Names of answered transactions, oldest first, by whether their party is known."""
+
+    def __len__(self) -> int:
+        return self._taken
+
+    def has_room(self, size: int) -> bool:
+        """Say whether there is a place for a request of ``size`` bytes; one alone always has one."""
+        return self._taken + _places(size) <= self._places_max or not self._taken
+
+    def is_crowded(self, party: Party, size: int) -> bool:
+        """Say whether ``party`` would hold more than its part with an unanswered request of ``size`` bytes."""
+        places = _places(size)
+        own = self._unanswered.get(party, 0) + places
+        if party.known:
+            return own > self._places_max * SOURCE_PART
+        of_strangers = self._places_max * STRANGERS_PART
+        return own > of_strangers * SOURCE_PART or self._strangers + places > of_strangers
+
+    def enter(self, name: str, party: Party, size: int) -> None:
+        """Give transaction ``name`` its places."""
+        self._held[name] = held = _Held(party, _places(size))
+        self._count_unanswered(held, held.places)
+        self._taken += held.places
+
+    def answered(self, name: str, size: int) -> None:
+        """Note that all that is kept of transaction ``name`` is an answer of ``size`` bytes, to be repeated."""
+        held = self._held.get(name)
+        if held is None or held.answered:
+            return
+        self._count_unanswered(held, -held.places)
+        held.answered = True
+        self._answered[held.party.known][name] = None
+        self._taken += _places(size) - held.places
+        held.places = _places(size)
+
+    def oldest_answered(self) -> str | None:
+        """Return the transaction that gives way first, None if none can."""
+        for names in self._answered.values():
+            if names:
+                return next(iter(names))
+        return None
+
+    def leave(self, name: str) -> None:
+        """Take the places of transaction ``name`` back."""
+        held = self._held.pop(name)
+        self._taken -= held.places
+        if held.answered:
+            del self._answered[held.party.known][name]
+        else:
+            self._count_unanswered(held, -held.places)
+
+    def _count_unanswered(self, held: _Held, places: int) -> None:
+        left = self._unanswered.get(held.party, 0) + places
+        if left:
+            self._unanswered[held.party] = left
+        else:
+            self._unanswered.pop(held.party, None)
+        if not held.party.known:
+            self._strangers += places
+
+
+def _places(size: int) -> int:
+    return 1 + size // PLACE_BYTES

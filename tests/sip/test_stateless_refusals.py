@@ -1,0 +1,167 @@
+"""Requests that nobody has proved to have sent leave nothing behind (RFC 3261 8.2.7, 26.3.2.4; SPEC C-20)."""
+
+from __future__ import annotations
+
+import pytest
+
+from tests.sip.phone_world import SERVER, Phone, World
+from tests.sip.transaction_world import BOB, Clockwork, SeededRandom, arrival, make_request, messages, statuses, wire
+from wanderbus.machine import DatagramReceived, Output
+from wanderbus.sip.flood import FloodLimits
+from wanderbus.sip.message import Request, Response, encode_message, make_response
+from wanderbus.sip.transactions import AckReceived, RequestReceived, Respond, TransactionLayer
+
+STRANGER = ("203.0.113.9", 5060)
+NO_LIMIT = FloodLimits(requests_per_s=1e9, burst_requests=1e9)
+
+
+@pytest.fixture
+def bob() -> Clockwork:
+    layer = TransactionLayer(SeededRandom(), transactions_max=64)
+    layer.local = BOB
+    return Clockwork(layer)
+
+
+def refuse(node: Clockwork, method: str, branch: str, source: tuple[str, int] = STRANGER) -> list[Output]:
+    data = wire(make_request(method), via(branch))
+    (report,) = [each for each in node.tell(arrival(data, source)) if isinstance(each, RequestReceived)]
+    return node.tell(Respond(report.transaction, make_response(report.request, 401, to_tag="b"), stateless=True))
+
+
+def via(branch: str) -> str:
+    return f"SIP/2.0/UDP 192.0.2.1:5060;rport;branch=z9hG4bK{branch}"
+
+
+def tag_of(outputs: list[Output]) -> str:
+    (message,) = messages(outputs)
+    assert isinstance(message, Response)
+    assert message.to.tag is not None
+    return message.to.tag
+
+
+def ack(tag: str, branch: str) -> DatagramReceived:
+    return arrival(wire(make_request("ACK", to_tag=tag), via(branch)), STRANGER)
+
+
+@pytest.mark.parametrize("method", ["INVITE", "REGISTER", "OPTIONS", "BYE"])
+def test_a_refused_request_leaves_no_transaction_and_no_timer(bob: Clockwork, method: str) -> None:
+    assert statuses(refuse(bob, method, "one")) == [401]
+    assert (bob.layer.transaction_count, bob.timers) == (0, {})
+
+
+def test_each_copy_is_answered_again_under_the_same_tag(bob: Clockwork) -> None:
+    assert tag_of(refuse(bob, "INVITE", "one")) == tag_of(refuse(bob, "INVITE", "one"))
+    assert tag_of(refuse(bob, "INVITE", "one")) != tag_of(refuse(bob, "INVITE", "two"))
+
+
+def test_the_ack_of_a_forgotten_refusal_is_absorbed_and_no_other(bob: Clockwork) -> None:
+    tag = tag_of(refuse(bob, "INVITE", "one"))
+    assert bob.tell(ack(tag, "one")) == []
+    assert [type(each) for each in bob.tell(ack(tag, "two"))] == [AckReceived]
+    assert [type(each) for each in bob.tell(ack("made-up", "one"))] == [AckReceived]
+
+
+def test_a_known_peer_is_refused_again_until_it_confirms(bob: Clockwork) -> None:
+    bob.layer.peers.note(STRANGER[0], 0.0)
+    tag = tag_of(refuse(bob, "INVITE", "one"))
+    assert len(bob.run_to(10.0)) > 3
+    assert bob.tell(ack(tag, "one")) == []
+    assert bob.run_to(60.0) == []
+
+
+def test_a_cancel_of_nothing_leaves_nothing(bob: Clockwork) -> None:
+    assert statuses(bob.tell(arrival(wire(make_request("CANCEL"))))) == [481]
+    assert bob.layer.transaction_count == 0
+
+
+def test_what_waits_for_its_ack_gives_way_to_new_requests(bob: Clockwork) -> None:
+    bob.layer.peers.note(STRANGER[0], 0.0)
+    for number in range(500):
+        assert statuses(refuse(bob, "INVITE", str(number))) == [401]
+    assert bob.layer.transaction_count <= 64
+    assert bob.layer.drops == {}
+
+
+def test_strangers_that_nobody_answers_leave_room_for_known_peers(bob: Clockwork) -> None:
+    bob.layer.peers.note("198.51.100.7", 0.0)
+    crowded = []
+    for number in range(40):
+        data = wire(make_request("INVITE"), via(str(number)))
+        (report,) = [
+            each for each in bob.tell(arrival(data, (f"203.0.113.{number}", 5060))) if isinstance(each, RequestReceived)
+        ]
+        crowded.append(report.crowded)
+        if report.crowded:
+            bob.tell(Respond(report.transaction, make_response(report.request, 503, to_tag="b"), stateless=True))
+    assert crowded == [False] * 16 + [True] * 24
+    (known, *_) = bob.tell(arrival(wire(make_request("INVITE"), via("known")), ("198.51.100.7", 5060)))
+    assert isinstance(known, RequestReceived)
+    assert not known.crowded
+
+
+def test_one_stranger_holds_no_more_than_a_part_of_what_strangers_may(bob: Clockwork) -> None:
+    for number in range(6):
+        (report, *_) = bob.tell(arrival(wire(make_request("INVITE"), via(str(number))), STRANGER))
+        assert isinstance(report, RequestReceived)
+        assert report.crowded == (number >= 4)
+
+
+def test_large_requests_take_several_places(bob: Clockwork) -> None:
+    large = make_request("INVITE").with_header("Subject", "x" * 5_000)
+    (report, *_) = bob.tell(arrival(wire(large, via("large")), STRANGER))
+    assert isinstance(report, RequestReceived)
+    (further, *_) = bob.tell(arrival(wire(large, via("larger")), STRANGER))
+    assert isinstance(further, RequestReceived)
+    assert (report.crowded, further.crowded) == (False, True)
+
+
+def test_a_flood_of_registers_leaves_nothing_at_the_registrar() -> None:
+    world = World(flood=NO_LIMIT)
+    for number in range(100):
+        mallory = Phone(world, "alice", (f"203.0.113.{number}", 5060))
+        mallory.send(mallory.request("REGISTER", "sip:example.org"))
+    assert world.server._layer.transaction_count == 0
+    alice = Phone(world, "alice", ("198.51.100.1", 5060))
+    assert alice.register().status == 200
+
+
+def test_a_copy_of_a_wrong_password_is_no_further_guess() -> None:
+    world = World()
+    mallory = Phone(world, "alice", ("203.0.113.1", 5060), password="wrong")
+    mallory.send(mallory.request("REGISTER", "sip:example.org"))
+    (challenge,) = mallory.take()
+    assert isinstance(challenge, Response)
+    mallory.digest.learn(challenge)
+    wrong = encode_message(mallory.digest.authorize(mallory.request("REGISTER", "sip:example.org")))
+    for _ in range(10):
+        world.send(mallory.address, wrong)
+    assert mallory.statuses() == [403] * 10
+    assert len(world.refused_logins) == 1
+
+
+@pytest.mark.parametrize("seconds", [40.0])
+def test_no_more_bytes_in_all_go_to_a_stranger_than_came(seconds: float) -> None:
+    """An INVITE for a device that is silent, then refuses: 100, refusal and its repetitions."""
+    for status in (None, 401, 486):
+        world = World(flood=NO_LIMIT)
+        device = Phone(world, "bob", ("198.51.100.2", 5060))
+        assert device.register().status == 200
+        for padding in (0, 100, 300, 600, 1_000):
+            sent = invite_from_a_stranger(padding)
+            world.send(STRANGER, sent)
+            requests = [each for each in device.take() if isinstance(each, Request)]
+            if status is not None:
+                challenge = ("WWW-Authenticate", 'Digest realm="example.org", nonce="n", algorithm=MD5, qop="auth"')
+                for request in requests[:1]:
+                    device.send(make_response(request, status, to_tag="of-bob", headers=[challenge]))
+            world.advance(seconds)
+            back = world.bytes_at(STRANGER)
+            assert sum(map(len, back)) <= len(sent), (status, padding, back)
+            assert back
+
+
+def invite_from_a_stranger(padding: int) -> bytes:
+    request = make_request("INVITE", call_id=f"call-{padding}").with_header("Contact", "<sip:m@203.0.113.9>")
+    request = request.with_header("Subject", "x" * padding)
+    data = wire(request, f"SIP/2.0/UDP 203.0.113.9;branch=z9hG4bKp{padding}")
+    return data.replace(b"INVITE sip:bob@192.0.2.2", f"INVITE sip:bob@{SERVER[0]}".encode(), 1)
