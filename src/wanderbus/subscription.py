@@ -154,6 +154,14 @@ def instant_us(instant: datetime) -> int:
     return (instant - _EPOCH) // timedelta(microseconds=1)
 
 
+def instant_shown(at_us: int, zone: str = "Z") -> str:
+    """Return an instant for people, to the second and with ``zone``; one beyond the calendar as its number."""
+    try:
+        return f"{_EPOCH + timedelta(microseconds=at_us):%Y-%m-%d %H:%M:%S}{zone}"
+    except OverflowError:
+        return f"{at_us} µs"
+
+
 def _shown(at_us: int) -> str:
     """Return an instant for people; one beyond the calendar as its number."""
     try:

@@ -6,18 +6,21 @@ import msgspec
 import pytest
 
 from tests.agent.test_conversation import EVENT, SUBSCRIBE, SUBSCRIPTION, conversation, hear
-from tests.agent.town import Town, connected
+from tests.agent.town import DATA_ADDRESS, Phone, Town, connected
 from wanderbus.agent import answers
 from wanderbus.agent.conversation import Conversation
 from wanderbus.agent.heal_pacing import FREE_FAILURES, STABLE_S, HealPacing
-from wanderbus.agent.messages import Acknowledge, Arrived, Ask, StopReading
+from wanderbus.agent.messages import Acknowledge, Arrived, Ask, ConnectRefused, StopReading
 from wanderbus.broker import protocol
 from wanderbus.broker.links import SendOnLink
 from wanderbus.broker.protocol import Attachment, Done, Inspect, Kick, Listing, Query, Renew, Unsubscribe
 from wanderbus.broker.readers import Link
+from wanderbus.datachannel import channel
+from wanderbus.datachannel.description import ChannelEnd
 from wanderbus.errors import RemoteProtocolError
 from wanderbus.event import Event, EventId, Loss, Position
 from wanderbus.simulation.world import SeededRandom, World
+from wanderbus.sip.sdp import MediaDescription
 from wanderbus.transport import ConnectionReset
 
 
@@ -227,3 +230,24 @@ def test_an_old_event_of_a_time_beyond_the_calendar_still_comes() -> None:
     talk = reading(10_000)
     (arrived,) = hear(talk, notify(1, Event("Trade", {"N": 1}, 2**63)))
     assert isinstance(arrived, Arrived)
+
+
+@pytest.mark.parametrize(
+    "place", ["224.0.0.1", "255.255.255.255", "0.0.0.0", "127.0.0.1", "ff02::1", "::1", "::ffff:127.0.0.1"]
+)
+def test_data_are_never_sent_where_no_broker_can_be(place: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    """The MAC leaves out addresses, and whoever signals may write any."""
+    read_end = channel.read_end
+
+    def moved(media: MediaDescription) -> ChannelEnd:
+        end = read_end(media)
+        broker = end.address[1] == DATA_ADDRESS[1]
+        return msgspec.structs.replace(end, address=(place, 9)) if broker else end
+
+    monkeypatch.setattr(channel, "read_end", moved)
+    town = Town()
+    phone = Phone(town).connect()
+    assert phone.statuses == []
+    assert [sent for sent in town.sent if sent.source == (phone.ip, 40_000)] == []
+    (refused,) = phone.all_of(ConnectRefused)
+    assert f"described at {place}" in refused.reason

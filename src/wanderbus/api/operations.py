@@ -16,8 +16,9 @@ import msgspec
 
 from wanderbus.api.agent import Agent
 from wanderbus.api.connecting import user_of
+from wanderbus.api.listed_rows import Pages, checked_rows, read_event
 from wanderbus.broker import protocol
-from wanderbus.event import Event, EventId, Gap, Loss, Notification, Position
+from wanderbus.event import EventId, Gap, Loss, Notification, Position
 
 Row = Mapping[str, Any]
 """A row of a listing: see :mod:`wanderbus.broker.listings`."""
@@ -75,16 +76,18 @@ class Operations:
 
         With ``subscription`` that is what waits for it alone. Gaps of several that begin at one number are one item.
         """
+        pages = Pages("what waits")
         while count is None or count > 0:
             ask = min(count or _ROWS, _ROWS)
             request = protocol.Peek(self._requests.next_request(), _uri(user), session, first, ask, subscription)
             answer = await self._requests.begin(request)
-            for row in answer.rows:
+            for row in checked_rows("waiting", answer.rows):
                 for item in _items(row):
                     yield item
-            if answer.next is None:
+            following = pages.next_number(answer.next)
+            if following is None:
                 return
-            first = int(answer.next)
+            first = following
             count = None if count is None else count - len(answer.rows)
 
     async def purge(self, user: str, session: str = "default", subscription: str | None = None) -> int:
@@ -94,11 +97,12 @@ class Operations:
         """
         purged: int = 0
         after: str | None = None
+        pages = Pages("what was purged")
         while True:
             request = protocol.Purge(self._requests.next_request(), _uri(user), session, subscription, after)
             answer = await self._requests.begin(request)
-            purged += sum(row["purged"] for row in answer.rows)
-            if (after := answer.next) is None:
+            purged += sum(row["purged"] for row in checked_rows("purged", answer.rows))
+            if (after := pages.next(answer.next)) is None:
                 return purged
 
     async def kick(self, user: str, device: str | None = None, *, forget: bool = False) -> Sequence[Row]:
@@ -108,7 +112,7 @@ class Operations:
         nothing for it any more.
         """
         request = protocol.Kick(self._requests.next_request(), _uri(user), device, forget)
-        return (await self._requests.begin(request)).rows
+        return checked_rows("kicked", (await self._requests.begin(request)).rows)
 
     async def unsubscribe(self, subscription: str) -> None:
         """End a subscription of the agent's user, in whatever session it is; its devices are told."""
@@ -122,13 +126,14 @@ class Operations:
 
     async def _inspect(self, what: protocol.Listed, user: str | None) -> AsyncIterator[Row]:
         uri, after = None if user is None else _uri(user), None
+        pages = Pages(what)
         while True:
             request = protocol.Inspect(self._requests.next_request(), what, uri, after, _ROWS)
             answer = await self._requests.begin(request)
-            for row in answer.rows:
+            for row in checked_rows(what, answer.rows):
                 if row.get("session") != SESSION or what == "subscriptions":
                     yield row
-            if (after := answer.next) is None:
+            if (after := pages.next(answer.next)) is None:
                 return
 
 
@@ -145,6 +150,6 @@ def _items(row: Row) -> Iterator[Notification | Gap]:
     if lost:
         reasons = ", ".join(dict.fromkeys(loss.reason for loss in lost))
         yield Gap(sum(loss.count for loss in lost), reasons, Position(row["epoch"], row["last"]), lost)
-    if "event" in row:
-        event, position = msgspec.convert(row["event"], Event), Position(row["epoch"], row["first"])
+    if "event" in row and "id" in row:
+        event, position = read_event(row["event"]), Position(row["epoch"], row["first"])
         yield Notification(event, tuple(row.get("subscriptions", ())), position, EventId(*row["id"]))

@@ -9,7 +9,6 @@ from __future__ import annotations
 import asyncio
 import logging
 from collections.abc import Sequence
-from datetime import UTC, datetime
 from typing import Any, Final, Protocol
 
 from wanderbus.agent.messages import RequestSettled, SubscriptionOver
@@ -17,7 +16,7 @@ from wanderbus.api.notifications import Notifications
 from wanderbus.broker import protocol
 from wanderbus.errors import LocalProtocolError, WanderbusError
 from wanderbus.event import Gap, Notification, Position
-from wanderbus.subscription import Subscription
+from wanderbus.subscription import Subscription, instant_shown
 
 _log = logging.getLogger("wanderbus.agent")
 
@@ -198,7 +197,7 @@ class Readers:
 def _expiry(subscription: Subscription) -> str:
     if subscription.expires_us is None:
         return "it never expires"
-    return f"it expires at {datetime.fromtimestamp(subscription.expires_us / 1e6, UTC):%Y-%m-%d %H:%M:%S} UTC"
+    return f"it expires at {instant_shown(subscription.expires_us, ' UTC')}"
 
 
 def _then(successor: Subscription | None) -> str:

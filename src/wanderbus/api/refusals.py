@@ -58,7 +58,7 @@ def not_reached(properties: AgentProperties, waited_s: float, trouble: str) -> U
 
 def request_error(refusal: protocol.RequestRefused, expression: str) -> WanderbusError:
     """Return the error for a request that the broker declined; ``expression`` is what it asked to be matched."""
-    if refusal.position is not None:
+    if refusal.position is not None and 0 <= refusal.position <= len(expression):
         return FilterError(refusal.reason, expression, refusal.position)
     if refusal.limit is not None:
         return LimitExceeded(refusal.reason, refusal.limit)

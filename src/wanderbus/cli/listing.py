@@ -6,7 +6,6 @@ import asyncio
 import fnmatch
 import sys
 from collections.abc import AsyncIterator, Callable, Iterator, Mapping, Sequence
-from datetime import UTC, datetime
 from textwrap import wrap
 from typing import Annotated, Any, Final, Literal, NamedTuple
 
@@ -21,6 +20,7 @@ from wanderbus.cli.output import run_async, say_json, say_lines
 from wanderbus.errors import UnknownUser
 from wanderbus.event_text import escaped
 from wanderbus.runtime.ambient import wall_us
+from wanderbus.subscription import instant_shown
 
 _LINE: Final = 80
 _INDENT: Final = "  "
@@ -206,7 +206,7 @@ def _field(name: str) -> Callable[[Row], object]:
 
 
 def _instant(at_us: int | None) -> str:
-    return "" if at_us is None else f"{datetime.fromtimestamp(at_us / 1e6, UTC):%Y-%m-%d %H:%M:%SZ}"
+    return "" if at_us is None else instant_shown(at_us)
 
 
 def span(seconds: float | None) -> str:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from wanderbus.errors import SIPParseError
-from wanderbus.hosts import is_ip_address
+from wanderbus.hosts import is_ip_address, is_single_host
 from wanderbus.sip.dialog import Dialog
 from wanderbus.sip.targets import Target
 
@@ -12,9 +12,11 @@ def reachable(dialog: Dialog) -> Target:
     """Return the next hop of ``dialog``.
 
     Raises SIPParseError when it is not an IP address: names are not looked up, as the other side could choose them
-    and a lookup would take its time from everybody else.
+    and a lookup would take its time from everybody else. Nor is one that stands for many hosts, or for none.
     """
     target = dialog.next_hop()
     if not is_ip_address(target.address[0]):
         raise SIPParseError(f"cannot send to {target.address[0]!r}: not an IP address")
+    if not is_single_host(target.address[0]):
+        raise SIPParseError(f"cannot send to {target.address[0]!r}: not the address of one host")
     return target

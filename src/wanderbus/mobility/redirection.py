@@ -8,7 +8,7 @@ from typing import Final
 import msgspec
 
 from wanderbus.errors import SIPParseError
-from wanderbus.hosts import is_ip_address
+from wanderbus.hosts import is_ip_address, is_single_host
 from wanderbus.sip.headers import CONTACT_STAR, NameAddr
 from wanderbus.sip.message import Response
 from wanderbus.sip.targets import Target, target_of
@@ -31,7 +31,7 @@ def redirected_to(response: Response, asked: str, transports: Collection[str]) -
     for contact in sorted(contacts, key=_rank):
         params = tuple(param for param in contact.uri.params if param[0].lower() != "method")
         target = msgspec.structs.replace(contact.uri, headers=(), params=params)
-        if str(target) != asked and _reached_over(target) in transports:
+        if str(target) != asked and is_single_host(target.host.strip("[]")) and _reached_over(target) in transports:
             return target
     return None
 
