@@ -125,6 +125,7 @@ class Agent:
         self._opened = True
         self._disconnected = asyncio.Event()
         try:
+            await self._end.locate(self._connect_s_max)
             self._start()
             if self._end.has_outbox:
                 await self._open_outbox()

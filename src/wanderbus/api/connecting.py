@@ -24,7 +24,7 @@ from wanderbus.event import Position
 from wanderbus.runtime.ambient import SystemRandom
 from wanderbus.runtime.config_files import CONFIG_VARIABLE, load_agent
 from wanderbus.runtime.device import default_state_dir
-from wanderbus.runtime.names import name_in, resolve
+from wanderbus.runtime.names import name_in, place_in
 from wanderbus.runtime.tls import client_tls
 from wanderbus.sip.digest import ALGORITHMS
 from wanderbus.sip.targets import PORTS, TRANSPORTS, Transport
@@ -68,7 +68,8 @@ def connect(
     :param on_disconnected: awaited when the agent becomes DISCONNECTED, with a :class:`~wanderbus.Disconnection`; it
         may return ``"error"``, so that ``publish`` raises :class:`Unreachable` until the agent is CONNECTED (SPEC G-24)
     :param on_reconnected: awaited when it is CONNECTED again; neither holds up the agent, and errors go to the log
-    :raises ConfigurationError: a file, a URI or an address that cannot be read, or a setting that cannot be kept to
+    :raises ConfigurationError: a file, a URI or an address that cannot be read, or a setting that cannot be kept to. A
+        host name is looked up when the agent is opened, beside the loop
     """
     if uri is None and config is None:
         config = os.environ.get(CONFIG_VARIABLE)
@@ -101,7 +102,7 @@ def _mobile_end(settings: AgentSettings, resume: Position | None) -> End:
         **_shared(settings)
         | {
             "uri": user,
-            "server": resolve(settings.server, default_port=PORTS[over]),
+            "server": place_in(settings.server, default_port=PORTS[over]),
             "transport": over,
             "server_name": name_in(settings.server) if over == "TLS" else None,
             "broker": broker_uri,
@@ -125,7 +126,7 @@ def _baseline_end(settings: AgentSettings, resume: Position | None) -> End:
     named = [name for name in _NOT_IN_ECI if getattr(settings, name) != default_of(AgentSettings, name)]
     if named := [*named, *(["resume"] if resume else [])]:
         raise ConfigurationError(f"original ECI ({_ECI_SCHEME}) has no {' and no '.join(named)}; leave that out")
-    server = resolve(settings.uri[len(_ECI_SCHEME) :], default_port=0)
+    server = place_in(settings.uri[len(_ECI_SCHEME) :], default_port=0)
     properties = AgentProperties(**_shared(settings) | {"server": server, "transport": "UDP", "broker": settings.uri})
     return BaselineEnd(properties, local_address=settings.local_address)
 

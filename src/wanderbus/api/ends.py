@@ -25,6 +25,7 @@ from wanderbus.runtime.addresses import AddressMonitor, address_towards
 from wanderbus.runtime.ambient import SystemRandom
 from wanderbus.runtime.device import Device
 from wanderbus.runtime.driver import Driver
+from wanderbus.runtime.names import resolved
 from wanderbus.tcp import TcpConfig
 
 _log = logging.getLogger("wanderbus.agent")
@@ -56,6 +57,14 @@ class End(Protocol):
     @property
     def outbox_owner(self) -> str:
         """Who alone can publish what is in the outbox."""
+        ...
+
+    async def locate(self, wait_s_max: float) -> None:
+        """Look up the host of the server, beside the loop; before :meth:`open`.
+
+        :raises ConfigurationError: there is no such host
+        :raises Unreachable: no name server answered within ``wait_s_max``
+        """
         ...
 
     def open(self, driver: Driver) -> None:
@@ -128,6 +137,10 @@ class MobileEnd:
         """See :meth:`End.outbox_owner`. A file may be parted from its device, by which the broker knows repeats."""
         owner = f"{self.properties.uri} at {self.properties.broker}"
         return f"{owner}, device {self.properties.device}" if self._outbox_file else owner
+
+    async def locate(self, wait_s_max: float) -> None:
+        """See :meth:`End.locate`."""
+        self.properties = await _located(self.properties, wait_s_max)
 
     def open(self, driver: Driver) -> None:
         """See :meth:`End.open`."""
@@ -206,6 +219,10 @@ class BaselineEnd:
         """See :meth:`End.outbox_file`."""
         raise ConfigurationError("original ECI has no outbox: it knows addresses, and no device that comes back")
 
+    async def locate(self, wait_s_max: float) -> None:
+        """See :meth:`End.locate`."""
+        self.properties = await _located(self.properties, wait_s_max)
+
     def open(self, driver: Driver) -> None:
         """See :meth:`End.open`."""
         self._driver = driver
@@ -225,6 +242,10 @@ class BaselineEnd:
             data = self._driver.bind({baseline.ECI_SOCKET: (local, 0)})[baseline.ECI_SOCKET]
         self.properties = msgspec.structs.replace(self.properties, uri=user_at(data))
         return data
+
+
+async def _located(properties: AgentProperties, wait_s_max: float) -> AgentProperties:
+    return msgspec.structs.replace(properties, server=await resolved(properties.server, wait_s_max))
 
 
 def _local_address(wanted: str | None, server: Address, *, offline: bool = False) -> str:

@@ -2,11 +2,14 @@
 
 from __future__ import annotations
 
+import asyncio
+import contextlib
 import socket
+import threading
 
-from wanderbus.errors import ConfigurationError
+from wanderbus.errors import ConfigurationError, Unreachable
 from wanderbus.hosts import is_ip_address
-from wanderbus.machine import Address
+from wanderbus.machine import Address, shown
 
 
 def name_in(server: str) -> str | None:
@@ -15,8 +18,11 @@ def name_in(server: str) -> str | None:
     return None if is_ip_address(host) or server.startswith("[") else host.lower()
 
 
-def resolve(server: str, *, default_port: int = 5060) -> Address:
-    """Return the address of ``host``, ``host:port`` or ``[v6]:port``; :class:`ConfigurationError` if there is none."""
+def place_in(server: str, *, default_port: int = 5060) -> Address:
+    """Return host and port of ``host``, ``host:port`` or ``[v6]:port``, the host as it is: a name is not looked up.
+
+    :raises ConfigurationError: it is none of these
+    """
     host, port_text = server, ""
     if server.startswith("["):
         host, _, port_text = server[1:].partition("]")
@@ -25,13 +31,68 @@ def resolve(server: str, *, default_port: int = 5060) -> Address:
         host, _, port_text = server.partition(":")
     try:
         port = int(port_text) if port_text else default_port
-        if not 0 < port < 65_536:
+        if not 0 < port < 65_536 or not host or any(each.isspace() for each in host) or not host.isprintable():
             raise ValueError
-        found = socket.getaddrinfo(host, port, type=socket.SOCK_DGRAM)
     except ValueError:
         raise ConfigurationError(f"{server!r} is not host:port") from None
+    return host, port
+
+
+def resolve(server: str, *, default_port: int = 5060) -> Address:
+    """Return the address of ``host``, ``host:port`` or ``[v6]:port``; :class:`ConfigurationError` if there is none.
+
+    Looking a name up blocks; within an event loop, :func:`resolved` does not.
+    """
+    return _look_up(place_in(server, default_port=default_port), server)
+
+
+async def resolved(place: Address, wait_s: float) -> Address:
+    """Return the address of ``place``, whose host may be a name, without blocking the loop.
+
+    The lookup has a thread of its own, which nobody waits for: a resolver without name servers takes minutes.
+
+    :raises ConfigurationError: there is no such host
+    :raises Unreachable: no name server answered within ``wait_s``
+    """
+    if is_ip_address(place[0]):
+        return place
+    loop = asyncio.get_running_loop()
+    found: asyncio.Future[Address] = loop.create_future()
+
+    def settle(address: Address | None, error: ConfigurationError | None) -> None:
+        if found.done():
+            return
+        if error is not None:
+            found.set_exception(error)
+        elif address is not None:
+            found.set_result(address)
+
+    def look_up() -> None:
+        address = fault = None
+        try:
+            address = _look_up(place, shown(place))
+        except ConfigurationError as error:
+            fault = error
+        with contextlib.suppress(RuntimeError):  # the loop is closed
+            loop.call_soon_threadsafe(settle, address, fault)
+
+    threading.Thread(target=look_up, name="wanderbus-names", daemon=True).start()
+    try:
+        async with asyncio.timeout(wait_s):
+            return await found
+    except TimeoutError:
+        raise Unreachable(
+            f"the host of {shown(place)!r} was not found in {wait_s:g} s: no name server answers; check the network"
+        ) from None
+
+
+def _look_up(place: Address, text: str) -> Address:
+    try:
+        found = socket.getaddrinfo(*place, type=socket.SOCK_DGRAM)
+    except ValueError:
+        raise ConfigurationError(f"{text!r} is not host:port") from None
     except OSError as error:
-        raise ConfigurationError(f"the host of {server!r} cannot be found: {error.strerror}") from None
+        raise ConfigurationError(f"the host of {text!r} cannot be found: {error.strerror}") from None
     # A server listens on one address, and a name such as localhost often stands for one of either family.
     address = min(found, key=lambda entry: entry[0] != socket.AF_INET)[4]
     return str(address[0]), int(address[1])

@@ -65,7 +65,7 @@ class SIPMobility:
 
     async def initialise(self) -> None:
         """Begin: take a SIP port and watch the local address; ConfigurationError or Unreachable if that cannot be."""
-        self.properties_manager.initialise()
+        await self.properties_manager.initialise()
         self.registration_manager.watch(self.properties_manager.values, self.properties_manager.stack.server)
 
     async def terminate(self) -> None:

@@ -18,10 +18,12 @@ import uuid
 from collections.abc import Callable, Mapping, Sequence
 from typing import Final
 
+import msgspec
+
 from wanderbus.api.sip_mobility.ports import Transport
 from wanderbus.api.sip_mobility.stack import SIPStack
 from wanderbus.errors import Closed, ConfigurationError, LocalProtocolError, SIPParseError, Unreachable
-from wanderbus.machine import Address, Output
+from wanderbus.machine import Address, Output, shown
 from wanderbus.mobility.descriptions import lines_of
 from wanderbus.mobility.messages import (
     AddressChanged,
@@ -42,7 +44,7 @@ from wanderbus.mobility.session import SIPSession
 from wanderbus.mobility.status import RemoteMediaStatus
 from wanderbus.runtime.addresses import address_towards
 from wanderbus.runtime.ambient import SystemRandom
-from wanderbus.runtime.names import resolve
+from wanderbus.runtime.names import place_in, resolve, resolved
 from wanderbus.sip.digest import DigestClient
 from wanderbus.sip.message import Request, Response, encode_message, make_response
 from wanderbus.sip.sdp import MediaDescription, SessionDescription
@@ -118,7 +120,7 @@ class SIPHelper:
         try:
             return Properties(
                 uri=user,
-                server=resolve(server),
+                server=place_in(server),
                 username=username,
                 password=password,
                 instance=instance or f"<{uuid.uuid4().urn}>",
@@ -139,11 +141,21 @@ class SIPHelper:
 
     # The stack -------------------------------------------------------------------------------------------------------
 
+    @staticmethod
+    async def located(properties: Properties, wait_s_max: float) -> Properties:
+        """Return ``properties`` with the address of the server in place of its name, looked up beside the loop.
+
+        Raises ConfigurationError if there is no such host, Unreachable if no name server answers in time.
+        """
+        return msgspec.structs.replace(properties, server=await resolved(properties.server, wait_s_max))
+
     def open(self, properties: Properties, local_address: str | None = None, sip_port: int = 0) -> None:
         """Take a socket and begin to listen, at the address that routes to the server unless another is given.
 
-        Raises ConfigurationError if the socket cannot be had, Unreachable without a route.
+        A server's name is looked up here, which blocks, unless :meth:`located` has done so. Raises ConfigurationError
+        if that or the socket cannot be had, Unreachable without a route.
         """
+        properties = msgspec.structs.replace(properties, server=resolve(shown(properties.server)))
         local = local_address or address_towards(properties.server)
         if local is None:
             raise Unreachable(f"there is no route to {properties.server[0]}; check the network")

@@ -82,8 +82,9 @@ class PropertiesManager:
         for data in properties.media:
             self._add(data)
 
-    def initialise(self) -> None:
+    async def initialise(self) -> None:
         """Open the SIP stack with these properties; ConfigurationError or Unreachable if that cannot be."""
+        self.stack = await self._helper.located(self.stack, self.values.wait_s_max)
         self._helper.open(self.stack, self.values.local_address, self.values.sip_port)
 
     async def terminate(self) -> None:
