@@ -15,7 +15,7 @@ from wanderbus.broker import protocol
 from wanderbus.broker.links import SendOnLink
 from wanderbus.broker.protocol import Attachment, Done, Inspect, Kick, Listing, Query, Renew, Unsubscribe
 from wanderbus.broker.readers import Link
-from wanderbus.datachannel import channel
+from wanderbus.datachannel import description
 from wanderbus.datachannel.description import ChannelEnd
 from wanderbus.errors import RemoteProtocolError
 from wanderbus.event import Event, EventId, Loss, Position
@@ -237,14 +237,13 @@ def test_an_old_event_of_a_time_beyond_the_calendar_still_comes() -> None:
 )
 def test_data_are_never_sent_where_no_broker_can_be(place: str, monkeypatch: pytest.MonkeyPatch) -> None:
     """The MAC leaves out addresses, and whoever signals may write any."""
-    read_end = channel.read_end
 
     def moved(media: MediaDescription) -> ChannelEnd:
-        end = read_end(media)
+        end = description.read_end(media)
         broker = end.address[1] == DATA_ADDRESS[1]
         return msgspec.structs.replace(end, address=(place, 9)) if broker else end
 
-    monkeypatch.setattr(channel, "read_end", moved)
+    monkeypatch.setattr("wanderbus.datachannel.channel.read_end", moved)
     town = Town()
     phone = Phone(town).connect()
     assert phone.statuses == []
