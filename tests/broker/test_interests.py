@@ -13,6 +13,7 @@ from tests.broker.desk import ALICE, BOB, SUBJECT, Desk
 from wanderbus import records
 from wanderbus.broker import core, protocol
 from wanderbus.broker import interests as broker_interests
+from wanderbus.broker.config import BrokerConfig
 from wanderbus.broker.core import (
     Broker,
     KernelLoaded,
@@ -22,6 +23,7 @@ from wanderbus.broker.core import (
     MessageArrived,
     SubscriptionUnreadable,
 )
+from wanderbus.broker.filter_work import FilterWork
 from wanderbus.broker.interests import Interests
 from wanderbus.broker.protocol import AgentMessage, Attach, Publish, Renew, Subscribe, Take, Unsubscribe
 from wanderbus.broker.state import BrokerState
@@ -166,7 +168,7 @@ def test_garbage_in_a_batch_closes_its_link_in_its_turn(desk: Desk) -> None:
 
 
 def interests(*expressions: str) -> Interests:
-    made = Interests(None)
+    made = Interests(None, FilterWork(BrokerConfig(), lambda: 0))
     for number, expression in enumerate(expressions, 1):
         made.add(subscription(number, expression))
     return made

@@ -10,13 +10,14 @@ from __future__ import annotations
 import fnmatch
 import re
 from collections import Counter
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from heapq import heapify, heapreplace
 from itertools import islice
 from typing import Final, TypeAlias
 
 from wanderbus import records
 from wanderbus.broker.config import BrokerConfig, setting_of
+from wanderbus.broker.filter_work import BOUNDS, Undecided
 from wanderbus.broker.journal import Journal
 from wanderbus.broker.policies import SHOWN_MAX, Policies, Queue, Waiting
 from wanderbus.broker.queue import SessionQueue, SubscriptionQueue
@@ -36,6 +37,7 @@ _OURS: Final = frozenset(
         "queue.age_max_s",
         "user_queued_bytes_max",
         "queued_bytes_max",
+        *BOUNDS,
     }
 )
 """Bounds of the operator, by which a user is limited; a subscription's own are its user's wish."""
@@ -110,6 +112,16 @@ class Bounds:
             self._give_way(max(self._state.sessions.values(), key=_queued_bytes), "queued_bytes_max")
             if self._state.queued_bytes > self._bytes_max:
                 self._relieve()
+
+    def leave_undecided(
+        self, session: SessionRow, notified: records.Notified, undecided: Mapping[str, Undecided]
+    ) -> None:
+        """Make a gap of ``notified`` for the subscriptions of which nobody knows whether the event matches them."""
+        drops: _Drops = {}
+        for each in notified.subscriptions:
+            if found := undecided.get(each):
+                drops.setdefault((notified.number, notified.number, found.bound), []).append(each)
+        self._drop_each(session, drops)
 
     def _ask_policies(self, session: SessionRow, queue: SessionQueue, rows: Iterable[SubscriptionRow]) -> None:
         """Drop what the operator's policies want gone: the system's, and then a subscription's own (SPEC G-23)."""

@@ -76,6 +76,17 @@ class BrokerConfig(msgspec.Struct, frozen=True):
     """Bytes of memory that the filters of one user's subscriptions take, estimated from their text alone: 4 KiB for
     each attribute that a filter names, half a KiB for each comparison."""
 
+    filter_work_max: int = 500_000
+    """Units of work of one filter for one event, about 10 ns each: operations, and characters that go through them. A
+    subscription whose filter needs more of them for an event with short texts is refused; for any other event it
+    gets a gap in the place of an answer."""
+
+    user_event_filter_work_max: int = 1_000_000
+    """Units of work of all filters of one user for one event; those that are beyond it get a gap."""
+
+    user_filter_work_per_s: float = 10_000_000.0
+    """Units of work a second of all filters of one user, for all events; so many are there at once."""
+
     sessions_max: int = 32
     """Sessions of one user."""
 
@@ -142,6 +153,10 @@ class BrokerConfig(msgspec.Struct, frozen=True):
             )
         if min(self.user_devices_max, self.domain_users_max, self.domain_devices_max) < 1:
             raise ValueError("user_devices_max, domain_users_max and domain_devices_max must be at least 1")
+        if min(self.filter_work_max, self.user_event_filter_work_max, self.user_filter_work_per_s) < 1:
+            raise ValueError(
+                "filter_work_max, user_event_filter_work_max and user_filter_work_per_s must be at least 1"
+            )
         if self.blocked_s <= 0:
             raise ValueError("blocked_s must be above 0")
         if self.user_subscriptions_max > SUBSCRIPTIONS_MAX:

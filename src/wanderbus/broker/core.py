@@ -18,6 +18,7 @@ from wanderbus.broker.clock import DisciplinedClock
 from wanderbus.broker.config import BrokerConfig, setting_of
 from wanderbus.broker.custom import Kinds
 from wanderbus.broker.disconnection import DisconnectionHook
+from wanderbus.broker.filter_work import FilterWork
 from wanderbus.broker.interests import Interests, KernelWanted
 from wanderbus.broker.journal import Append, Journal
 from wanderbus.broker.links import LinkDropped, Links, SendOnLink
@@ -170,8 +171,9 @@ class Broker:
         self._links = Links(state, self._journal, self._bounds, config)
         self._presence = Presence(state, self._journal, self._links, self._bounds, config, hook)
         self._operating = Operating(state, self._journal, self._links, self._presence, config)
+        interests = Interests(kernel, FilterWork(config, lambda: state.wall_us))
         self._subscriptions = Subscriptions(
-            state, self._journal, self._links, self._bounds, config, kinds, Interests(kernel), policies
+            state, self._journal, self._links, self._bounds, config, kinds, interests, policies
         )
         self._unread = Unread(state, self._journal, self._links, config)
         may_publish = Permissions("may_publish", config.may_publish)

@@ -12,10 +12,13 @@ from typing import Literal
 import msgspec
 
 from wanderbus import filters, records
+from wanderbus.broker.config import setting_of
+from wanderbus.broker.filter_work import BOUNDS
 from wanderbus.broker.wording import forbidding, instant
 from wanderbus.errors import StorageError
 from wanderbus.event import EventId
 from wanderbus.filters.explaining import Deciding, deciding
+from wanderbus.filters.work import Sizes, work_of
 from wanderbus.records import AnyRecord
 from wanderbus.subscription import Restriction, Subscription, concerns
 
@@ -251,10 +254,20 @@ class Pair:
         if device is not None and bound_to is None and device not in self._members:
             return self._outcome("not_a_member", f"the device {device} is no member of the session")
         if self._dropped is not None:
-            reason = f"dropped at {instant(self._left_us or 0)} because of {self._dropped}"
+            at = instant(self._left_us or 0)
+            reason = self._not_evaluated(at) or f"dropped at {at} because of {self._dropped}"
             return self._outcome("dropped", reason, at_us=self._left_us, devices=devices)
         reason = f"waits for {', '.join(waiting)}" if waiting else "waits, and no device is a member of the session"
         return self._outcome("queued", reason, devices=devices)
+
+    def _not_evaluated(self, at: str) -> str | None:
+        """Return why the filter was not evaluated, None if it was."""
+        if self._dropped not in BOUNDS or self._published is None:
+            return None
+        expression = filters.parse(self._subscription.expression, self._subscription.language)
+        units = work_of(expression.root).units(Sizes(self._published.event.attributes))
+        bound = setting_of(self._dropped)
+        return f"not evaluated at {at} because of {bound}: the filter takes up to {units} units of work for this event"
 
     def _reached(self, device: str) -> Reached:
         assert self._published is not None

@@ -9,6 +9,7 @@ import msgspec
 
 from wanderbus import filters
 from wanderbus.broker.filter_bytes import FilterBytes
+from wanderbus.broker.filter_work import FilterWork
 from wanderbus.errors import FilterError
 from wanderbus.event import Event
 from wanderbus.filters.sizes import size_of
@@ -35,12 +36,13 @@ class Interests:
     What an event matches is what it would match if it were asked alone, whatever was added and removed meanwhile.
     """
 
-    def __init__(self, kernel: Kernel | None) -> None:
-        """Without a ``kernel``, expressions are tried in turn until there is one."""
+    def __init__(self, kernel: Kernel | None, work: FilterWork) -> None:
+        """Without a ``kernel``, expressions are tried in turn until there is one; ``work`` bounds what they cost."""
+        self.work = work
         self.bytes = FilterBytes()
         """Memory that the filters take."""
-        self._index = Index(kernel or "scan")
-        self._every = Index(kernel or "scan")
+        self._index = Index(kernel or "scan", work.holds)
+        self._every = Index(kernel or "scan", work.holds)
         """Of the subscriptions to every subject, as if that were one subject."""
         self._kernel = kernel or "scan"
         self._next: Kernel | None = "numpy" if kernel is None else "numba" if kernel == "numpy" else None
@@ -59,7 +61,7 @@ class Interests:
         """
         interest = interest or filters.parse(subscription.expression, subscription.language)
         self.foresee(())
-        self.bytes.put(subscription.id, subscription.owner, size_of(interest))
+        self._count(subscription, interest)
         index = self._every if subscription.subject == EVERY_SUBJECT else self._index
         index.add(subscription.id, subscription.subject, interest)
 
@@ -74,28 +76,37 @@ class Interests:
                 unreadable.append((each, error))
                 continue
             readable.append((each.id, each.subject, interest))
-            self.bytes.put(each.id, each.owner, size_of(interest))
+            self._count(each, interest)
         self.foresee(())
         self._index.add_many([each for each in readable if each[1] != EVERY_SUBJECT])
         self._every.add_many([each for each in readable if each[1] == EVERY_SUBJECT])
         return unreadable
+
+    def _count(self, subscription: Subscription, interest: filters.Filter) -> None:
+        self.bytes.put(subscription.id, subscription.owner, size_of(interest))
+        self.work.put(subscription.id, subscription.owner, interest)
 
     def remove(self, identity: str) -> None:
         """Forget a subscription; no harm if it is not there."""
         self._index.remove(identity)
         self._every.remove(identity)
         self.bytes.drop(identity)
+        self.work.drop(identity)
         if self._foreseen:
             self._removed.add(identity)
 
     def foresee(self, events: Sequence[Event]) -> None:
         """Match ``events`` together, which costs a fraction of one by one; forget what was foreseen of others."""
         self._removed.clear()
+        self.work.forget()
         found = self._match(events) if events else []
         self._foreseen = {id(event): (event, ids) for event, ids in zip(events, found, strict=True)}
 
     def matching(self, event: Event) -> list[str]:
-        """Return the ids of the subscriptions whose subject and expression ``event`` satisfies, in order of making."""
+        """Return the ids of the subscriptions whose subject and expression ``event`` satisfies, in order of making.
+
+        Among them are those for which :meth:`FilterWork.take_undecided` says that nobody knows.
+        """
         _, found = self._foreseen.pop(id(event), (event, None))
         if found is None:
             [found] = self._match([event])

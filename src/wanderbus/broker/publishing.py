@@ -77,9 +77,11 @@ class Publishing:
             self._refuse(link, message, protocol.shortened(error))
             return
         sessions, restricted = self._generated(message.event)
+        undecided = self._subscriptions.interests.work.take_undecided(message.event)
         self._subscriptions.ask_for_kernel()
         notified = [notification for _, notification in sessions]
-        if limit := self._bounds.refuses(message.event.subject, size, notified):
+        decided = [each for each in notified if not all(its in undecided for its in each.subscriptions)]
+        if limit := self._bounds.refuses(message.event.subject, size, decided):
             self._refuse(link, message, f"a queue that the event goes to is full ({limit}); try again later", limit)
             return
         published = records.Published(
@@ -97,6 +99,8 @@ class Publishing:
         offset = self._journal.write(published, urgent=True)
         # Subscribers first: they wait for the event, the publisher for a word about it.
         for session, notification in sessions:
+            if undecided:
+                self._bounds.leave_undecided(session, notification, undecided)
             self._bounds.enforce(session, notification)
             self._links.notify(session, notification.subscriptions)
         self._accept(link, message, offset)

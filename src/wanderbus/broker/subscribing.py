@@ -358,6 +358,7 @@ class Subscriptions:
             raise LimitExceeded(
                 f"{user} has {most} subscriptions, as many as a user may; end one first", "user_subscriptions_max"
             )
+        self.interests.work.check(interest)
         size, most = size_of(interest), self._config.user_filter_bytes_max
         if self.interests.bytes.of_user(user) + size > most:
             self._without_expired(list(of_user))

@@ -86,6 +86,9 @@ class Expression(Protocol):
     def holds(self, attributes: Mapping[str, Any]) -> bool | None:
         """Return whether an event with ``attributes`` matches: True, False, or None for unknown."""
 
+    def work(self) -> Any:
+        """Return how much work evaluating it is, a :class:`wanderbus.filters.work.Work`."""
+
     def __str__(self) -> str:
         """Return the canonical text, which parses to the same expression."""
 

@@ -31,9 +31,14 @@ _TYPES: Final[Mapping[str, type]] = {"boolean": bool, "number": int, "string": s
 
 def compile_node(node: Node) -> Test:
     """Return the function that evaluates ``node`` over an event's attributes."""
-    if has_questions(node, QUESTIONS_MAX):
+    if not is_compiled(node):
         return partial(holds, node)
     return _boolean(node, _question)
+
+
+def is_compiled(node: Node) -> bool:
+    """Return whether a filter becomes a function."""
+    return not has_questions(node, QUESTIONS_MAX, values_count=False)
 
 
 def _boolean(node: Any, leaf: Callable[[Any], _Truth]) -> _Truth:

@@ -50,8 +50,8 @@ def size_of(of: Rooted) -> int:
     return size + NAME_BYTES * len(names)
 
 
-def has_questions(root: Any, most: int) -> bool:
-    """Return whether a tree asks more than ``most`` questions; each value of ``in`` counts as a quarter of one."""
+def has_questions(root: Any, most: int, *, values_count: bool = True) -> bool:
+    """Return whether a tree asks more than ``most`` questions; each value of ``in`` may count as a quarter of one."""
     left = 4 * most
     waiting = [root]
     while waiting and left >= 0:
@@ -65,7 +65,7 @@ def has_questions(root: Any, most: int) -> bool:
                 left -= 1
             case Quantified(clause=clause):
                 waiting.append(clause)
-            case Predicate(operand=tuple() as operands):
+            case Predicate(operand=tuple() as operands) if values_count:
                 left -= len(operands)
             case _:
                 left -= 4

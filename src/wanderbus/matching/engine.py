@@ -15,6 +15,7 @@ from wanderbus.matching.arrays import columns_packed, columns_unpacked, packed, 
 from wanderbus.matching.batch import EVENTS_MAX, VALUES_MAX, Batch
 from wanderbus.matching.layout import BLOCK_ROWS, LIVE, ON_LISTS
 from wanderbus.matching.rows import rows_of
+from wanderbus.matching.scan import Judge
 from wanderbus.matching.segment import Array, Segment
 from wanderbus.matching.store import Store
 
@@ -27,8 +28,9 @@ _STAMPS_MAX: Final = 2**31 - 2**21
 class Engine:
     """A changing set of filters, each with a subject and an id; one with several rows has the slot of the first."""
 
-    def __init__(self, kernel: Any) -> None:
+    def __init__(self, kernel: Any, judge: Judge | None = None) -> None:
         self._kernel = kernel
+        self._judge = judge
         self._store = Store(kernel)
         self._slot_of: dict[str, int] = {}
         self._ids: Array = np.empty(len(self._store.slots.traits), object)
@@ -168,6 +170,14 @@ class Engine:
         """Return the slots that an event matches; inverted ones are of filters that are yet to be evaluated."""
         checks, attributes = self._checks, event.attributes
         several = slots.tolist()
+        if judge := self._judge:
+            ids = self._ids
+            judged = (
+                (slot if slot >= 0 else ~slot)
+                for slot in several
+                if slot >= 0 or judge(ids[~slot], checks[~slot][1], event)
+            )
+            return np.array(list(judged), np.int32)
         sure = [slot if slot >= 0 else ~slot for slot in several if slot >= 0 or checks[~slot][1](attributes) is True]
         return np.array(sure, np.int32)
 

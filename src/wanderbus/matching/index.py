@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any, Final, Literal
 
 from wanderbus.event import Event
 from wanderbus.filters import Filter, parse
-from wanderbus.matching.scan import ScanIndex
+from wanderbus.matching.scan import Judge, ScanIndex
 
 if TYPE_CHECKING:
     from numpy import ndarray
@@ -27,16 +27,18 @@ MOVED_AT_ONCE: Final = 32
 class Index:
     """A changing set of filters, each with a subject and an id of the caller's choice."""
 
-    def __init__(self, kernel: Kernel | None = None) -> None:
+    def __init__(self, kernel: Kernel | None = None, judge: Judge | None = None) -> None:
         """Without ``kernel``, the fastest that is installed, once there are more than :data:`SCANNED_MAX` filters.
 
         Loading it takes a second or more: who cannot wait begins with ``scan``, and calls :meth:`use` when it is there.
+        ``judge`` evaluates what has to be evaluated.
         """
         self._kernel = kernel
         self._few: dict[str, tuple[str, Filter]] = {}
         """Those that are tried, until a kernel has them."""
-        self._scan = ScanIndex()
-        self._engine: Any = None if kernel in (None, "scan") else _engine(kernel)
+        self._judge = judge
+        self._scan = ScanIndex(judge)
+        self._engine: Any = None if kernel in (None, "scan") else _engine(kernel, judge)
 
     def __len__(self) -> int:
         return len(self._scan) + (0 if self._engine is None else len(self._engine))
@@ -104,7 +106,7 @@ class Index:
             return
         self._kernel = kernel
         if self._engine is None:
-            self._engine = _engine(kernel)
+            self._engine = _engine(kernel, self._judge)
         else:
             self._engine.use(_kernel(kernel))
 
@@ -168,8 +170,8 @@ def _try_out(index: Index) -> None:
     index.arrays()
 
 
-def _engine(kernel: str) -> Any:
-    return import_module("wanderbus.matching.engine").Engine(_kernel(kernel))
+def _engine(kernel: Any, judge: Judge | None) -> Any:
+    return import_module("wanderbus.matching.engine").Engine(_kernel(kernel), judge)
 
 
 def _kernel(kernel: str) -> Any:

@@ -5,17 +5,24 @@ Filters are grouped by subject and compiled once when they are added, nothing mo
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 
 from wanderbus.event import Event
 from wanderbus.filters import Filter
 from wanderbus.filters.compiled import Test, compile_node
 
+Judge = Callable[[str, Test, Event], bool]
+"""From a filter's id, the function that evaluates it and an event: whether it counts as one that the event matches.
+
+It bounds what filters of strangers cost; without one they are evaluated whatever that takes.
+"""
+
 
 class ScanIndex:
     """A changing set of filters, each with a subject and an id of the caller's choice; slow, and plainly right."""
 
-    def __init__(self) -> None:
+    def __init__(self, judge: Judge | None = None) -> None:
+        self._judge = judge
         self._tests: dict[str, dict[str, Test]] = {}
         self._subjects: dict[str, str] = {}
 
@@ -41,7 +48,12 @@ class ScanIndex:
     def match(self, events: Sequence[Event]) -> list[list[str]]:
         """Return for each event the ids of the filters that it matches, in the order in which they were added."""
         nothing: dict[str, Test] = {}
+        judge = self._judge
         return [
-            [id for id, test in self._tests.get(event.subject, nothing).items() if test(event.attributes) is True]
+            [
+                id
+                for id, test in self._tests.get(event.subject, nothing).items()
+                if (judge(id, test, event) if judge else test(event.attributes) is True)
+            ]
             for event in events
         ]

@@ -48,7 +48,9 @@ from wanderbus.filters.cesql.evaluating import result
 from wanderbus.filters.cesql.reading import read as read_expression
 from wanderbus.filters.cesql.translating import translate
 from wanderbus.filters.cesql.tree import Expression, Value
+from wanderbus.filters.cesql.working import work_of
 from wanderbus.filters.cesql.writing import write
+from wanderbus.filters.work import Work
 
 __all__ = ["Condition", "canonical", "evaluate", "read"]
 
@@ -72,6 +74,10 @@ class Condition:
 
     def __str__(self) -> str:
         return write(self.root)
+
+    def work(self) -> Work:
+        """Return how much work it is at most, by what an event has."""
+        return work_of(self.root)
 
     def holds(self, attributes: Mapping[str, Any]) -> bool | None:
         """Return what the expression gives; None for an error, or for what is no Boolean."""

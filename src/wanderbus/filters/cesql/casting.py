@@ -26,7 +26,7 @@ CONTEXT: Final = REQUIRED | {"datacontenttype", "dataschema", "subject", "time"}
 ZERO: Final[Mapping[type[Value], Value]] = {str: "", int: 0, bool: False}
 """The zero value of each type."""
 
-_INTEGER: Final = re.compile(r"([+-]?)0*([0-9]{1,10})")
+_INTEGER: Final = re.compile(r"([+-]?)(?:0*+([0-9]{1,10})|0++)")
 _BOOLEANS: Final = {"true": True, "false": False}
 
 
@@ -96,7 +96,7 @@ _BOOLEAN_TEXTS: Final[Mapping[Any, str]] = {True: "true", False: "false"}
 def _integer(text: str) -> int | None:
     if not (parsed := _INTEGER.fullmatch(text)):
         return None
-    value = int(parsed[1] + parsed[2])
+    value = int(parsed[1] + (parsed[2] or "0"))
     return value if INTEGER_MIN <= value <= INTEGER_MAX else None
 
 

@@ -66,9 +66,9 @@ def _value(node: Expression, attributes: Presented) -> Value | Items:
         case Chain():
             return _chain(node, attributes)
         case Like(operand=operand, negated=negated):
-            match = node.compiled.fullmatch
+            matches = node.matches
             left = _value(operand, attributes)
-            return negated is not _any_item(left, lambda item: bool(match(_cast(item, str, node))))
+            return negated is not _any_item(left, lambda item: matches(_cast(item, str, node)))
         case In(negated=negated):
             return negated is not _in(node, attributes)
         case Exists(name=name):

@@ -6,6 +6,7 @@
 from __future__ import annotations
 
 import re
+from collections.abc import Callable
 from typing import Final
 
 _MARK: Final = re.compile(r"\\([%_])|(%)|(_)|(.)", re.DOTALL)
@@ -28,6 +29,37 @@ def pieces(pattern: str) -> tuple[Piece, ...]:
 def sought(pattern: str) -> int:
     """Return how many characters of ``pattern`` stand between two ``%``, and so may stand anywhere in a value."""
     return sum(map(len, pieces(pattern)[1:-1]))
+
+
+def eighths(pattern: str) -> int:
+    """Return the work of matching ``pattern`` for each character of a value, in eighths of a unit."""
+    is_plain = all(None not in piece for piece in pieces(pattern))
+    return 8 if is_plain else 12 + 3 * sought(pattern)
+
+
+def matcher(pattern: str) -> Callable[[str], bool]:
+    """Return whether a value is LIKE ``pattern``, as a function; without a ``_`` it takes linear time."""
+    several = pieces(pattern)
+    if any(None in piece for piece in several):
+        match = compiled(pattern).fullmatch
+        return lambda value: match(value) is not None
+    first, *others = ("".join(each or "" for each in piece) for piece in several)
+    if not others:
+        return first.__eq__
+    *middle, last = others
+
+    def matches(value: str) -> bool:
+        if not value.startswith(first):
+            return False
+        at = len(first)
+        for piece in middle:
+            found = value.find(piece, at)
+            if found < 0:
+                return False
+            at = found + len(piece)
+        return len(value) - len(last) >= at and value.endswith(last)
+
+    return matches
 
 
 def compiled(pattern: str) -> re.Pattern[str]:

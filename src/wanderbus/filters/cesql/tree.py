@@ -6,8 +6,7 @@ Operators of one level of precedence, which are worked off from left to right, s
 
 from __future__ import annotations
 
-import re
-from collections.abc import Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator
 from functools import cached_property
 from typing import Final, Literal
 
@@ -77,9 +76,9 @@ class Like(msgspec.Struct, frozen=True, dict=True):
     negated: bool = False
 
     @cached_property
-    def compiled(self) -> re.Pattern[str]:
-        """The pattern as :func:`.patterns.compiled` has it, kept as long as the node."""
-        return patterns.compiled(self.pattern)
+    def matches(self) -> Callable[[str], bool]:
+        """The pattern as :func:`.patterns.matcher` has it, kept as long as the node."""
+        return patterns.matcher(self.pattern)
 
 
 class In(msgspec.Struct, frozen=True, gc=False):

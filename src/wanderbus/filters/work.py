@@ -1,0 +1,149 @@
+"""Work that a filter may be for an event: operations and characters, counted without evaluating it.
+
+A bound is linear in what the event has of the attributes that the filter names, and the same on every machine, in a
+simulation and when a log is read again. One unit is about 10 ns on the reference machine.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Any, Final
+
+import msgspec
+
+from wanderbus.filters.ast import And, Clause, Exists, Node, Not, Or, Predicate, Quantified, Residual
+from wanderbus.filters.compiled import is_compiled
+
+OPERATION: Final = 50
+"""Units of one comparison, or of a node of an expression."""
+
+SHORT_TEXT: Final = 128
+"""Characters of a sought text up to which each of a value's is looked at few times."""
+
+OTHER_CHARACTERS: Final = 32
+"""Characters that a value that is no text counts as, since some languages make one of it."""
+
+CASED_OTHERS: Final = 8
+"""So many characters of ASCII are as much to change in case as one of a text that has others."""
+
+EIGHTHS: Final = 3
+"""Work for each character is counted in eighths of a unit, as a shift."""
+
+
+class Share(msgspec.Struct):
+    """Work for what an event has of one attribute: units for each item, and eighths of one for each character."""
+
+    items: int = 0
+    characters: int = 0
+    cased: int = 0
+    """For each character whose case is changed."""
+
+
+class Size(msgspec.Struct, frozen=True):
+    """Items and characters of one attribute of an event; ``cased`` are the characters by what changing case takes."""
+
+    items: int
+    characters: int
+    cased: int
+
+
+class Work(msgspec.Struct):
+    """Work of one filter: ``fixed`` units, and by attribute what depends on the event."""
+
+    fixed: int = 0
+    shares: dict[str, Share] = {}
+
+    def share(self, name: str) -> Share:
+        """Return the share of an attribute, none of it at first."""
+        return self.shares.setdefault(name, Share())
+
+    def add(self, other: Work) -> None:
+        """Take the work of another filter in addition."""
+        self.fixed += other.fixed
+        for name, its in other.shares.items():
+            share = self.share(name)
+            share.items += its.items
+            share.characters += its.characters
+            share.cased += its.cased
+
+    def units(self, sizes: Mapping[str, Size | None]) -> int:
+        """Return the most units of work for an event of these ``sizes``."""
+        units = self.fixed
+        for name, share in self.shares.items():
+            if size := sizes[name]:
+                eighths = share.characters * size.characters + share.cased * size.cased
+                units += share.items * size.items + (eighths >> EIGHTHS)
+        return units
+
+
+class Sizes(dict[str, Size | None]):
+    """Sizes of the attributes of one event, each found out when it is first asked for; None of what it lacks."""
+
+    def __init__(self, attributes: Mapping[str, Any]) -> None:
+        super().__init__()
+        self.attributes = attributes
+
+    def __missing__(self, name: str) -> Size | None:
+        value = self.attributes.get(name)
+        self[name] = size = None if value is None else _size(value)
+        return size
+
+
+class EverySize(dict[str, Size | None]):
+    """Sizes of an event that has every attribute, a text of so many characters."""
+
+    def __init__(self, characters: int) -> None:
+        super().__init__()
+        self._each = Size(1, characters, characters)
+
+    def __missing__(self, name: str) -> Size | None:
+        return self._each
+
+
+def work_of(root: Node) -> Work:
+    """Return the work of the filter with this tree."""
+    work = Work()
+    _of_node(root, work, OPERATION if is_compiled(root) else 2 * OPERATION)
+    return work
+
+
+def _of_node(node: Node, work: Work, operation: int) -> None:
+    work.fixed += operation
+    match node:
+        case And(operands=operands) | Or(operands=operands):
+            for operand in operands:
+                _of_node(operand, work, operation)
+        case Not(operand=operand):
+            _of_node(operand, work, operation)
+        case Quantified(attribute=name, clause=clause):
+            _of_clause(clause, work.share(name), operation)
+        case Residual(expression=expression):
+            work.add(expression.work())
+        case Exists():
+            pass
+
+
+def _of_clause(clause: Clause, share: Share, operation: int) -> None:
+    share.items += operation
+    match clause:
+        case And(operands=operands) | Or(operands=operands):
+            for operand in operands:
+                _of_clause(operand, share, operation)
+        case Not(operand=operand):
+            _of_clause(operand, share, operation)
+        case Predicate(operator="in", operand=tuple() as values) if operation > OPERATION:
+            share.items += operation * len(values)
+        case Predicate(operator="contains", operand=str() as text):
+            share.characters += 2 if len(text) <= SHORT_TEXT else 8
+        case _:
+            pass
+
+
+def _size(value: Any) -> Size:
+    items = value if isinstance(value, list) else (value,)
+    characters = cased = 0
+    for item in items:
+        length = len(item) + 3 if isinstance(item, str) else OTHER_CHARACTERS
+        characters += length
+        cased += length if not isinstance(item, str) or item.isascii() else CASED_OTHERS * length
+    return Size(len(items), characters, cased)
