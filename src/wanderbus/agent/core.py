@@ -30,6 +30,7 @@ from wanderbus.agent.messages import (
     ServerUnreachable,
 )
 from wanderbus.agent.path_choice import Way
+from wanderbus.agent.strangers import Strangers
 from wanderbus.datachannel import DATA_SOCKET, STREAM_SOCKET
 from wanderbus.errors import RemoteProtocolError
 from wanderbus.machine import (
@@ -97,6 +98,7 @@ class Agent:
         self._transports, self._channel, self._choice = self._path.transports, self._path.channel, self._path.choice
         self._conversation = Conversation(properties)
         self._user_agent = UserAgent(sip_properties_of(properties), random, socket=SIP_SOCKET, contact=sip)
+        self._strangers = Strangers(properties.server, properties.strangers_per_s)
         self._session = ""
         self._started = False
         self._connected = False
@@ -163,6 +165,8 @@ class Agent:
 
     def _take(self, given: Input, now: float) -> None:
         match given:
+            case DatagramReceived(source=source) if not self._strangers.admits(source, now):
+                self._outputs += self._strangers.take_reports(now)
             case DatagramReceived() | StreamReceived() | StreamClosed() | TimerFired(key=("sip", _)):
                 self._step_user_agent(given, now)
             case Moved():
@@ -294,6 +298,7 @@ class Agent:
             self._session_gone(488, str(error), now)
             return
         self._established = self._ever_connected = True
+        self._strangers.know(self._user_agent.sessions[self._session].dialog)
         self._heal_pause_s = self._properties.heal_s
         self._pacing.agreed(now)
         self._probing = False

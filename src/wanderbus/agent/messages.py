@@ -77,6 +77,10 @@ class AgentProperties(msgspec.Struct, frozen=True):
     """Bytes of notifications that a broker may send ahead of what the application has taken; one that sends more loses
     the connection. A broker's ``device_unacknowledged_bytes_max`` has to be less."""
 
+    strangers_per_s: float = 20.0
+    """SIP messages a second that others than the hosts of server and broker may send here, all together; more are
+    dropped unread. Five seconds' worth may come at once."""
+
     register_expires_s: int = 600
     """Lifetime of the registration; refreshed at a third of what is granted (SPEC D-03)."""
 

@@ -43,6 +43,7 @@ from wanderbus.errors import Closed, Unreachable, WanderbusError
 from wanderbus.event import Event, EventId, Position, Value
 from wanderbus.filters import parse
 from wanderbus.machine import Input, Output, shown
+from wanderbus.refusal_table import Limited
 from wanderbus.runtime.ambient import wall_us
 from wanderbus.runtime.driver import Driver, Unmade
 from wanderbus.subscription import Format, QueuePolicy, Restriction, Subscription, instant_us
@@ -74,6 +75,8 @@ class Agent:
         self._end = end
         self._offline = offline
         self._trouble = ""
+        self._dropped = 0
+        """SIP messages that were dropped unread."""
         self._connect_s_max = connect_s_max
         self._status = "DISCONNECTED"
         self._data_way: Way = "udp"
@@ -399,6 +402,20 @@ class Agent:
                 self._trouble = reason
             case Disconnected():
                 self._disconnected.set()
+            case Limited():
+                self._limited(output)
+
+    def _limited(self, limited: Limited) -> None:
+        """Log what strangers had dropped: the first time, and each time that their count has doubled."""
+        before, self._dropped = self._dropped, self._dropped + limited.count
+        if before.bit_length() != self._dropped.bit_length():
+            _log.warning(
+                "%s %s were dropped so far, the last from %s: a flood (%s)",
+                self._dropped,
+                limited.reason,
+                limited.party,
+                limited.limit,
+            )
 
     def _status_changed(self, change: AgentStatusChanged) -> None:
         now_us, waiting = wall_us(), self._publishing.unsettled

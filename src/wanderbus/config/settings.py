@@ -109,6 +109,8 @@ class AgentSettings(msgspec.Struct, frozen=True, kw_only=True):
 
     untaken_bytes_max: int = _AGENT.untaken_bytes_max
 
+    strangers_per_s: float = _AGENT.strangers_per_s
+
     register_expires_s: int = _AGENT.register_expires_s
 
     keepalive_s: float = _AGENT.keepalive_s
@@ -366,6 +368,7 @@ class AgentArguments(TypedDict, total=False):
     connect_s_max: float
     digest_algorithms: tuple[Literal["SHA-256", "MD5"], ...]
     untaken_bytes_max: int
+    strangers_per_s: float
     register_expires_s: int
     keepalive_s: float
     probe_s: float
