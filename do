@@ -269,6 +269,7 @@ def fmt(arguments: list[str]) -> None:
         step("table of SIP messages", [os.path.join("tools", "sip_conformance.py")])
         step("diagrams of SIP states", [os.path.join("tools", "state_diagram.py")])
         step("configuration", [os.path.join("tools", "configuration.py")])
+        step("arithmetic of limits", [os.path.join("tools", "limits.py")])
 
 
 def step(title: str, arguments: list[str]) -> None:

@@ -6,7 +6,7 @@ import importlib
 import sys
 from typing import Final
 
-NAMES: Final = ("broker", "channel", "filters", "heal", "matching", "relay", "sustained", "rudp-pair", "sip")
+NAMES: Final = ("broker", "channel", "filters", "heal", "matching", "limits", "relay", "sustained", "rudp-pair", "sip")
 
 
 def main() -> int:

@@ -60,7 +60,7 @@ class BrokerConfig(msgspec.Struct, frozen=True):
     unacknowledged_bytes_max: int = 256 * 2**10
     """Bytes of their events; one notification may always be on its way."""
 
-    device_unacknowledged_bytes_max: int = 16 * 2**20
+    device_unacknowledged_bytes_max: int = 4 * 2**20
     """Bytes of events sent to one device and not yet taken, parted evenly among the subscriptions read there."""
 
     blocked_s: float = 60.0

@@ -1,0 +1,307 @@
+"""What strangers cost a server: processor time of each request that it refuses, and memory of what it keeps for them.
+
+A real ``wanderbus up`` on loopback, attacked from this process: microseconds are of the server's processor time, so
+that other work on the machine disturbs them less; bytes are by how much its resident memory grows. docs/SECURITY.md
+adds these up (``tools/limits.py``).
+"""
+
+from __future__ import annotations
+
+import argparse
+import asyncio
+import contextlib
+import hashlib
+import itertools
+import re
+import resource
+import signal
+import socket
+import ssl
+import subprocess
+import sys
+import tempfile
+import time
+from collections.abc import Callable, Iterator, Mapping
+from pathlib import Path
+from typing import Final
+
+import wanderbus
+from bench.reporting import Goal, finish, goal
+from tests.interop.processes import free_port, processor_s
+from wanderbus.config import BrokerConfig
+
+HOST: Final = "127.0.0.1"
+TRIES: Final = 3
+REQUESTS: Final = 4_000
+CONNECTIONS: Final = 200
+SOURCES: Final = 4_000
+WAITING: Final = 9_000
+"""Events that wait, below the bound of a queue."""
+
+LARGE_BYTES: Final = 30_000
+LARGE: Final = 2_500
+QUEUE_BYTES: Final = BrokerConfig().queue.bytes_max or 0
+"""Fewer than those events have: the oldest give way."""
+
+PARTIAL_BYTES: Final = 50_000
+"""Of a message that never ends, on each connection."""
+
+UNBOUNDED: Final = """
+[flood]
+burst_requests = 1e9
+[logins]
+free_failures = 1_000_000
+user_failures = 1e9
+source_failures = 1e9
+"""
+BOUNDED: Final = """
+[flood]
+requests_per_s = 0.001
+burst_requests = 10
+refusals_per_s = 0.001
+[sip_connections]
+connections_per_host_max = 1
+[logins]
+pause_s = 3_600
+pause_s_max = 3_600
+"""
+
+_PADDING: Final = f"User-Agent: {'x' * 300}\r\n"
+"""Registrar and proxy give no answer of their own to a request that is smaller than that."""
+
+_numbers = itertools.count(1)
+
+_NONCE: Final = re.compile(rb'nonce="([^"]+)"')
+
+
+class Attacked:
+    """A server in a process of its own."""
+
+    def __init__(self, process: subprocess.Popen[bytes], ports: Mapping[str, int]) -> None:
+        self.pid = process.pid
+        self.ports = ports
+
+    def us_each(self, count: int, attack: Callable[[int], object]) -> float:
+        """Return the processor time of one ``attack`` in microseconds."""
+        attack(-1)
+        self.settle()
+        before = processor_s([self.pid])
+        for number in range(count):
+            attack(number)
+            if number % 64 == 63:
+                time.sleep(0.02)  # a datagram that the system drops costs the server nothing
+        self.settle()
+        return (processor_s([self.pid]) - before) / count * 1e6
+
+    def bytes_each(self, count: int, attack: Callable[[int], object]) -> float:
+        """Return by how much the server grows with one ``attack``."""
+        before = self.resident_bytes()
+        for number in range(count):
+            attack(number)
+            if number % 64 == 63:
+                time.sleep(0.02)
+        self.settle()
+        return max(0.0, (self.resident_bytes() - before) / count)
+
+    def settle(self) -> None:
+        """Wait until the server is idle."""
+        used_s = -1.0
+        while (now_s := processor_s([self.pid])) > used_s + 0.005:
+            used_s = now_s
+            time.sleep(0.5)
+
+    def resident_bytes(self) -> int:
+        """Return what the server holds of memory."""
+        lines = Path(f"/proc/{self.pid}/status").read_text(encoding="ascii").splitlines()
+        return next(int(line.split()[1]) for line in lines if line.startswith("VmRSS:")) * 1024
+
+
+@contextlib.contextmanager
+def attacked(settings: str = "") -> Iterator[Attacked]:
+    """Run a server with these settings besides its ports."""
+    with tempfile.TemporaryDirectory(prefix="wanderbus-bench-") as name:
+        process, ports = _started(Path(name), settings)
+        try:
+            yield Attacked(process, ports)
+        finally:
+            process.send_signal(signal.SIGINT)
+            process.communicate()
+
+
+def _started(directory: Path, settings: str) -> tuple[subprocess.Popen[bytes], Mapping[str, int]]:
+    """Start a server; another program may take a free port before it does, so that is tried some times."""
+    (directory / "users").touch(0o600)
+    (directory / "users").write_text("alice:secret\n", encoding="utf-8")
+    command = [sys.executable, "-m", "wanderbus", "up", "--config", "server.toml", "--users", "users"]
+    for _ in range(TRIES):
+        ports = {name: free_port() for name in ("port", "broker_port", "data_port", "stream_port")}
+        lines = [f"{key} = {value}" for key, value in ports.items()]
+        (directory / "server.toml").write_text("\n".join([*lines, settings]), encoding="utf-8")
+        process = subprocess.Popen(
+            [*command, "--data-dir", "data"], cwd=directory, stdout=subprocess.PIPE, stderr=subprocess.DEVNULL
+        )
+        assert process.stdout is not None
+        if process.stdout.readline().startswith(b"ready"):
+            return process, ports
+        process.communicate()
+    raise RuntimeError("the server did not start")
+
+
+def request(method: str, user: str = "alice", more: str = "") -> bytes:
+    """Return a request of a stranger, which is no repetition of another."""
+    number = next(_numbers)
+    return (
+        f"{method} sip:{'localhost' if method == 'REGISTER' else f'{user}@localhost'} SIP/2.0\r\n"
+        f"Via: SIP/2.0/UDP {HOST}:9;branch=z9hG4bK{number};rport\r\nMax-Forwards: 70\r\n"
+        f"From: <sip:{user}@localhost>;tag=1\r\nTo: <sip:{user}@localhost>\r\nCall-ID: c{number}\r\n"
+        f"CSeq: 1 {method}\r\nContact: <sip:{user}@{HOST}:9>\r\n{more}{_PADDING}Content-Length: 0\r\n\r\n"
+    ).encode()
+
+
+def refused_requests() -> Iterator[Goal]:
+    """Measure requests that are read, and then refused."""
+    with attacked(UNBOUNDED) as server, socket.socket(socket.AF_INET, socket.SOCK_DGRAM) as sender:
+        sip, data = (HOST, server.ports["port"]), (HOST, server.ports["data_port"])
+        called = HOST, server.ports["broker_port"]
+        guess = guesses(sip)
+        for name, attack in {
+            "register_challenged": lambda n: sender.sendto(request("REGISTER"), sip),
+            "password_wrong": lambda n: sender.sendto(guess(n, f"u{n}"), sip),
+            "call_of_nobody": lambda n: sender.sendto(request("INVITE", "nobody"), sip),
+            "broker_call_challenged": lambda n: sender.sendto(request("INVITE", "broker"), called),
+            "sip_garbage": lambda n: sender.sendto(b"\x01" * 200, sip),
+            "data_garbage": lambda n: sender.sendto(b"\x01" * 8, data),
+            "data_unknown": lambda n: sender.sendto(b"\x01" * 1_000, data),
+        }.items():
+            yield goal(f"{name}_us", server.us_each(REQUESTS, attack), "us of processor time")
+        stream = HOST, server.ports["stream_port"]
+        yield goal("tcp_connection_us", server.us_each(CONNECTIONS, lambda n: connect(sip).close()), "us")
+        yield goal("tls_handshake_us", server.us_each(CONNECTIONS, lambda n: secured(stream).close()), "us")
+
+
+def dropped_requests() -> Iterator[Goal]:
+    """Measure what comes beyond a limit."""
+    with attacked(BOUNDED) as server, socket.socket(socket.AF_INET, socket.SOCK_DGRAM) as sender:
+        sip = HOST, server.ports["port"]
+        with connect(sip):
+            yield goal("tcp_over_limit_us", server.us_each(CONNECTIONS * 5, lambda n: connect(sip).close()), "us")
+        yield goal(
+            "over_flood_limit_us", server.us_each(REQUESTS, lambda n: sender.sendto(request("REGISTER"), sip)), "us"
+        )
+    with attacked("[logins]\npause_s = 3_600\npause_s_max = 3_600\n[flood]\nburst_requests = 1e9\n") as server:
+        sip = HOST, server.ports["port"]
+        guess = guesses(sip)
+        with socket.socket(socket.AF_INET, socket.SOCK_DGRAM) as sender:
+            attack = server.us_each(REQUESTS, lambda n: sender.sendto(guess(n, "alice"), sip))
+            yield goal("password_too_early_us", attack, "us")
+
+
+def kept_bytes() -> Iterator[Goal]:
+    """Measure what is kept for strangers."""
+    with attacked(UNBOUNDED) as server:
+        sip = HOST, server.ports["port"]
+        with socket.socket(socket.AF_INET, socket.SOCK_DGRAM) as sender:
+            for _ in range(200):
+                sender.sendto(request("REGISTER"), sip)
+            server.settle()
+            each = server.bytes_each(SOURCES, lambda n: send_from(f"127.1.{n >> 8 & 255}.{n & 255}", sip))
+            yield goal("source_bytes", each, "bytes")
+            each = server.bytes_each(REQUESTS, lambda n: sender.sendto(request("INVITE", "nobody"), sip))
+            yield goal("refused_call_bytes", each, "bytes")
+            guess = guesses(sip)
+            each = server.bytes_each(REQUESTS, lambda n: sender.sendto(guess(n, f"u{n}"), sip))
+            yield goal("failed_login_bytes", each, "bytes")
+    with attacked(UNBOUNDED) as server, contextlib.ExitStack() as opened:
+        sip, stream = (HOST, server.ports["port"]), (HOST, server.ports["stream_port"])
+        kept: list[socket.socket] = []
+
+        def connecting(number: int) -> None:
+            kept.append(opened.enter_context(connect(sip)))
+
+        yield goal("tcp_connection_bytes", server.bytes_each(CONNECTIONS, connecting), "bytes")
+        part = b"REGISTER sip:localhost SIP/2.0\r\nContent-Length: 60000\r\n\r\n" + bytes(PARTIAL_BYTES)
+        yield goal("partial_message_bytes", server.bytes_each(CONNECTIONS, lambda n: kept[n].sendall(part)), "bytes")
+        each = server.bytes_each(CONNECTIONS, lambda n: opened.enter_context(secured(stream)))
+        yield goal("tls_connection_bytes", each, "bytes")
+
+
+async def waiting_bytes(server: Attacked) -> list[Goal]:
+    """Measure what is kept of events that wait for a user who is away: of each, and of each byte of a large one."""
+    place = f"{HOST}:{server.ports['port']}"
+
+    def agent_of(session: str) -> wanderbus.Agent:
+        directory = Path(name) / session
+        return wanderbus.connect(
+            "sip:alice@localhost", password="secret", server=place, session=session, state_dir=directory
+        )
+
+    with tempfile.TemporaryDirectory(prefix="wanderbus-bench-") as name:
+        for subject in ("small", "large"):
+            async with agent_of(subject) as agent:
+                await agent.subscribe(subject).__aenter__()  # left open: it stays when the agent goes
+        grown: list[float] = []
+        async with agent_of("publisher") as agent:
+            await agent.publish("other", {"x": 1})
+            for subject, text, count in (("small", "x", WAITING), ("large", "x" * LARGE_BYTES, LARGE)):
+                before = server.resident_bytes()
+                for _ in range(count // 100):
+                    await asyncio.gather(*(agent.publish(subject, {"x": text}) for _ in range(100)))
+                await asyncio.sleep(2.0)
+                grown.append(server.resident_bytes() - before)
+    small, large = grown
+    return [
+        goal("waiting_event_bytes", small / WAITING, "bytes beside its own"),
+        goal("waiting_ratio", large / QUEUE_BYTES, "bytes for each byte of events in a full queue"),
+    ]
+
+
+def connect(address: tuple[str, int]) -> socket.socket:
+    """Open a TCP connection; it may be closed by the server at once."""
+    return socket.create_connection(address, timeout=5)
+
+
+def secured(address: tuple[str, int]) -> socket.socket:
+    """Open a TLS connection to whoever is there."""
+    context = ssl.SSLContext(ssl.PROTOCOL_TLS_CLIENT)
+    context.check_hostname, context.verify_mode = False, ssl.CERT_NONE
+    return context.wrap_socket(connect(address))
+
+
+def send_from(host: str, address: tuple[str, int]) -> None:
+    """Send a request from another address of loopback."""
+    with socket.socket(socket.AF_INET, socket.SOCK_DGRAM) as sender:
+        sender.bind((host, 0))
+        sender.sendto(request("REGISTER"), address)
+
+
+def guesses(address: tuple[str, int]) -> Callable[[int, str], bytes]:
+    """Return what makes REGISTERs with wrong passwords, for a nonce that the server gave."""
+    with socket.socket(socket.AF_INET, socket.SOCK_DGRAM) as sender:
+        sender.settimeout(5)
+        sender.sendto(request("REGISTER"), address)
+        found = _NONCE.search(sender.recv(65_535))
+    assert found is not None
+    nonce = found[1].decode()
+
+    def guess(number: int, user: str) -> bytes:
+        response = hashlib.sha256(str(number).encode()).hexdigest()
+        credentials = (
+            f'Authorization: Digest username="{user}", realm="localhost", nonce="{nonce}", uri="sip:localhost", '
+            f'algorithm=SHA-256, qop=auth, nc={max(1, number + 2):08x}, cnonce="c", response="{response}"\r\n'
+        )
+        return request("REGISTER", user, credentials)
+
+    return guess
+
+
+def main(arguments: list[str] | None = None) -> int:
+    """Measure, print, and write JSON if asked; return the exit status."""
+    parser = argparse.ArgumentParser(prog="bench limits", description=__doc__)
+    parser.add_argument("--json", type=Path, help="write the report to this file")
+    options = parser.parse_args(arguments)
+    _, hard = resource.getrlimit(resource.RLIMIT_NOFILE)
+    resource.setrlimit(resource.RLIMIT_NOFILE, (min(hard, 4_096), hard))
+    goals = [*refused_requests(), *dropped_requests(), *kept_bytes()]
+    with attacked(UNBOUNDED) as server:
+        goals += asyncio.run(waiting_bytes(server))
+    return finish("bench limits", [], goals, file=options.json, strict=False)

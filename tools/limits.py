@@ -1,0 +1,306 @@
+"""Write the arithmetic of limits into docs/SECURITY.md: what sources, strangers and users can take at most.
+
+The bounds are the defaults of the settings; what one thing costs was measured (``./do bench limits``) and stands here.
+With --check only say whether the page is up to date.
+"""
+
+from __future__ import annotations
+
+import sys
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Final, NamedTuple
+
+from wanderbus.broker.config import BrokerConfig
+from wanderbus.config.stream_limits import DATA_STREAM_LIMITS, StreamLimits
+from wanderbus.mobility.answering import SESSIONS_MAX
+from wanderbus.refusal_table import ENTRIES_MAX
+from wanderbus.rudp import RudpConfig
+from wanderbus.runtime.descriptors import RESERVED, SHARES
+from wanderbus.sip.flood import REQUEST_BYTES, FloodLimits
+from wanderbus.sip.location import AORS_MAX, BINDINGS_PER_AOR_MAX
+from wanderbus.sip.login_guard import LoginLimits
+from wanderbus.sip.transaction_places import PLACE_BYTES, SOURCE_PART, STRANGERS_PART
+from wanderbus.sip.transactions import TRANSACTIONS_MAX
+from wanderbus.tcp import TcpConfig
+
+PAGE: Final = Path(__file__).resolve().parents[1] / "docs" / "SECURITY.md"
+BEGIN: Final = "<!-- The following is written by tools/limits.py. -->"
+END: Final = "<!-- Up to here it is written by tools/limits.py. -->"
+
+
+class Costs(NamedTuple):
+    """The most of three runs of ``./do bench limits`` on a busy machine, in microseconds and bytes."""
+
+    challenged_us: float = 340
+    call_us: float = 530
+    called_broker_us: float = 910
+    wrong_password_us: float = 470
+    too_early_us: float = 420
+    over_flood_us: float = 13
+    data_datagram_us: float = 18
+    tcp_connection_us: float = 50
+    tls_handshake_us: float = 1_350
+    tcp_over_limit_us: float = 30
+    source_bytes: float = 1_000
+    failed_login_bytes: float = 2_650
+    tcp_connection_bytes: float = 3_100
+    partial_ratio: float = 1.3
+    """Bytes of memory for each byte of a message that is not complete."""
+
+    tls_connection_bytes: float = 48_300
+    refusal_bytes: float = 700
+    waiting_event_bytes: float = 1_020
+    """Of each event that waits, beside its own."""
+
+    waiting_ratio: float = 2.1
+    """Bytes of memory for each byte of events that wait."""
+
+
+class Row(NamedTuple):
+    """One line of a table."""
+
+    what: str
+    bound: str
+    comes_to: str
+
+
+COST: Final = Costs()
+FLOOD, LOGINS, SIP, DATA = FloodLimits(), LoginLimits(), StreamLimits(), DATA_STREAM_LIMITS
+BROKER, RUDP, TCP = BrokerConfig(), RudpConfig(), TcpConfig()
+SIP_SOCKETS: Final = 2
+"""Of registrar and proxy, and of the broker."""
+
+SIP_MESSAGE_BYTES: Final = 2**16
+"""A message over TCP that is not complete yet."""
+
+
+def mib(size: float) -> str:
+    """Return bytes as MiB, or as GiB from ten of these on."""
+    return f"{size / 2**30:,.1f} GiB" if size >= 10 * 2**30 else f"{size / 2**20:,.0f} MiB"
+
+
+def share(per_s: float, each_us: float) -> str:
+    """Return the share of one processor that so many things a second take."""
+    return f"{per_s * each_us / 1e6:.0%}"
+
+
+def of_source() -> Iterator[Row]:
+    """Yield what one source can take."""
+    per_s, burst = FLOOD.requests_per_s, FLOOD.burst_requests
+    yield Row(
+        "requests to registrar and proxy",
+        f"`flood.requests_per_s` {per_s:g}, after `flood.burst_requests` {burst:,.0f}; one for each {REQUEST_BYTES:,} "
+        "bytes",
+        f"{share(per_s, COST.challenged_us)} of a processor for REGISTERs that are challenged, "
+        f"{COST.challenged_us:g} µs each; {share(per_s, COST.call_us)} for calls of nobody, {COST.call_us:g} µs; "
+        f"{share(per_s, COST.call_us + COST.called_broker_us)} for calls that the broker challenges; "
+        f"{per_s * REQUEST_BYTES / 1e6:.0f} MB/s",
+    )
+    yield Row(
+        "what is beyond",
+        f"dropped unread, {COST.over_flood_us:g} µs each; `flood.refusals_per_s` {FLOOD.refusals_per_s:g} answered",
+        f"{share(10_000, COST.over_flood_us)} of a processor for 10,000/s",
+    )
+    yield Row(
+        "wrong passwords",
+        f"`logins.source_failures` {LOGINS.source_failures:g}, then one each {LOGINS.source_recovery_s:g} s; what "
+        "comes earlier is a request like others",
+        f"{COST.wrong_password_us:g} µs each, and {COST.too_early_us:g} µs if it comes too early",
+    )
+    places = TRANSACTIONS_MAX * STRANGERS_PART * SOURCE_PART
+    yield Row(
+        "SIP transactions, at the proxy and at the broker",
+        f"{places:,.0f} places of {PLACE_BYTES:,} bytes",
+        f"{mib(2 * places * 2 * PLACE_BYTES)}: request and answer, at both",
+    )
+    yield Row(
+        "connections of SIP, at registrar and at broker",
+        f"`sip_connections.connections_per_host_max` {SIP.connections_per_host_max}, for `silent_s_max` "
+        f"{SIP.silent_s_max:g} s without an answer; one message each of {SIP_MESSAGE_BYTES:,} bytes",
+        f"{SIP_SOCKETS * SIP.connections_per_host_max} descriptors, "
+        f"{mib(SIP_SOCKETS * SIP.connections_per_host_max * partial_connection_bytes())}",
+    )
+    yield Row(
+        "connections of data channels",
+        f"`data_connections.connections_per_host_max` {DATA.connections_per_host_max}, closed after "
+        f"`tcp_channels.hello_s_max` {TCP.hello_s_max:g} s without a proof",
+        f"{DATA.connections_per_host_max} descriptors, "
+        f"{mib(DATA.connections_per_host_max * COST.tls_connection_bytes)}; a TLS handshake is "
+        f"{COST.tls_handshake_us:,.0f} µs, a connection over the limit {COST.tcp_over_limit_us:g} µs",
+    )
+    yield Row(
+        "datagrams of data channels that are nobody's",
+        "no bound: each is one look at a table",
+        f"{share(10_000, COST.data_datagram_us)} of a processor for 10,000/s",
+    )
+
+
+def of_strangers() -> Iterator[tuple[Row, float]]:
+    """Yield what all strangers together can take, and the memory that is."""
+    per_socket = SIP.connections_max
+    size = SIP_SOCKETS * per_socket * partial_connection_bytes()
+    yield (
+        Row(
+            "connections of SIP, at registrar and at broker",
+            f"`sip_connections.connections_max` {per_socket:,} each, and no more than a {SHARES}th of the open files "
+            f"but {RESERVED}",
+            f"{SIP_SOCKETS * per_socket:,} descriptors, {mib(size)}",
+        ),
+        size,
+    )
+    size = DATA.connections_max * COST.tls_connection_bytes
+    yield (
+        Row(
+            "connections of data channels",
+            f"`data_connections.connections_max` {DATA.connections_max:,}, so too",
+            f"{DATA.connections_max:,} descriptors, {mib(size)}",
+        ),
+        size,
+    )
+    places = TRANSACTIONS_MAX * STRANGERS_PART
+    size = SIP_SOCKETS * places * 2 * PLACE_BYTES
+    yield (
+        Row(
+            "SIP transactions, at the proxy and at the broker",
+            f"{places:,.0f} places of {PLACE_BYTES:,} bytes: a quarter of {TRANSACTIONS_MAX:,}",
+            f"{mib(size)}; answered ones give way to others",
+        ),
+        size,
+    )
+    size = FLOOD.sources_max * COST.source_bytes
+    yield Row("sources told apart", f"`flood.sources_max` {FLOOD.sources_max:,}", mib(size)), size
+    size = 2 * LOGINS.entries_max * COST.failed_login_bytes
+    yield (
+        Row(
+            "failed logins, at registrar and at broker",
+            f"`logins.entries_max` {LOGINS.entries_max:,} users, sources and pairs",
+            mib(size),
+        ),
+        size,
+    )
+    size = ENTRIES_MAX * COST.refusal_bytes
+    yield Row("who is limited", f"{ENTRIES_MAX:,} rows of `wanderbus limits`", mib(size)), size
+
+
+def of_user() -> Iterator[tuple[Row, float]]:
+    """Yield what one user can take, and the memory that is."""
+    queue, notifications = BROKER.queue, BROKER.queue.notifications_max or 0
+    size = BROKER.user_queued_bytes_max * COST.waiting_ratio
+    size += BROKER.sessions_max * notifications * COST.waiting_event_bytes
+    yield (
+        Row(
+            "what waits",
+            f"`broker.sessions_max` {BROKER.sessions_max} x `broker.queue` of {notifications:,} notifications and "
+            f"{mib(queue.bytes_max or 0)}; `broker.user_queued_bytes_max` {mib(BROKER.user_queued_bytes_max)} in all",
+            f"{mib(size)}: {COST.waiting_ratio:g} bytes of memory for each byte, and "
+            f"{COST.waiting_event_bytes:,.0f} for each event",
+        ),
+        size,
+    )
+    size = BROKER.user_devices_max * min(BROKER.device_unacknowledged_bytes_max, RUDP.send_queue_bytes_max)
+    yield (
+        Row(
+            "what is on its way",
+            f"`broker.user_devices_max` {BROKER.user_devices_max} x `broker.device_unacknowledged_bytes_max` "
+            f"{mib(BROKER.device_unacknowledged_bytes_max)}",
+            f"{mib(size)}, of what waits too; who takes nothing at all loses the connection",
+        ),
+        size,
+    )
+    size = BROKER.user_filter_bytes_max
+    yield (
+        Row(
+            "filters",
+            f"`broker.user_subscriptions_max` {BROKER.user_subscriptions_max:,}, `broker.user_filter_bytes_max`",
+            mib(size),
+        ),
+        size,
+    )
+    remembered = 2 * BROKER.user_devices_max * BROKER.publishes_remembered
+    size = remembered * 64
+    yield (
+        Row(
+            "publishes that are recognised when repeated",
+            f"2 x `broker.user_devices_max` x `broker.publishes_remembered` {BROKER.publishes_remembered:,}",
+            f"{mib(size)}: {remembered:,} of 64 bytes",
+        ),
+        size,
+    )
+    yield (
+        Row(
+            "calls, connections, Contacts",
+            f"`broker.user_devices_max`; {BINDINGS_PER_AOR_MAX} Contacts",
+            f"{BROKER.user_devices_max} descriptors over TCP, {BROKER.user_devices_max} transactions",
+        ),
+        0.0,
+    )
+
+
+def of_users() -> Iterator[tuple[Row, float]]:
+    """Yield what all users together can take, and the memory that is."""
+    size = BROKER.queued_bytes_max * COST.waiting_ratio
+    yield (
+        Row(
+            "what waits",
+            f"`broker.queued_bytes_max` {mib(BROKER.queued_bytes_max)}; the longest queue gives way",
+            f"{mib(size)} of memory",
+        ),
+        size,
+    )
+    yield (
+        Row(
+            "devices in a call with the broker",
+            f"{SESSIONS_MAX:,} (`user_agent.SESSIONS_MAX`)",
+            f"{SESSIONS_MAX:,} x what one has on its way",
+        ),
+        0.0,
+    )
+    yield Row("registered users", f"{AORS_MAX:,} x {BINDINGS_PER_AOR_MAX} Contacts", "on disk and in memory"), 0.0
+
+
+def partial_connection_bytes() -> float:
+    """Return what a TCP connection takes that has brought nearly a whole message."""
+    return COST.tcp_connection_bytes + COST.partial_ratio * SIP_MESSAGE_BYTES
+
+
+def table(title: str, rows: list[Row], memory: float | None = None) -> str:
+    """Return a table of Markdown, and a line with the sum of memory."""
+    lines = [f"**{title}**", "", "| what | bound | comes to |", "|---|---|---|"]
+    lines += [f"| {row.what} | {row.bound} | {row.comes_to} |" for row in rows]
+    if memory is not None:
+        lines += ["", f"Together that is at most {mib(memory)} of memory."]
+    return "\n".join([*lines, ""])
+
+
+def section() -> str:
+    """Return what stands between the two marks."""
+    strangers, user, users = list(of_strangers()), list(of_user()), list(of_users())
+    parts = [
+        BEGIN,
+        "",
+        table("One source: an IPv4 address or a /64 of IPv6", list(of_source())),
+        table("All strangers", [row for row, _ in strangers], sum(size for _, size in strangers)),
+        table("One user", [row for row, _ in user], sum(size for _, size in user)),
+        table("All users", [row for row, _ in users]),
+        END,
+    ]
+    return "\n".join(parts)
+
+
+def main(arguments: list[str]) -> int:
+    """Write the page, or compare it with ``--check``; return the exit status."""
+    text = PAGE.read_text(encoding="utf-8")
+    before, _, rest = text.partition(BEGIN)
+    _, _, after = rest.partition(END)
+    written = before + section() + after
+    if "--check" not in arguments:
+        PAGE.write_text(written, encoding="utf-8")
+    elif written != text:
+        print("docs/SECURITY.md is not what the settings say: run tools/limits.py", file=sys.stderr)
+        return 1
+    return 0
+
+
+if __name__ == "__main__":
+    sys.exit(main(sys.argv[1:]))
