@@ -17,13 +17,14 @@ from collections.abc import Sequence
 from pathlib import Path
 from typing import Any, Final
 
-from fuzz import filters, harness, matching, meaning, ng, rudp, sip
+from fuzz import agent, filters, harness, matching, meaning, ng, rudp, sip
 from fuzz.harness import Failure, Tally, Target
 
 INPUTS: Final = 200_000
 PAIRS: Final = 1_000_000
 
 NAMES: Final[dict[str, Sequence[Target]]] = {
+    "agent": agent.TARGETS,
     "meaning": meaning.TARGETS,
     "filters": filters.TARGETS,
     "matching": matching.TARGETS,

@@ -13,6 +13,8 @@ from typing import Any
 import pytest
 
 from wanderbus import connect
+from wanderbus.agent.messages import AgentProperties
+from wanderbus.api.refusals import not_reached
 from wanderbus.api.sip_mobility import SIPMobility, SIPMobilityProperties
 from wanderbus.errors import ConfigurationError, Unreachable
 
@@ -88,3 +90,10 @@ def test_a_name_of_this_host_is_found(tmp_path: Path) -> None:
             await alice.__aenter__()
 
     asyncio.run(story())
+
+
+@pytest.mark.parametrize("words", ["certificate is not yet valid", "certificate has expired"])
+def test_a_certificate_out_of_its_time_points_at_the_clock(words: str) -> None:
+    properties = AgentProperties("sip:alice@b.example", ("192.0.2.1", 5061), "sip:broker@b.example", "phone", epoch=1)
+    error = not_reached(properties, 10.0, f"[SSL: CERTIFICATE_VERIFY_FAILED] certificate verify failed: {words}")
+    assert str(error).endswith("check the clock of this device, then the server's certificate")

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from typing import Final
+
 from wanderbus.agent.messages import AgentProperties, ConnectRefused, PublishSettled
 from wanderbus.broker import protocol
 from wanderbus.errors import (
@@ -16,6 +18,9 @@ from wanderbus.errors import (
 )
 from wanderbus.machine import shown
 from wanderbus.sip.registrar import NOT_SERVED
+
+_OUT_OF_TIME: Final = ("certificate is not yet valid", "certificate has expired")
+"""Words of OpenSSL for a certificate that the clock here puts outside of its time."""
 
 
 def connect_error(refused: ConnectRefused, properties: AgentProperties) -> WanderbusError:
@@ -53,6 +58,8 @@ def not_reached(properties: AgentProperties, waited_s: float, trouble: str) -> U
     remedy = "is it up (wanderbus up)?"
     if broker.partition("@")[2] != properties.uri.partition("@")[2]:
         remedy = f"it is in another domain, so {server} has to accept TLS: start that server with --tls-certificate"
+    if any(words in trouble for words in _OUT_OF_TIME):
+        remedy = "check the clock of this device, then the server's certificate"
     return Unreachable(f"no broker {broker} could be reached through {server} in {waited_s:g} s{last}; {remedy}")
 
 

@@ -1,0 +1,67 @@
+"""The fuzzer of what an agent reads from its broker, in short; and it sees what breaks (DESIGN 9)."""
+
+from __future__ import annotations
+
+import time
+from typing import Any
+
+import pytest
+
+from fuzz import __main__ as command
+from fuzz import agent, harness
+from wanderbus.agent.answers import Question
+from wanderbus.agent.untaken import Untaken
+from wanderbus.api import listed_rows
+from wanderbus.broker import presentation
+
+INPUTS = 1_000
+CPU_S_MAX = 1.0
+"""A guard against what never ends; `./do fuzz` holds the bound that was promised."""
+BY_NAME = {target.name: target for target in agent.TARGETS}
+
+
+def run(name: str, inputs: int = INPUTS) -> harness.Tally:
+    return harness.run(BY_NAME[name], inputs, seed=7, until=time.monotonic() + 60, jobs=1, cpu_s_max=CPU_S_MAX)
+
+
+@pytest.mark.parametrize("name", BY_NAME)
+def test_nothing_breaks_and_both_ways_are_gone(name: str) -> None:
+    tally = run(name)
+    assert [(failure.kind, failure.detail) for failure in tally.failures] == []
+    assert tally.inputs == INPUTS
+    assert INPUTS / 10 < tally.accepted < INPUTS * 9 / 10
+
+
+def test_the_command_knows_it() -> None:
+    assert command.NAMES["agent"] is agent.TARGETS
+
+
+def test_events_that_are_not_checked_are_found(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(presentation, "_checked", lambda event: event)
+    assert run("agent-conversation").failures
+
+
+def test_answers_that_are_not_checked_are_found(monkeypatch: pytest.MonkeyPatch) -> None:
+    def whole(question: Question, answer: Any, size: int) -> tuple[Any, ...]:
+        return tuple(getattr(answer, "subscriptions", ()))
+
+    monkeypatch.setattr(Question, "whole", whole)
+    assert run("agent-conversation", 4_000).failures
+
+
+def test_memory_without_bound_is_found(monkeypatch: pytest.MonkeyPatch) -> None:
+    came = Untaken.came
+
+    def unbounded(untaken: Untaken, *arguments: Any) -> None:
+        untaken._bytes_max = 2**62
+        came(untaken, *arguments)
+
+    monkeypatch.setattr(Untaken, "came", unbounded)
+    monkeypatch.setattr(agent, "UNTAKEN_BYTES_MAX", 500)
+    assert run("agent-conversation").failures
+
+
+def test_rows_that_are_not_checked_are_found(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(listed_rows, "_check_depth", lambda row: None)
+    monkeypatch.setattr(listed_rows, "_SHAPES", dict.fromkeys(listed_rows._SHAPES, dict))
+    assert run("agent-rows").failures
