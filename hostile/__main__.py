@@ -10,6 +10,7 @@ from __future__ import annotations
 import argparse
 import json
 import math
+import signal
 import sys
 import time
 from collections.abc import Sequence
@@ -68,6 +69,7 @@ def run(attack: Attack, baseline_s: float, attack_s: float, repeats: int) -> Fig
 
 def main(arguments: list[str] | None = None) -> int:
     """Do the attacks that the command line names; return the exit status."""
+    signal.signal(signal.SIGTERM, signal.default_int_handler)  # whoever ends us must not leave a server behind
     options = _options(arguments)
     options.quick = options.quick or options.ci
     if unknown := sorted(set(options.names) - BY_NAME.keys()):

@@ -8,7 +8,6 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
-import os
 import time
 from collections.abc import Coroutine
 from pathlib import Path
@@ -20,7 +19,7 @@ import wanderbus
 from bench.workers import Line
 from hostile.attack import DOMAIN, PASSWORD
 from hostile.network import GOOD, MOVED, NEWCOMERS
-from hostile.server import NICE
+from hostile.priority import come_first
 from hostile.tally import Arrival, Newcomer, Observed, Phase
 from wanderbus.errors import WanderbusError
 
@@ -52,7 +51,7 @@ class Place(msgspec.Struct, frozen=True):
 
 async def be_good(line: Line, place: Place) -> bytes:
     """Connect, say "ready", then obey ``(phase, seconds)`` until None comes; return an encoded :class:`Observed`."""
-    os.nice(NICE - os.nice(0))
+    come_first()
     async with contextlib.AsyncExitStack() as stack:
         agents = {}
         for name, address in zip(NAMES, GOOD, strict=True):

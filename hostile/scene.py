@@ -40,6 +40,9 @@ class Seen:
     cpu_share: dict[str, float] = field(default_factory=dict)
     """Share of one processor that the server used, by phase."""
 
+    wait_share: dict[str, float] = field(default_factory=dict)
+    """Share of the time that the server was ready to run and had no processor, by phase."""
+
     victim_bytes: float = math.nan
     ended: int = 0
     ready_s: float = math.nan
@@ -90,7 +93,7 @@ class Scene:
         self._seen.ready_s = self._server.start()
 
     def _phase(self, name: str, seconds: float, good: Worker, attacker: Worker | None) -> None:
-        began_s, cpu_s = time.monotonic(), self._server.cpu_s()
+        began_s, cpu_s, waited_s = time.monotonic(), self._server.cpu_s(), self._server.waited_s()
         good.tell((name, seconds))
         if attacker is not None:
             attacker.start(attack_job, self.attack.name, self._target(SERVER if name == ATTACK else HOLE, seconds))
@@ -101,7 +104,9 @@ class Scene:
             time.sleep(SAMPLE_EACH_S)
             if name == ATTACK:
                 self._seen.rss_mib.append(self._server.rss_mib())
-        self._seen.cpu_share[name] = (self._server.cpu_s() - cpu_s) / (time.monotonic() - began_s)
+        took_s = time.monotonic() - began_s
+        self._seen.cpu_share[name] = (self._server.cpu_s() - cpu_s) / took_s
+        self._seen.wait_share[name] = (self._server.waited_s() - waited_s) / took_s
         good.hear()
         if attacker is not None:
             report = attacker.hear()
@@ -131,6 +136,7 @@ def figures(attack: Attack, observed: Observed, seen: Seen) -> Figures:
     before_ms, under_ms, ratio = tally.p99_ratio(observed, without=MOVER)
     beside: dict[str, Any] = {f"report_{name}": value for name, value in seen.report.items()}
     beside |= {f"cpu_{name}": round(share, 3) for name, share in seen.cpu_share.items()}
+    beside |= {f"wait_{name}": round(share, 3) for name, share in seen.wait_share.items()}
     for phase in (BASELINE, ATTACK):
         latencies = tally.latencies_s(observed, phase, without=MOVER)
         beside[f"p50_ms_{phase}"] = percentile(latencies, 0.5) * 1000

@@ -15,16 +15,13 @@ from typing import Final
 from bench.certificate import make_certificate
 from hostile.attack import DOMAIN, PASSWORD
 from hostile.network import SERVER, Network
+from hostile.priority import come_first, waited_s
 
 PORTS: Final = {"port": 5060, "tls_port": 5061, "broker_port": 5070, "data_port": 5080, "stream_port": 5090}
 """All are fixed, so that an attacker need not ask for them: each can be found out by any user."""
 
 DESCRIPTORS: Final = 1_024
 """Soft limit of open files that a login shell or a service gets on Debian."""
-
-NICE: Final = -10
-"""Priority of the server and of the good agents: what else the machine does, attackers included, gives way to them, so
-that their latency is that of the server."""
 
 STOP_S_MAX: Final = 30.0
 
@@ -58,10 +55,14 @@ class Server:
         """Start it, wait until it is ready, and return how long that took."""
         began_s = time.monotonic()
         argv = [sys.executable, "-m", "wanderbus", "up", "--config", str(self._settings)]
-        limited = ["nice", "-n", str(NICE), "sh", "-c", f'ulimit -Sn {DESCRIPTORS}; exec "$@"', "sh", *argv]
+        limited = ["sh", "-c", f'ulimit -Sn {DESCRIPTORS}; exec "$@"', "sh", *argv]
         with self._errors.open("ab") as errors:
             self._process = subprocess.Popen(
-                self._network.command("server", limited), stdout=subprocess.PIPE, stderr=errors, text=True
+                self._network.command("server", limited),
+                stdout=subprocess.PIPE,
+                stderr=errors,
+                text=True,
+                preexec_fn=come_first,
             )
         assert self._process.stdout is not None
         if not self._process.stdout.readline().startswith("ready "):
@@ -114,3 +115,7 @@ class Server:
             return 0.0
         fields = text.rpartition(")")[2].split()
         return (int(fields[11]) + int(fields[12])) / os.sysconf("SC_CLK_TCK")
+
+    def waited_s(self) -> float:
+        """Return how long it was ready to run and had no processor."""
+        return waited_s(self._process.pid) if self._process is not None else 0.0
