@@ -28,7 +28,14 @@ from wanderbus.sip.flood import FloodLimits
 from wanderbus.sip.routing import RoutingScript
 from wanderbus.sip.server import SOCKET, SIPServer
 
-UNLIMITED = FloodLimits(requests_per_s=1e9, burst_requests=1e9)
+UNLIMITED = FloodLimits(
+    requests_per_s=1e9,
+    burst_requests=1e9,
+    stranger_requests_per_s=1e9,
+    stranger_burst_requests=1e9,
+    strangers_requests_per_s=1e9,
+    strangers_burst_requests=1e9,
+)
 
 
 class Served(NamedTuple):

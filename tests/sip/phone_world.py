@@ -8,7 +8,9 @@ from typing import Any
 import pytest
 
 from wanderbus.machine import Address, CancelTimer, DatagramReceived, Input, Output, SendDatagram, SetTimer, TimerFired
+from wanderbus.refusal_table import Limited
 from wanderbus.sip.digest import DigestClient
+from wanderbus.sip.flood import FloodLimits
 from wanderbus.sip.location import BindingChanged, BindingsWritten
 from wanderbus.sip.login_guard import LoginRefused
 from wanderbus.sip.message import Message, Request, Response, encode_message, parse_message
@@ -34,6 +36,17 @@ class CountingRandom:
         return low
 
 
+UNLIMITED = FloodLimits(
+    requests_per_s=1e9,
+    burst_requests=1e9,
+    stranger_requests_per_s=1e9,
+    stranger_burst_requests=1e9,
+    strangers_requests_per_s=1e9,
+    strangers_burst_requests=1e9,
+)
+"""No limits of requests, for tests of what else bounds them."""
+
+
 class World:
     """One server, virtual time, and an inbox for each address."""
 
@@ -44,6 +57,7 @@ class World:
         self.inboxes: dict[Address, list[bytes]] = {}
         self.reports: list[BindingChanged] = []
         self.written: list[BindingsWritten] = []
+        self.limited: list[Limited] = []
         self.refused_logins: list[LoginRefused] = []
         self.failures: list[RoutingFailed] = []
 
@@ -89,6 +103,8 @@ class World:
                     self.written.append(output)
                 case RoutingFailed():
                     self.failures.append(output)
+                case Limited():
+                    self.limited.append(output)
                 case LoginRefused():
                     self.refused_logins.append(output)
                 case _:

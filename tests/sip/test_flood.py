@@ -163,3 +163,55 @@ def test_a_flood_of_large_requests_is_counted_by_its_bytes() -> None:
         large = msgspec.structs.replace(request, headers=(*request.headers, ("Subject", "x" * 2 * REQUEST_BYTES)))
         world.send(("10.6.6.6", 1), encode_message(large))
     assert world.server.drops["flood"] == 4
+
+
+def strangers_admitted(guard: FloodGuard, source: str, now: float, count: int) -> int:
+    judged = [guard.judge(source, now, known=False) for _ in range(count)]
+    return judged.count(Judgement.ADMITTED)
+
+
+OF_STRANGERS = FloodLimits(
+    stranger_requests_per_s=10.0,
+    stranger_burst_requests=40.0,
+    strangers_requests_per_s=20.0,
+    strangers_burst_requests=100.0,
+)
+
+
+def test_a_stranger_has_less_than_a_source_of_users() -> None:
+    guard = FloodGuard(OF_STRANGERS)
+    assert strangers_admitted(guard, "a", 0.0, 3_000) == 40
+    assert admitted(guard, "b", 0.0, 3_000) == 2_000
+
+
+def test_a_crowd_of_strangers_costs_no_more_than_all_of_them_may() -> None:
+    guard = FloodGuard(OF_STRANGERS)
+    assert sum(strangers_admitted(guard, f"10.0.{n // 250}.{n % 250}", 0.0, 1) for n in range(1_000)) == 100
+    assert admitted(guard, "198.51.100.1", 0.0, 10) == 10
+    assert sum(each.count for each in guard.take_limited(0.0) + guard.take_limited(2.0)) == 900
+
+
+def test_strangers_who_ask_much_leave_room_for_a_newcomer() -> None:
+    guard = FloodGuard(OF_STRANGERS)
+    for source in "abcd":
+        strangers_admitted(guard, source, 0.0, 1_000)
+    assert strangers_admitted(guard, "newcomer", 0.0, 4) == 4
+
+
+def test_a_user_is_no_stranger_after_registering() -> None:
+    world = World(flood=FloodLimits(stranger_requests_per_s=1.0, stranger_burst_requests=2.0))
+    alice = Phone(world, "alice", ("198.51.100.1", 5060))
+    assert alice.register().status == 200
+    assert [alice.register().status for _ in range(20)] == [200] * 20
+
+
+def test_bindings_of_before_a_restart_make_no_strangers() -> None:
+    limits = FloodLimits(stranger_requests_per_s=1.0, stranger_burst_requests=2.0)
+    world = World(flood=limits)
+    alice = Phone(world, "alice", ("198.51.100.1", 5060))
+    assert alice.register().status == 200
+    after = World(flood=limits)
+    after.perform(after.server.restore(world.server.location.snapshot(), after.now))
+    again = Phone(after, "alice", ("198.51.100.1", 5060))
+    again.cseq = alice.cseq
+    assert [again.register().status for _ in range(20)] == [200] * 20

@@ -4,15 +4,13 @@ from __future__ import annotations
 
 import pytest
 
-from tests.sip.phone_world import SERVER, Phone, World
+from tests.sip.phone_world import SERVER, UNLIMITED, Phone, World
 from tests.sip.transaction_world import BOB, Clockwork, SeededRandom, arrival, make_request, messages, statuses, wire
 from wanderbus.machine import DatagramReceived, Output
-from wanderbus.sip.flood import FloodLimits
 from wanderbus.sip.message import Request, Response, encode_message, make_response
 from wanderbus.sip.transactions import AckReceived, RequestReceived, Respond, TransactionLayer
 
 STRANGER = ("203.0.113.9", 5060)
-NO_LIMIT = FloodLimits(requests_per_s=1e9, burst_requests=1e9)
 
 
 @pytest.fixture
@@ -116,7 +114,7 @@ def test_large_requests_take_several_places(bob: Clockwork) -> None:
 
 
 def test_a_flood_of_registers_leaves_nothing_at_the_registrar() -> None:
-    world = World(flood=NO_LIMIT)
+    world = World(flood=UNLIMITED)
     for number in range(100):
         mallory = Phone(world, "alice", (f"203.0.113.{number}", 5060))
         mallory.send(mallory.request("REGISTER", "sip:example.org"))
@@ -143,7 +141,7 @@ def test_a_copy_of_a_wrong_password_is_no_further_guess() -> None:
 def test_no_more_bytes_in_all_go_to_a_stranger_than_came(seconds: float) -> None:
     """An INVITE for a device that is silent, then refuses: 100, refusal and its repetitions."""
     for status in (None, 401, 486):
-        world = World(flood=NO_LIMIT)
+        world = World(flood=UNLIMITED)
         device = Phone(world, "bob", ("198.51.100.2", 5060))
         assert device.register().status == 200
         for padding in (0, 100, 300, 600, 1_000):
@@ -165,3 +163,16 @@ def invite_from_a_stranger(padding: int) -> bytes:
     request = request.with_header("Subject", "x" * padding)
     data = wire(request, f"SIP/2.0/UDP 203.0.113.9;branch=z9hG4bKp{padding}")
     return data.replace(b"INVITE sip:bob@192.0.2.2", f"INVITE sip:bob@{SERVER[0]}".encode(), 1)
+
+
+def test_a_register_from_a_forged_source_has_no_nonce_for_it() -> None:
+    """A user asks for a nonce at an address of their own, and then writes a victim's as the source."""
+    world = World()
+    victim = ("198.51.100.66", 5060)
+    mallory = Phone(world, "alice", ("203.0.113.1", 5060))
+    assert mallory.register().status == 200
+    forged = mallory.digest.authorize(mallory.request("REGISTER", "sip:example.org", to="<sip:alice@example.org>"))
+    world.send(victim, encode_message(forged.replacing("Contact", "<sip:alice@198.51.100.66>")))
+    assert not any("198.51.100.66" in contact for report in world.reports for contact in str(report).split())
+    mallory.address = ("203.0.113.1", 6060)
+    assert mallory.register().status == 200

@@ -32,7 +32,7 @@ NG_PORT: Final = 2223
 
 _OF_REGISTRAR: Final = (
     *("port", "tcp", "tls_certificate", "tls_key", "tls_port"),
-    *("flood", "relay", "relays", "relay_calls", "stay_on_path", "edge_proxies", "domains"),
+    *("relay", "relays", "relay_calls", "stay_on_path", "edge_proxies", "domains"),
 )
 """Keys without a meaning in a process that has no registrar."""
 

@@ -42,6 +42,7 @@ from wanderbus.runtime.sip_trace import SipRecorder
 from wanderbus.runtime.tls import client_tls
 from wanderbus.runtime.users_file import Users, follow
 from wanderbus.sip.digest import Secret
+from wanderbus.sip.flood import FloodLimits
 from wanderbus.sip.routing import RoutingScript
 from wanderbus.sip.targets import Target
 
@@ -195,6 +196,7 @@ class Server:
             else (self._settings.advertise or server.address[0], server.address[1]),
             server_is_local=self.sip_server is None,
             vouched_domains=tuple(sorted(self._user_domains)),
+            flood=self._settings.flood or FloodLimits(),
             keep_alive_s=KEEP_ALIVE_S[server.transport] if self.sip_server else None,
         )
         await broker.start(properties, self._tls)

@@ -256,7 +256,7 @@ class ProxySettings(msgspec.Struct, frozen=True, kw_only=True):
     ``sip_server`` also those that the broker proves itself by. A few telephones register with ``["MD5"]`` alone."""
 
     flood: FloodLimits | None = None
-    """How many requests one source may send to registrar and proxy (SPEC C-20)."""
+    """How many requests one source may send to registrar and proxy, and as many to the broker (SPEC C-20)."""
 
     logins: LoginLimits | None = None
     """How often wrong passwords may be tried, at registrar and proxy, and as often at the broker (SPEC C-20)."""

@@ -9,6 +9,7 @@ import msgspec
 from wanderbus.errors import LocalProtocolError, SIPParseError
 from wanderbus.machine import Address
 from wanderbus.sip.digest_values import SUPPORTED
+from wanderbus.sip.flood import FloodLimits
 from wanderbus.sip.targets import Target, Transport
 from wanderbus.sip.uri import SIPUri, canonical_uri
 
@@ -57,6 +58,8 @@ class Properties(msgspec.Struct, frozen=True):
     """Digests that we prove ourselves by; a challenge of another algorithm is not answered (RFC 8760 2.4)."""
     keep_alive_s: float | None = None
     """Most seconds between two keep-alives to the server, None sends none (RFC 5626 4.4; see :mod:`.flow`)."""
+    flood: FloodLimits | None = None
+    """How many requests one source may send to us, but for the server; None takes all (SPEC C-20)."""
     any_media: bool = False
     """Whether the owner is told of whatever media are offered, all of them in order (SPEC C-16).
 

@@ -45,6 +45,7 @@ from wanderbus.mobility.messages import (
 from wanderbus.mobility.properties import Properties
 from wanderbus.mobility.registration_manager import RegistrationManager
 from wanderbus.mobility.replies import OWNER_TRANSACTION_PREFIX, Replies
+from wanderbus.mobility.request_flood import RequestFlood
 from wanderbus.mobility.session import SIPSession
 from wanderbus.mobility.session_manager import SessionManager, Wish
 from wanderbus.sip.checks import USER_AGENT_METHODS, user_agent_refusal
@@ -98,6 +99,7 @@ class UserAgent:
         self._layer.peers.everybody = authenticator is None
         self._layer.editor.edit = lambda message: self.replies.edited(message)
         self._layer.editor.refused = lambda message, why: self.replies.refused(message, why)
+        self._flood = RequestFlood(properties, self._layer)
         self._keep_alive = KeepAlive(properties, random, socket)
         self._registration = RegistrationManager(self._composer, Challenges(properties, random), random)
         self._sessions = SessionManager(self._composer, Challenges(properties, random), random, timers)
@@ -140,13 +142,16 @@ class UserAgent:
         outputs: list[Output] = []
         for item in inputs:
             self._settle(self._take(item, now), outputs, now)
-        return outputs + self._callers.take_refusals()
+        return [*outputs, *self._callers.take_refusals(), *self._flood.take_limited(now)]
 
     def _take(self, item: Input, now: float) -> list[Effect]:
         """Give one input to whom it concerns."""
         match item:
             case DatagramReceived():
-                return [] if is_keep_alive(item) else [item]
+                if is_keep_alive(item):
+                    return []
+                refused = self._flood.refused(item, now)
+                return [item] if refused is None else [*refused]
             case StreamReceived():
                 self._callers.note(item)
                 return [item]
@@ -249,6 +254,8 @@ class UserAgent:
     def _requested(self, received: RequestReceived, now: float) -> list[Effect]:
         """Serve a request, after the checks that hold for all of them (RFC 3261 8.2)."""
         transaction, request = received.transaction, received.request
+        if (refused := self._flood.refused_on_stream(received, now)) is not None:
+            return refused
         proves = self._callers.proves
         refusal = self._unserved(request)
         if refusal is None and request.method in ("INVITE", "UPDATE", "BYE"):

@@ -1,8 +1,9 @@
 """The server's side of digest authentication, and the names of the whole of it (RFC 3261 22, RFC 7616, RFC 8760).
 
-A nonce carries the time it was issued and a serial number under a keyed hash, so that issuing one costs no
-memory. Memory is kept only for nonces that a known user has used rightly: the highest count seen, which has
-to rise. The key should be fresh in each process, because what was seen is forgotten with it.
+A nonce carries the time it was issued, a serial number and a mark of where it was asked for, under a keyed hash, so
+that issuing one costs no memory. The registrar takes it from there alone: who writes another's address as the source of
+a REGISTER has no nonce for that. Memory is kept only for nonces that a known user has used rightly: the highest count
+seen, which has to rise. The key should be fresh in each process, because what was seen is forgotten with it.
 
 Wrong digests are counted, and after some the next are refused unread (:mod:`.login_guard`). Nobody but a device that
 has logged in knows a nonce that it has used rightly. So such a nonce is always read, though wrongly only once, and
@@ -74,9 +75,10 @@ _TO_ESCAPE: Final = re.compile(r"[^A-Za-z0-9\-_.!~*'()&=+$,;?/]")
 """Characters that the user of a URI cannot have (RFC 3261 25.1)."""
 
 _NONCE_NUMBER_BYTES: Final = 5
-_SEAL_BYTES: Final = 8
+_PLACE_BYTES: Final = 3
+_SEAL_BYTES: Final = 5
 _NONCE_CHARACTERS: Final = 24
-"""Short, because a challenge must not outgrow the request it answers; 64 bits of seal leave nothing to guess."""
+"""Short, because a challenge must not outgrow the request it answers; to guess 40 bits of seal takes 10^12 requests."""
 
 
 class Accepted(msgspec.Struct, frozen=True):
@@ -106,6 +108,7 @@ Verdict = Accepted | Challenged | Rejected
 class _Nonce(msgspec.Struct, frozen=True):
     issued_ms: int
     serial: int
+    place: bytes
 
 
 class Authenticator:
@@ -146,8 +149,11 @@ class Authenticator:
         *,
         header: str = "Authorization",
         known_as: Callable[[SIPUri], bool] = lambda uri: False,
+        from_there: bool = False,
     ) -> Verdict:
         """Judge a request at monotonic second ``now`` by the credentials in ``header``.
+
+        With ``from_there`` a nonce is good only where it was asked for; elsewhere it counts as outdated.
 
         None, unreadable or outdated ones give Challenged; with a nonce of ours a wrong digest and an unknown user give
         Rejected 403, and any digest Rejected 500 with Retry-After while there were too many of these. Credentials made
@@ -157,12 +163,12 @@ class Authenticator:
         now_ms = int(now * 1000)
         credentials = self._credentials(request, header)
         if credentials is None:
-            return self._challenged(now_ms, stale=False)
+            return self._challenged(request, now_ms, stale=False)
         nonce = self._opened(credentials.nonce)
         if nonce is None:
-            return self._challenged(now_ms, stale=True)
-        if self._is_outdated(nonce, now_ms):
-            return self._replaced(nonce, credentials, request.method, now)
+            return self._challenged(request, now_ms, stale=True)
+        if self._is_outdated(nonce, now_ms) or (from_there and nonce.place != self._place_of(request)):
+            return self._replaced(nonce, credentials, request, now)
         if refusal := self._refusal(nonce, credentials, request, now):
             return refusal
         if not _is_for(credentials, request, known_as):
@@ -208,17 +214,17 @@ class Authenticator:
         """Accept a right digest, unless it is repeated."""
         user = credentials.username
         if not self._counted(nonce, credentials.nonce_count or 0, int(now * 1000)):
-            return self._challenged(int(now * 1000), stale=True)
+            return self._challenged(request, int(now * 1000), stale=True)
         if self._devices.noted_at(user, nonce.serial) is None:
             self._guard.accepted(user, self._guard.source_of(request), now)
         self._devices.note(user, nonce.serial, now)
         return Accepted(user)
 
-    def _replaced(self, nonce: _Nonce, credentials: Credentials, method: str, now: float) -> Challenged:
+    def _replaced(self, nonce: _Nonce, credentials: Credentials, request: Request, now: float) -> Challenged:
         """Challenge again; the new nonce of a device takes the place of the old one, which then is worth nothing."""
         user = credentials.username
-        challenged = self._challenged(int(now * 1000), stale=True)
-        if self._devices.noted_at(user, nonce.serial) is not None and self._is_right(credentials, method):
+        challenged = self._challenged(request, int(now * 1000), stale=True)
+        if self._devices.noted_at(user, nonce.serial) is not None and self._is_right(credentials, request.method):
             self._devices.forget(user, nonce.serial)
             self._devices.note(user, self._serial, now)
         return challenged
@@ -231,9 +237,9 @@ class Authenticator:
             refused = LoginRefused(f"sip:{name}@{self._realm}", reason, source.path, count, limit, by_source)
             self._refusals.append(refused)
 
-    def _challenged(self, now_ms: int, *, stale: bool) -> Challenged:
+    def _challenged(self, request: Request, now_ms: int, *, stale: bool) -> Challenged:
         self._serial += 1
-        nonce = self._sealed(_Nonce(now_ms, self._serial))
+        nonce = self._sealed(_Nonce(now_ms, self._serial, self._place_of(request)))
         offered = [Challenge(self._realm, nonce, algorithm, ("auth",), stale) for algorithm in self._algorithms]
         return Challenged([str(challenge) for challenge in offered], stale)
 
@@ -260,8 +266,14 @@ class Authenticator:
         same = hmac.compare_digest(expected.encode(), credentials.response.encode())
         return same and secret is not None and known is not None
 
+    def _place_of(self, request: Request) -> bytes:
+        """Return a mark of where ``request`` comes from, as far as that can be believed."""
+        address = self._guard.source_of(request).address
+        return hmac.digest(self._key, b"place " + address.encode(), hashlib.sha256)[:_PLACE_BYTES]
+
     def _sealed(self, nonce: _Nonce) -> str:
         content = b"".join(number.to_bytes(_NONCE_NUMBER_BYTES) for number in (nonce.issued_ms, nonce.serial))
+        content += nonce.place
         return urlsafe_b64encode(content + self._seal(content)).decode()
 
     def _opened(self, text: str) -> _Nonce | None:
@@ -275,8 +287,9 @@ class Authenticator:
         content, seal = sealed[:-_SEAL_BYTES], sealed[-_SEAL_BYTES:]
         if not hmac.compare_digest(seal, self._seal(content)):
             return None
-        issued_ms, serial = content[:_NONCE_NUMBER_BYTES], content[_NONCE_NUMBER_BYTES:]
-        return _Nonce(int.from_bytes(issued_ms), int.from_bytes(serial))
+        numbers, place = content[:-_PLACE_BYTES], content[-_PLACE_BYTES:]
+        issued_ms, serial = numbers[:_NONCE_NUMBER_BYTES], numbers[_NONCE_NUMBER_BYTES:]
+        return _Nonce(int.from_bytes(issued_ms), int.from_bytes(serial), place)
 
     def _seal(self, content: bytes) -> bytes:
         return hmac.digest(self._key, content + self._realm.encode(), hashlib.sha256)[:_SEAL_BYTES]

@@ -95,7 +95,7 @@ class Registrar:
             if refusal := self._unserved(request):
                 return refusal, self._rejected(refusal, request)
             # SIPp signs for our address where it asks for our domain: either is this registrar.
-            verdict = self._authenticator.check(request, now, known_as=self._domain.serves)
+            verdict = self._authenticator.check(request, now, known_as=self._domain.serves, from_there=True)
             if refusal := self._unauthorised(request, verdict):
                 return refusal, self._rejected(refusal, request) if isinstance(verdict, Accepted) else []
             if not request.contacts:

@@ -7,10 +7,13 @@ that ask too much.
 
 from __future__ import annotations
 
+import contextlib
 from collections import deque
 from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 from typing import Final
 
+from wanderbus.errors import SIPParseError
+from wanderbus.hosts import network_of
 from wanderbus.machine import (
     Address,
     CancelTimer,
@@ -45,6 +48,7 @@ from wanderbus.sip.transaction_signals import (
     TransactionTimedOut,
 )
 from wanderbus.sip.transactions import TransactionLayer
+from wanderbus.sip.uri import SIPUri
 
 SOCKET: Final = "sip"
 """Name of the only socket this machine uses."""
@@ -106,6 +110,7 @@ class SIPServer:
         self._flood = FloodGuard(flood)
         self._layer = TransactionLayer(random, socket=SOCKET, transports=served.transports)
         self._layer.local = address
+        self._layer.peers.always = frozenset(map(network_of, edge_proxies))
         self._layer.local_streams = served.streams
         self._media = media
         self._proxy = Proxy(
@@ -128,6 +133,11 @@ class SIPServer:
 
     def restore(self, bindings: Mapping[str, Sequence[Binding]], now: float) -> list[Output]:
         """Take over the bindings of an earlier process, their times being those of ``now``; return their timers."""
+        for each in (binding for held in bindings.values() for binding in held):
+            with contextlib.suppress(SIPParseError):
+                contact = SIPUri.parse(each.contact)
+                way = nat.way_back(contact)
+                self._layer.peers.note(contact.host if way is None else way.address[0], now)
         return scoped("registrar", self._registrar.restore(bindings, now))
 
     def step(self, inputs: Iterable[Input], now: float) -> list[Output]:
@@ -151,7 +161,7 @@ class SIPServer:
                     outputs += self._admit(given, now)
                 case _:
                     outputs += self._run([given], now)
-        return outputs + self._authenticator.take_refusals()
+        return [*outputs, *self._authenticator.take_refusals(), *self._flood.take_limited(now)]
 
     def _admit(self, given: DatagramReceived, now: float) -> list[Output]:
         """Let a datagram in that is no response, unless its source sends too many."""
@@ -164,8 +174,9 @@ class SIPServer:
             case Judgement.DROPPED:
                 return []
 
-    def _judged(self, source: Address, now: float, size: int) -> Judgement:
-        judgement = self._flood.judge(source[0], now, size)
+    def _judged(self, source: Address, now: float, size: int, *, vouched: bool = False) -> Judgement:
+        known = vouched or self._layer.peers.knows(network_of(source[0]), now)
+        judgement = self._flood.judge(source[0], now, size, known=known)
         if judgement is not Judgement.ADMITTED:
             self._layer.drops["flood"] += 1
         return judgement
@@ -216,7 +227,7 @@ class SIPServer:
         if report.connection is not None:
             # A stream is judged by its requests: what it brings may be any part of one.
             size = sum(len(name) + len(value) for name, value in report.request.headers) + len(report.request.body)
-            judgement = self._judged(report.source, now, size)
+            judgement = self._judged(report.source, now, size, vouched=bool(report.peer_domains))
             if judgement is not Judgement.ADMITTED:
                 return [_turned_away(report, judgement)], []
         if report.request.method != "REGISTER":

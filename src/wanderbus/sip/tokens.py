@@ -6,6 +6,8 @@ from __future__ import annotations
 class Tokens:
     """A bucket that holds at most ``capacity`` tokens, full at first, and fills at ``per_s``."""
 
+    __slots__ = ("_at", "_capacity", "_held", "_per_s")
+
     def __init__(self, per_s: float, capacity: float) -> None:
         self._per_s = per_s
         self._capacity = capacity

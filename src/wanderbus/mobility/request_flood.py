@@ -1,0 +1,68 @@
+"""Flood limits of a user agent: how many requests one source may send to it (SPEC C-20).
+
+The server that it registers with carries the requests of everybody, and has limits of its own.
+"""
+
+from __future__ import annotations
+
+from typing import Final
+
+from wanderbus.hosts import network_of
+from wanderbus.machine import DatagramReceived, Output
+from wanderbus.mobility.calls import Effect
+from wanderbus.mobility.properties import Properties
+from wanderbus.refusal_table import Limited
+from wanderbus.sip.flood import FloodGuard, Judgement
+from wanderbus.sip.message import make_response
+from wanderbus.sip.response_routing import Origin
+from wanderbus.sip.transactions import ForgetTransaction, RequestReceived, Respond, TransactionLayer
+
+RETRY_LATER: Final = ("Retry-After", "5")
+"""How long a source that sends too much should wait, in seconds (RFC 3261 20.33)."""
+
+
+class RequestFlood:
+    """Judges what arrives for ``layer`` before it is read; without limits in the properties everything passes."""
+
+    def __init__(self, properties: Properties, layer: TransactionLayer) -> None:
+        self._server = properties.server
+        self._layer = layer
+        self._guard = None if properties.flood is None else FloodGuard(properties.flood)
+
+    def refused(self, item: DatagramReceived, now: float) -> list[Output] | None:
+        """Return what to do instead of reading a datagram, None if it is to be read."""
+        if item.data[:4] == b"SIP/" or item.source == self._server:
+            return None
+        match self._judged(item.source[0], len(item.data), now):
+            case Judgement.ADMITTED:
+                return None
+            case Judgement.REFUSED:
+                origin = Origin(item.source, datagram_bytes=len(item.data))
+                return self._layer.refuse(origin, item.data, 503, [RETRY_LATER])
+            case Judgement.DROPPED:
+                return []
+
+    def refused_on_stream(self, received: RequestReceived, now: float) -> list[Effect] | None:
+        """Return what to do instead of serving a request that came on a stream, None if it is to be served."""
+        if received.connection is None or received.source[0] == self._server[0]:
+            return None
+        request = received.request
+        size = sum(len(name) + len(value) for name, value in request.headers) + len(request.body)
+        match self._judged(received.source[0], size, now):
+            case Judgement.ADMITTED:
+                return None
+            case Judgement.REFUSED:
+                response = make_response(request, 503, headers=[RETRY_LATER])
+                return [Respond(received.transaction, response, stateless=True)]
+            case Judgement.DROPPED:
+                return [ForgetTransaction(received.transaction)]
+
+    def take_limited(self, now: float) -> list[Limited]:
+        """Return what is to be reported of requests that were not admitted."""
+        return [] if self._guard is None else self._guard.take_limited(now)
+
+    def _judged(self, host: str, size: int, now: float) -> Judgement:
+        if self._guard is None:
+            return Judgement.ADMITTED
+        known = self._layer.peers.knows(network_of(host), now)
+        return self._guard.judge(host, now, size, known=known)
