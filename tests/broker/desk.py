@@ -162,6 +162,8 @@ class Desk:
                     self.timers[key] = at
                 case CancelTimer(key=key):
                     self.timers.pop(key, None)
+        if self.timers.pop(("turn",), None) is not None:
+            self.give(TimerFired(("turn",)))
 
     def sync(self) -> None:
         """Make everything that was written durable."""

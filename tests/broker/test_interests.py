@@ -263,7 +263,8 @@ def reopened(desk: Desk) -> list[Input]:
 @pytest.mark.parametrize("seed", range(60))
 def test_a_batch_gives_the_log_and_the_words_of_one_by_one(seed: int) -> None:
     rng = random.Random(seed)
-    together, alone = Desk(), Desk()
+    config = BrokerConfig(turn_units=10_000, unsynced_units_max=10_000)
+    together, alone = Desk(config), Desk(config)
     numbers = {link: 0 for link, _, _ in LINKS}
     for _ in range(12):
         identities = names(together.broker.state)

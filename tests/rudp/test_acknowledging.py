@@ -9,7 +9,7 @@ import pytest
 
 from tests.rudp.conftest import fresh_marks, numbers
 from wanderbus.machine import Address, DatagramReceived, SendDatagram, TimerFired
-from wanderbus.rudp import ChangePath, FinishSending, Probe, RudpConfig, SendMessage
+from wanderbus.rudp import ChangePath, Consumed, FinishSending, Probe, RudpConfig, SendMessage
 from wanderbus.rudp.frames import CHALLENGE, RESPONSE, encode_ack, encode_carrying, encode_data
 
 if TYPE_CHECKING:
@@ -190,6 +190,14 @@ def test_an_answer_within_the_delay_takes_the_ack_along(waiting: Pair) -> None:
     (answer,) = right.send(0.103, b"answer")
     assert waiting.acks([answer]) == [(0, 0, 0)]
     assert [payload for _, _, payload in waiting.data([answer])] == [b"answer"]
+
+
+def test_an_owner_that_has_consumed_may_still_answer(make_pair: MakePair) -> None:
+    pair = make_pair(ack_delay_s=0.005, consume_at_once=False)
+    assert pair.right.take(0.1, pair.left.send(0.1, b"question")) == []
+    assert pair.right.step(0.101, Consumed(pair.right.local_id, 1)) == [], "no grant is due"
+    (answer,) = pair.right.send(0.103, b"answer")
+    assert pair.acks([answer]) == [(0, 0, 0)]
 
 
 def test_the_ack_of_a_second_packet_ends_the_delay(waiting: Pair) -> None:

@@ -69,6 +69,15 @@ class BrokerConfig(msgspec.Struct, frozen=True):
     backlog_per_s: float = 2_000.0
     """Notifications a second at which a device that comes back is sent what has waited (SPEC U-03)."""
 
+    turn_units: int = 60
+    """Work after which the broker looks whom else to serve, in units: one for each message, record, answer and
+    notification, and one for each KiB of them. What one user has beyond that waits, and who has cost least goes first;
+    nothing is refused. 60 units take a millisecond or two."""
+
+    unsynced_units_max: int = 4_000
+    """Work that may wait for the disk; with more, what else was said waits too, and again who has cost least goes
+    first."""
+
     user_subscriptions_max: int = 1_000
     """Subscriptions of one user, in all sessions."""
 
@@ -163,6 +172,8 @@ class BrokerConfig(msgspec.Struct, frozen=True):
             raise ValueError(
                 f"user_subscriptions_max must be at most {SUBSCRIPTIONS_MAX}: a notification names all that it matches"
             )
+        if min(self.turn_units, self.unsynced_units_max) < 1:
+            raise ValueError("turn_units and unsynced_units_max must be at least 1")
         if self.backlog_per_s <= 0:
             raise ValueError("backlog_per_s must be above 0")
         if self.clock_slew_max >= 1:

@@ -7,12 +7,13 @@ that owns it), and nothing of files: records go out as :class:`Append` and come 
 from __future__ import annotations
 
 import re
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping
 from itertools import groupby
-from typing import Final, TypeAlias
+from typing import Final
 
 from wanderbus import records
 from wanderbus.broker import protocol
+from wanderbus.broker.backlog import Backlog, Said
 from wanderbus.broker.bounds import Bounds
 from wanderbus.broker.clock import DisciplinedClock
 from wanderbus.broker.config import BrokerConfig, setting_of
@@ -68,9 +69,6 @@ FORESEEN_MAX: Final = 1_024
 """Messages in which is looked ahead for what is published: matching that much together costs least for each."""
 
 _SESSION_NAME: Final = re.compile(r"[A-Za-z0-9._-]{1,64}")
-
-_Said: TypeAlias = Sequence[tuple[int, protocol.FromAgent | RemoteProtocolError]]
-"""Links and what was said on each; the error is of what is no message."""
 
 
 class ServerStarted(Input, frozen=True):
@@ -176,6 +174,7 @@ class Broker:
             state, self._journal, self._links, self._bounds, config, kinds, interests, policies
         )
         self._unread = Unread(state, self._journal, self._links, config)
+        self._backlog = Backlog(self._links, self._journal, config, self._said, self._foresee)
         may_publish = Permissions("may_publish", config.may_publish)
         self._publishing = Publishing(state, self._journal, self._links, self._subscriptions, self._bounds, may_publish)
 
@@ -211,15 +210,28 @@ class Broker:
     def step(self, inputs: Iterable[Input], now: float) -> list[Output]:
         """Take a batch of inputs at monotonic second ``now``; return the outputs in order."""
         self._links.now = now
+        self._backlog.begin()
         for kind, several in groupby(inputs, type):
             if kind is MessageArrived:
-                self._arrived([given for given in several if isinstance(given, MessageArrived)])
+                self._backlog.arrived(
+                    [(given.link, given.payload) for given in several if isinstance(given, MessageArrived)]
+                )
             else:
                 for given in several:
                     self._told(given)
                     self._links.flush()
+        self._backlog.go_on()
         self._report_failures()
         return [*self._journal.drain(), *self._journal.tally.take(now)]
+
+    @property
+    def done_units(self) -> float:
+        """Weight of the messages that were done since :meth:`take_done` was called last: one each, and one a KiB."""
+        return self._backlog.done_units
+
+    def take_done(self) -> dict[int, int]:
+        """Return how many messages of each link were done since the last call: those make room for others."""
+        return self._backlog.take_done()
 
     def _report_failures(self) -> None:
         for extension, reported in self._extensions.items():
@@ -237,8 +249,12 @@ class Broker:
             case TimerFired(key=key):
                 self._timer_fired(key)
             case LinkOpened(link=identity, user=user, device=device, unattended=unattended):
+                if former := self._links.of_device(user, device):
+                    self._backlog.closes(former)
                 self._presence.opened(identity, user, device, unattended=unattended)
             case LinkClosed(link=identity, reason=reason):
+                if link := self._links.get(identity):
+                    self._backlog.closes(link)
                 if link := self._links.get(identity):
                     self._presence.closed(link, reason)
             case DeviceBound():
@@ -254,6 +270,8 @@ class Broker:
 
     def _timer_fired(self, key: object) -> None:
         match key:
+            case ("turn",):
+                self._backlog.timer_fired()
             case ("grace", str(user), str(device)):
                 self._presence.grace_over(user, device)
             case ("pace", int(identity)):
@@ -295,24 +313,14 @@ class Broker:
             )
             self._journal.write(record, urgent=False)
 
-    def _arrived(self, several: Sequence[MessageArrived]) -> None:
-        """Take what agents say; events that came together are matched together."""
-        said = [(each.link, _message(each.payload)) for each in several]
-        foreseen = 0
-        for place, (identity, message) in enumerate(said):
-            if place >= foreseen and isinstance(message, protocol.Publish):
-                foreseen = self._foresee(said, place)
-            if link := self._links.get(identity):
-                self._said(link, message)
-                self._links.flush()
-        if foreseen:
-            self._subscriptions.interests.foresee(())
-
-    def _foresee(self, said: _Said, place: int) -> int:
+    def _foresee(self, said: Said, place: int) -> int:
         """Match what is published from ``place`` on; return from where on that has to be done again.
 
-        That is before what may add a subscription, whatever becomes of it.
+        That is before what may add a subscription, whatever becomes of it. Nothing forgets what was matched before.
         """
+        if not said:
+            self._subscriptions.interests.foresee(())
+            return 0
         end = min(len(said), place + FORESEEN_MAX)
         coming: list[tuple[Link, protocol.Publish]] = []
         for at in range(place, end):
@@ -406,10 +414,3 @@ class Broker:
             case protocol.Read(readers=readers):
                 for reader in readers:
                     self._subscriptions.read(link, reader.handle, reader.subscription, reader.taken)
-
-
-def _message(payload: bytes) -> protocol.FromAgent | RemoteProtocolError:
-    try:
-        return protocol.decode_from_agent(payload)
-    except RemoteProtocolError as error:
-        return error

@@ -9,6 +9,7 @@ from __future__ import annotations
 from collections import deque
 
 from wanderbus.broker.state import BrokerState
+from wanderbus.broker.turns import BYTES_A_UNIT
 from wanderbus.machine import Output
 from wanderbus.records import AnyRecord, encode_record
 from wanderbus.refusal_table import Tally
@@ -33,6 +34,13 @@ class Journal:
         self._barrier = 0
         self._entries: list[tuple[int, int, bytes]] = []
         self._held: deque[tuple[int, Output]] = deque()
+        self.work = 0.0
+        """Units of work so far: one for each record and each output, and one for each KiB of them."""
+        self.owed = 0.0
+        """Work that notifications cause later: they are sent, acknowledged, and taken."""
+        self._marks: deque[tuple[int, float]] = deque()
+        """Offsets up to which records were handed over, and the work that had been done by then."""
+        self._synced_work = 0.0
         self._ready: list[Output] = []
         self._is_waiting = False
         """Whether records were handed over that nobody has asked to be synced yet."""
@@ -44,13 +52,27 @@ class Journal:
         """Decide ``record``: apply it, queue it for the log; return its offset."""
         offset = self._state.offset
         self._state.apply(offset, record)
-        self._entries.append((offset, record.at_us, encode_record(record)))
+        encoded = encode_record(record)
+        self._entries.append((offset, record.at_us, encoded))
         if urgent:
+            if self._barrier <= self._durable:
+                self._synced_work = self.work  # nothing before it waits for the disk
             self._barrier = self._state.offset
+        self.work += 1 + len(encoded) / BYTES_A_UNIT
         return offset
 
-    def say(self, output: Output) -> None:
+    @property
+    def unsynced(self) -> float:
+        """Return the units of work that are not durable yet."""
+        return self.work - self._synced_work if self._barrier > self._durable else 0.0
+
+    def say_now(self, output: Output) -> None:
+        """Let ``output`` go whatever is durable."""
+        self._ready.append(output)
+
+    def say(self, output: Output, size_bytes: int = 0) -> None:
         """Let ``output`` go as soon as every urgent record so far is durable."""
+        self.work += 1 + size_bytes / BYTES_A_UNIT
         if self._barrier > self._durable:
             self._held.append((self._barrier, output))
         else:
@@ -63,6 +85,8 @@ class Journal:
     def appended(self, durable: int) -> None:
         """Records below offset ``durable`` are on disk."""
         self._durable = max(self._durable, durable)
+        while self._marks and self._marks[0][0] <= self._durable:
+            self._synced_work = self._marks.popleft()[1]
         while self._held and self._held[0][0] <= self._durable:
             self._ready.append(self._held.popleft()[1])
 
@@ -72,6 +96,7 @@ class Journal:
         if self._entries or (self._is_hurried and self._is_waiting):
             urgent = self._is_hurried or self._entries[0][0] < self._barrier
             outputs.append(Append(tuple(self._entries), urgent))
+            self._marks.append((self._state.offset, self.work))
             self._entries = []
             self._is_waiting = not urgent
         self._is_hurried = False

@@ -27,6 +27,9 @@ from wanderbus.pacing import TokenBucket
 _REASONS_MAX: Final = 100
 """Reasons that a gap tells apart, so that it fits a message."""
 
+_OWED_UNITS: Final = 3.0
+"""Work that a notification still causes once it is said."""
+
 _Next: TypeAlias = tuple[int, int, Reader, Item]
 """The number of a reader's next item and its handle, by which those at once ready take turns; the reader, the item."""
 
@@ -147,7 +150,8 @@ class Links:
         """Send ``message`` once everything it rests on is durable; count it if it refuses because of a bound."""
         if isinstance(message, protocol.RequestRefused | protocol.PublishRefused):
             self._note(message, link.user)
-        self._journal.say(SendOnLink(link.link, protocol.encode(message)))
+        payload = protocol.encode(message)
+        self._journal.say(SendOnLink(link.link, payload), len(payload))
 
     def _note(self, refusal: protocol.RequestRefused | protocol.PublishRefused, user: str) -> None:
         if refusal.limit is not None:
@@ -364,6 +368,7 @@ class Links:
 
     def _say_notification(self, link: Link, device: DeviceRow, entry: Queued, readers: Sequence[Reader]) -> None:
         """Send a notification to these readers: in two messages if only some of them may have seen it."""
+        self._journal.owed += _OWED_UNITS
         if device.redelivered is None:
             self.say(link, self._notification(entry, device, readers, redelivered=False))
             return

@@ -30,6 +30,7 @@ from wanderbus.broker.core import (
     ServerAsked,
     ServerStarted,
 )
+from wanderbus.broker.turns import BYTES_A_UNIT
 from wanderbus.datachannel import (
     DATA_SOCKET,
     RELAY,
@@ -74,7 +75,7 @@ from wanderbus.sip.media_direction import receives
 from wanderbus.sip.sdp import MediaDescription
 from wanderbus.sip.uri import SIPUri
 from wanderbus.tcp import TcpConfig
-from wanderbus.transport import ConnectionFailed, ConnectionReset, MessageReceived, Probe, SendMessage
+from wanderbus.transport import ConnectionFailed, ConnectionReset, Consumed, MessageReceived, Probe, SendMessage
 
 __all__ = [
     "DATA_SOCKET",
@@ -108,6 +109,13 @@ ACK_DELAY_S: Final = 0.005
 """How long an ACK waits for what the broker says, which is often when its disk has synced."""
 
 
+CONSUMED_UNITS: Final = 64
+"""Weight of messages that are done before the endpoints hear of it, where nothing else is sent meanwhile."""
+
+WINDOW_PARTS: Final = 4
+"""That is less than such a part of the least window of a connection, so that no sender waits for it."""
+
+
 class BrokerRegistered(Output, frozen=True):
     """The broker can be called by its URI from now on."""
 
@@ -128,6 +136,12 @@ class ChannelRefused(Output, frozen=True):
     user: str
     reason: str
     limit: str | None = None
+
+
+def _consumed_units(rudp: RudpConfig, tcp: TcpConfig) -> float:
+    """Return the weight of messages that may be done before the endpoints hear of it."""
+    least_bytes = min(rudp.receive_window_frames * rudp.datagram_bytes_max, tcp.receive_window_bytes)
+    return min(CONSUMED_UNITS, least_bytes / WINDOW_PARTS / BYTES_A_UNIT)
 
 
 class AccessServer:
@@ -169,14 +183,16 @@ class AccessServer:
         self._authenticator = authenticator
         self._transports = Transports(
             random,
-            rudp_config=msgspec.structs.replace(rudp or RudpConfig(), ack_delay_s=ACK_DELAY_S),
-            tcp_config=tcp or TcpConfig(),
+            # What the broker has not got to yet keeps its sender's window closed.
+            rudp_config=msgspec.structs.replace(rudp or RudpConfig(), ack_delay_s=ACK_DELAY_S, consume_at_once=False),
+            tcp_config=msgspec.structs.replace(tcp or TcpConfig(), consume_at_once=False),
             reset_key=reset_key,
             fingerprint=fingerprint,
         )
         self._user_agent = UserAgent(
             properties, random, socket=SIP_SOCKET, contact=sip_address, authenticator=authenticator
         )
+        self._consumed_units = _consumed_units(rudp or RudpConfig(), tcp or TcpConfig())
         self._lines = Lines()
         self._clock: list[Input] = []
         """The time as it was read for this batch, until the broker has heard it."""
@@ -478,6 +494,10 @@ class AccessServer:
             ],
             now,
         )
+        if sending or self.broker.done_units >= self._consumed_units:
+            for link, count in self.broker.take_done().items():
+                if line := self._lines.by_link.get(link):
+                    sending.append(Consumed(line.channel.local, count))
         if sending:
             self._step_data(sending, now)
         if by_address:

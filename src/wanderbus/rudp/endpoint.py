@@ -211,6 +211,12 @@ class Endpoint:
         connection = self._connections.get(local_id) if isinstance(local_id, int) else None
         if connection is None:
             return
+        if isinstance(item, Consumed):
+            # Nothing leaves for it but a grant that is due: an ACK goes on waiting for the owner's answer.
+            connection.receiver.consume(item.messages)
+            if connection.receiver.is_grant_due:
+                touched[connection.local_id] = connection
+            return
         touched[connection.local_id] = connection
         match item:
             case TimerFired():
@@ -219,8 +225,6 @@ class Endpoint:
                 connection.change_path(remote, generation)
             case MovedHere(generation=generation):
                 connection.moved_here(generation)
-            case Consumed(messages=messages):
-                connection.receiver.consume(messages)
             case FinishSending():
                 connection.sender.finish()
             case Probe():

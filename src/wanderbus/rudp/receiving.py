@@ -72,16 +72,21 @@ class Receiver:
                 ahead[number] = frame
         return messages
 
-    def next_grant(self) -> int | None:
-        """Return the DATA number up to which the peer may send, if it is time to tell (RFC 9000 4.2).
+    @property
+    def is_grant_due(self) -> bool:
+        """Whether half of the window was consumed since the peer was last granted something."""
+        return not self.finished and self._limit - self._granted >= self._window // 2
 
-        That is when half of the window was consumed since the last word.
-        """
-        limit = self._due - self._unconsumed_frames + self._window
-        if self.finished or limit - self._granted < self._window // 2:
+    def next_grant(self) -> int | None:
+        """Return the DATA number up to which the peer may send, if it is time to tell (RFC 9000 4.2)."""
+        if not self.is_grant_due:
             return None
-        self._granted = limit
-        return limit
+        self._granted = self._limit
+        return self._granted
+
+    @property
+    def _limit(self) -> int:
+        return self._due - self._unconsumed_frames + self._window
 
     def consume(self, messages: int) -> None:
         """Note that the owner is done with the next ``messages``; more than were delivered count as those."""

@@ -1,0 +1,151 @@
+"""Fair turns between users: what agents have said waits here while others are served (start-time fair queueing).
+
+Work is counted in units: one for each message, answer or notification, and one for each KiB of them. While everything
+that waits is one small batch, it is taken in the order in which it came. With more than that, the user who has cost
+least goes first, so that a user who says little never waits behind one who says much.
+"""
+
+from __future__ import annotations
+
+from collections import deque
+from collections.abc import Container, Sequence
+from heapq import heappop, heappush
+from typing import Final, NamedTuple
+
+BYTES_A_UNIT: Final = 1_024
+
+_REMEMBERED_MAX: Final = 4_096
+"""Users whose share is remembered while nothing of theirs waits; with more, those that owe nothing are forgotten."""
+
+
+class Waiting(NamedTuple):
+    """A message that was not taken yet."""
+
+    link: int
+    payload: bytes
+
+
+class Taken(NamedTuple):
+    """A message that is about to be done, and the units that it is expected to cost."""
+
+    user: str
+    message: Waiting
+    units: float
+
+
+class Turns:
+    """Messages that wait, by user, and how much each user has cost."""
+
+    def __init__(self) -> None:
+        self._waiting: dict[str, deque[Waiting]] = {}
+        self._start: dict[str, float] = {}
+        """By user: the virtual time at which the next message of theirs begins."""
+        self._expected: dict[str, float] = {}
+        """By user: units that a message has cost lately, above what it weighs."""
+        self.held: set[str] = set()
+        """Users of whom something waits and nothing is taken."""
+        self._heap: list[tuple[float, int, str]] = []
+        self._virtual = 0.0
+        self._pushed = 0
+
+    def __len__(self) -> int:
+        return sum(map(len, self._waiting.values()))
+
+    def __bool__(self) -> bool:
+        return bool(self._waiting)
+
+    @property
+    def are_due(self) -> bool:
+        """Whether something waits of anybody who is not held back."""
+        return len(self._waiting) > len(self.held)
+
+    def add(self, user: str, message: Waiting) -> None:
+        """Let a message wait behind the others of its user."""
+        waiting = self._waiting.get(user)
+        if waiting is None:
+            waiting = self._waiting[user] = deque()
+            self._start[user] = max(self._start.get(user, 0.0), self._virtual)
+            self._push(user)
+        waiting.append(message)
+
+    def take(self, units: float) -> list[Taken]:
+        """Remove and return, in fair order, messages that are expected to cost ``units``: one at least."""
+        taken: list[Taken] = []
+        while units > 0 and self._heap:
+            start, _, user = heappop(self._heap)
+            waiting = self._waiting.get(user)
+            if waiting is None or user in self.held or start != self._start[user]:
+                continue
+            self._virtual = start
+            message = waiting.popleft()
+            cost = weight_of(message.payload) + self._expected.get(user, 0.0)
+            taken.append(Taken(user, message, cost))
+            units -= cost
+            self._start[user] = start + cost
+            if waiting:
+                self._push(user)
+            else:
+                del self._waiting[user]
+        return taken
+
+    def give_back(self, taken: Sequence[Taken]) -> None:
+        """Let what was taken last, and not done, wait again at its old place."""
+        for user, message, cost in reversed(taken):
+            self._waiting.setdefault(user, deque()).appendleft(message)
+            self._start[user] = self._start.get(user, self._virtual) - cost
+            self._virtual = min(self._virtual, self._start[user])
+            self._push(user)
+
+    def charge(self, taken: Taken, units: float) -> None:
+        """Count what a message has cost, in place of what was expected."""
+        user = taken.user
+        self._start[user] = self._start.get(user, self._virtual) + units - taken.units
+        above = max(0.0, units - weight_of(taken.message.payload))
+        self._expected[user] = (above + self._expected.get(user, above)) / 2
+        if user in self._waiting:
+            self._push(user)
+        elif len(self._start) > _REMEMBERED_MAX:
+            self._forget()
+
+    def remove(self, user: str, link: int) -> list[Waiting]:
+        """Remove and return what waits of a link."""
+        waiting = self._waiting.get(user)
+        if waiting is None:
+            return []
+        removed = [each for each in waiting if each.link == link]
+        if removed:
+            others = deque(each for each in waiting if each.link != link)
+            if others:
+                self._waiting[user] = others
+            else:
+                del self._waiting[user]
+                self.held.discard(user)
+        return removed
+
+    def hold(self, users: Container[str]) -> list[str]:
+        """Take nothing of those ``users`` of whom something waits; return who was not held back before."""
+        fresh = [user for user in self._waiting if user in users and user not in self.held]
+        self.held.update(fresh)
+        return fresh
+
+    def release(self) -> None:
+        """Let everybody who was held back take turns again."""
+        for user in self.held:
+            self._start[user] = max(self._start[user], self._virtual)
+            self._push(user)
+        self.held.clear()
+
+    def _push(self, user: str) -> None:
+        self._pushed += 1
+        heappush(self._heap, (self._start[user], self._pushed, user))
+
+    def _forget(self) -> None:
+        for user in [each for each, start in self._start.items() if start <= self._virtual]:
+            if user not in self._waiting:
+                del self._start[user]
+                self._expected.pop(user, None)
+
+
+def weight_of(payload: bytes) -> float:
+    """Return the units that a message costs at the least."""
+    return 1 + len(payload) / BYTES_A_UNIT

@@ -1,0 +1,33 @@
+"""A user who publishes without end waits at its own window, and nothing is lost (SPEC U-03, F-01)."""
+
+from __future__ import annotations
+
+import pytest
+
+from tests.agent.town import Phone, Town, connected
+from wanderbus.agent.messages import PublishSettled
+from wanderbus.broker.config import BrokerConfig
+from wanderbus.domain.access_server import CONSUMED_UNITS, _consumed_units
+from wanderbus.rudp import RudpConfig
+from wanderbus.tcp import TcpConfig
+
+FLOOD = 2_500
+"""More than the window of a connection over reliable UDP, whose every event is a frame."""
+
+
+@pytest.mark.parametrize("over", ["UDP", "TCP"])
+def test_a_flood_beyond_the_window_is_published_once_each_and_in_order(over: str) -> None:
+    town = Town(broker=BrokerConfig(turn_units=20, unsynced_units_max=100))
+    alice, mallory = connected(town), Phone(town, "bob", number=2, data_transport=over).connect()
+    for n in range(FLOOD):
+        mallory.publish(n)
+    town.run(30.0)
+    assert alice.heard == list(range(FLOOD))
+    assert [settled.number for settled in mallory.all_of(PublishSettled)] == list(range(1, FLOOD + 1))
+    assert mallory.statuses == ["CONNECTED"]
+
+
+def test_windows_smaller_than_usual_are_told_sooner_of_what_is_done() -> None:
+    assert _consumed_units(RudpConfig(), TcpConfig()) == CONSUMED_UNITS
+    assert _consumed_units(RudpConfig(), TcpConfig(receive_window_bytes=4_096)) == 1
+    assert _consumed_units(RudpConfig(datagram_bytes_max=100), TcpConfig()) < CONSUMED_UNITS
