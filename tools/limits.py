@@ -71,6 +71,9 @@ BROKER, RUDP, TCP = BrokerConfig(), RudpConfig(), TcpConfig()
 SIP_SOCKETS: Final = 2
 """Of registrar and proxy, and of the broker."""
 
+WORK_NS: Final = 10.0
+"""Nanoseconds of a unit of work of filters (decision 0046)."""
+
 SIP_MESSAGE_BYTES: Final = 2**16
 """A message over TCP that is not complete yet."""
 
@@ -216,6 +219,16 @@ def of_user() -> Iterator[tuple[Row, float]]:
             mib(size),
         ),
         size,
+    )
+    yield (
+        Row(
+            "work of filters",
+            f"`broker.user_filter_work_per_s` {BROKER.user_filter_work_per_s:,.0f} units of about {WORK_NS:g} ns; "
+            f"`broker.user_event_filter_work_max` {BROKER.user_event_filter_work_max:,} for one event",
+            f"{share(BROKER.user_filter_work_per_s, WORK_NS / 1e3)} of a processor; "
+            f"{BROKER.user_event_filter_work_max * WORK_NS / 1e6:g} ms for one event",
+        ),
+        0.0,
     )
     remembered = 2 * BROKER.user_devices_max * BROKER.publishes_remembered
     size = remembered * 64

@@ -39,7 +39,7 @@ from wanderbus.sip.server import SIPServer
 
 _log = logging.getLogger("wanderbus.sip")
 
-_NOBODYS_DROPS: Final = ("unreadable", "unframed", "unfinished", "stray response", "no transport")
+_NOBODYS_DROPS: Final = ("unreadable", "unframed", "unfinished", "no transport")
 """Reasons of drops that no limit is for; those of limits are reported with their party."""
 
 KEY_FILE = "sip.key"

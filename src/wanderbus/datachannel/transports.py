@@ -72,8 +72,8 @@ class Transports:
         return (self.tcp if local_id in self._over_tcp else self.udp).reached(local_id)
 
     def proved_address(self, local_id: int) -> Address | None:
-        """Return where the peer has proved to be; None as long as it has not, and over TCP."""
-        return None if local_id in self._over_tcp else self.udp.proved_address(local_id)
+        """Return where the peer has proved to be; None as long as it has not."""
+        return (self.tcp if local_id in self._over_tcp else self.udp).proved_address(local_id)
 
     def takes(self, given: Input) -> bool:
         """Return whether ``given`` came from the world for one of the endpoints."""

@@ -244,12 +244,10 @@ class AccessServer:
         return self._drain()
 
     def dropped(self) -> dict[str, int]:
-        """Return what was dropped on the data path as no peer's, by reason."""
+        """Return what was dropped on the data path that no peer of good faith sends, by reason."""
         udp, tcp = self._transports.udp.counters, self._transports.tcp.counters
         return {
             "malformed": udp.malformed + tcp.malformed,
-            "unknown": udp.unknown + udp.unsolicited + tcp.resets,
-            "wrong_pair": udp.wrong_pair + tcp.wrong_pair,
             "forged": udp.forged + tcp.forged,
             "eci": 0 if self._baseline is None else self._baseline.dropped,
         }

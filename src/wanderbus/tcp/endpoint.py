@@ -9,7 +9,7 @@ from __future__ import annotations
 from collections.abc import Iterable
 
 from wanderbus.errors import LimitExceeded
-from wanderbus.machine import Input, Output, RandomSource, StreamClosed, StreamReceived, TimerFired
+from wanderbus.machine import Address, Input, Output, RandomSource, StreamClosed, StreamReceived, TimerFired
 from wanderbus.tcp.config import TcpConfig
 from wanderbus.tcp.connection import Connection
 from wanderbus.tcp.interface import Counters, OpenConnection
@@ -89,6 +89,12 @@ class Endpoint:
         """Return whether a TCP connection carries it that both sides have proved; False for an unknown id."""
         connection = self._connections.get(local_id)
         return connection is not None and connection.stream is not None
+
+    def proved_address(self, local_id: int) -> Address | None:
+        """Return where the other end of the TCP connection is that carries it; None while there is none."""
+        connection = self._connections.get(local_id)
+        stream = None if connection is None else connection.stream
+        return None if stream is None else stream.target.address
 
     def all_confirmed(self, local_id: int) -> bool:
         """Return whether the peer has acknowledged everything that was to be sent; True for an unknown id."""
