@@ -367,7 +367,8 @@ def test_user_subscriptions_max_is_named_in_its_refusal() -> None:
     desk.subscribed(link, "A == 3")
 
 
-def test_g08_a_long_list_comes_in_parts_that_fit_a_message(desk: Desk) -> None:
+def test_g08_a_long_list_comes_in_parts_that_fit_a_message() -> None:
+    desk = Desk(BrokerConfig(user_filter_characters_per_s=1e6))
     link = desk.attach()
     subscriptions = [desk.subscribed(link, f"A == '{'x' * 12_000}{n}'") for n in range(10)]
     desk.out[link].clear()

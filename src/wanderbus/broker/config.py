@@ -85,6 +85,10 @@ class BrokerConfig(msgspec.Struct, frozen=True):
     """Bytes of memory that the filters of one user's subscriptions take, estimated from their text alone: 4 KiB for
     each attribute that a filter names, half a KiB for each comparison."""
 
+    user_filter_characters_per_s: float = 200_000.0
+    """Characters a second of the expressions with which a user subscribes; half a second's are read at once, and what
+    comes faster waits."""
+
     filter_work_max: int = 500_000
     """Units of work of one filter for one event, about 10 ns each: operations, and characters that go through them. A
     subscription whose filter needs more of them for an event with short texts is refused; for any other event it
@@ -166,6 +170,8 @@ class BrokerConfig(msgspec.Struct, frozen=True):
             raise ValueError(
                 "filter_work_max, user_event_filter_work_max and user_filter_work_per_s must be at least 1"
             )
+        if self.user_filter_characters_per_s <= 0:
+            raise ValueError("user_filter_characters_per_s must be above 0")
         if self.blocked_s <= 0:
             raise ValueError("blocked_s must be above 0")
         if self.user_subscriptions_max > SUBSCRIPTIONS_MAX:

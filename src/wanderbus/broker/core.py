@@ -31,6 +31,7 @@ from wanderbus.broker.publishing import DISK_FULL, Publishing
 from wanderbus.broker.readers import Link, Reader
 from wanderbus.broker.rows import SessionRow, device_key, session_key
 from wanderbus.broker.state import BrokerState
+from wanderbus.broker.submissions import Submissions
 from wanderbus.broker.subscribing import Subscriptions, SubscriptionUnreadable
 from wanderbus.broker.unread import SubscriptionUnread, Unread
 from wanderbus.broker.visitors import UserDevice
@@ -173,6 +174,7 @@ class Broker:
         self._subscriptions = Subscriptions(
             state, self._journal, self._links, self._bounds, config, kinds, interests, policies
         )
+        self._submissions = Submissions(state, self._journal, self._links, config, self._answer)
         self._unread = Unread(state, self._journal, self._links, config)
         self._backlog = Backlog(self._links, self._journal, config, self._said, self._foresee)
         may_publish = Permissions("may_publish", config.may_publish)
@@ -277,6 +279,8 @@ class Broker:
             case ("pace", int(identity)):
                 if link := self._links.get(identity):
                     self._links.go_on(link)
+            case ("submissions", str(user)):
+                self._submissions.go_on(user)
             case ("sweep",):
                 self._sweep()
             case ("sweep", "again"):
@@ -352,10 +356,15 @@ class Broker:
                 self._presence.leave(link, link.session, request)
             case protocol.Inspect() | protocol.Peek() | protocol.Purge() | protocol.Kick():
                 self._operating.answer(link, message)
-            case protocol.Subscribe(request=request) | protocol.Restrict(request=request) if self._publishing.disk_full:
-                self._links.say(link, protocol.RequestRefused(request, DISK_FULL, limit="disk_full"))
             case _:
-                self._subscriptions.answer(link, message)
+                self._submissions.take(link, message)
+
+    def _answer(self, link: Link, request: protocol.OfSubscriptions) -> None:
+        match request:
+            case protocol.Subscribe(request=number) | protocol.Restrict(request=number) if self._publishing.disk_full:
+                self._links.say(link, protocol.RequestRefused(number, DISK_FULL, limit="disk_full"))
+            case _:
+                self._subscriptions.answer(link, request)
 
     def _attach(self, link: Link, message: protocol.Attach) -> None:
         if link.session is not None:
