@@ -46,9 +46,14 @@ QUEUE_BYTES: Final = BrokerConfig().queue.bytes_max or 0
 PARTIAL_BYTES: Final = 50_000
 """Of a message that never ends, on each connection."""
 
-UNBOUNDED: Final = """
+NO_FLOOD: Final = """
 [flood]
 burst_requests = 1e9
+stranger_burst_requests = 1e9
+strangers_burst_requests = 1e9
+"""
+UNBOUNDED: Final = f"""
+{NO_FLOOD}
 [logins]
 free_failures = 1_000_000
 user_failures = 1e9
@@ -188,7 +193,7 @@ def dropped_requests() -> Iterator[Goal]:
         yield goal(
             "over_flood_limit_us", server.us_each(REQUESTS, lambda n: sender.sendto(request("REGISTER"), sip)), "us"
         )
-    with attacked("[logins]\npause_s = 3_600\npause_s_max = 3_600\n[flood]\nburst_requests = 1e9\n") as server:
+    with attacked(f"[logins]\npause_s = 3_600\npause_s_max = 3_600\n{NO_FLOOD}") as server:
         sip = HOST, server.ports["port"]
         guess = guesses(sip)
         with socket.socket(socket.AF_INET, socket.SOCK_DGRAM) as sender:

@@ -75,6 +75,8 @@ class Driver:
         self._on_fault = on_fault
         self._loop = asyncio.get_running_loop()
         self._sockets: dict[str, socket.socket] = {}
+        self._most: dict[str, int] = {}
+        """By socket, how many datagrams are taken in one turn."""
         self._bursts = False
         """Whether more than one datagram was there when it was last looked."""
         self._streams: dict[str, Streams] = {}
@@ -95,8 +97,12 @@ class Driver:
             CancelTimer: self._cancel_timer,
         }
 
-    def bind(self, addresses: Mapping[str, Address]) -> dict[str, Address]:
+    def bind(
+        self, addresses: Mapping[str, Address], *, datagrams_a_turn: int = _DATAGRAMS_A_TURN
+    ) -> dict[str, Address]:
         """Open these UDP sockets by name, and only then close those they replace; return the addresses in use.
+
+        No more than ``datagrams_a_turn`` of each are taken before other sockets have their turn.
 
         Raises ``OSError`` if one cannot be had, ``OverflowError`` for a port that does not exist; the sockets of
         before then stay.
@@ -112,6 +118,7 @@ class Driver:
         for name, each in opened.items():
             self._unbind(name)
             self._sockets[name] = each
+            self._most[name] = datagrams_a_turn
             self._loop.add_reader(each, self._readable, name, each)
         return {name: each.getsockname()[:2] for name, each in opened.items()}
 
@@ -189,7 +196,7 @@ class Driver:
         alone = not self._bursts
         if alone and self._receive(name, source, 1):
             self._run()
-        self._bursts = self._receive(name, source, _DATAGRAMS_A_TURN) > (0 if alone else 1)
+        self._bursts = self._receive(name, source, self._most[name]) > (0 if alone else 1)
         self._run()
 
     def _receive(self, name: str, source: socket.socket, most: int) -> int:

@@ -13,6 +13,9 @@ from wanderbus.runtime.driver import Driver
 _TRIES: Final = 32
 """How many free UDP ports are tried until one is free for TCP too."""
 
+DATAGRAMS_A_TURN: Final = 16
+"""Datagrams that are taken before other sockets have their turn: to challenge a stranger takes half a millisecond."""
+
 
 def listen_for_sip(
     driver: Driver,
@@ -63,7 +66,7 @@ def listen_for_sip(
 
 def _bind_udp(driver: Driver, name: str, address: Address) -> Address:
     try:
-        return driver.bind({name: address})[name]
+        return driver.bind({name: address}, datagrams_a_turn=DATAGRAMS_A_TURN)[name]
     except OSError as error:
         raise OSError(error.errno, error.strerror, f"UDP port {shown(address)}") from None
     except OverflowError as error:

@@ -45,13 +45,13 @@ class FloodLimits(msgspec.Struct, frozen=True):
     stranger_requests_per_s: float = 100.0
     """The same for a source where no user has proved to be within a day."""
 
-    stranger_burst_requests: float = 1_000.0
+    stranger_burst_requests: float = 400.0
     """Requests that may come at once from such a source."""
 
     strangers_requests_per_s: float = 500.0
     """Requests of all such sources together that may go on for ever."""
 
-    strangers_burst_requests: float = 2_000.0
+    strangers_burst_requests: float = 1_000.0
     """Requests of all such sources together that may come at once."""
 
     refusals_per_s: float = 1.0
