@@ -10,7 +10,7 @@ from tests.agent.town import DATA_ADDRESS, Phone, Town, connected
 from wanderbus.agent import answers
 from wanderbus.agent.conversation import Conversation
 from wanderbus.agent.heal_pacing import FREE_FAILURES, STABLE_S, HealPacing
-from wanderbus.agent.messages import Acknowledge, Arrived, Ask, ConnectRefused, StopReading
+from wanderbus.agent.messages import Acknowledge, Arrived, Ask, ConnectRefused, ServerUnreachable, StopReading
 from wanderbus.broker import protocol
 from wanderbus.broker.links import SendOnLink
 from wanderbus.broker.protocol import Attachment, Done, Inspect, Kick, Listing, Query, Renew, Unsubscribe
@@ -19,6 +19,7 @@ from wanderbus.datachannel import description
 from wanderbus.datachannel.description import ChannelEnd
 from wanderbus.errors import RemoteProtocolError
 from wanderbus.event import Event, EventId, Loss, Position
+from wanderbus.machine import SendDatagram, SetTimer, TimerFired
 from wanderbus.simulation.world import SeededRandom, World
 from wanderbus.sip.sdp import MediaDescription
 from wanderbus.transport import ConnectionReset
@@ -250,3 +251,31 @@ def test_data_are_never_sent_where_no_broker_can_be(place: str, monkeypatch: pyt
     assert [sent for sent in town.sent if sent.source == (phone.ip, 40_000)] == []
     (refused,) = phone.all_of(ConnectRefused)
     assert f"described at {place}" in refused.reason
+
+
+def test_what_a_broker_said_wrong_is_reported_to_who_waits_for_it() -> None:
+    town = Town()
+    links = town.access.broker._links
+    say = links.say
+
+    def answer_otherwise(link: Link, message: protocol.BrokerMessage) -> None:
+        say(link, Listing(message.request, ()) if isinstance(message, Done) else message)
+
+    links.say = answer_otherwise  # type: ignore[method-assign]
+    phone = Phone(town).connect()
+    phone.node.feed([Ask(Query(1))])
+    town.run(2.0)
+    reasons = {each.reason for each in phone.all_of(ServerUnreachable)}
+    assert reasons == {"the broker answered a request with a listing"}
+
+
+def test_a_device_that_wakes_after_ten_hours_sends_a_handful_of_datagrams() -> None:
+    """All its timers are due at once; none makes up for what was slept through."""
+    town = Town()
+    phone = connected(town)
+    town.run(30.0)
+    fired = [TimerFired(key) for key in phone.node.timer_keys]
+    assert fired
+    outputs = phone.agent.step(fired, town.world.now + 36_000.0)
+    assert len([each for each in outputs if isinstance(each, SendDatagram)]) <= 2 * len(fired)
+    assert all(each.at >= town.world.now + 36_000.0 for each in outputs if isinstance(each, SetTimer))

@@ -18,7 +18,7 @@ from wanderbus.relay.driving import (
     RelayFound,
     RelayLost,
 )
-from wanderbus.sip.anchoring import Describe, Described, Release
+from wanderbus.sip.anchoring import SOCKET, Describe, Described, Release
 
 ONE: Address = ("192.0.2.1", 2223)
 TWO: Address = ("192.0.2.2", 2223)
@@ -423,3 +423,15 @@ def test_our_relay_understands_it() -> None:
     assert len(relay.calls) == 1
     carry(driver.step([Release("call", "b", "a")], 0.0))
     assert relay.calls == {}
+
+
+@pytest.mark.parametrize("reason", [b'"' + b"x" * 60_000 + b'"', b"[" * 900 + b"]" * 900, b"{}", b"7", b'""'])
+def test_a_reason_of_any_size_or_form_is_one_short_text(reason: bytes) -> None:
+    desk = Desk(ONE)
+    desk.tell(offer())
+    ((_, command),) = desk.commands()
+    reply = command.cookie + b' {"result":"error","error-reason":' + reason + b"}"
+    desk.tell(DatagramReceived(SOCKET, ONE, reply))
+    (told,) = [each for each in desk.told if isinstance(each, Described)]
+    assert told.sdp is None
+    assert 0 < len(told.reason) < 1_100

@@ -386,7 +386,7 @@ class Agent:
         except RemoteProtocolError as error:
             self._take_data(self._channel.abandon(now), now)
             self._disconnected(str(error), now)
-            self._outputs.append(SetTimer("heal", now + self._pacing.failed(now)))
+            self._outputs += [ServerUnreachable(str(error)), SetTimer("heal", now + self._pacing.failed(now))]
 
     def _channel_failed(self, reason: str, now: float, *, reset: bool = False) -> None:
         """An exhausted send marks media DISCONNECTED and leaves SIP as it is (SPEC C-14, G-01); then heal.

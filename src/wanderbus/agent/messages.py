@@ -250,7 +250,10 @@ class ConnectRefused(Output, frozen=True):
 
 
 class ServerUnreachable(Output, frozen=True):
-    """A registration, or the first call of the broker, came to nothing because of ``reason``; it is tried again."""
+    """A registration, the first call of the broker, or a connection to it came to nothing because of ``reason``.
+
+    It is tried again.
+    """
 
     reason: str
 

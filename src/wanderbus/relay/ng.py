@@ -17,7 +17,7 @@ from typing import Any, Final, Literal
 import msgspec
 
 from wanderbus.errors import RemoteProtocolError
-from wanderbus.limits import UDP_PAYLOAD_BYTES_MAX
+from wanderbus.limits import REASON_CHARACTERS_MAX, UDP_PAYLOAD_BYTES_MAX
 from wanderbus.relay import bencode
 
 COOKIE_BYTES_MAX: Final = 128
@@ -139,8 +139,9 @@ def outcome(reply: Mapping[str, Any]) -> tuple[str, str]:
     if result in ("ok", "pong"):
         sdp = reply.get("sdp")
         return (sdp if isinstance(sdp, str) else ""), ""
-    reason = reply.get("error-reason") or reply.get("message") or result
-    return "", str(reason or "the relay gave no result")
+    given = (reply.get("error-reason"), reply.get("message"), result)
+    reason = next((each for each in given if isinstance(each, str) and each), "the relay gave no result")
+    return "", reason[:REASON_CHARACTERS_MAX]
 
 
 def ping() -> Fields:
