@@ -71,6 +71,9 @@ class Attack(NamedTuple):
     traced: bool = False
     """Whether the attacker can see what is signalled, by a SIP trace of the server."""
 
+    short_segments: bool = False
+    """Whether the server's log begins a new segment every few seconds, for which it needs a descriptor."""
+
     spares: tuple[str, ...] = ()
     """Goals of all attacks that this one is not held to."""
 

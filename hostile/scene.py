@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import contextlib
 import math
+import re
 import tempfile
 import time
 from collections.abc import Iterator
@@ -19,7 +20,7 @@ from hostile import tally
 from hostile.attack import ATTACKERS, Attack, Report, Target
 from hostile.attacker import attack as attack_job
 from hostile.datagrams import HOLE
-from hostile.good import EVENTS_PER_S, MOVER, NAMES, NEWCOMER_NAMES, Place, be_good
+from hostile.good import EVENTS_PER_S, MOVER, NAMES, NEWCOMER_NAMES, SUBJECT, Place, be_good
 from hostile.network import SERVER, Network, network
 from hostile.server import PORTS, Server
 from hostile.tally import ATTACK, BASELINE, Figures, Observed
@@ -57,7 +58,13 @@ class Scene:
         self._lan = lan
         self._directory = directory
         self._baseline_s, self._attack_s = seconds
-        self._server = Server(lan, directory, (*NAMES, *NEWCOMER_NAMES, *ATTACKERS), traced=attack.traced)
+        self._server = Server(
+            lan,
+            directory,
+            (*NAMES, *NEWCOMER_NAMES, *ATTACKERS),
+            traced=attack.traced,
+            short_segments=attack.short_segments,
+        )
         self._seen = Seen()
 
     def play(self) -> Figures:
@@ -87,9 +94,7 @@ class Scene:
 
     def _damage(self, path: Path) -> None:
         self._server.stop()
-        content = bytearray(path.read_bytes())
-        content[content.rindex(NAMES[0].encode())] ^= 1
-        path.write_bytes(content)
+        path.write_bytes(damaged(path.read_bytes()))
         self._seen.ready_s = self._server.start()
 
     def _phase(self, name: str, seconds: float, good: Worker, attacker: Worker | None) -> None:
@@ -128,6 +133,16 @@ def scene(attack: Attack, baseline_s: float, attack_s: float) -> Iterator[Scene]
     """Set the scene of an attack for the block; raises :class:`demo.CannotRunError`."""
     with network() as lan, tempfile.TemporaryDirectory(prefix="wanderbus-hostile-") as directory:
         yield Scene(attack, lan, Path(directory), (baseline_s, attack.seconds or attack_s))
+
+
+def damaged(content: bytes) -> bytes:
+    """Return the state of a broker with another subject in the subscription of the first good agent: one byte."""
+    subject = SUBJECT.encode()
+    row = re.search(rb"sip:%s@[^@]{1,60}subject.%s" % (NAMES[0].encode(), subject), content, re.DOTALL)
+    if row is None:
+        raise RuntimeError("the state has no subscription to damage")
+    # Pages that are free may hold the row too.
+    return content.replace(row[0], row[0][: -len(subject)] + b"G" + subject[1:])
 
 
 def figures(attack: Attack, observed: Observed, seen: Seen) -> Figures:

@@ -29,7 +29,15 @@ STOP_S_MAX: Final = 30.0
 class Server:
     """One server with a directory of its own; raises RuntimeError when it does not start."""
 
-    def __init__(self, network: Network, directory: Path, users: Iterable[str], *, traced: bool = False) -> None:
+    def __init__(
+        self,
+        network: Network,
+        directory: Path,
+        users: Iterable[str],
+        *,
+        traced: bool = False,
+        short_segments: bool = False,
+    ) -> None:
         self.data = directory / "data"
         self.trace = str(directory / "sip.trace") if traced else ""
         """File of its SIP trace, empty without one."""
@@ -37,6 +45,7 @@ class Server:
         self.ended = 0
         """How often it ended without being stopped."""
         self._network = network
+        self._module = "hostile.short_segments" if short_segments else "wanderbus"
         self._errors = directory / "server.stderr"
         self._process: subprocess.Popen[str] | None = None
         file = directory / "users"
@@ -54,7 +63,7 @@ class Server:
     def start(self) -> float:
         """Start it, wait until it is ready, and return how long that took."""
         began_s = time.monotonic()
-        argv = [sys.executable, "-m", "wanderbus", "up", "--config", str(self._settings)]
+        argv = [sys.executable, "-m", self._module, "up", "--config", str(self._settings)]
         limited = ["sh", "-c", f'ulimit -Sn {DESCRIPTORS}; exec "$@"', "sh", *argv]
         with self._errors.open("ab") as errors:
             self._process = subprocess.Popen(

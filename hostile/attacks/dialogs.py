@@ -96,7 +96,9 @@ def within(invite: Request, answer: Response, method: str, user: Caller) -> Requ
     message = _request(method, f"sip:broker@{SERVER}:5070", user, [f"Contact: <sip:mallory@{ATTACKER}:{user.port}>"])
     for name in ("From", "To", "Call-ID", "CSeq"):
         message = message.without(name)
-    for name in ("From", "To", "Call-ID"):
+    # The name is the attacker's own, which the digest proves; a dialog is found by Call-ID and tags.
+    message = message.with_header("From", f"<sip:{user.name}@{DOMAIN}>;tag={answer.from_.tag}")
+    for name in ("To", "Call-ID"):
         (value,) = answer.headers_all(name)
         message = message.with_header(name, value)
     return message.with_header("CSeq", f"{invite.cseq.number + 50} {method}")

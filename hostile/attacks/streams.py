@@ -103,6 +103,7 @@ ATTACKS = (
         "2",
         "5 sources x 256 TCP connections at the SIP port that send CRLF each second",
         _descriptors,
+        short_segments=True,
         quick=True,
     ),
 )

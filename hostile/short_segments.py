@@ -1,0 +1,20 @@
+"""``python -m hostile.short_segments up ...``: wanderbus whose log begins a new segment every few seconds.
+
+What needs a descriptor at the wrong moment then does so under attack, rather than once in 64 MiB.
+"""
+
+from __future__ import annotations
+
+from typing import Final
+
+from wanderbus.cli import main
+from wanderbus.runtime.event_log import EventLog
+
+SEGMENT_BYTES_MAX: Final = 64 * 1024
+
+if __name__ == "__main__":
+    defaults = EventLog.open.__kwdefaults__
+    assert defaults is not None
+    assert defaults["segment_bytes_max"] > SEGMENT_BYTES_MAX
+    defaults["segment_bytes_max"] = SEGMENT_BYTES_MAX
+    main()
