@@ -38,6 +38,9 @@ class Seen:
     rss_mib: list[float] = field(default_factory=list)
     """Before the attack, and then its course."""
 
+    open_files: int = 0
+    """Most descriptors that the server had open under attack."""
+
     cpu_share: dict[str, float] = field(default_factory=dict)
     """Share of one processor that the server used, by phase."""
 
@@ -109,6 +112,7 @@ class Scene:
             time.sleep(SAMPLE_EACH_S)
             if name == ATTACK:
                 self._seen.rss_mib.append(self._server.rss_mib())
+                self._seen.open_files = max(self._seen.open_files, self._server.open_files())
         took_s = time.monotonic() - began_s
         self._seen.cpu_share[name] = (self._server.cpu_s() - cpu_s) / took_s
         self._seen.wait_share[name] = (self._server.waited_s() - waited_s) / took_s
@@ -156,6 +160,7 @@ def figures(attack: Attack, observed: Observed, seen: Seen) -> Figures:
         latencies = tally.latencies_s(observed, phase, without=MOVER)
         beside[f"p50_ms_{phase}"] = percentile(latencies, 0.5) * 1000
     beside |= {"p99_ms_baseline": before_ms, "p99_ms_attack": under_ms, "good_refused": len(observed.refused)}
+    beside["open_files"] = seen.open_files
     beside["stall_s_baseline"] = tally.longest_stall_s(observed, BASELINE, 1 / EVENTS_PER_S)
     beside["newcomer_s_baseline"] = tally.slowest_newcomer_s(observed, BASELINE)
     sent = seen.report.get("sent_bytes", math.nan)

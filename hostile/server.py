@@ -114,6 +114,15 @@ class Server:
             return 0.0
         return pages * os.sysconf("SC_PAGE_SIZE") / 2**20
 
+    def open_files(self) -> int:
+        """Return how many descriptors it has; 0 once it has ended."""
+        if self._process is None:
+            return 0
+        try:
+            return len(os.listdir(f"/proc/{self._process.pid}/fd"))
+        except OSError:
+            return 0
+
     def cpu_s(self) -> float:
         """Return the processor time that it has used; 0 once it has ended."""
         if self._process is None:
