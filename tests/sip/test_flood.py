@@ -215,3 +215,12 @@ def test_bindings_of_before_a_restart_make_no_strangers() -> None:
     again = Phone(after, "alice", ("198.51.100.1", 5060))
     again.cseq = alice.cseq
     assert [again.register().status for _ in range(20)] == [200] * 20
+
+
+def test_a_crowd_that_goes_on_leaves_room_for_a_newcomer() -> None:
+    """A thousand sources, two requests a second each: the first seconds are theirs, then they are modest no more."""
+    guard = FloodGuard()
+    for second in range(10):
+        for number in range(1_000):
+            strangers_admitted(guard, f"10.1.{number // 250}.{number % 250}", float(second), 2)
+    assert strangers_admitted(guard, "newcomer", 10.0, 4) == 4

@@ -27,9 +27,9 @@ REQUEST_BYTES: Final = 2_048
 """What a request may have for one token: a re-INVITE with its SDP and a few proxies' Vias."""
 
 
-MODEST_PER_S: Final = 2.0
-MODEST_BURST: Final = 8.0
-"""Requests of a newcomer: registration and first call with their challenges, and copies of them."""
+MODEST_PER_S: Final = 0.1
+MODEST_BURST: Final = 5.0
+"""Requests of a newcomer: a registration with its challenge, and copies of both."""
 
 
 class FloodLimits(msgspec.Struct, frozen=True):
@@ -48,10 +48,10 @@ class FloodLimits(msgspec.Struct, frozen=True):
     stranger_burst_requests: float = 400.0
     """Requests that may come at once from such a source."""
 
-    strangers_requests_per_s: float = 500.0
+    strangers_requests_per_s: float = 400.0
     """Requests of all such sources together that may go on for ever."""
 
-    strangers_burst_requests: float = 1_000.0
+    strangers_burst_requests: float = 800.0
     """Requests of all such sources together that may come at once."""
 
     refusals_per_s: float = 1.0
