@@ -94,7 +94,7 @@ class BrokerConfig(msgspec.Struct, frozen=True):
     subscription whose filter needs more of them for an event with short texts is refused; for any other event it
     gets a gap in the place of an answer."""
 
-    user_event_filter_work_max: int = 1_000_000
+    user_event_filter_work_max: int = 2_000_000
     """Units of work of all filters of one user for one event; those that are beyond it get a gap."""
 
     user_filter_work_per_s: float = 10_000_000.0

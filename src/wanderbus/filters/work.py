@@ -14,8 +14,10 @@ import msgspec
 from wanderbus.filters.ast import And, Clause, Exists, Node, Not, Or, Predicate, Quantified, Residual
 from wanderbus.filters.compiled import is_compiled
 
-OPERATION: Final = 50
-"""Units of one comparison, or of a node of an expression."""
+OPERATION: Final = 25
+"""Units of one comparison in a function; in a tree it is :data:`IN_A_TREE` times as much."""
+
+IN_A_TREE: Final = 3
 
 SHORT_TEXT: Final = 128
 """Characters of a sought text up to which each of a value's is looked at few times."""
@@ -103,7 +105,7 @@ class EverySize(dict[str, Size | None]):
 def work_of(root: Node) -> Work:
     """Return the work of the filter with this tree."""
     work = Work()
-    _of_node(root, work, OPERATION if is_compiled(root) else 2 * OPERATION)
+    _of_node(root, work, OPERATION if is_compiled(root) else IN_A_TREE * OPERATION)
     return work
 
 

@@ -13,10 +13,10 @@ from wanderbus.filters.cesql import casting, patterns
 from wanderbus.filters.cesql.tree import Attribute, Call, Constant, Exists, Expression, In, Like, parts
 from wanderbus.filters.work import OPERATION, Work
 
-NODE: Final = 2 * OPERATION
+NODE: Final = 4 * OPERATION
 """Units of one node."""
 
-EVALUATION: Final = 8 * OPERATION
+EVALUATION: Final = 16 * OPERATION
 """Units of an evaluation by itself, which mostly ends with an error where an attribute is missing."""
 
 _CASED: Final = frozenset({"UPPER", "LOWER"})
