@@ -9,10 +9,10 @@ import pytest
 
 from tests.broker.desk import ALICE, BOB, Desk
 from wanderbus.broker import protocol
-from wanderbus.broker.backlog import PAUSE_S_MAX, TURN
+from wanderbus.broker.backlog import PAUSE_S_MAX, TURN, UNATTENDED_MAX
 from wanderbus.broker.config import BrokerConfig
-from wanderbus.broker.core import Append, Appended, LinkClosed, MessageArrived, SendOnLink
-from wanderbus.broker.protocol import Notify, Publish, PublishAccepted, Subscribe, Take
+from wanderbus.broker.core import Append, Appended, LinkClosed, LinkOpened, MessageArrived, SendOnLink
+from wanderbus.broker.protocol import Attach, Notify, Publish, PublishAccepted, Subscribe, Take
 from wanderbus.broker.turns import Turns, Waiting
 from wanderbus.event import Event
 from wanderbus.machine import Output, SetTimer, TimerFired
@@ -165,6 +165,21 @@ def test_a_link_that_closes_keeps_its_acknowledgements_and_not_its_publishes(hal
     assert len(hall.broker._backlog) == 0
     session = hall.broker.state.sessions[f"{BOB}/default"]
     assert session.waiting == 0
+
+
+def test_addresses_of_the_original_eci_have_one_share_and_what_waits_of_them_is_bounded(hall: Hall) -> None:
+    """They have no window that closes, and one sender can be many of them."""
+    bob = hall.attach(BOB)
+    links = [-1 - number for number in range(20)]
+    for link in links:
+        hall.give(LinkOpened(link, f"eci:192.0.2.1:{5000 - link}", "eci", unattended=True))
+        hall.say(link, Attach(1, "default", None, True))
+    outputs = hall.turn(*[each for n in range(1, 501) for link in links for each in published(link, n, n)])
+    assert len(hall.broker._backlog) <= UNATTENDED_MAX
+    assert [each.limit for each in outputs if isinstance(each, Limited)] == ["backlog.UNATTENDED_MAX"]
+    outputs = [*hall.turn(*published(bob, 1, FLOOD, "Quiet")), *hall.turns(20)]
+    of_eci = sum(len(accepted(outputs, link)) for link in links)
+    assert len(accepted(outputs, bob)) > of_eci / 2 > 0
 
 
 def test_who_had_to_wait_is_reported(hall: Hall) -> None:

@@ -45,6 +45,9 @@ REQUESTS_ACTIVE: Final = 20
 PAUSE_S_MAX: Final = 0.1
 """Longest time for which those who have more to say wait between two steps."""
 
+UNATTENDED_MAX: Final = 512
+"""Messages of that party that wait; no window closes there, so more of them are dropped, as datagrams are."""
+
 UNATTENDED: Final = "eci"
 """Party of all links on which nobody has proved to be anybody: those together have the turns of one user."""
 
@@ -124,7 +127,10 @@ class Backlog:
         if not self._turns and self._room() >= sum([each.units for each in came]):
             done = self._converse(came)
         for each in came[done:]:
-            self._turns.add(each.user, each.message)
+            if each.user == UNATTENDED and self._turns.waiting(UNATTENDED) >= UNATTENDED_MAX:
+                self._journal.tally.note("backlog.UNATTENDED_MAX", UNATTENDED, "datagram of the original ECI dropped")
+            else:
+                self._turns.add(each.user, each.message)
 
     def go_on(self) -> None:
         """Do as much of what waits as this step has room for, and ask for another step if some is left."""

@@ -54,6 +54,10 @@ class Turns:
     def __bool__(self) -> bool:
         return bool(self._waiting)
 
+    def waiting(self, user: str) -> int:
+        """Return how many messages of a user wait."""
+        return len(self._waiting.get(user, ()))
+
     @property
     def are_due(self) -> bool:
         """Whether something waits of anybody who is not held back."""

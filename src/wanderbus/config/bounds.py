@@ -11,6 +11,7 @@ from typing import Any, Final, get_args, get_type_hints
 import msgspec
 
 from wanderbus import limits
+from wanderbus.broker.backlog import UNATTENDED_MAX
 from wanderbus.config.settings import OPTIONAL, ProxySettings, ServerSettings
 from wanderbus.domain.access_server import WITHHELD_MAX
 from wanderbus.mobility.answering import SESSIONS_MAX
@@ -19,6 +20,7 @@ from wanderbus.sip.location import AORS_MAX, BINDINGS_PER_AOR_MAX
 CONSTANTS: Final[Mapping[str, float]] = {
     **{f"limits.{name}": value for name, value in vars(limits).items() if name.isupper() and name.endswith("_MAX")},
     "access_server.WITHHELD_MAX": WITHHELD_MAX,
+    "backlog.UNATTENDED_MAX": UNATTENDED_MAX,
     "registrar.AORS_MAX": AORS_MAX,
     "registrar.BINDINGS_PER_AOR_MAX": BINDINGS_PER_AOR_MAX,
     "user_agent.SESSIONS_MAX": SESSIONS_MAX,

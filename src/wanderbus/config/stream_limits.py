@@ -24,6 +24,13 @@ class StreamLimits(msgspec.Struct, frozen=True):
     connections_per_host_max: int = 256
     """Accepted connections from one IPv4 address or /64 of IPv6."""
 
+    connections_per_s: float = 50.0
+    """Connections that one IPv4 address or /64 of IPv6 may open a second for ever: a TLS handshake takes a millisecond
+    or two, whoever asks for it. One more is closed unread."""
+
+    burst_connections: float = 512.0
+    """Connections that it may open at once on top of it: those of many users behind one address, after a restart."""
+
     unsent_bytes_max: int = 2**20
     """Bytes that one peer has not taken yet."""
 

@@ -22,6 +22,7 @@ from wanderbus.config.stream_limits import StreamLimits
 from wanderbus.hosts import is_ip_address, network_of
 from wanderbus.machine import Address, Input, SendOnStream, StreamClosed, StreamReceived, StreamTarget, shown
 from wanderbus.refusal_table import Limited
+from wanderbus.runtime.connection_rate import ConnectionRate
 from wanderbus.runtime.descriptors import connections_max
 from wanderbus.runtime.tls import fingerprint_tls, shows_fingerprint, sip_domains
 
@@ -102,6 +103,7 @@ class Streams:
         self._local_host = local_host
         self._limits = limits or StreamLimits()
         self._note = note
+        self._rate = ConnectionRate(self._limits.connections_per_s, self._limits.burst_connections)
         self._connections_max = connections_max(self._limits.connections_max)
         self._loop = asyncio.get_running_loop()
         self._listeners: list[socket.socket] = []
@@ -262,6 +264,9 @@ class Streams:
         """Return whether another connection may be accepted, in place of one that was not answered if need be."""
         if self._accepted[host] >= self._limits.connections_per_host_max:
             self._limited("connections_per_host_max", host, "connection refused")
+            return False
+        if not self._rate.admits(host, self._loop.time()):
+            self._limited("connections_per_s", host, "connection refused")
             return False
         if len(self._connections) < self._connections_max:
             return True

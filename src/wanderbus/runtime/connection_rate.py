@@ -1,0 +1,31 @@
+"""Rate of connections by source: a TLS handshake costs the server a millisecond before it knows anybody."""
+
+from __future__ import annotations
+
+from collections import OrderedDict
+from typing import Final
+
+from wanderbus.sip.tokens import Tokens
+
+SOURCES_MAX: Final = 10_000
+"""Sources told apart; the one that connected longest ago is forgotten."""
+
+
+class ConnectionRate:
+    """Admits ``per_s`` connections a second of each source, and ``burst`` at once."""
+
+    def __init__(self, per_s: float, burst: float) -> None:
+        self._per_s = per_s
+        self._burst = burst
+        self._sources: OrderedDict[str, Tokens] = OrderedDict()
+
+    def __len__(self) -> int:
+        return len(self._sources)
+
+    def admits(self, source: str, now: float) -> bool:
+        """Count a connection of ``source`` at monotonic second ``now``, unless it is one too many."""
+        tokens = self._sources.pop(source, None) or Tokens(self._per_s, self._burst)
+        self._sources[source] = tokens
+        if len(self._sources) > SOURCES_MAX:
+            self._sources.popitem(last=False)
+        return tokens.take(now)
