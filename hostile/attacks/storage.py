@@ -16,7 +16,7 @@ ATTACKS = (
     Attack(
         "damaged_state",
         "10",
-        "the server is stopped, one byte of a user's name in state.db is changed, and it starts again",
+        "the server is stopped, one byte of a subscription in state.db is changed, and it starts again",
         _wait,
         damage="state.db",
         # The server is away for as long as it takes to stop and to start.
