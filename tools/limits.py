@@ -41,7 +41,7 @@ class Costs(NamedTuple):
     data_datagram_us: float = 18
     tcp_connection_us: float = 50
     tls_handshake_us: float = 1_350
-    tcp_over_limit_us: float = 30
+    tcp_over_limit_us: float = 40
     source_bytes: float = 1_000
     failed_login_bytes: float = 2_650
     tcp_connection_bytes: float = 3_100
@@ -88,18 +88,32 @@ def share(per_s: float, each_us: float) -> str:
     return f"{per_s * each_us / 1e6:.0%}"
 
 
-def of_source() -> Iterator[Row]:
-    """Yield what one source can take."""
-    per_s, burst = FLOOD.requests_per_s, FLOOD.burst_requests
-    yield Row(
-        "requests to registrar and proxy",
-        f"`flood.requests_per_s` {per_s:g}, after `flood.burst_requests` {burst:,.0f}; one for each {REQUEST_BYTES:,} "
-        "bytes",
+def requests_cost(per_s: float) -> str:
+    """Return what so many requests a second take of a processor, by kind."""
+    return (
         f"{share(per_s, COST.challenged_us)} of a processor for REGISTERs that are challenged, "
         f"{COST.challenged_us:g} µs each; {share(per_s, COST.call_us)} for calls of nobody, {COST.call_us:g} µs; "
-        f"{share(per_s, COST.call_us + COST.called_broker_us)} for calls that the broker challenges; "
-        f"{per_s * REQUEST_BYTES / 1e6:.0f} MB/s",
+        f"{share(per_s, COST.call_us + COST.called_broker_us)} for calls that the broker challenges"
     )
+
+
+def of_source() -> Iterator[Row]:
+    """Yield what one source can take."""
+    for what, per_s, burst, names in (
+        (
+            "requests at registrar and proxy, and at the broker",
+            FLOOD.stranger_requests_per_s,
+            FLOOD.stranger_burst_requests,
+            "stranger_",
+        ),
+        ("the same where a user was within a day", FLOOD.requests_per_s, FLOOD.burst_requests, ""),
+    ):
+        yield Row(
+            what,
+            f"`flood.{names}requests_per_s` {per_s:g}, after `flood.{names}burst_requests` {burst:,.0f}; one for each "
+            f"{REQUEST_BYTES:,} bytes",
+            f"{requests_cost(per_s)}; {per_s * REQUEST_BYTES / 1e6:.1f} MB/s",
+        )
     yield Row(
         "what is beyond",
         f"dropped unread, {COST.over_flood_us:g} µs each; `flood.refusals_per_s` {FLOOD.refusals_per_s:g} answered",
@@ -146,6 +160,15 @@ def of_source() -> Iterator[Row]:
 
 def of_strangers() -> Iterator[tuple[Row, float]]:
     """Yield what all strangers together can take, and the memory that is."""
+    per_s = FLOOD.strangers_requests_per_s
+    yield (
+        Row(
+            "requests at registrar and proxy, and at the broker",
+            f"`flood.strangers_requests_per_s` {per_s:g}, after {FLOOD.strangers_burst_requests:,.0f}",
+            requests_cost(per_s),
+        ),
+        0.0,
+    )
     per_socket = SIP.connections_max
     size = SIP_SOCKETS * per_socket * partial_connection_bytes()
     yield (

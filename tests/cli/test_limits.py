@@ -56,6 +56,6 @@ def test_users_see_what_limits_their_own_address(shell: Shell, transport: str) -
 def test_operators_see_the_bounds_in_force(office: Shell) -> None:
     bounds = {row["limit"]: row["value"] for row in listed(office, "limits", "--settings")}
     assert bounds["flood.requests_per_s"] == 500
-    assert bounds["data_connections.idle_s_max"] is None or bounds["data_connections.idle_s_max"] > 1e300
+    assert "data_connections.idle_s_max" not in bounds, "it bounds nothing"
     status, _, err = office.run("limits", "--settings", *asking(office, "alice"))
     assert (status, "role" in err) == (1, True)

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import math
 from typing import ClassVar, Final
 
 import msgspec
@@ -34,8 +33,8 @@ class StreamLimits(msgspec.Struct, frozen=True):
     unsent_bytes_max: int = 2**20
     """Bytes that one peer has not taken yet."""
 
-    idle_s_max: float = 1_800.0
-    """A connection on which nothing went either way for so long is closed; ``inf`` for never."""
+    idle_s_max: float | None = 1_800.0
+    """A connection on which nothing went either way for so long is closed; None for never."""
 
     silent_s_max: float = 30.0
     """An accepted connection on which nothing was answered yet is closed after so long."""
@@ -48,7 +47,8 @@ class StreamLimits(msgspec.Struct, frozen=True):
 
     def __post_init__(self) -> None:
         for name in self.__struct_fields__:
-            if getattr(self, name) <= 0:
+            value = getattr(self, name)
+            if value is not None and value <= 0:
                 raise ValueError(f"{name} must be above 0")
 
 
@@ -60,7 +60,7 @@ class DataStreamLimits(StreamLimits, frozen=True):
     """
 
     section: ClassVar[str] = "data_connections"
-    idle_s_max: float = math.inf
+    idle_s_max: float | None = None
     connect_s_max: float = 15.0
     handshake_s_max: float = 15.0
 

@@ -12,6 +12,7 @@ from __future__ import annotations
 import asyncio
 import functools
 import logging
+import math
 import socket
 import ssl
 from collections import Counter
@@ -376,7 +377,7 @@ class Streams:
         """Close the connection once it was idle for long enough; look again when that may first be so."""
         limits = self._limits
         if connection.answered:
-            idle_at = connection.used_at + limits.idle_s_max
+            idle_at = connection.used_at + (math.inf if limits.idle_s_max is None else limits.idle_s_max)
         else:
             idle_at = connection.opened_at + limits.silent_s_max
         if self._loop.time() >= idle_at:
