@@ -12,9 +12,9 @@ from pathlib import Path
 from typing import Final, Self
 
 from bench.certificate import server_context
-from wanderbus.config.stream_limits import DATA_STREAM_LIMITS
 from wanderbus.machine import Input, Output
 from wanderbus.runtime.driver import Driver
+from wanderbus.stream_limits import DATA_STREAM_LIMITS
 from wanderbus.tcp import Endpoint, MessageReceived, OpenConnection, SendMessage, Target, TcpConfig
 
 CHANNELS_MAX: Final = 256

@@ -12,7 +12,6 @@ from pathlib import Path
 from typing import Final, NamedTuple
 
 from wanderbus.broker.config import BrokerConfig
-from wanderbus.config.stream_limits import DATA_STREAM_LIMITS, StreamLimits
 from wanderbus.mobility.answering import SESSIONS_MAX
 from wanderbus.refusal_table import ENTRIES_MAX
 from wanderbus.rudp import RudpConfig
@@ -22,6 +21,7 @@ from wanderbus.sip.location import AORS_MAX, BINDINGS_PER_AOR_MAX
 from wanderbus.sip.login_guard import LoginLimits
 from wanderbus.sip.transaction_places import PLACE_BYTES, SOURCE_PART, STRANGERS_PART
 from wanderbus.sip.transactions import TRANSACTIONS_MAX
+from wanderbus.stream_limits import DATA_STREAM_LIMITS, StreamLimits
 from wanderbus.tcp import TcpConfig
 
 PAGE: Final = Path(__file__).resolve().parents[1] / "docs" / "SECURITY.md"

@@ -22,6 +22,7 @@ VOCABULARY = {
     "pacing",
     "records",
     "refusal_table",
+    "stream_limits",
     "segments",
     "subscription",
     "transport",

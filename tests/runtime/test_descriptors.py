@@ -8,8 +8,8 @@ import sys
 
 import pytest
 
-from wanderbus.config.stream_limits import StreamLimits
 from wanderbus.runtime.descriptors import RESERVED, SHARES, connections_max
+from wanderbus.stream_limits import StreamLimits
 
 RAISED = """
 import resource

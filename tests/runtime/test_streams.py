@@ -15,7 +15,6 @@ import pytest
 import uvloop
 
 from tests.certificates import Certificates, make_certificates
-from wanderbus.config.stream_limits import DATA_STREAM_LIMITS, StreamLimits
 from wanderbus.errors import ConfigurationError
 from wanderbus.machine import CloseStream, Input, Output, SendOnStream, StreamClosed, StreamReceived
 from wanderbus.refusal_table import Limited
@@ -23,6 +22,7 @@ from wanderbus.runtime.certificate import own_certificate
 from wanderbus.runtime.driver import Driver
 from wanderbus.runtime.tls import client_tls, server_tls
 from wanderbus.sip.targets import Target
+from wanderbus.stream_limits import DATA_STREAM_LIMITS, StreamLimits
 from wanderbus.tcp import Target as DataTarget
 
 pytestmark = pytest.mark.integration

@@ -11,12 +11,12 @@ from typing import Any
 import pytest
 import uvloop
 
-from wanderbus.config.stream_limits import DATA_STREAM_LIMITS
 from wanderbus.machine import Address, Output
 from wanderbus.runtime.ambient import SystemRandom
 from wanderbus.runtime.certificate import own_certificate
 from wanderbus.runtime.driver import Driver
 from wanderbus.runtime.tls import server_tls
+from wanderbus.stream_limits import DATA_STREAM_LIMITS
 from wanderbus.tcp import (
     CloseConnection,
     ConnectionFailed,

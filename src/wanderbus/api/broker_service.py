@@ -31,7 +31,6 @@ from wanderbus.broker.core import (
 )
 from wanderbus.config import ServerSettings
 from wanderbus.config.bounds import bounds_of
-from wanderbus.config.stream_limits import DATA_STREAM_LIMITS
 from wanderbus.domain.access_server import (
     DATA_SOCKET,
     ECI_SOCKET,
@@ -60,6 +59,7 @@ from wanderbus.runtime.sip_trace import SipRecorder
 from wanderbus.runtime.tls import server_tls
 from wanderbus.sip.digest import Authenticator, Secret
 from wanderbus.sip.login_guard import LoginGuard, LoginLimits, LoginRefused
+from wanderbus.stream_limits import DATA_STREAM_LIMITS
 
 _log = logging.getLogger("wanderbus.server")
 

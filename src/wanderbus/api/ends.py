@@ -15,7 +15,6 @@ import msgspec
 from wanderbus.agent import baseline, core
 from wanderbus.agent.messages import AgentProperties, Moved
 from wanderbus.agent.path_choice import allowed_ways
-from wanderbus.config.stream_limits import DATA_STREAM_LIMITS
 from wanderbus.datachannel import DISCARD_PORT
 from wanderbus.domain.baseline import user_at
 from wanderbus.errors import ConfigurationError, Unreachable
@@ -26,6 +25,7 @@ from wanderbus.runtime.ambient import SystemRandom
 from wanderbus.runtime.device import Device
 from wanderbus.runtime.driver import Driver
 from wanderbus.runtime.names import resolved
+from wanderbus.stream_limits import DATA_STREAM_LIMITS
 from wanderbus.tcp import TcpConfig
 
 _log = logging.getLogger("wanderbus.agent")

@@ -14,12 +14,12 @@ from wanderbus.config.settings import (
     ServerArguments,
     ServerSettings,
 )
-from wanderbus.config.stream_limits import DataStreamLimits, StreamLimits
 from wanderbus.domain.baseline import BaselineConfig
 from wanderbus.relay import RelayLimits
 from wanderbus.rudp import RudpConfig
 from wanderbus.sip.flood import FloodLimits
 from wanderbus.sip.login_guard import LoginLimits
+from wanderbus.stream_limits import DataStreamLimits, StreamLimits
 from wanderbus.subscription import QueuePolicy
 from wanderbus.tcp import TcpConfig
 

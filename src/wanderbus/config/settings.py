@@ -15,12 +15,12 @@ import msgspec
 from wanderbus.agent.messages import AgentProperties
 from wanderbus.agent.path_choice import Way
 from wanderbus.broker.config import BrokerConfig
-from wanderbus.config.stream_limits import DataStreamLimits, StreamLimits
 from wanderbus.domain.baseline import BaselineConfig
 from wanderbus.relay import RelayLimits
 from wanderbus.rudp import RudpConfig
 from wanderbus.sip.flood import FloodLimits
 from wanderbus.sip.login_guard import LoginLimits
+from wanderbus.stream_limits import DataStreamLimits, StreamLimits
 from wanderbus.tcp import TcpConfig
 
 Port = Annotated[int, msgspec.Meta(ge=0, le=65_535)]

@@ -16,7 +16,6 @@ import ssl
 from collections.abc import Callable, Hashable, Mapping, Sequence
 from typing import Any, Final
 
-from wanderbus.config.stream_limits import StreamLimits
 from wanderbus.hosts import is_ip_address
 from wanderbus.machine import (
     Address,
@@ -35,6 +34,7 @@ from wanderbus.machine import (
 )
 from wanderbus.runtime.ambient import wall_us
 from wanderbus.runtime.streams import Streams
+from wanderbus.stream_limits import StreamLimits
 
 _log = logging.getLogger("wanderbus.driver")
 

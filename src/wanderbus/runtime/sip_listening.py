@@ -6,9 +6,9 @@ import errno
 import ssl
 from typing import Final
 
-from wanderbus.config.stream_limits import StreamLimits
 from wanderbus.machine import Address, shown
 from wanderbus.runtime.driver import Driver
+from wanderbus.stream_limits import StreamLimits
 
 _TRIES: Final = 32
 """How many free UDP ports are tried until one is free for TCP too."""

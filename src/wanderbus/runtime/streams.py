@@ -19,13 +19,13 @@ from collections import Counter
 from collections.abc import Callable, Iterator, Mapping
 from typing import Final, Literal, cast
 
-from wanderbus.config.stream_limits import StreamLimits
 from wanderbus.hosts import is_ip_address, network_of
 from wanderbus.machine import Address, Input, SendOnStream, StreamClosed, StreamReceived, StreamTarget, shown
 from wanderbus.refusal_table import Limited
 from wanderbus.runtime.connection_rate import ConnectionRate
 from wanderbus.runtime.descriptors import connections_max
 from wanderbus.runtime.tls import fingerprint_tls, shows_fingerprint, sip_domains
+from wanderbus.stream_limits import StreamLimits
 
 _log = logging.getLogger("wanderbus.streams")
 
