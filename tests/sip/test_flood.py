@@ -223,4 +223,4 @@ def test_a_crowd_that_goes_on_leaves_room_for_a_newcomer() -> None:
     for second in range(10):
         for number in range(1_000):
             strangers_admitted(guard, f"10.1.{number // 250}.{number % 250}", float(second), 2)
-    assert strangers_admitted(guard, "newcomer", 10.0, 4) == 4
+    assert strangers_admitted(guard, "newcomer", 9.0, 4) == 4

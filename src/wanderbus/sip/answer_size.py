@@ -7,6 +7,7 @@ writing, then one after the other of several challenges or contacts. What is sti
 
 from __future__ import annotations
 
+import functools
 from collections.abc import Collection, Iterator
 from typing import Final
 
@@ -92,6 +93,7 @@ def _compact(response: Response, reason: str = "") -> bytes:
     return "\r\n".join([*lines, "", ""]).encode() + response.body
 
 
+@functools.lru_cache(maxsize=16)
 def _short_challenge(value: str) -> str:
     try:
         return Challenge.parse(value).shortest
