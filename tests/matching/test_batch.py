@@ -134,11 +134,12 @@ def doubles(columns: Columns, name: str, item: Any) -> list[tuple[int, float, fl
             return []
 
 
-@pytest.mark.parametrize("columnwise_min", [1, 10**9])
+@pytest.mark.parametrize(("columnwise_min", "wide_min"), [(1, 10**9), (10**9, 10**9), (10**9, 0)])
 @pytest.mark.parametrize("lists", [0.0, 0.2])
 def test_values_flags_and_items_are_those_of_the_events(
-    columns: Columns, lists: float, columnwise_min: int, monkeypatch: pytest.MonkeyPatch
+    columns: Columns, lists: float, columnwise_min: int, wide_min: int, monkeypatch: pytest.MonkeyPatch
 ) -> None:
+    monkeypatch.setattr(module, "WIDE_MIN", wide_min)
     monkeypatch.setattr(module, "COLUMNWISE_MIN", columnwise_min)
     rng = random.Random(3)
     words = {name: len(attribute.words) for name, attribute in columns.attributes.items()}

@@ -472,3 +472,16 @@ def test_a_long_list_of_values_is_looked_up() -> None:
     rows, is_exact, _ = rows_of(parse(f"a in ({', '.join(map(str, range(1_000)))})").root)
     assert is_exact
     assert [len(clause) for row in rows for clause in row] == [1_000]
+
+
+@pytest.mark.parametrize("name", sorted(set(LARGE) - {"conjunction"}))
+def test_no_normal_form_is_made_of_many_questions(name: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    asked: list[Node] = []
+
+    def noted(root: Node, conjunctions_max: int) -> NormalForm:
+        asked.append(root)
+        return normal_form(root, conjunctions_max)
+
+    monkeypatch.setattr(module, "normal_form", noted)
+    assert not rows_of(parse(LARGE[name]).root).is_exact
+    assert asked == []
