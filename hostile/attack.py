@@ -45,7 +45,7 @@ class Attack(NamedTuple):
     """Words joined by underscores: it is part of the names of goals."""
 
     row: str
-    """Number in the table of docs/SECURITY.md that it stands for, or "own"."""
+    """Row of the table of docs/SECURITY.md that it belongs to, or "own"."""
 
     summary: str
     """One line: who sends what, at which rate."""

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
+import time
 from collections.abc import AsyncIterator, Iterable
 from pathlib import Path
 from typing import Final
@@ -30,10 +31,14 @@ async def connected(target: Target, user: str, address: str = ATTACKER) -> Async
         yield agent
 
 
-async def subscribe_all(agent: wanderbus.Agent, subject: str, expressions: Iterable[str], language: str) -> int:
-    """Subscribe to each; return how many the server took. Nobody reads them."""
+async def subscribe_all(
+    agent: wanderbus.Agent, subject: str, expressions: Iterable[str], language: str, until: float
+) -> int:
+    """Subscribe to each until monotonic second ``until``; return how many the server took. Nobody reads them."""
     taken = 0
     for expression in expressions:
+        if time.monotonic() >= until:
+            break
         with contextlib.suppress(WanderbusError, TimeoutError):
             async with asyncio.timeout(ANSWER_S_MAX):
                 await agent.subscribe(subject, expression, language=language, keep=True).__aenter__()

@@ -6,7 +6,6 @@ import asyncio
 import contextlib
 import itertools
 import time
-from collections.abc import Iterator
 
 from hostile.attack import Attack, Report, Target
 from hostile.users import connected, subscribe_all
@@ -15,24 +14,31 @@ from wanderbus.limits import EVENT_BYTES_MAX, EXPRESSION_CHARACTERS_MAX
 
 SUBJECT = "Costly"
 CESQL_COUNT = 30
-EVENT_EACH_S = 5.0
+EVENT_EACH_S = 1.0
 
 
-def cesql(number: int) -> str:
-    """Return an expression as long as may be whose every term copies the text of the event several times."""
+def cesql(number: int, characters: int) -> str:
+    """Return an expression of about so many characters whose every term copies the text of the event several times."""
     terms = (f"UPPER(LOWER(CONCAT(Text, Text, Text, Text))) = '{number}x{each}'" for each in itertools.count())
     written = next(terms)
     # In full it is written with parentheses around each OR.
-    while len(written) + len(written.split(" OR ")) * 2 < EXPRESSION_CHARACTERS_MAX - 100:
+    while len(written) + len(written.split(" OR ")) * 2 < characters - 100:
         written += f" OR {next(terms)}"
     return written
 
 
 async def _costly_cesql(target: Target) -> Report:
+    """Subscribe with filters as long as the server takes, and publish what they are slowest with."""
     until = time.monotonic() + target.seconds
-    published = 0
+    published = taken = 0
+    characters = EXPRESSION_CHARACTERS_MAX
     async with connected(target, "mallory") as agent:
-        taken = await subscribe_all(agent, SUBJECT, map(cesql, range(CESQL_COUNT)), "cesql")
+        while characters > CESQL_CHARACTERS_MIN and time.monotonic() < until:
+            written = [cesql(number, characters) for number in range(taken, CESQL_COUNT)]
+            taken += await subscribe_all(agent, SUBJECT, written, "cesql", until)
+            if taken >= CESQL_COUNT:
+                break
+            characters //= 2
         text = "a" * (EVENT_BYTES_MAX - 200)
         while (left := until - time.monotonic()) > 0:
             with contextlib.suppress(WanderbusError, TimeoutError):
@@ -40,9 +46,10 @@ async def _costly_cesql(target: Target) -> Report:
                     await agent.publish(SUBJECT, {"Text": text})
                 published += 1
             await asyncio.sleep(min(EVENT_EACH_S, max(0.0, until - time.monotonic())))
-    return {"subscriptions": taken, "events": published}
+    return {"subscriptions": taken, "events": published, "characters": characters}
 
 
+CESQL_CHARACTERS_MIN = 200
 SUBSCRIPTIONS = 457
 CLAUSES = 260
 
@@ -53,28 +60,17 @@ def clauses(number: int) -> str:
 
 
 async def _many_clauses(target: Target) -> Report:
-    async def limited() -> Report:
-        async with connected(target, "trudy") as agent:
-            taken = 0
-            for expression in _until(target.seconds):
-                taken += await subscribe_all(agent, SUBJECT, [expression], "eci")
-            return {"subscriptions": taken}
-
-    return await limited()
-
-
-def _until(seconds: float) -> Iterator[str]:
-    until = time.monotonic() + seconds
-    for number in range(SUBSCRIPTIONS):
-        if time.monotonic() < until:
-            yield clauses(number)
+    until = time.monotonic() + target.seconds
+    async with connected(target, "trudy") as agent:
+        written = map(clauses, range(SUBSCRIPTIONS))
+        return {"subscriptions": await subscribe_all(agent, SUBJECT, written, "eci", until)}
 
 
 ATTACKS = (
     Attack(
         "costly_cesql",
         "5",
-        "one user: 30 CESQL subscriptions of 16 KB, and an event of 32 KB each 5 s",
+        "one user: 30 CESQL subscriptions as long as may be, and an event of 32 KB each second",
         _costly_cesql,
         quick=True,
     ),
