@@ -15,7 +15,7 @@ from wanderbus.runtime.sip_trace import SipRecorder
 from wanderbus.runtime.trace_file import TraceFile
 from wanderbus.sip.trace import Trace
 
-MESSAGES = 26
+MESSAGES = 28
 
 
 @pytest.fixture(scope="module")
@@ -112,7 +112,7 @@ def test_a_corrupt_file_is_one_line_and_status_2(
     [
         (["--call", "nobody"], 1, "no message to show"),
         (["--user", "no uri"], 2, "--user 'no uri'"),
-        (["--diff", "1", "99"], 2, "numbered from 1 to 26"),
+        (["--diff", "1", "99"], 2, "numbered from 1 to 28"),
         (["--svg", "/nowhere/x.svg"], 2, "/nowhere/x.svg cannot be written: No such file"),
         (["--hep", "127.0.0.1:x"], 2, "is not host:port"),
     ],

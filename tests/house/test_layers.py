@@ -25,6 +25,7 @@ VOCABULARY = {
     "stream_limits",
     "segments",
     "subscription",
+    "tokens",
     "transport",
 }
 MACHINES = {

@@ -23,7 +23,7 @@ def found() -> list[Sighting]:
 
 
 def test_register_invite_and_re_invite(found: list[Sighting]) -> None:
-    """Alice registers, calls, and re-INVITEs from where she has moved to, while she registers anew (SPEC D-08)."""
+    """Alice registers, calls, and re-INVITEs from where she has moved to, while she registers there (SPEC D-08)."""
     assert ladder(select(found, user="sip:alice@example.org")) == GOLDEN.read_text(encoding="utf-8")
 
 

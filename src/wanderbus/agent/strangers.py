@@ -15,7 +15,7 @@ from wanderbus.hosts import network_of
 from wanderbus.machine import Address, Output
 from wanderbus.refusal_table import Tally
 from wanderbus.sip.dialog import Dialog
-from wanderbus.sip.tokens import Tokens
+from wanderbus.tokens import Tokens
 
 BURST_S: Final = 5.0
 """So many seconds' worth of messages may come at once."""

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections import OrderedDict
 from typing import Final
 
-from wanderbus.sip.tokens import Tokens
+from wanderbus.tokens import Tokens
 
 SOURCES_MAX: Final = 10_000
 """Sources told apart; the one that connected longest ago is forgotten."""

@@ -21,7 +21,7 @@ import msgspec
 
 from wanderbus.hosts import network_of
 from wanderbus.refusal_table import OTHERS, Limited, Tally
-from wanderbus.sip.tokens import Tokens
+from wanderbus.tokens import Tokens
 
 REQUEST_BYTES: Final = 2_048
 """What a request may have for one token: a re-INVITE with its SDP and a few proxies' Vias."""

@@ -24,7 +24,7 @@ from wanderbus.hosts import network_of
 from wanderbus.machine import Output
 from wanderbus.sip.headers import Via
 from wanderbus.sip.message import Request
-from wanderbus.sip.tokens import Tokens
+from wanderbus.tokens import Tokens
 
 NEWEST_MAX: Final = 16
 """Sources, and nonces, that are remembered of one user who proved themselves there."""
