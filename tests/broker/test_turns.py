@@ -123,6 +123,30 @@ def test_while_others_are_active_a_flood_leaves_as_much_time_as_it_takes(hall: H
     assert accepted(hall.turn(TimerFired(TURN)), alice) != []
 
 
+def test_who_had_no_turn_yet_does_not_leave_room_for_others(hall: Hall) -> None:
+    """One event for many takes a whole step: who waits behind it has the next one, without a pause."""
+    alice, bob = hall.attach(), hall.attach(BOB)
+    for number in range(60):
+        hall.subscribe(hall.attach(f"sip:fan{number}@example.org"), subject="Flood")
+    hall.turn(*published(bob, 1, 1, "Quiet"), *published(alice, 1, 1, "Quiet"))
+    hall.turn(*published(alice, 2, 40), *published(bob, 2, 2, "Quiet"))
+    hall.now += 0.004  # what the step took
+    assert accepted(hall.turn(TimerFired(TURN)), bob) == [2]
+
+
+def test_who_costs_little_does_not_leave_room_for_others(hall: Hall) -> None:
+    """Of two words of bob one is done before an event for many ends the step: the other has the next one."""
+    alice, bob = hall.attach(), hall.attach(BOB)
+    for number in range(60):
+        hall.subscribe(hall.attach(f"sip:fan{number}@example.org"), subject="Flood")
+    hall.turn(*published(bob, 1, 1, "Quiet"), *published(alice, 1, 1, "Quiet"))
+    first, *rest = published(bob, 2, 40, "Quiet")
+    outputs = hall.turn(first, *published(alice, 2, 40), *rest[:1])
+    assert accepted(outputs, bob) == [2]
+    hall.now += 0.004  # what the step took
+    assert accepted(hall.turn(TimerFired(TURN)), bob) == [3]
+
+
 def test_a_single_user_is_not_held_up(hall: Hall) -> None:
     alice = hall.attach()
     hall.now = 5.0

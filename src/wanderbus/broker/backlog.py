@@ -83,6 +83,8 @@ class Backlog:
         """How many times the work of that step it causes in all."""
         self._resume_at: float | None = None
         """When those go on, once it is known how long the step took."""
+        self._served: dict[str, float] = {}
+        """By party: units of what was done of theirs in this step."""
         self._active: set[str] = set()
         self._active_before: set[str] = set()
         self._active_until = 0.0
@@ -94,6 +96,7 @@ class Backlog:
 
     def begin(self) -> None:
         """Begin a step."""
+        self._served.clear()
         if self._links.now >= self._active_until:
             self._active_until = self._links.now + ACTIVE_S
             self._active_before, self._active = self._active, set()
@@ -145,8 +148,9 @@ class Backlog:
             self._journal.say_now(SetTimer(TURN, self._links.now))
 
     def _leave_room(self) -> None:
-        """Hold back those of whom more waits than there was room for, but not who just acknowledges."""
-        held = self._turns.hold(self._active | self._active_before)
+        """Hold back those who took half of this step and have more to say, but not who just acknowledges."""
+        costly = {party for party, units in self._served.items() if units >= self._turn_units / 2}
+        held = self._turns.hold(costly & (self._active | self._active_before))
         for party in held:
             self._journal.tally.note("broker.turn_units", party, REASON)
         if held and self._held_at is None:
@@ -205,10 +209,12 @@ class Backlog:
             if link := links.get(identity):
                 self._do(link, message)
                 links.flush()
+            party, units = taken[place].user, journal.work - before
+            self._served[party] = self._served.get(party, 0.0) + units
             done[identity] = done.get(identity, 0) + 1
             self.done_units += weight
             if charged:
-                self._turns.charge(taken[place], journal.work - before)
+                self._turns.charge(taken[place], units)
         if foreseen:
             self._foresee((), 0)
         return len(said)
