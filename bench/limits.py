@@ -1,4 +1,4 @@
-"""What strangers cost a server: processor time of each request that it refuses, and memory of what it keeps for them.
+"""Cost of strangers to a server: processor time of each request that it refuses, and memory of what it keeps for them.
 
 A real ``wanderbus up`` on loopback, attacked from this process: microseconds are of the server's processor time, so
 that other work on the machine disturbs them less; bytes are by how much its resident memory grows. docs/SECURITY.md

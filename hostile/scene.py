@@ -33,7 +33,7 @@ DAMAGE_AT: Final = 0.25
 
 @dataclass(slots=True)
 class Seen:
-    """What was measured from outside of the good agents."""
+    """Measurements from outside of the good agents."""
 
     rss_mib: list[float] = field(default_factory=list)
     """Before the attack, and then its course."""

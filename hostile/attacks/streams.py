@@ -19,7 +19,7 @@ SOURCES_COUNT = 5
 
 
 async def _descriptors(target: Target) -> Report:
-    """Hold as many connections as can be had, and send CRLF on each once a second."""
+    """Hold as many connections as the server admits, and send CRLF on each once a second."""
     return await _hold(target, (target.sip_port,), CONNECTIONS_EACH, b"\r\n\r\n", every_s=1.0)
 
 

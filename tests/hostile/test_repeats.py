@@ -1,4 +1,4 @@
-"""Repetitions of an attack whose ratio of latencies is not met, and what the exit status goes by."""
+"""Repetitions of an attack whose ratio of latencies is not met, and what decides the exit status."""
 
 from __future__ import annotations
 

@@ -31,7 +31,7 @@ class Question(msgspec.Struct):
     answered_bytes: int = 0
 
     def forget_parts(self) -> None:
-        """Begin anew, as on another connection."""
+        """Forget all questions, as on another connection."""
         self.items, self.answered_bytes = [], 0
 
     def whole(self, answer: Answer, size: int) -> tuple[Any, ...] | None:

@@ -1,4 +1,4 @@
-"""What others than the server and the broker may send to an agent's SIP port: next to nothing.
+"""Limits on SIP messages to an agent from others than the server and the broker: next to none are read.
 
 Anybody who learns the port can call an agent, and each call costs a transaction that repeats its refusal for half a
 minute. An agent has no use for such calls, so the first few are refused as RFC 3261 has it, and the rest is dropped

@@ -40,7 +40,7 @@ class Untaken:
             self._bytes -= ahead.popleft()[1]
 
     def succeed(self, ended: str, successor: str) -> None:
-        """What came for ``ended`` is read as of ``successor``."""
+        """Count the notifications of ``ended`` as of ``successor``, which replaces it."""
         if (ahead := self._by_subscription.pop(ended, None)) is not None:
             self._by_subscription[successor] = ahead
 

@@ -5,8 +5,8 @@ A step does no more than ``turn_units`` of work, so that nobody else waits for l
 sender's flow-control window closed: nothing is refused, dropped or reordered, its publisher just waits.
 
 While others are active too, users who always have more to say leave room for them: after a step, *n* such users wait
-for an *n*-th of the time that it took. A single one
-so has half of the server, and all of it while nobody else is there.
+for an *n*-th of the time that it took. So a single one has half of the server,
+and all of it while nobody else is there.
 """
 
 from __future__ import annotations
@@ -25,7 +25,7 @@ from wanderbus.errors import RemoteProtocolError
 from wanderbus.machine import SetTimer
 
 Said: TypeAlias = Sequence[tuple[int, protocol.FromAgent | RemoteProtocolError]]
-"""Links and what was said on each; the error is of what is no message."""
+"""Links and the message of each; an error stands for a malformed one."""
 
 TURN: Final = ("turn",)
 """Key of the timer of the next step."""
@@ -124,7 +124,7 @@ class Backlog:
         return done
 
     def arrived(self, several: Sequence[tuple[int, bytes]]) -> None:
-        """Do what was said on these links, or let it wait if that is too much for this step."""
+        """Handle the messages of these links; what is too much for this step waits."""
         came = [Taken(self._party(link), Waiting(link, payload), weight_of(payload)) for link, payload in several]
         done = 0
         if not self._turns and self._room() >= sum([each.units for each in came]):

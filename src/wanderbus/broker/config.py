@@ -75,8 +75,8 @@ class BrokerConfig(msgspec.Struct, frozen=True):
     nothing is refused. 60 units take a millisecond or two."""
 
     unsynced_units_max: int = 4_000
-    """Work that may wait for the disk; with more, what else was said waits too, and again who has cost least goes
-    first."""
+    """Work that may wait for the disk; with more, further messages of agents wait too, and again who has cost least
+    goes first."""
 
     user_subscriptions_max: int = 1_000
     """Subscriptions of one user, in all sessions."""

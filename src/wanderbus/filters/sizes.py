@@ -10,7 +10,7 @@ FILTER_BYTES: Final = 1_024
 """A filter by itself: its subscription, its id, its row."""
 
 NAME_BYTES: Final = 4_096
-"""A name of an attribute: an index has columns for it, which other filters may share, and every event goes by them."""
+"""A name of an attribute: an index has columns for it, which other filters may share, and every event passes them."""
 
 QUESTION_BYTES: Final = 512
 """A comparison, or whatever joins some: its tree, the function that evaluates it, and its entry in a row."""
