@@ -57,13 +57,27 @@ def attached() -> Agent:
     return agent
 
 
-def test_connecting_is_one_datagram_and_its_answer(town: EciTown) -> None:
+def test_connecting_is_one_datagram_and_the_same_again_behind_the_challenge(town: EciTown) -> None:
     pager = Pager(town).connect()
     assert pager.statuses == ["CONNECTED"]
-    assert [data for source, _, data in town.sent if source == pager.address] == [
-        protocol.encode(protocol.Attach(1, "default", None, keep=True))
-    ]
-    assert len(town.to(pager.address)) == 1
+    challenge, _ = town.to(pager.address)
+    attach = protocol.encode(protocol.Attach(1, "default", None, keep=True))
+    assert [data for source, _, data in town.sent if source == pager.address] == [attach, challenge + attach]
+
+
+def test_a_challenge_is_answered_to_the_broker_alone_and_only_while_the_agent_attaches() -> None:
+    challenge = b"\xc1" + bytes(8)
+    agent = alone()
+    challenged = DatagramReceived(ECI_SOCKET, BROKER, challenge)
+    assert agent.step([challenged], 0.0) == []
+    agent.step([Connect()], 0.0)
+    assert agent.step([DatagramReceived(ECI_SOCKET, ("203.0.113.1", 5070), challenge)], 0.0) == []
+    (answer,) = agent.step([challenged], 0.0)
+    assert isinstance(answer, SendDatagram)
+    assert (answer.destination, answer.data[:9]) == (BROKER, challenge)
+    hear(agent, protocol.Attachment(99))
+    assert agent.step([challenged], 0.0) == []
+    assert agent.unreadable == 0
 
 
 def test_publish_filter_restrict_and_unsubscribe(town: EciTown) -> None:
@@ -231,7 +245,7 @@ def test_e2_an_address_change_ends_the_stream_and_the_agent_does_not_know(town: 
     town.run(0.2)
     assert buyer.heard == [1]
     assert (buyer.statuses, buyer.agent.connected) == (["CONNECTED"], True)
-    assert len(town.to(("10.2.0.1", 40_000))) == 4, "the broker goes on sending to where the user was"
+    assert len(town.to(("10.2.0.1", 40_000))) == 5, "the broker goes on sending to where the user was"
     settled = buyer.ask(protocol.Query(buyer.next_request()), wait_s=2.0)
     assert not settled.answered, "who is there now is somebody else"
 

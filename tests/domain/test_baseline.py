@@ -15,11 +15,13 @@ from wanderbus.broker.core import LinkOpened, MessageArrived, SendOnLink
 from wanderbus.broker.state import BrokerState, DeviceRow
 from wanderbus.domain.baseline import ECI_SOCKET, Baseline, BaselineConfig, user_at
 from wanderbus.event import Event, EventId, Loss, Position
-from wanderbus.machine import Address, DatagramReceived, SendDatagram
+from wanderbus.machine import Address, DatagramReceived, Input, Output, SendDatagram
 from wanderbus.records import decode_record
 from wanderbus.simulation.server import ECI_ADDRESS
 
 STRANGER: Address = ("10.66.0.1", 6666)
+KEY = bytes(32)
+ATTACH = protocol.encode(protocol.Attach(1, "default", None, keep=True))
 
 
 @pytest.fixture
@@ -37,6 +39,13 @@ def throw(town: EciTown, *messages: protocol.AgentMessage | bytes, source: Addre
         data = message if isinstance(message, bytes) else protocol.encode(message)
         town.network.carry(source, ECI_ADDRESS, data, 0.0)
         town.run(0.05)
+
+
+def attach(baseline: Baseline, address: Address, now: float = 0.0) -> tuple[list[Input], list[Output]]:
+    """Attach from an address that receives what is sent there."""
+    _, outputs = baseline.step([DatagramReceived(ECI_SOCKET, address, ATTACH)], now)
+    (challenge,) = [each.data for each in outputs if isinstance(each, SendDatagram)]
+    return baseline.step([DatagramReceived(ECI_SOCKET, address, challenge + ATTACH)], now)
 
 
 def test_an_address_is_a_user_with_one_device_and_no_sip(town: EciTown) -> None:
@@ -60,7 +69,7 @@ def test_a_notification_is_taken_when_it_is_sent_so_no_queue_waits(town: EciTown
     session = state_of(town).sessions[f"{buyer.user}/default"]
     assert (session.waiting, session.delivered, session.next) == (0, 1_000, 1_001)
     assert len(state_of(town).queue) == 0
-    assert len(town.to(buyer.address)) == 2 + 1_000
+    assert len(town.to(buyer.address)) == 3 + 1_000
     assert not any(isinstance(decode_record(each), records.Dropped) for _, _, each in town.server.disk.log)
 
 
@@ -223,16 +232,15 @@ def test_without_the_mode_nobody_answers(town: EciTown) -> None:
 
 
 def test_links_are_apart_from_those_of_data_channels() -> None:
-    baseline = Baseline()
+    baseline = Baseline(key=KEY)
     for port in range(1, 4):
-        attach = protocol.encode(protocol.Attach(1, "default", None, keep=True))
-        for_broker, _ = baseline.step([DatagramReceived(ECI_SOCKET, ("10.1.0.1", port), attach)], 0.0)
+        for_broker, _ = attach(baseline, ("10.1.0.1", port))
         assert [type(each) for each in for_broker] == [LinkOpened, MessageArrived]
         assert {each.link for each in for_broker} == {-port}  # type: ignore[attr-defined]
 
 
 def test_a_link_to_an_address_is_unattended_so_that_all_counts_as_taken_when_it_is_sent() -> None:
-    baseline = Baseline()
+    baseline = Baseline(key=KEY)
     for_broker, _ = baseline.start([DeviceRow(user_at(STRANGER), "eci", "default", epoch=5)], 0.0)
     assert [each for each in for_broker if isinstance(each, LinkOpened)] == [
         LinkOpened(-1, user_at(STRANGER), "eci", unattended=True)

@@ -3,7 +3,9 @@
 It is the baseline that mobility is measured against. One message is one datagram; nothing is repeated, and nothing
 but the broker's own answers acknowledges anything. What is lost on the way is lost, what comes late or twice is
 passed over, so that the application sees at most what it would see of :class:`wanderbus.agent.core.Agent`, in the
-same order. There is no authentication and no encryption: whoever can send from an address is the user of it.
+same order. There is no authentication and no encryption: whoever can send from an address is the user of it, and the
+broker has it proved once, when the agent attaches, that what is sent there arrives
+(:mod:`wanderbus.broker.address_proof`).
 
 The documents say how the original ECI knew its users (by IP address and port) and where it sent notifications
 (there), and nothing of a new address being told to the broker. So an agent that moved goes deaf, and does not know
@@ -36,6 +38,7 @@ from wanderbus.agent.messages import (
     StopReading,
 )
 from wanderbus.broker import protocol
+from wanderbus.broker.address_proof import is_challenge
 from wanderbus.errors import RemoteProtocolError
 from wanderbus.limits import UDP_PAYLOAD_BYTES_MAX
 from wanderbus.machine import Address, DatagramReceived, Input, Output, SendDatagram, SetTimer, TimerFired
@@ -57,7 +60,7 @@ class Agent:
         self._broker = properties.server
         self._data = data
         self._answer_s_max = properties.answer_s_max
-        self._connected = False
+        self._connected = self._is_attaching = False
         self._deadlines: deque[tuple[float, PublishEvent | Ask]] = deque()
         """Until when each answer is waited for, those that have come included, in order."""
         self._outputs: list[Output] = []
@@ -82,12 +85,13 @@ class Agent:
                 case Moved(data=data):
                     self._data = data
                 case Connect():
+                    self._is_attaching = True
                     self._send(self._conversation.opening()[0])
                     self._outputs.append(SetTimer("attach", now + self._answer_s_max))
                 case TimerFired(key="attach") if not self._connected:
                     self._outputs.append(ServerUnreachable(self._no_answer()))
                 case Disconnect():
-                    self._connected = False
+                    self._connected = self._is_attaching = False
                     self._outputs.append(Disconnected())
         outputs, self._outputs = self._outputs, []
         return outputs
@@ -107,6 +111,10 @@ class Agent:
             self._send(payload)
 
     def _hear(self, payload: bytes) -> None:
+        if is_challenge(payload):
+            if self._is_attaching and not self._connected:
+                self._send(payload + self._conversation.opening()[0])
+            return
         try:
             self._outputs += self._conversation.hear(payload)
         except RemoteProtocolError:

@@ -212,7 +212,7 @@ class BrokerService:
             fingerprint=certificate.fingerprint if self._settings.encryption else b"",
             rudp=self._settings.rudp,
             tcp=self._settings.tcp_channels,
-            baseline=None if self.eci_address is None else Baseline(self._settings.eci),
+            baseline=self._make_baseline(random),
         )
         self._refusals.counted["data"] = access.dropped
         self._bind_eci(driver)
@@ -267,6 +267,10 @@ class BrokerService:
         except OSError as error:
             reason = f"{error.strerror}; look at broker_port, data_port, stream_port"
             raise ConfigurationError(f"the broker's ports cannot be had on {host}: {reason}") from None
+
+    def _make_baseline(self, random: SystemRandom) -> Baseline | None:
+        given = self._settings
+        return None if given.eci_port is None else Baseline(given.eci, key=random.token(32), flood=given.flood)
 
     def _bind_eci(self, driver: Driver) -> None:
         if self.eci_address is None:

@@ -4,24 +4,29 @@ To the broker an address is a user with one device in the session ``default``. W
 when it is sent, so no queue waits for an address and nothing tells whether anybody is behind it. Only who has
 attached from an address is heard: someone who moved is somebody else.
 
-There is no authentication here, and an address can be forged: anyone who reaches the port can publish and subscribe,
-and speak for, or have events sent to, any address. It is for measurements on a network of one's own.
+There is no authentication here: anyone who reaches the port can publish and subscribe. To attach, an address has to
+prove that it receives what is sent to it, so that nobody has events sent to somebody else by a forged source address.
+Who forges the address of one that has attached can still speak for it. It is for measurements on a network of one's
+own.
 """
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Iterable, Sequence
 from typing import Final, NamedTuple
 
 import msgspec
 
 from wanderbus.broker import protocol
+from wanderbus.broker.address_proof import Challenges, has_challenge
 from wanderbus.broker.core import LinkDropped, LinkOpened, MessageArrived, SendOnLink
 from wanderbus.broker.state import DeviceRow
 from wanderbus.errors import RemoteProtocolError
-from wanderbus.hosts import network_of
+from wanderbus.hosts import is_loopback, network_of
 from wanderbus.machine import Address, DatagramReceived, Input, Output, SendDatagram, SetTimer, TimerFired, shown
 from wanderbus.refusal_table import Tally
+from wanderbus.sip.flood import DEFAULT_LIMITS, FloodGuard, FloodLimits, Judgement
 
 ECI_SOCKET: Final = "eci"
 
@@ -36,6 +41,9 @@ class BaselineConfig(msgspec.Struct, frozen=True):
 
     identities_max: int = 1_000
     """Addresses attached at once; further ones are refused."""
+
+    source_identities_max: int = 250
+    """Those of one host among them (of one /64 of IPv6); on the loopback interface there is no such bound."""
 
     identity_idle_s: float = 86_400.0
     """An address that has said nothing for so long is forgotten with its subscriptions, though it may be listening."""
@@ -58,16 +66,23 @@ class Baseline:
     """Turns datagrams into the broker's links and back; ``step`` returns what to tell the broker, and the outputs.
 
     Its links are below zero, where no connection of a data channel is.
+
+    :param key: secret that challenges are made with
+    :param flood: bounds what addresses say before they have attached, and how often they do so, except on loopback
     """
 
-    def __init__(self, config: BaselineConfig | None = None) -> None:
+    def __init__(self, config: BaselineConfig | None = None, *, key: bytes, flood: FloodLimits | None = None) -> None:
         self.dropped = 0
         """Datagrams that were of no use: they made no sense, or came from an address that has not attached."""
         self.refused = 0
-        """Addresses that were turned away by ``identities_max``."""
+        """Addresses that were turned away by ``identities_max`` or ``source_identities_max``."""
         self._config = config or BaselineConfig()
+        self._challenges = Challenges(key)
+        self._flood = FloodGuard(flood or DEFAULT_LIMITS, refused="datagram of the original ECI dropped")
         self._identities: dict[Address, _Identity] = {}
         """In the order in which they were last heard."""
+        self._of_source: Counter[str] = Counter()
+        """Attached addresses by :func:`wanderbus.hosts.network_of`."""
         self._addresses: dict[int, Address] = {}
         """Of each link, those included whose last answer is still to come."""
         self._links_opened = 0
@@ -96,7 +111,7 @@ class Baseline:
                     self._drop(link)
                 case TimerFired():
                     self._forget_idle(now)
-        self._outputs += self._tally.take(now)
+        self._outputs += [*self._tally.take(now), *self._flood.take_limited(now)]
         return self._drain()
 
     def _drain(self) -> tuple[list[Input], list[Output]]:
@@ -105,8 +120,13 @@ class Baseline:
         return drained
 
     def _heard(self, source: Address, payload: bytes, now: float) -> None:
+        answers = has_challenge(payload)
+        if (answers or source not in self._identities) and self._is_flood(source, payload, now):
+            self.dropped += 1
+            return
+        proved = self._challenges.proved(source, payload, now) if answers else None
         try:
-            message = protocol.decode_from_agent(payload)
+            message = protocol.decode_from_agent(payload if proved is None else proved)
         except RemoteProtocolError:
             self.dropped += 1
             return
@@ -115,33 +135,67 @@ class Baseline:
             identity = self._identities[source] = identity._replace(heard_at=now)
         match message:
             case protocol.Attach(epoch=epoch):
-                if identity is None or identity.epoch != epoch:
+                if identity is not None and identity.epoch == epoch:
+                    return
+                if proved is None:
+                    self._challenge(source, payload, now)
+                else:
                     self._admit(source, message, now)
-            case _ if identity is None:
+            case _ if identity is None or proved is not None:
                 self.dropped += 1
             case protocol.Leave(request=request):
                 self._forget(source, request)
             case _:
                 self._for_broker.append(MessageArrived(identity.link, payload))
 
+    def _is_flood(self, source: Address, payload: bytes, now: float) -> bool:
+        """Count a datagram that may attach; tell whether it is one too many. Loopback is not bounded."""
+        host = source[0]
+        if is_loopback(host):
+            return False
+        return self._flood.judge(host, now, len(payload), known=False) is not Judgement.ADMITTED
+
+    def _challenge(self, source: Address, asked: bytes, now: float) -> None:
+        """Have an address prove that it receives what is sent there, before anything is kept of it."""
+        challenge = self._challenges.make(source, asked, now)
+        if challenge is None:
+            self.dropped += 1
+        else:
+            self._outputs.append(SendDatagram(ECI_SOCKET, source, challenge))
+
     def _admit(self, source: Address, message: protocol.Attach, now: float) -> None:
-        if source not in self._identities and len(self._identities) >= self._config.identities_max:
+        if source not in self._identities and (limit := self._exceeded(source[0])):
             self.refused += 1
-            self._tally.note("eci.identities_max", network_of(source[0]), "an address of the original ECI refused")
-            reason = f"identities_max is {self._config.identities_max}, and it is reached"
-            refusal = protocol.RequestRefused(0, reason, limit="identities_max")
+            self._tally.note(f"eci.{limit}", network_of(source[0]), "an address of the original ECI refused")
+            reason = f"{limit} is {getattr(self._config, limit)}, and it is reached"
+            refusal = protocol.RequestRefused(0, reason, limit=limit)
             self._outputs.append(SendDatagram(ECI_SOCKET, source, protocol.encode(refusal)))
             return
         self._attach(source, protocol.Attach(message.epoch, _SESSION, None, message.keep), now)
 
+    def _exceeded(self, host: str) -> str:
+        """Return the bound that another address of ``host`` would exceed, empty if none."""
+        if len(self._identities) >= self._config.identities_max:
+            return "identities_max"
+        is_many = self._of_source[network_of(host)] >= self._config.source_identities_max
+        return "source_identities_max" if is_many and not is_loopback(host) else ""
+
     def _attach(self, address: Address, message: protocol.Attach, now: float) -> None:
         """Give an address a link; whoever attached from there before is over, what they subscribed to is not."""
-        if previous := self._identities.pop(address, None):
-            del self._addresses[previous.link]
+        if address in self._identities:
+            del self._addresses[self._remove(address).link]
         if not self._identities:
             self._outputs.append(SetTimer(_IDLE, now + self._config.identity_idle_s))
         link = self._open(address, message)
         self._identities[address] = _Identity(link, message.epoch, now)
+        self._of_source[network_of(address[0])] += 1
+
+    def _remove(self, address: Address) -> _Identity:
+        network = network_of(address[0])
+        self._of_source[network] -= 1
+        if not self._of_source[network]:
+            del self._of_source[network]
+        return self._identities.pop(address)
 
     def _open(self, address: Address, message: protocol.Attach) -> int:
         self._links_opened += 1
@@ -155,7 +209,7 @@ class Baseline:
 
     def _forget(self, address: Address, request: int) -> None:
         """End an address with all that it subscribed to: nobody can come back to be the same user."""
-        identity = self._identities.pop(address)
+        identity = self._remove(address)
         del self._addresses[identity.link]
         link = self._open(address, protocol.Attach(identity.epoch, _SESSION, None, keep=False))
         self._for_broker.append(MessageArrived(link, protocol.encode(protocol.Leave(request))))
@@ -173,7 +227,7 @@ class Baseline:
         """An address is heard no more until it attaches again."""
         address = self._addresses.pop(link, None)
         if address is not None and not self._is_leaving(link, address):
-            del self._identities[address]
+            self._remove(address)
 
     def _send(self, link: int, payload: bytes) -> None:
         """Send a datagram; the broker counts a notification as taken when it is sent."""

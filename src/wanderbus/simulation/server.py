@@ -123,7 +123,7 @@ class SimulatedServer:
             reset_key=self._reset_key,
             fingerprint=_FINGERPRINT if self.encryption else b"",
             rudp=self._rudp,
-            baseline=None if self.eci is None else Baseline(self.eci),
+            baseline=None if self.eci is None else Baseline(self.eci, key=self._reset_key),
         )
         sockets = {SIP_SOCKET: _BROKER_ADDRESS, DATA_SOCKET: _DATA_ADDRESS}
         if self.eci is not None:

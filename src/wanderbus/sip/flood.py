@@ -74,9 +74,12 @@ class Judgement(Enum):
 
 
 class FloodGuard:
-    """Judges requests by the address they come from."""
+    """Judges requests by the address they come from; ``refused`` is the reason that people read."""
 
-    def __init__(self, limits: FloodLimits = DEFAULT_LIMITS) -> None:
+    def __init__(
+        self, limits: FloodLimits = DEFAULT_LIMITS, *, refused: str = "SIP request dropped, or refused with 503"
+    ) -> None:
+        self._refused = refused
         self._limits = limits
         self._buckets: OrderedDict[str, _Bucket] = OrderedDict()
         self._shared = _Bucket(limits)
@@ -99,7 +102,7 @@ class FloodGuard:
         if not limit:
             return Judgement.ADMITTED
         party = OTHERS if bucket is self._shared else network
-        self._tally.note(f"flood.{limit}", party, "SIP request dropped, or refused with 503")
+        self._tally.note(f"flood.{limit}", party, self._refused)
         return Judgement.REFUSED if bucket.refusals.take(now) else Judgement.DROPPED
 
     def take_limited(self, now: float) -> list[Limited]:
