@@ -67,6 +67,17 @@ def test_a_known_peer_is_refused_again_until_it_confirms(bob: Clockwork) -> None
     assert bob.run_to(60.0) == []
 
 
+def test_a_stranger_gets_no_100_and_each_copy_pays_for_another_copy_of_the_refusal(bob: Clockwork) -> None:
+    """As at the proxy: a 100 would end the repetitions, and a refusal that is lost then would be lost for good."""
+    data = wire(make_request("INVITE"), via("one")).replace(b"\r\n\r\n", b"\r\nSubject: " + 800 * b"x" + b"\r\n\r\n", 1)
+    (report,) = [each for each in bob.tell(arrival(data, STRANGER)) if isinstance(each, RequestReceived)]
+    trying = Respond(report.transaction, make_response(report.request, 100), within_request=True)
+    assert statuses(bob.tell(trying)) == []
+    refusal = Respond(report.transaction, make_response(report.request, 486, to_tag="b"), within_request=True)
+    assert statuses(bob.tell(refusal)) == [486]
+    assert [statuses(bob.tell(arrival(data, STRANGER))) for _ in range(3)] == [[486]] * 3
+
+
 def test_a_cancel_of_nothing_leaves_nothing(bob: Clockwork) -> None:
     assert statuses(bob.tell(arrival(wire(make_request("CANCEL"))))) == [481]
     assert bob.layer.transaction_count == 0
