@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 import uuid
 from pathlib import Path
 
@@ -100,3 +101,64 @@ def test_the_default_directory_follows_xdg(monkeypatch: pytest.MonkeyPatch) -> N
     assert default_state_dir("sip:a/../b@localhost") == Path("/var/state/wanderbus/a_.._b@localhost")
     monkeypatch.delenv("XDG_STATE_HOME")
     assert default_state_dir("sip:alice@localhost").parts[-4:] == (".local", "state", "wanderbus", "alice@localhost")
+
+
+def belong_to_somebody_else(monkeypatch: pytest.MonkeyPatch, path: Path) -> None:
+    """Let ``path`` be another user's; who is not root cannot give a file away, and is somebody else then."""
+    if (user := os.geteuid()) == 0:
+        os.chown(path, 65_534, -1, follow_symlinks=False)
+    else:
+        monkeypatch.setattr(os, "geteuid", lambda: user + 1)
+
+
+def test_an_identity_that_another_user_of_the_computer_put_there_is_refused(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    (tmp_path / "device").write_text("00000000-0000-4000-8000-000000000000")
+    belong_to_somebody_else(monkeypatch, tmp_path / "device")
+    with pytest.raises(StorageError, match="device belongs to another user of this computer"):
+        Device(tmp_path)
+
+
+def test_a_link_of_another_user_leads_to_no_file_of_ours(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    state = tmp_path / "state"
+    state.mkdir(0o700)
+    ours = tmp_path / "empty_file_of_ours"
+    ours.touch()
+    for target in (ours, tmp_path / "not_there"):
+        (state / "device").symlink_to(target)
+        with monkeypatch.context() as patch:
+            belong_to_somebody_else(patch, state / "device")
+            with pytest.raises(StorageError, match="belongs to another user"):
+                Device(state)
+        (state / "device").unlink()
+    assert ours.read_bytes() == b""
+    assert not (tmp_path / "not_there").exists()
+
+
+def test_a_link_of_our_own_is_followed(tmp_path: Path) -> None:
+    first = Device(tmp_path / "one")
+    first.close()
+    (tmp_path / "two").mkdir()
+    (tmp_path / "two" / "device").symlink_to(tmp_path / "one" / "device")
+    assert Device(tmp_path / "two").uuid == first.uuid
+
+
+@pytest.mark.parametrize(("mode", "lines"), [(0o777, 1), (0o1777, 0), (0o755, 0)])
+def test_a_directory_in_which_everybody_can_exchange_files_is_warned_of(
+    tmp_path: Path, caplog: pytest.LogCaptureFixture, mode: int, lines: int
+) -> None:
+    tmp_path.chmod(mode)
+    Device(tmp_path).close()
+    assert [line for line in caplog.messages if "can be written by others: chmod go-w" in line] == caplog.messages
+    assert len(caplog.messages) == lines
+
+
+def test_two_users_of_one_directory_at_once_are_two_devices_and_one_after_the_other_the_same(tmp_path: Path) -> None:
+    """What the broker keeps of a device it keeps by user and device, so the same id is no harm."""
+    alice = Device(tmp_path)
+    bob = Device(tmp_path)
+    assert (alice.ephemeral, bob.ephemeral) == (False, True)
+    assert alice.uuid != bob.uuid
+    alice.close()
+    assert Device(tmp_path).uuid == alice.uuid

@@ -13,6 +13,7 @@ from pathlib import Path
 
 import pytest
 
+from tests.runtime.test_device import belong_to_somebody_else
 from wanderbus.errors import Closed, StorageError
 from wanderbus.runtime.outbox_file import OutboxFile
 from wanderbus.runtime.outbox_writer import OutboxWriter
@@ -237,3 +238,16 @@ def test_a_failed_commit_fails_those_in_it_alone_and_what_is_removed_is_tried_ag
 
     asyncio.run(story())
     assert removed == [1]
+
+
+@pytest.mark.parametrize("name", ["outbox.db", "outbox.db-journal"])
+def test_events_that_another_user_of_the_computer_left_are_not_published(
+    path: Path, monkeypatch: pytest.MonkeyPatch, name: str
+) -> None:
+    """A journal is as good as a file: SQLite would take events from it."""
+    planted = OutboxFile(path, OWNER)
+    planted.write([b"in another's name"], [])
+    planted.close()
+    belong_to_somebody_else(monkeypatch, path.with_name(name))
+    with pytest.raises(StorageError, match=f"{name} belongs to another user of this computer"):
+        OutboxFile(path, OWNER)

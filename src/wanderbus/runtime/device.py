@@ -10,7 +10,7 @@ import zlib
 from pathlib import Path
 
 from wanderbus.errors import StorageError
-from wanderbus.runtime.file_modes import make_private_directory
+from wanderbus.runtime.file_modes import make_private_directory, warn_if_others_write
 from wanderbus.runtime.locks import lock_file
 
 _log = logging.getLogger("wanderbus.agent")
@@ -31,6 +31,7 @@ class Device:
         self._lock: int | None = None
         try:
             make_private_directory(directory)
+            warn_if_others_write(directory, "the identity of a device")
             is_new = not (directory / "device").exists()
             self._lock = lock_file(directory / "device")
         except OSError as error:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import contextlib
+import errno
 import logging
 import os
 import shlex
@@ -12,6 +13,7 @@ from pathlib import Path
 _log = logging.getLogger("wanderbus.config")
 
 _READ_BY_OTHERS = stat.S_IRGRP | stat.S_IROTH
+_ROOT = 0
 
 
 def warn_if_open(path: Path, holds: str) -> None:
@@ -39,3 +41,34 @@ def make_private(path: Path) -> None:
     """Make the file that another library is to fill, for its owner alone; one that is there stays as it is."""
     with contextlib.suppress(FileExistsError):
         os.close(os.open(path, os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_CLOEXEC, 0o600))
+
+
+def warn_if_others_write(directory: Path, holds: str) -> None:
+    """Log one line if everybody can exchange the files in ``directory``, which ``holds`` this."""
+    with contextlib.suppress(OSError):
+        mode = directory.stat().st_mode
+        if mode & stat.S_IWOTH and not mode & stat.S_ISVTX:
+            _log.warning(
+                "%s holds %s and can be written by others: chmod go-w %s",
+                directory,
+                holds,
+                shlex.quote(str(directory)),
+            )
+
+
+def open_own(path: Path, flags: int = os.O_RDWR) -> int:
+    """Open the file at ``path``; make it, for its owner alone, if it is not there.
+
+    Where others can write, one of them may have put a file there first, or a link to a file of ours. Raises
+    ``PermissionError`` if the file, or the link, is another user's, and ``OSError`` if it cannot be opened. Root may
+    use the files of whoever owns the directory.
+    """
+    flags |= os.O_CREAT | os.O_CLOEXEC
+    with contextlib.suppress(FileExistsError):
+        return os.open(path, flags | os.O_EXCL, 0o600)
+    owners = {os.geteuid(), _ROOT}
+    if os.geteuid() == _ROOT:
+        owners.add(path.parent.stat().st_uid)
+    if path.lstat().st_uid not in owners:
+        raise PermissionError(errno.EPERM, f"{path.name} belongs to another user of this computer", str(path))
+    return os.open(path, flags, 0o600)

@@ -6,13 +6,16 @@ import fcntl
 import os
 from pathlib import Path
 
+from wanderbus.runtime.file_modes import open_own
+
 
 def lock_file(path: Path, flags: int = os.O_RDWR) -> int | None:
     """Open ``path`` and lock it until the descriptor is closed; None while somebody else has it.
 
-    A file that is not there is made, for its owner alone. Raises ``OSError`` if it cannot be opened or locked.
+    A file that is not there is made, for its owner alone. Raises ``OSError`` if it cannot be opened or locked, or is
+    another user's.
     """
-    descriptor = os.open(path, flags | os.O_CREAT | os.O_CLOEXEC, 0o600)
+    descriptor = open_own(path, flags)
     try:
         fcntl.flock(descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)
     except BlockingIOError:

@@ -18,6 +18,7 @@ from typing import Final
 
 from wanderbus.errors import StorageError
 from wanderbus.runtime.disk import SYSTEM, sync_directory
+from wanderbus.runtime.file_modes import open_own
 
 _log = logging.getLogger("wanderbus.agent")
 
@@ -46,7 +47,10 @@ class OutboxFile:
         self._owner = owner
         self._is_new = not path.exists()
         try:
-            os.close(os.open(path, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o600))
+            os.close(open_own(path))
+            # SQLite would take events from a journal that somebody else left beside it.
+            real = path.resolve()
+            os.close(open_own(real.with_name(f"{real.name}-journal")))
             sync_directory(SYSTEM, path.parent)
             self._connection = sqlite3.connect(path, isolation_level=None, check_same_thread=False)
         except (OSError, sqlite3.Error) as error:
