@@ -35,6 +35,7 @@ SOAK = (
     ("simulation of two domains", ["wanderbus", "sim", "--layer", "domains", "--seeds"], "50", "500"),
     ("simulation of reliable UDP", ["wanderbus", "sim", "--layer", "rudp", "--seeds"], "200", "1000"),
     ("simulation of the media relay", ["wanderbus", "sim", "--layer", "relay", "--seeds"], "200", "2000"),
+    ("simulation of a hostile relay", ["wanderbus", "sim", "--layer", "hostile-relay", "--seeds"], "100", "1000"),
     ("simulation behind NATs", ["wanderbus", "sim", "--layer", "nat", "--seeds"], "100", "1000"),
     ("simulation of weeks", ["wanderbus", "sim", "--layer", "weeks", "--seeds"], "1000", "20000"),
     ("power cuts", ["faults", "powercut", "--points"], "500", "10000"),

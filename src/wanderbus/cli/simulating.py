@@ -19,6 +19,11 @@ from rich.progress import track
 from wanderbus.cli.output import check_writable, complain, machine, say, write_json
 from wanderbus.errors import ConfigurationError
 from wanderbus.simulation.domains_scenario import DomainsScenario, run_domains_seed
+from wanderbus.simulation.hostile_relay_scenario import (
+    HostileRelayResult,
+    HostileRelayScenario,
+    run_hostile_relay_seed,
+)
 from wanderbus.simulation.nat_scenario import NATScenario, run_nat_seed
 from wanderbus.simulation.relay_scenario import RelayResult, RelayScenario, run_relay_seed
 from wanderbus.simulation.rudp_scenario import RudpResult, RudpScenario, run_rudp_seed
@@ -26,7 +31,15 @@ from wanderbus.simulation.scenario import Result, Scenario, run_seed
 from wanderbus.simulation.sip_scenario import HEAL_RTT_GOAL, SIPResult, SIPScenario, run_sip_seed
 from wanderbus.simulation.weeks_scenario import WeeksResult, WeeksScenario, run_weeks_seed
 
-AnyResult = Result | SIPResult | RudpResult | RelayResult | WeeksResult
+AnyScenario = (
+    type[Scenario]
+    | type[SIPScenario]
+    | type[RudpScenario]
+    | type[RelayScenario]
+    | type[HostileRelayScenario]
+    | type[WeeksScenario]
+)
+AnyResult = Result | SIPResult | RudpResult | RelayResult | HostileRelayResult | WeeksResult
 
 
 class Layer(StrEnum):
@@ -37,6 +50,7 @@ class Layer(StrEnum):
     DOMAINS = "domains"
     RUDP = "rudp"
     RELAY = "relay"
+    HOSTILE_RELAY = "hostile-relay"
     NAT = "nat"
     WEEKS = "weeks"
 
@@ -44,7 +58,7 @@ class Layer(StrEnum):
 class _Kind(msgspec.Struct, frozen=True):
     """How the worlds of one layer are run, and what is counted in them: field of the result to words."""
 
-    scenario: type[Scenario] | type[SIPScenario] | type[RudpScenario] | type[RelayScenario] | type[WeeksScenario]
+    scenario: AnyScenario
     run_seed: Callable[[int], AnyResult]
     counted: Mapping[str, str]
 
@@ -116,6 +130,20 @@ _KINDS: Final = {
             "datagrams": "datagrams",
         },
     ),
+    Layer.HOSTILE_RELAY: _Kind(
+        HostileRelayScenario,
+        run_hostile_relay_seed,
+        {
+            "messages": "messages",
+            "failures": "failures",
+            "harmed": "datagrams harmed",
+            "flooded": "made up",
+            "forged": "not opened",
+            "learnt": "parties led elsewhere",
+            "to_bystanders": "bytes to bystanders",
+            "datagrams": "datagrams",
+        },
+    ),
     Layer.NAT: _Kind(
         NATScenario,
         run_nat_seed,
@@ -160,7 +188,8 @@ def sim(
         Layer,
         typer.Option(
             help="The whole system with its broker; registration, calls and moves; reliable UDP alone; reliable UDP"
-            " through a media relay; the whole system behind NATs, with a relay; or the broker alone over weeks."
+            " through a media relay, or through one that wants to harm; the whole system behind NATs, with a relay; or"
+            " the broker alone over weeks."
         ),
     ] = Layer.BROKER,
     seeds: Annotated[int, typer.Option(min=1, help="How many histories.")] = 200,
@@ -174,10 +203,10 @@ def sim(
     Of the broker: nothing is lost, repeated or reordered. Of SIP: in the end everybody is registered where they are,
     every session is CONNECTED on both sides, and nothing is left over. Of reliable UDP: every message once and in
     order, repeats at their times, and nothing that was forged believed. Of the relay: the same through NATs, and
-    strangers are sent nothing. Behind NATs: what holds of the broker, and data go by the relay where they have to and
-    straight where they can. Of weeks: lifetimes, restrictions and the bounds of queues hold while people come and
-    go, clocks are set and the broker crashes. Exit status 1 if a promise was broken; each failure names the command
-    that replays it.
+    strangers are sent nothing; also after a relay that wanted to harm. Behind NATs: what holds of the broker, and
+    data go by the relay where they have to and straight where they can. Of weeks: lifetimes, restrictions and the
+    bounds of queues hold while people come and go, clocks are set and the broker crashes. Exit status 1 if a promise
+    was broken; each failure names the command that replays it.
 
     Example: wanderbus sim --seeds 50 --first-seed 1000
     """

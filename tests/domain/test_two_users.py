@@ -1,0 +1,79 @@
+"""Two users whose devices have one id, one address or one connection id: each has its own session and events."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import pytest
+
+from tests.agent.town import DATA_ADDRESS, Phone, Town, connected
+from wanderbus.agent.core import DATA_SOCKET, SIP_SOCKET
+from wanderbus.machine import Address
+
+DEVICE = "0" * 32
+
+
+@pytest.fixture
+def town() -> Town:
+    return Town()
+
+
+class Thief(Phone):
+    """A phone of another user, who says that its data channel ends at somebody else's address and connection."""
+
+    def __init__(self, town: Town, victim: Phone, *, takes_id: bool, **options: Any) -> None:
+        self.victim = victim
+        super().__init__(town, "mallory", number=9, **options)
+        if takes_id:
+            (theirs,) = victim.agent._transports.udp._connections
+            self.agent._transports.udp.allocate = lambda: theirs  # type: ignore[method-assign]
+
+    def addresses(self) -> tuple[Address, Address]:
+        return (self.ip, 5060), self.victim.addresses()[1]
+
+    def sockets(self) -> dict[str, Address]:
+        return {SIP_SOCKET: (self.ip, 5060), DATA_SOCKET: (self.ip, 40_000)}
+
+
+def test_the_same_device_id_is_no_reason_to_end_anothers_session(town: Town) -> None:
+    """Also with the same number of the agent's life, and when either comes back."""
+    alice = connected(town, "alice", number=1, device=DEVICE, epoch=7)
+    bob = connected(town, "bob", number=2, device=DEVICE, epoch=7)
+    for n, publisher in enumerate([alice, bob, alice, bob], 1):
+        publisher.publish(n)
+        town.run(0.5)
+    bob.node.kill()
+    again = connected(town, "bob", number=3, device=DEVICE, epoch=8)
+    again.publish(5)
+    alice.publish(6)
+    town.run(1.0)
+    assert alice.heard == [1, 2, 3, 4, 5, 6]
+    assert bob.heard == [1, 2, 3, 4]
+    assert again.heard == [5, 6]
+    assert alice.statuses == ["CONNECTED"]
+
+
+@pytest.mark.parametrize("takes_id", [False, True])
+def test_who_describes_anothers_end_as_the_own_gets_and_ends_nothing_of_it(town: Town, takes_id: bool) -> None:
+    alice, bob = connected(town, "alice", number=1), connected(town, "bob", number=2)
+    Thief(town, alice, takes_id=takes_id, device=alice.properties.device).connect()
+    for n in range(1, 21):
+        bob.publish(n)
+        town.run(3.0)
+    assert alice.heard == bob.heard == list(range(1, 21))
+    assert alice.statuses == bob.statuses == ["CONNECTED"]
+
+
+def test_datagrams_of_another_user_that_are_sent_again_move_and_repeat_nothing(town: Town) -> None:
+    alice, bob = connected(town, "alice", number=1), connected(town, "bob", number=2)
+    mallory = (bob.ip, 45_000)
+    for n in range(1, 11):
+        alice.publish(n)
+        town.run(0.5)
+        for sent in [each for each in town.sent if each.source == alice.addresses()[1]]:
+            town.network.carry(mallory, DATA_ADDRESS, sent.data, 0.0)
+            town.network.carry(bob.addresses()[1], DATA_ADDRESS, sent.data, 0.0)
+    town.run(5.0)
+    assert alice.heard == bob.heard == list(range(1, 11))
+    assert not [each for each in town.sent if each.destination == mallory]
+    assert alice.statuses == bob.statuses == ["CONNECTED"]
