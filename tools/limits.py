@@ -148,8 +148,10 @@ def of_source() -> Iterator[Row]:
     )
     yield Row(
         "TLS handshakes, at each port",
-        f"`connections_per_s` {DATA.connections_per_s:g}, after `burst_connections` {DATA.burst_connections:g}",
-        f"{share(DATA.connections_per_s, COST.tls_handshake_us)} of a processor, {COST.tls_handshake_us:,.0f} µs each",
+        f"`connections_per_s` {DATA.connections_per_s:g}, after `burst_connections` {DATA.burst_connections:g}; "
+        f"`handshakes_max` {DATA.handshakes_max} at once",
+        f"{share(DATA.connections_per_s, COST.tls_handshake_us)} of a processor, {COST.tls_handshake_us:,.0f} µs each; "
+        f"{mib(DATA.handshakes_max * COST.tls_connection_bytes)} of those that never end",
     )
     yield Row(
         "datagrams of data channels that are nobody's",

@@ -43,7 +43,11 @@ class StreamLimits(msgspec.Struct, frozen=True):
     """How long opening a connection may take, TLS included."""
 
     handshake_s_max: float = 5.0
-    """How long the TLS handshake of an accepted connection may take."""
+    """How long the TLS handshake of an accepted connection may take, and how long one may wait for it to begin."""
+
+    handshakes_max: int = 128
+    """TLS handshakes of accepted connections under way at once: each takes 55 KB. One more waits; the oldest of the
+    source that has the most gives way to one of another."""
 
     def __post_init__(self) -> None:
         for name in self.__struct_fields__:

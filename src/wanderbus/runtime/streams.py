@@ -24,6 +24,7 @@ from wanderbus.machine import Address, Input, SendOnStream, StreamClosed, Stream
 from wanderbus.refusal_table import Limited
 from wanderbus.runtime.connection_rate import ConnectionRate
 from wanderbus.runtime.descriptors import connections_max
+from wanderbus.runtime.handshakes import Handshakes
 from wanderbus.runtime.tls import fingerprint_tls, shows_fingerprint, sip_domains
 from wanderbus.stream_limits import StreamLimits
 
@@ -57,6 +58,8 @@ class _Connection(asyncio.Protocol):
         """The SIP domains that the verified certificate of the other side names."""
         self.idle_timer: asyncio.TimerHandle | None = None
         self.task: asyncio.Task[None] | None = None
+        self.turn: asyncio.Future[None] | None = None
+        """Done once its TLS handshake may begin."""
         self._streams = streams
 
     def connection_made(self, transport: asyncio.BaseTransport) -> None:
@@ -105,6 +108,7 @@ class Streams:
         self._limits = limits or StreamLimits()
         self._note = note
         self._rate = ConnectionRate(self._limits.connections_per_s, self._limits.burst_connections)
+        self._handshakes = Handshakes(self._limits.handshakes_max)
         self._connections_max = connections_max(self._limits.connections_max)
         self._loop = asyncio.get_running_loop()
         self._listeners: list[socket.socket] = []
@@ -168,6 +172,7 @@ class Streams:
     def opened(self, connection: _Connection) -> None:
         """Send what waited for the connection to open, to nobody but whom the target names."""
         assert connection.transport is not None
+        self._end_handshake(connection)
         if connection.number not in self._connections:
             connection.transport.abort()
             return
@@ -221,6 +226,7 @@ class Streams:
         if self._connections.pop(connection.number, None) is None:
             return
         self._unanswered.pop(connection.number, None)
+        self._end_handshake(connection)
         if connection.idle_timer is not None:
             connection.idle_timer.cancel()
         if connection.target is None:
@@ -296,6 +302,8 @@ class Streams:
         tls = self._server_tls if connection.kind == "TLS" else None
         patience_s = self._limits.handshake_s_max if tls else None
         try:
+            if tls is not None:
+                await self._wait_for_turn(connection)
             await self._loop.connect_accepted_socket(
                 lambda: connection, accepted, ssl=tls, ssl_handshake_timeout=patience_s
             )
@@ -304,6 +312,29 @@ class Streams:
             self.lost(connection, _reason(error))
         finally:
             connection.task = None
+
+    async def _wait_for_turn(self, connection: _Connection) -> None:
+        """Wait until a TLS handshake may begin; raises ``TimeoutError`` where that takes as long as one may."""
+        number, host = connection.number, network_of(connection.peer[0])
+        connection.turn = self._loop.create_future()
+        ending = self._handshakes.ask(number, host, self._loop.time())
+        if ending is not None and (ended := self._connections.get(ending)) is not None:
+            self._limited("handshakes_max", network_of(ended.peer[0]), "handshake ended, its place was needed")
+            self._drop(ended, "its place is needed, and its handshake has not ended")
+        if self._handshakes.has_begun(number):
+            return
+        try:
+            async with asyncio.timeout(self._limits.handshake_s_max):
+                await connection.turn
+        except TimeoutError:
+            self._limited("handshakes_max", host, "connection closed before its handshake")
+            raise
+
+    def _end_handshake(self, connection: _Connection) -> None:
+        for number in self._handshakes.leave(connection.number, self._loop.time()):
+            turn = self._connections[number].turn
+            if turn is not None and not turn.done():
+                turn.set_result(None)
 
     def _connect(self, target: StreamTarget) -> _Connection | None:
         """Begin to open a connection to ``target``; None if that cannot even begin."""
