@@ -65,6 +65,9 @@ class Attack(NamedTuple):
     restarts: bool = False
     """Whether the server is restarted at the end, which has to be quick in spite of what the attack left."""
 
+    compiled: bool = False
+    """Whether a busy time comes first, so that the server has the compiled loops that any load makes it load once."""
+
     damage: str = ""
     """File of the data directory that is damaged while the server is stopped; it is then started again."""
 

@@ -19,6 +19,7 @@ from bench.workers import Worker
 from hostile import tally
 from hostile.attack import ATTACKERS, Attack, Report, Target
 from hostile.attacker import attack as attack_job
+from hostile.busy_time import USER, be_busy, wait_until_idle
 from hostile.datagrams import HOLE
 from hostile.good import EVENTS_PER_S, MOVER, NAMES, NEWCOMER_NAMES, SUBJECT, Place, be_good
 from hostile.network import SERVER, Network, network
@@ -64,7 +65,7 @@ class Scene:
         self._server = Server(
             lan,
             directory,
-            (*NAMES, *NEWCOMER_NAMES, *ATTACKERS),
+            (*NAMES, *NEWCOMER_NAMES, *ATTACKERS, USER),
             traced=attack.traced,
             short_segments=attack.short_segments,
         )
@@ -75,6 +76,8 @@ class Scene:
         with contextlib.ExitStack() as stack:
             stack.callback(self._server.stop)
             self._server.start()
+            if self.attack.compiled:
+                self._compile()
             good, attacker = (stack.enter_context(Worker(namespace=self._host(name))) for name in ("good", "attacker"))
             good.start(be_good, Place(f"{SERVER}:{PORTS['port']}", str(self._directory)))
             good.hear()
@@ -90,6 +93,12 @@ class Scene:
                 self._restart()
             self._seen.ended = self._server.ended + self._server.has_ended()
         return figures(self.attack, observed, self._seen)
+
+    def _compile(self) -> None:
+        with Worker(namespace=self._host("attacker")) as worker:
+            worker.start(be_busy, self._target(SERVER, math.inf))
+            worker.hear()
+        wait_until_idle(self._server.cpu_s)
 
     def _restart(self) -> None:
         self._server.stop()

@@ -80,6 +80,7 @@ ATTACKS = (
         "one user: 457 subscriptions of 260 clauses over distinct names, then a restart",
         _many_clauses,
         restarts=True,
+        compiled=True,
         seconds=40.0,
     ),
 )

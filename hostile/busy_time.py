@@ -1,0 +1,58 @@
+"""A busy time before an attack: the server then has its compiled loops, which it loads once (docs/matching.md).
+
+They take 130 MiB whoever makes matching worth them, so that an attack that only comes first is not charged with them.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+import time
+from collections.abc import Callable
+from typing import Final
+
+from bench.workers import Line
+from hostile.attack import Target
+from hostile.users import connected
+from wanderbus.broker.interests import COMPILED_FROM_EVENTS
+from wanderbus.matching import SCANNED_MAX
+
+USER: Final = "judy"
+"""Neither a good agent nor an attacker."""
+
+SUBJECT: Final = "Busy"
+EVENTS_AT_ONCE: Final = 100
+NUMPY_S: Final = 2.0
+"""How long the first kernel may take to load; events before are not counted."""
+
+IDLE_SHARE: Final = 0.15
+"""Share of a processor below which nothing is being loaded."""
+
+QUIET_S: Final = 1.0
+LOADED_S_MAX: Final = 40.0
+"""Where nothing is in numba's cache, it compiles."""
+
+
+async def be_busy(line: Line, target: Target) -> int:
+    """Subscribe and publish as much as the server loads its compiled loops for; return the number of events."""
+    del line
+    published = 0
+    async with connected(target, USER) as agent, contextlib.AsyncExitStack() as stack:
+        for number in range(2 * SCANNED_MAX):
+            await stack.enter_async_context(agent.subscribe(SUBJECT, f"Number == {number} and Never == 1"))
+        await asyncio.sleep(NUMPY_S)
+        while published < COMPILED_FROM_EVENTS + EVENTS_AT_ONCE:
+            await asyncio.gather(*(agent.publish(SUBJECT, {"Number": each}) for each in range(EVENTS_AT_ONCE)))
+            published += EVENTS_AT_ONCE
+    return published
+
+
+def wait_until_idle(cpu_s: Callable[[], float]) -> None:
+    """Wait until the server that has used so much processor time does nothing more, or for some time at most."""
+    until = time.monotonic() + LOADED_S_MAX
+    used_s = cpu_s()
+    while time.monotonic() < until:
+        time.sleep(QUIET_S)
+        before_s, used_s = used_s, cpu_s()
+        if used_s - before_s < IDLE_SHARE * QUIET_S:
+            return
