@@ -11,7 +11,7 @@ from typing import Any
 import pytest
 import uvloop
 
-from tests.runtime.test_streams import Machine, driving, echo, until
+from tests.runtime.test_streams import PATIENCE_S, Machine, driving, echo, until
 from tests.runtime.test_unanswered_streams import Connection, ends, limited
 from wanderbus.refusal_table import Limited
 from wanderbus.runtime.certificate import own_certificate
@@ -86,6 +86,32 @@ def test_a_newcomer_shakes_hands_beside_half_open_handshakes(new_loop: Any, tmp_
             assert len(streams._handshakes) == 0
         party, reason = "127.0.0.9", "handshake ended, its place was needed (sip)"
         assert Limited("sip_connections.handshakes_max", party, reason) in limited(server)
+
+    with asyncio.Runner(loop_factory=new_loop) as runner:
+        runner.run(scenario())
+
+
+@pytest.mark.integration
+@pytest.mark.parametrize("new_loop", [asyncio.new_event_loop, uvloop.new_event_loop])
+def test_a_connection_that_is_open_has_no_place(new_loop: Any, tmp_path: Path) -> None:
+    context = ssl.create_default_context()
+    context.check_hostname, context.verify_mode = False, ssl.CERT_NONE
+
+    async def scenario() -> None:
+        server = Machine(echo)
+        tls = server_tls(own_certificate(tmp_path).file)
+        limits = StreamLimits(handshakes_max=1)
+        async with driving(server, {"TLS": ("127.0.0.1", 0)}, server_tls=tls, limits=limits) as (_, bound):
+            opened = []
+            for _ in range(3):
+                async with asyncio.timeout(PATIENCE_S):
+                    opened.append(await asyncio.open_connection(*bound["TLS"], ssl=context))
+            for reader, writer in opened:
+                writer.write(b"here")
+                assert await reader.readexactly(4) == b"HERE"
+            for _, writer in opened:
+                writer.close()
+        assert limited(server) == []
 
     with asyncio.Runner(loop_factory=new_loop) as runner:
         runner.run(scenario())
