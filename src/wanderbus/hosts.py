@@ -11,6 +11,9 @@ from typing import Final
 
 _HOSTS_REMEMBERED: Final = 4_096
 
+_TRANSLATED: Final = ipaddress.IPv6Network("64:ff9b::/96")
+"""Hosts of IPv4 as a translator shows them to IPv6 (RFC 6052 2.1)."""
+
 
 @functools.lru_cache(maxsize=_HOSTS_REMEMBERED)
 def is_ip_address(host: str) -> bool:
@@ -34,19 +37,34 @@ def is_loopback(host: str) -> bool:
     return ip is not None and ip.is_loopback
 
 
+def is_link_local(host: str) -> bool:
+    """Tell whether ``host`` is an address that holds on one link alone."""
+    ip = _folded(host)
+    return ip is not None and ip.is_link_local
+
+
+@functools.lru_cache(maxsize=_HOSTS_REMEMBERED)
+def canonical(host: str) -> str:
+    """Return the one form in which ``host`` can be compared, without brackets."""
+    ip = _folded(host)
+    return host.lower() if ip is None else str(ip)
+
+
 @functools.lru_cache(maxsize=_HOSTS_REMEMBERED)
 def network_of(host: str) -> str:
     """Return what one sender can have many addresses of: the /64 of an IPv6 address; an IPv4 address or name itself."""
-    ip = _folded(host.strip("[]").partition("%")[0])
+    ip = _folded(host.partition("%")[0])
     if ip is None:
         return host.lower()
     return str(ip) if ip.version == 4 else str(ipaddress.IPv6Network((ip, 64), strict=False))
 
 
 def _folded(host: str) -> ipaddress.IPv4Address | ipaddress.IPv6Address | None:
-    """Return the IP address ``host``, as IPv4 where it is that in IPv6; None for a name."""
+    """Return the IP address ``host``, bracketed or not, as IPv4 where it is that in IPv6; None for a name."""
     try:
-        ip = ipaddress.ip_address(host)
+        ip = ipaddress.ip_address(host.strip("[]"))
     except ValueError:
         return None
-    return (ip.ipv4_mapped or ip) if isinstance(ip, ipaddress.IPv6Address) else ip
+    if isinstance(ip, ipaddress.IPv6Address):
+        return ipaddress.IPv4Address(ip.packed[-4:]) if ip in _TRANSLATED else ip.ipv4_mapped or ip
+    return ip

@@ -175,6 +175,15 @@ def test_an_old_description_of_the_same_dialog_is_refused(call: Call) -> None:
     assert call.heard("broker", b"there") == [b"there"]
 
 
+@pytest.mark.parametrize("host", ["ff02::1", "224.0.0.1", "::ffff:255.255.255.255", "::", "64:ff9b::e000:1"])
+def test_an_address_of_many_hosts_or_none_is_refused(call: Call, host: str) -> None:
+    """The MAC leaves addresses out, and an agent may give any as its own."""
+    call.agree()
+    described = msgspec.structs.replace(call.agent.describe(), address=host)
+    assert "no single host" in refused(call.broker, described)
+    assert call.heard("broker", b"there") == [b"there"]
+
+
 def test_a_living_connection_does_not_change_its_key() -> None:
     call, other = Call(), Call(seed=2)
     call.agree()

@@ -163,7 +163,16 @@ def test_an_address_of_nobody_or_of_the_relays_own_host_is_not_sent_to(address: 
         assert b.figures.nowhere == 1
 
 
-@pytest.mark.parametrize("host", ["169.254.1.1", "255.255.255.255", "::", "::1", "ff02::1", "fe80::1", "host.example"])
+IN_DISGUISE = [
+    *(f"::ffff:{host}" for host in ("127.0.0.1", "224.0.0.1", "169.254.1.1", "255.255.255.255", "0.0.0.0")),
+    "64:ff9b::127.0.0.1",
+]
+"""Addresses of IPv4 as IPv6 writes them."""
+
+
+@pytest.mark.parametrize(
+    "host", ["169.254.1.1", "255.255.255.255", "::", "::1", "ff02::1", "fe80::1", "host.example", *IN_DISGUISE]
+)
 def test_other_addresses_that_are_not_sent_to(host: str) -> None:
     family = "IP6" if ":" in host else "IP4"
     _, b = pair(sdp(A_HOME, A_ID).replace("IN IP4 192.0.2.10", f"IN {family} {host}"))

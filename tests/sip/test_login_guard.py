@@ -123,6 +123,20 @@ def test_users_behind_the_known_proxy_are_sources_of_their_own() -> None:
     assert guard.wait_s("alice", alice, 0.0) == 0
 
 
+@pytest.mark.parametrize(
+    ("peer", "address"),
+    [
+        ("[2001:db8::9]:5060", "192.0.2.66"),
+        ("[2001:DB8:0:0::9]", "192.0.2.66"),
+        ("[2001:db8::6666]", "2001:db8::/64"),
+    ],
+)
+def test_a_neighbour_of_the_proxy_in_its_network_of_ipv6_is_no_proxy(peer: str, address: str) -> None:
+    """A guesser there would be a new source with each sender that it makes up."""
+    guard = LoginGuard(proxies=["2001:DB8::9"])
+    assert guard.source_of(request(peer, "192.0.2.66")).address == address
+
+
 def test_whom_an_unknown_host_names_is_told_apart_and_not_believed() -> None:
     guard = LoginGuard()
     invented = [guard.source_of(request("198.51.100.7", f"10.0.0.{number}")) for number in range(200)]

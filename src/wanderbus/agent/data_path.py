@@ -10,7 +10,7 @@ from wanderbus.agent.path_choice import PathChoice, allowed_ways
 from wanderbus.datachannel import DataChannel, Protocol, Transports, protocol_over
 from wanderbus.datachannel.description import ChannelEnd
 from wanderbus.errors import SIPParseError
-from wanderbus.hosts import is_loopback, is_single_host
+from wanderbus.hosts import is_loopback
 from wanderbus.machine import Address, Output, RandomSource
 from wanderbus.rudp import RudpConfig
 from wanderbus.sip.sdp import MediaDescription
@@ -54,12 +54,12 @@ class DataPath:
     def read(self, media: MediaDescription, local: Address) -> ChannelEnd:
         """Return the broker's end; :class:`SIPParseError` (488) for one that is not to be believed, or to be sent to.
 
-        The MAC leaves addresses out. Many hosts are never one broker, and the loopback of this host is its place only
-        where we are there too, at ``local``.
+        The MAC leaves addresses out. The loopback of this host is the broker's place only where we are there too, at
+        ``local``.
         """
         end = self.channel.read(media)
         host = end.address[0]
-        if not is_single_host(host) or (is_loopback(host) and not is_loopback(local[0])):
+        if is_loopback(host) and not is_loopback(local[0]):
             raise SIPParseError(f"the data channel is described at {host}, where no broker can be", 488)
         return end
 

@@ -17,6 +17,7 @@ from wanderbus.datachannel.description import DISCARD_PORT, ChannelEnd, Protocol
 from wanderbus.datachannel.transports import Transports
 from wanderbus.datachannel.trust import Parties, hkdf
 from wanderbus.errors import RemoteProtocolError, SIPParseError
+from wanderbus.hosts import is_single_host
 from wanderbus.machine import Address, Input, Output
 from wanderbus.rudp.keys import KEY_BYTES, KeyPair
 from wanderbus.sip.sdp import MediaDescription
@@ -79,10 +80,12 @@ class DataChannel:
     def read(self, media: MediaDescription) -> ChannelEnd:
         """Return the other side's end; :class:`SIPParseError` (488) for one that is not to be believed.
 
-        A description from before the last move, or another key for the connection that lives, was not said by the
-        other side now, whatever its MAC.
+        Nothing is sent to an address of many hosts, or of none. A description from before the last move, or another key
+        for the connection that lives, was not said by the other side now, whatever its MAC.
         """
         end = read_end(media)
+        if not is_single_host(end.address[0]):
+            raise SIPParseError(f"the data channel is described at {end.address[0]}, which is no single host", 488)
         self.parties.check(end, encryption=self._encryption)
         if self.parties.role == "agent" and end.protocol != self.protocol:
             raise SIPParseError(f"the data channel goes by {self.protocol}", 488)

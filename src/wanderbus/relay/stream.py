@@ -12,11 +12,11 @@ nothing was said of ids, the first source after an offer or answer is taken, and
 
 from __future__ import annotations
 
-from ipaddress import ip_address
 from typing import Final
 
 import msgspec
 
+from wanderbus.hosts import is_ip_address, is_link_local, is_loopback, is_single_host
 from wanderbus.machine import Address
 from wanderbus.relay.config import RelayLimits
 from wanderbus.relay.description import Medium, Transport
@@ -235,12 +235,8 @@ class Side:
     def _is_usable(self, medium: Medium) -> bool:
         """Tell whether ``medium`` has an address of somebody else than everybody, nobody or the relay's own host."""
         host, port = medium.address
-        try:
-            found = ip_address(host)
-        except ValueError:
-            return False
-        strange = found.is_unspecified or found.is_multicast or found.is_link_local or host == "255.255.255.255"
-        return bool(port) and not strange and (self._loopback or not found.is_loopback)
+        is_usable = is_ip_address(host) and is_single_host(host) and not is_link_local(host)
+        return bool(port) and is_usable and (self._loopback or not is_loopback(host))
 
 
 def joined(transport: Transport, limits: RelayLimits, *, loopback: bool, now: float) -> tuple[Side, Side]:

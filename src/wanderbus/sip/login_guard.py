@@ -20,7 +20,7 @@ from typing import Final, Generic, TypeVar
 import msgspec
 
 from wanderbus.errors import SIPParseError
-from wanderbus.hosts import network_of
+from wanderbus.hosts import canonical, network_of
 from wanderbus.machine import Output
 from wanderbus.sip.headers import Via
 from wanderbus.sip.message import Request
@@ -154,7 +154,7 @@ class LoginGuard:
     def __init__(self, limits: LoginLimits = DEFAULT_LIMITS, proxies: Collection[str] = ()) -> None:
         self._limits = limits
         self._most = max(1, limits.entries_max)
-        self._proxies = frozenset(map(network_of, proxies))
+        self._proxies = frozenset(map(canonical, proxies))
         self._pairs: OrderedDict[tuple[str, str], _Pair] = OrderedDict()
         self._users: OrderedDict[str, Tokens] = OrderedDict()
         self._sources: OrderedDict[str, Tokens] = OrderedDict()
@@ -170,12 +170,14 @@ class LoginGuard:
 
         A sender that only an unknown host names is told apart from others behind it, and not believed.
         """
-        hosts = [_short(network_of(via.received or via.host)) for via in _vias(request)[:2]]
+        hosts = [via.received or via.host for via in _vias(request)[:2]]
+        networks = [_short(network_of(host)) for host in hosts]
         if len(hosts) < 2:
-            peer = hosts[0] if hosts else "?"
+            peer = networks[0] if networks else "?"
             return Source(peer, peer)
-        peer, sender = hosts
-        return Source(f"{sender} via {peer}", sender if peer in self._proxies else peer)
+        peer, sender = networks
+        # A proxy is one address: others of its /64 are no proxies, though they count as one source with it.
+        return Source(f"{sender} via {peer}", sender if canonical(hosts[0]) in self._proxies else peer)
 
     def wait_s(self, user: str, source: Source, now: float) -> float:
         """Return how long ``user`` from ``source`` has to wait before credentials are read; 0 if they may be now."""

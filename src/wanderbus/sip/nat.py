@@ -17,6 +17,7 @@ from typing import Final, TypeVar
 import msgspec
 
 from wanderbus.errors import SIPParseError
+from wanderbus.hosts import is_single_host
 from wanderbus.machine import Address
 from wanderbus.sip.headers import CONTACT_STAR, NameAddr
 from wanderbus.sip.location import same_contact
@@ -90,7 +91,7 @@ def way_back(uri: SIPUri) -> Target | None:
     host, port, number = pieces
     ip = _ip_address(host[1:-1] if host.startswith("[") and host.endswith("]") else host)
     transport = _TRANSPORTS.get(number)
-    if ip is None or transport is None or ip.is_multicast or ip.is_unspecified or not _may_take(uri, transport):
+    if ip is None or transport is None or not is_single_host(str(ip)) or not _may_take(uri, transport):
         return None
     try:
         return Target(transport, (str(ip), parse_number(port, 65_535, "alias port"))) if port.strip("0") else None
