@@ -28,6 +28,9 @@ class Target(msgspec.Struct, frozen=True):
     directory: str
     """A directory of the attacker's own."""
 
+    eci_port: int = 0
+    """Where the original ECI is served, if it is."""
+
     trace: str = ""
     """The server's SIP trace, for attackers who are held to see what is signalled."""
 
@@ -76,6 +79,9 @@ class Attack(NamedTuple):
 
     short_segments: bool = False
     """Whether the server's log begins a new segment every few seconds, for which it needs a descriptor."""
+
+    eci: bool = False
+    """Whether the server also serves the original ECI, on an address that everybody reaches."""
 
     spares: tuple[str, ...] = ()
     """Goals of all attacks that this one is not held to."""

@@ -23,7 +23,7 @@ from hostile.busy_time import USER, be_busy, wait_until_idle
 from hostile.datagrams import HOLE
 from hostile.good import EVENTS_PER_S, MOVER, NAMES, NEWCOMER_NAMES, SUBJECT, Place, be_good
 from hostile.network import SERVER, Network, network
-from hostile.server import PORTS, Server
+from hostile.server import ECI_PORT, PORTS, Server
 from hostile.tally import ATTACK, BASELINE, Figures, Observed
 
 SETTLE_S: Final = 1.5
@@ -68,6 +68,7 @@ class Scene:
             (*NAMES, *NEWCOMER_NAMES, *ATTACKERS, USER),
             traced=attack.traced,
             short_segments=attack.short_segments,
+            eci=attack.eci,
         )
         self._seen = Seen()
 
@@ -132,7 +133,11 @@ class Scene:
                 self._seen.report = report
 
     def _target(self, server: str, seconds: float) -> Target:
-        ports = {"sip_port": PORTS["port"], **{name: port for name, port in PORTS.items() if name != "port"}}
+        ports = {
+            "sip_port": PORTS["port"],
+            "eci_port": ECI_PORT,
+            **{name: port for name, port in PORTS.items() if name != "port"},
+        }
         directory = self._directory / "attacker"
         directory.mkdir(exist_ok=True)
         return Target(server=server, seconds=seconds, directory=str(directory), trace=self._server.trace, **ports)

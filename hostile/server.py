@@ -20,6 +20,9 @@ from hostile.priority import come_first, waited_s
 PORTS: Final = {"port": 5060, "tls_port": 5061, "broker_port": 5070, "data_port": 5080, "stream_port": 5090}
 """All are fixed, so that an attacker need not ask for them: each can be found out by any user."""
 
+ECI_PORT: Final = 5100
+"""Where a server listens for the original ECI if it serves that."""
+
 DESCRIPTORS: Final = 1_024
 """Soft limit of open files that a login shell or a service gets on Debian."""
 
@@ -37,6 +40,7 @@ class Server:
         *,
         traced: bool = False,
         short_segments: bool = False,
+        eci: bool = False,
     ) -> None:
         self.data = directory / "data"
         self.trace = str(directory / "sip.trace") if traced else ""
@@ -57,6 +61,7 @@ class Server:
         given |= {"sip_trace": self.trace} if traced else {}
         lines = [f'{name} = "{value}"' for name, value in given.items()]
         lines += [f"{name} = {value}" for name, value in PORTS.items()]
+        lines += [f"eci_port = {ECI_PORT}", f'eci_host = "{SERVER}"'] if eci else []
         self._settings = directory / "broker.toml"
         self._settings.write_text("\n".join(lines) + "\n", encoding="utf-8")
 

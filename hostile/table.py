@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import Final
 
 from hostile.attack import Attack
-from hostile.attacks import agents, amplification, crowds, dialogs, filters, floods, passwords, storage, streams
+from hostile.attacks import agents, amplification, crowds, dialogs, eci, filters, floods, passwords, storage, streams
 
 ATTACKS: Final[tuple[Attack, ...]] = (
     *dialogs.ATTACKS,
@@ -17,5 +17,6 @@ ATTACKS: Final[tuple[Attack, ...]] = (
     *storage.ATTACKS,
     *crowds.ATTACKS,
     *agents.ATTACKS,
+    *eci.ATTACKS,
 )
 BY_NAME: Final = {attack.name: attack for attack in ATTACKS}
