@@ -9,7 +9,18 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from wanderbus.errors import SIPParseError
-from wanderbus.sip.headers import CONTACT_STAR, CSeq, NameAddr, Params, Via, format_params, parse_params, split_list
+from wanderbus.sip.headers import (
+    CONTACT_STAR,
+    REMEMBERED_CHARACTERS_MAX,
+    REMEMBERED_MAX,
+    CSeq,
+    NameAddr,
+    Params,
+    Via,
+    format_params,
+    parse_params,
+    split_list,
+)
 from wanderbus.sip.uri import SIPUri
 
 tokens = st.text("abcXYZ019-.!%*_+`'~", min_size=1, max_size=10)
@@ -25,6 +36,23 @@ vias = st.builds(
     st.none() | st.integers(1, 65_535),
     params,
 )
+
+
+@pytest.mark.parametrize(
+    ("parse", "beginning"),
+    [(Via.parse, "SIP/2.0/UDP host.example.com;branch=z9hG4bK"), (NameAddr.parse, "Bob <sip:bob@example.com>;tag=")],
+)
+def test_a_short_value_that_was_read_lately_is_not_read_again(
+    parse: Callable[[str], NameAddr | Via], beginning: str
+) -> None:
+    first = parse(beginning + "x")
+    assert parse(beginning + "x") is first
+    for number in range(REMEMBERED_MAX):
+        assert parse(f"{beginning}{number}") != first
+    assert parse(beginning + "x") is not first
+    long = beginning.ljust(REMEMBERED_CHARACTERS_MAX + 1, "x")
+    assert parse(long) == parse(long)
+    assert parse(long) is not parse(long)
 
 
 @given(params)

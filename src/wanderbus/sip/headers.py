@@ -7,12 +7,16 @@ possessive and each text is walked once, so that reading is linear whatever it h
 from __future__ import annotations
 
 import re
-from typing import Final
+from collections.abc import Callable
+from functools import lru_cache
+from typing import Final, TypeVar
 
 import msgspec
 
 from wanderbus.errors import SIPParseError
 from wanderbus.sip.uri import SIPUri, bracketed, parse_host_port, parse_number
+
+_Value = TypeVar("_Value")
 
 Params = tuple[tuple[str, str | None], ...]
 """Header parameters in order; a value is unquoted, None where there is none."""
@@ -25,6 +29,12 @@ BRANCH_COOKIE: Final = "z9hG4bK"
 
 DELTA_SECONDS_MAX: Final = 2**32 - 1
 """Largest Expires and the like (RFC 3261 20.19)."""
+
+REMEMBERED_MAX: Final = 256
+"""Via values, and addresses, that need no second reading: each of a message is asked for about six times."""
+
+REMEMBERED_CHARACTERS_MAX: Final = 200
+"""Longer ones are read each time, so that those remembered take 5 MiB at most, were they nothing but parameters."""
 
 _TOKEN_CLASS: Final = r"A-Za-z0-9\-.!%*_+`'~"
 TOKEN: Final = re.compile(rf"[{_TOKEN_CLASS}]++")
@@ -59,14 +69,7 @@ class Via(msgspec.Struct, frozen=True):
     @classmethod
     def parse(cls, text: str) -> Via:
         """Read one Via value; SIPParseError. Any version passes, so that a 505 finds its way (RFC 4475 3.1.2.16)."""
-        text = text.strip(" \t")
-        found = _VIA.match(text)
-        if not found:
-            raise SIPParseError("Via: not SIP/2.0/transport and a host")
-        if found[1].upper() != "SIP":
-            raise SIPParseError("Via: not SIP")
-        host, port = parse_host_port(found[4].strip(" \t"), "Via")
-        return cls(found[3].upper(), host, port, parse_params(text[found.end() :], "Via"))
+        return _via(text)
 
     @property
     def branch(self) -> str | None:
@@ -125,17 +128,7 @@ class NameAddr(msgspec.Struct, frozen=True):
 
         Parameters after a bare addr-spec belong to the header, not to the URI (RFC 3261 20.10, RFC 4475 3.3.12).
         """
-        text = text.strip(" \t")
-        display, address = _split_display(text)
-        if not address.startswith("<"):
-            bare = address.partition(";")[0]
-            if "?" in bare or "," in bare:
-                raise SIPParseError("address: a URI with ? or , has to stand in <>")
-            return cls(None, SIPUri.parse_any(bare.strip(" \t")), parse_params(address[len(bare) :], "address"))
-        uri, bracket, rest = address[1:].partition(">")
-        if not bracket:
-            raise SIPParseError("address: < without >")
-        return cls(display, SIPUri.parse_any(uri), parse_params(rest, "address"))
+        return _name_addr(text)
 
     @property
     def tag(self) -> str | None:
@@ -155,6 +148,38 @@ class NameAddr(msgspec.Struct, frozen=True):
             return "*"
         display = "" if self.display is None else quoted(self.display) + " "
         return f"{display}<{self.uri}>{format_params(self.params)}"
+
+
+def _remembered(read: Callable[[str], _Value]) -> Callable[[str], _Value]:
+    known = lru_cache(REMEMBERED_MAX)(read)
+    return lambda text: known(text) if len(text) <= REMEMBERED_CHARACTERS_MAX else read(text)
+
+
+@_remembered
+def _via(text: str) -> Via:
+    text = text.strip(" \t")
+    found = _VIA.match(text)
+    if not found:
+        raise SIPParseError("Via: not SIP/2.0/transport and a host")
+    if found[1].upper() != "SIP":
+        raise SIPParseError("Via: not SIP")
+    host, port = parse_host_port(found[4].strip(" \t"), "Via")
+    return Via(found[3].upper(), host, port, parse_params(text[found.end() :], "Via"))
+
+
+@_remembered
+def _name_addr(text: str) -> NameAddr:
+    text = text.strip(" \t")
+    display, address = _split_display(text)
+    if not address.startswith("<"):
+        bare = address.partition(";")[0]
+        if "?" in bare or "," in bare:
+            raise SIPParseError("address: a URI with ? or , has to stand in <>")
+        return NameAddr(None, SIPUri.parse_any(bare.strip(" \t")), parse_params(address[len(bare) :], "address"))
+    uri, bracket, rest = address[1:].partition(">")
+    if not bracket:
+        raise SIPParseError("address: < without >")
+    return NameAddr(display, SIPUri.parse_any(uri), parse_params(rest, "address"))
 
 
 CONTACT_STAR: Final = NameAddr(None, SIPUri("*", None, ""))
