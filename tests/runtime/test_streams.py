@@ -7,6 +7,7 @@ import contextlib
 import socket
 from collections.abc import AsyncIterator, Callable, Iterable
 from contextlib import asynccontextmanager
+from itertools import pairwise
 from pathlib import Path
 from typing import Any
 
@@ -471,6 +472,26 @@ def test_a_data_channel_may_be_idle_for_ever_but_not_silent_at_first(new_loop: A
 
     with asyncio.Runner(loop_factory=new_loop) as runner:
         runner.run(scenario())
+
+
+def test_many_newcomers_at_once_leave_others_their_turn() -> None:
+    """To begin a TLS handshake takes half a millisecond, which nobody else should wait for dozens of times."""
+    newcomers, a_turn_max = 60, 10
+
+    async def scenario() -> None:
+        async with driving(Machine(), {"TCP": ("127.0.0.1", 0)}) as (driver, bound):
+            (streams,) = driver._streams.values()
+            with contextlib.ExitStack() as stack:
+                for _ in range(newcomers):
+                    stack.enter_context(socket.create_connection(bound["TCP"]))
+                counts = [0]
+                async with asyncio.timeout(PATIENCE_S):
+                    while counts[-1] < newcomers:
+                        await asyncio.sleep(0)
+                        counts.append(len(streams))
+            assert max(after - before for before, after in pairwise(counts)) <= a_turn_max
+
+    asyncio.run(scenario())
 
 
 @pytest.mark.parametrize("new_loop", [asyncio.new_event_loop, uvloop.new_event_loop])

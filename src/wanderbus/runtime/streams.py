@@ -33,7 +33,9 @@ _log = logging.getLogger("wanderbus.streams")
 StreamTransport = Literal["TCP", "TLS"]
 
 _BACKLOG: Final = 512
-_ACCEPTED_A_TURN: Final = 64
+_ACCEPTED_A_TURN: Final = 8
+"""Connections accepted before others have their turn: to begin a TLS handshake takes half a millisecond."""
+
 _ACCEPT_PAUSE_S: Final = 1.0
 """How long nothing is accepted after the system refused to, for want of descriptors."""
 
