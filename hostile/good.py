@@ -18,7 +18,7 @@ import msgspec
 import wanderbus
 from bench.workers import Line
 from hostile.attack import DOMAIN, PASSWORD
-from hostile.network import GOOD, MOVED, NEWCOMERS
+from hostile.network import GOOD, MOVED, NEWCOMERS, as_ipv6
 from hostile.priority import come_first
 from hostile.tally import Arrival, Newcomer, Observed, Phase
 from wanderbus.errors import WanderbusError
@@ -47,6 +47,11 @@ class Place(msgspec.Struct, frozen=True):
 
     server: str
     directory: str
+    ipv6: bool = False
+
+    def local(self, address: str) -> str:
+        """Return the address of an agent, which has ``address`` of IPv4, in the family that is used."""
+        return as_ipv6(address) if self.ipv6 else address
 
 
 async def be_good(line: Line, place: Place) -> bytes:
@@ -129,7 +134,7 @@ class _Party:
     async def _move(self, after_s: float) -> None:
         await asyncio.sleep(after_s)
         self._moves += 1
-        await self._agents[MOVER].rebind(MOVED if self._moves % 2 else GOOD[-1])
+        await self._agents[MOVER].rebind(self._place.local(MOVED if self._moves % 2 else GOOD[-1]))
 
     async def _newcomer(self) -> None:
         number = self._newcomers % len(NEWCOMERS)
@@ -181,6 +186,6 @@ def _agent(place: Place, name: str, address: str) -> wanderbus.Agent:
         password=PASSWORD,
         server=place.server,
         state_dir=Path(place.directory, name),
-        local_address=address,
+        local_address=place.local(address),
         connect_s_max=CONNECT_S_MAX,
     )

@@ -5,6 +5,8 @@
     server 10.77.0.1 ──bridge──┬── good      10.77.0.11 to .15 and .21 (five users), 10.77.1.0/24 (newcomers)
                                ├── attacker  10.77.0.9, and 10.78.0.0/22 by way of it
                                └── victim    10.77.0.3, where nobody ever asked for anything
+
+Server, good agents and attacker have addresses of IPv6 too (:func:`as_ipv6`).
 """
 
 from __future__ import annotations
@@ -30,7 +32,14 @@ SOURCES: Final = tuple(f"10.78.{high}.{low}" for high in range(4) for low in ran
 
 _ETC: Final = Path("/etc/netns")
 _PREFIX_BITS: Final = 16
+_IPV6_PREFIX_BITS: Final = 32
 _HOSTS: Final = ("good", "attacker", "victim")
+
+
+def as_ipv6(address: str) -> str:
+    """Return what a host with this address of IPv4 has besides: an address of IPv6 in a /64 of its own."""
+    _, second, third, last = map(int, address.split("."))
+    return f"fd{second}:0:0:{third << 8 | last:x}::1"
 
 
 class Network:
@@ -61,13 +70,15 @@ class Network:
             self._namespaces.join("server", f"port{number}", host, "eth0")
             bridge += [f"link set port{number} master lan", f"link set port{number} up"]
         bridge += ["link set lan up", f"address add {SERVER}/{_PREFIX_BITS} dev lan"]
-        bridge += [f"route add 10.78.0.0/22 via {ATTACKER}"]
+        bridge += [f"address add {as_ipv6(SERVER)}/{_IPV6_PREFIX_BITS} dev lan nodad"]
+        bridge += [f"route add 10.78.0.0/22 via {ATTACKER}", f"route add fd78::/32 via {as_ipv6(ATTACKER)}"]
         self._namespaces.configure("server", bridge)
         self._attach("good", (*GOOD, MOVED, *NEWCOMERS))
         self._attach("attacker", (ATTACKER,))
         self._name_server()
         # Every address of the block is local there, without an address and a neighbour entry of its own for each.
-        self._namespaces.configure("attacker", ["route add local 10.78.0.0/22 dev lo"])
+        blocks = ("10.78.0.0/22", "fd78::/32")
+        self._namespaces.configure("attacker", [f"route add local {block} dev lo" for block in blocks])
         self._attach("victim", (VICTIM,))
 
     def _name_server(self) -> None:
@@ -82,6 +93,7 @@ class Network:
 
     def _attach(self, host: str, addresses: Sequence[str]) -> None:
         lines = [f"address add {address}/{_PREFIX_BITS} dev eth0" for address in addresses]
+        lines += [f"address add {as_ipv6(address)}/{_IPV6_PREFIX_BITS} dev eth0 nodad" for address in addresses]
         self._namespaces.configure(host, ["link set eth0 up", *lines])
 
 

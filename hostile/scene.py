@@ -20,11 +20,12 @@ from hostile import tally
 from hostile.attack import ATTACKERS, Attack, Report, Target
 from hostile.attacker import attack as attack_job
 from hostile.busy_time import USER, be_busy, wait_until_idle
-from hostile.datagrams import HOLE
+from hostile.datagrams import HOLE, HOLE_IPV6
 from hostile.good import EVENTS_PER_S, MOVER, NAMES, NEWCOMER_NAMES, SUBJECT, Place, be_good
-from hostile.network import SERVER, Network, network
+from hostile.network import SERVER, Network, as_ipv6, network
 from hostile.server import ECI_PORT, PORTS, Server
 from hostile.tally import ATTACK, BASELINE, Figures, Observed
+from wanderbus.machine import shown
 
 SETTLE_S: Final = 1.5
 SAMPLE_EACH_S: Final = 0.2
@@ -62,6 +63,7 @@ class Scene:
         self._lan = lan
         self._directory = directory
         self._baseline_s, self._attack_s = seconds
+        self._address, self._hole = (as_ipv6(SERVER), HOLE_IPV6) if attack.ipv6 else (SERVER, HOLE)
         self._server = Server(
             lan,
             directory,
@@ -69,6 +71,7 @@ class Scene:
             traced=attack.traced,
             short_segments=attack.short_segments,
             eci=attack.eci,
+            host=self._address,
         )
         self._seen = Seen()
 
@@ -80,7 +83,7 @@ class Scene:
             if self.attack.compiled:
                 self._compile()
             good, attacker = (stack.enter_context(Worker(namespace=self._host(name))) for name in ("good", "attacker"))
-            good.start(be_good, Place(f"{SERVER}:{PORTS['port']}", str(self._directory)))
+            good.start(be_good, Place(shown((self._address, PORTS["port"])), str(self._directory), self.attack.ipv6))
             good.hear()
             time.sleep(SETTLE_S)
             self._phase(BASELINE, self._baseline_s, good, attacker if self.attack.has_hole else None)
@@ -114,7 +117,8 @@ class Scene:
         began_s, cpu_s, waited_s = time.monotonic(), self._server.cpu_s(), self._server.waited_s()
         good.tell((name, seconds))
         if attacker is not None:
-            attacker.start(attack_job, self.attack.name, self._target(SERVER if name == ATTACK else HOLE, seconds))
+            address = self._address if name == ATTACK else self._hole
+            attacker.start(attack_job, self.attack.name, self._target(address, seconds))
         if name == ATTACK and self.attack.damage:
             time.sleep(seconds * DAMAGE_AT)
             self._damage(self._server.data / self.attack.damage)

@@ -41,6 +41,7 @@ class Server:
         traced: bool = False,
         short_segments: bool = False,
         eci: bool = False,
+        host: str = SERVER,
     ) -> None:
         self.data = directory / "data"
         self.trace = str(directory / "sip.trace") if traced else ""
@@ -56,12 +57,12 @@ class Server:
         file.touch(0o600)
         file.write_text("".join(f"{user}:{PASSWORD}\n" for user in users), encoding="utf-8")
         certificate, key = make_certificate(directory)
-        given = {"host": SERVER, "domain": DOMAIN, "users": str(file), "data_dir": str(self.data)}
+        given = {"host": host, "domain": DOMAIN, "users": str(file), "data_dir": str(self.data)}
         given |= {"tls_certificate": str(certificate), "tls_key": str(key)}
         given |= {"sip_trace": self.trace} if traced else {}
         lines = [f'{name} = "{value}"' for name, value in given.items()]
         lines += [f"{name} = {value}" for name, value in PORTS.items()]
-        lines += [f"eci_port = {ECI_PORT}", f'eci_host = "{SERVER}"'] if eci else []
+        lines += [f"eci_port = {ECI_PORT}", f'eci_host = "{host}"'] if eci else []
         self._settings = directory / "broker.toml"
         self._settings.write_text("\n".join(lines) + "\n", encoding="utf-8")
 

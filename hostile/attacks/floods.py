@@ -7,7 +7,7 @@ from random import Random
 
 from hostile.attack import DOMAIN, Attack, Report, Target
 from hostile.datagrams import FROM_PORT, PADDING, Make, flood, request
-from hostile.network import ATTACKER, SERVER, SOURCES
+from hostile.network import ATTACKER, SERVER, SOURCES, as_ipv6
 
 
 def _invites(port: int) -> Make:
@@ -37,6 +37,10 @@ async def _fast(target: Target) -> Report:
 
 async def _many_sources(target: Target) -> Report:
     return await flood(target, target.sip_port, _registers, 2_000, sources=SOURCES)
+
+
+async def _many_networks(target: Target) -> Report:
+    return await flood(target, target.sip_port, _registers, 1_350, sources=[as_ipv6(each) for each in SOURCES[:500]])
 
 
 def _large_registers(number: int) -> bytes:
@@ -109,4 +113,12 @@ ATTACKS = (
     ),
     Attack("registrar_flood_fast", "4", "5,000 REGISTERs/s without a password from one source", _fast, has_hole=True),
     Attack("registrar_flood_wide", "4", "2,000 REGISTERs/s from a thousand sources", _many_sources, has_hole=True),
+    Attack(
+        "registrar_flood_v6",
+        "4",
+        "1,350 REGISTERs/s from 500 networks of IPv6, a /64 each; everybody has IPv6 only",
+        _many_networks,
+        has_hole=True,
+        ipv6=True,
+    ),
 )
