@@ -1,0 +1,47 @@
+"""Weeks in which the server's clock is set by an hour or by ten years, also while it is down: every promise holds."""
+
+from __future__ import annotations
+
+import functools
+
+import pytest
+
+from wanderbus.broker.clock import DisciplinedClock
+from wanderbus.simulation.weeks_scenario import DAY_S, HOUR_S, WeeksResult, WeeksScenario
+
+SEEDS = (3, 4, 23, 24, 33, 36, 37)
+"""Worlds in which clocks are set several times, and servers crash."""
+
+DECADE_S = 3_650 * DAY_S
+
+
+class DecadesScenario(WeeksScenario):
+    """A history of weeks in which whoever sets the clock may set it by ten years, never to before 1971."""
+
+    def _jump(self) -> None:
+        draw = self.world.random
+        by_s = draw.choice([HOUR_S, DECADE_S]) * draw.choice([-1, 1])
+        self.clock.jump(by_s if self.clock.read() / 1e6 + by_s > 365 * DAY_S else -by_s)
+
+
+@functools.cache
+def result_of(seed: int) -> WeeksResult:
+    return DecadesScenario(seed).run()
+
+
+@pytest.mark.parametrize("seed", SEEDS)
+def test_x26_every_promise_holds_though_the_clock_is_set_by_ten_years(seed: int) -> None:
+    """Nothing is lost or repeated, and lifetimes and periods are right to within the slew, but over a restart."""
+    assert result_of(seed).problems == []
+
+
+def test_enough_happens_in_these_worlds() -> None:
+    results = [result_of(seed) for seed in SEEDS]
+    assert sum(result.clock_jumps for result in results) >= 20
+    assert sum(result.server_crashes for result in results) >= 10
+    assert sum(result.matches for result in results) >= 200
+
+
+def test_a_broker_that_believes_the_wall_clock_is_noticed(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(DisciplinedClock, "read", lambda self, wall_us, now: wall_us)
+    assert any(DecadesScenario(seed).run().problems for seed in SEEDS)
