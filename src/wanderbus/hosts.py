@@ -50,6 +50,12 @@ def canonical(host: str) -> str:
     return host.lower() if ip is None else str(ip)
 
 
+def may_be_peer(host: str, here: str) -> bool:
+    """Tell whether who is bound to ``here`` may have a peer at ``host``: on loopback only where we are there too."""
+    ours = _folded(here)
+    return not is_loopback(host) or ours is None or ours.is_loopback or ours.is_unspecified
+
+
 @functools.lru_cache(maxsize=_HOSTS_REMEMBERED)
 def network_of(host: str) -> str:
     """Return what one sender can have many addresses of: the /64 of an IPv6 address; an IPv4 address or name itself."""

@@ -8,6 +8,7 @@ import pytest
 
 from tests.agent.town import DATA_ADDRESS, Phone, Town, connected
 from wanderbus.agent.core import DATA_SOCKET, SIP_SOCKET
+from wanderbus.hosts import may_be_peer
 from wanderbus.machine import Address
 
 DEVICE = "0" * 32
@@ -77,3 +78,48 @@ def test_datagrams_of_another_user_that_are_sent_again_move_and_repeat_nothing(t
     assert alice.heard == bob.heard == list(range(1, 11))
     assert not [each for each in town.sent if each.destination == mallory]
     assert alice.statuses == bob.statuses == ["CONNECTED"]
+
+
+@pytest.mark.parametrize(
+    ("host", "here", "may"),
+    [
+        ("192.0.2.1", "10.0.0.1", True),
+        ("127.0.0.2", "10.0.0.1", False),
+        ("::ffff:127.0.0.1", "10.0.0.1", False),
+        ("127.0.0.2", "127.0.0.1", True),
+        ("127.0.0.2", "0.0.0.0", True),
+        ("::1", "::", True),
+        ("::ffff:127.0.0.1", "::ffff:127.0.0.1", True),
+    ],
+)
+def test_a_peer_is_on_loopback_only_where_we_are_there_too(host: str, here: str, may: bool) -> None:
+    assert may_be_peer(host, here) == may
+
+
+class Liar(Phone):
+    """A phone that says, or of which a relay says, that its data channel ends at another place."""
+
+    place: Address = ("", 0)
+
+    def addresses(self) -> tuple[Address, Address]:
+        return (self.ip, 5060), self.place
+
+    def sockets(self) -> dict[str, Address]:
+        return {SIP_SOCKET: (self.ip, 5060), DATA_SOCKET: (self.ip, 40_000)}
+
+
+@pytest.mark.parametrize("host", ["127.0.0.1", "::1", "::ffff:127.0.0.1", "224.0.0.251", "255.255.255.255"])
+def test_a_data_channel_is_not_sent_to_where_no_agent_can_be(
+    town: Town, monkeypatch: pytest.MonkeyPatch, host: str
+) -> None:
+    """Local services of the server's host, and groups of hosts, would get what the MAC says nothing of."""
+    monkeypatch.setattr(Liar, "place", (host, 53))
+    liar, alice = Liar(town, "mallory", number=9), connected(town, "alice", number=1)
+    liar.connect()
+    town.run(30.0)
+    assert "CONNECTED" not in liar.statuses
+    assert not [sent for sent in town.sent if sent.source == DATA_ADDRESS and sent.destination[0] == host]
+    assert [reason for reason in town.access.refused if reason.startswith("the data channel is described at ")]
+    alice.publish(1)
+    town.run(1.0)
+    assert alice.heard == [1]

@@ -435,3 +435,53 @@ def test_a_reason_of_any_size_or_form_is_one_short_text(reason: bytes) -> None:
     (told,) = [each for each in desk.told if isinstance(each, Described)]
     assert told.sdp is None
     assert 0 < len(told.reason) < 1_100
+
+
+def test_a_description_that_no_message_can_carry_is_a_failure_and_the_next_relay_is_asked() -> None:
+    desk = Desk(ONE, TWO)
+    desk.tell(offer())
+    first = desk.sent[-1].destination
+    desk.ok("v=0\r\n" + "a=x\r\n" * 12_000)
+    assert desk.sent[-1].destination == other(first)
+    desk.ok("v=0\r\n" + "a=x\r\n" * 7_000)
+    (told,) = desk.told
+    assert isinstance(told, Described)
+    assert told.sdp is None
+
+
+@pytest.mark.parametrize("seed", range(20))
+def test_relays_that_lie_cost_each_call_a_bounded_number_of_commands_and_one_answer(seed: int) -> None:
+    """They refuse, garble, answer twice, late, for others or never; at the end nothing is left over."""
+    random, desk = Random(seed), Desk(ONE, TWO)
+    sent: list[SendDatagram] = []
+    calls = [str(number) for number in range(30)]
+    for call_id in calls:
+        desk.tell(offer(f"o{call_id}", call_id), answer(f"a{call_id}", call_id), Release(call_id, "a", "b"))
+    while desk.sent or desk.timers:
+        commands, desk.sent = desk.sent, []
+        sent += commands
+        for _ in commands:
+            lie(random, desk, random.choice(sent))
+        if desk.timers and not desk.sent:
+            desk.fire()
+    described = [told.key for told in desk.told if isinstance(told, Described)]
+    assert sorted(described) == sorted(f"{kind}{call_id}" for kind in "oa" for call_id in calls)
+    assert len(sent) <= len(calls) * TRIES_MAX * 4, "an offer at both relays, an answer and a deletion at one"
+    assert len(desk.driver) == 0
+
+
+def lie(random: Random, desk: Desk, command: SendDatagram) -> None:
+    """Answer a command, of now or of earlier, with something."""
+    cookie = ng.read_command(command.data).cookie
+    port, host = random.choice([0, 53, 70_000]), random.choice(["127.0.0.1", "224.0.0.1", "no.address", ""])
+    sdp = f"v=0\r\nc=IN IP4 {host}\r\nm=application {port} UDP x\r\n"
+    replies: list[ng.Fields] = [
+        {"result": "ok", "sdp": sdp * random.choice([1, 2_000])},
+        {"result": "ok"},
+        {"result": random.choice(["error", "load limit", "what"]), "error-reason": "x" * random.choice([0, 60_000])},
+        {},
+    ]
+    source = random.choice([command.destination, command.destination, ONE, TWO, ("203.0.113.6", 2223)])
+    cookie = random.choice([cookie, cookie, cookie[:-1], cookie + b"0"])
+    for _ in range(random.choice([0, 1, 1, 2])):
+        desk.tell(DatagramReceived(SOCKET, source, ng.write_reply(cookie, random.choice(replies))[:65_507]))

@@ -10,7 +10,7 @@ from wanderbus.agent.path_choice import PathChoice, allowed_ways
 from wanderbus.datachannel import DataChannel, Protocol, Transports, protocol_over
 from wanderbus.datachannel.description import ChannelEnd
 from wanderbus.errors import SIPParseError
-from wanderbus.hosts import is_loopback
+from wanderbus.hosts import may_be_peer
 from wanderbus.machine import Address, Output, RandomSource
 from wanderbus.rudp import RudpConfig
 from wanderbus.sip.sdp import MediaDescription
@@ -59,7 +59,7 @@ class DataPath:
         """
         end = self.channel.read(media)
         host = end.address[0]
-        if is_loopback(host) and not is_loopback(local[0]):
+        if not may_be_peer(host, local[0]):
             raise SIPParseError(f"the data channel is described at {host}, where no broker can be", 488)
         return end
 

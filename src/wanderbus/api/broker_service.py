@@ -199,6 +199,7 @@ class BrokerService:
             random,
             sip_address=told[SIP_SOCKET],
             data_address=told[DATA_SOCKET],
+            host=bound[DATA_SOCKET][0],
             stream_address=told[STREAM_SOCKET],
             authenticator=Authenticator(
                 self._settings.domain.lower(),

@@ -35,6 +35,7 @@ from wanderbus.datachannel import (
     DATA_SOCKET,
     RELAY,
     STREAM_SOCKET,
+    ChannelEnd,
     DataChannel,
     Parties,
     Transports,
@@ -43,8 +44,8 @@ from wanderbus.datachannel import (
 )
 from wanderbus.domain.baseline import ECI_SOCKET, Baseline
 from wanderbus.domain.lines import Line, Lines
-from wanderbus.errors import LimitExceeded, LocalProtocolError, RemoteProtocolError, StateCorrupt
-from wanderbus.hosts import network_of
+from wanderbus.errors import LimitExceeded, LocalProtocolError, RemoteProtocolError, SIPParseError, StateCorrupt
+from wanderbus.hosts import may_be_peer, network_of
 from wanderbus.machine import (
     Address,
     CancelTimer,
@@ -148,6 +149,7 @@ class AccessServer:
     """Composes user agent, data transports and broker into one machine.
 
     :param data_address: where reliable UDP is received
+    :param host: what its socket is bound to, where that is another host than descriptions say
     :param stream_address: where TCP connections are accepted, with TLS if there is ``encryption``
     :param encryption: whether data channels have to be sealed; the others are refused (SPEC U-05)
     :param reset_key: kept over restarts, so that agents believe the resets of the next life
@@ -163,6 +165,7 @@ class AccessServer:
         *,
         sip_address: Address,
         data_address: Address,
+        host: str | None = None,
         stream_address: Address,
         authenticator: Authenticator | None,
         encryption: bool = True,
@@ -178,6 +181,7 @@ class AccessServer:
         """Data channels that were not taken, by the reason; its texts are few."""
         self._properties = properties
         self._data_address = data_address
+        self._host = host or data_address[0]
         self._stream_address = stream_address
         self._encryption = encryption
         self._authenticator = authenticator
@@ -327,7 +331,7 @@ class AccessServer:
         former = line.channel.local
         try:
             self._check_room(line)
-            opened, outputs = line.channel.accept(line.channel.read(offer.media), now)
+            opened, outputs = line.channel.accept(self._read(line, offer.media), now)
         except (RemoteProtocolError, LimitExceeded) as error:
             self._refused(line, error)
             self._step_user_agent([sip.Refuse(offer.id, 488, str(error))], now)
@@ -342,6 +346,16 @@ class AccessServer:
             self._lines.connected(line, former)
         self._take_data(outputs, now)
         self._step_user_agent([sip.Answer(offer.id, self._media(line), renews=True)], now)
+
+    def _read(self, line: Line, media: MediaDescription) -> ChannelEnd:
+        """Return the agent's end; :class:`SIPParseError` (488) for one not to be believed, or not to be sent to.
+
+        The MAC leaves addresses out, and an agent may give any.
+        """
+        end = line.channel.read(media)
+        if not may_be_peer(end.address[0], self._host):
+            raise SIPParseError(f"the data channel is described at {end.address[0]}, where no agent can be", 488)
+        return end
 
     def _check_room(self, line: Line) -> None:
         """Raise :class:`LimitExceeded` for a line with one device too many of its user."""
@@ -373,7 +387,7 @@ class AccessServer:
         if session is None:
             return
         try:
-            remote = line.channel.read(media)
+            remote = self._read(line, media)
             opened, outputs = line.channel.agreed(remote, now)
         except RemoteProtocolError as error:
             self._refused(line, error)

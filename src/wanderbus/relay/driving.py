@@ -20,6 +20,7 @@ from typing import Final
 import msgspec
 
 from wanderbus.errors import RemoteProtocolError
+from wanderbus.limits import UDP_PAYLOAD_BYTES_MAX
 from wanderbus.machine import (
     Address,
     CancelTimer,
@@ -49,6 +50,9 @@ COMMANDS_MAX: Final = 2_000
 
 DESCRIPTION_BYTES_MAX: Final = 16_384
 """A description; a datagram that did not arrive for its size would pass for a relay that does not answer."""
+
+ANSWERED_BYTES_MAX: Final = UDP_PAYLOAD_BYTES_MAX // 2
+"""A description as a relay gives it back. With a longer one the message that carries it may not fit a datagram."""
 
 HOMES_MAX: Final = 20_000
 """Calls of which the relay is remembered; of an older one it is found by its Call-ID again."""
@@ -181,6 +185,8 @@ class RelayDriver:
         found = self._lost_until.pop(command.relay, None) is not None
         outputs: list[Output] = [CancelTimer(name), *([RelayFound(command.relay)] if found else [])]
         sdp, fault = ng.outcome(reply)
+        if len(sdp) > ANSWERED_BYTES_MAX:
+            sdp, fault = "", f"a description of over {ANSWERED_BYTES_MAX} bytes"
         if isinstance(command.wish, Release):
             return [*outputs, *self._done(command.wish, now)]
         if fault or not sdp:
