@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import pytest
 
-import wanderbus
 from tests.api.world import SUBJECT, World, nothing_more, run
+from wanderbus.api.notifications import Notifications
 from wanderbus.runtime import ambient
 
 HOUR_US = 3_600_000_000
@@ -27,9 +27,9 @@ class Clock:
         return ambient.wall_us() + self.set_us
 
 
-async def values_of(notifications: wanderbus.Notifications, count: int) -> list[tuple[object, int]]:
+async def values_of(notifications: Notifications, count: int) -> list[tuple[object, int]]:
     """Take some notifications; return each event's ``n``, and by how many years its publisher's clock was off."""
-    found = []
+    found: list[tuple[object, int]] = []
     for _ in range(count):
         event = (await anext(notifications)).event
         assert event.published_us is not None
