@@ -25,6 +25,15 @@ def is_ip_address(host: str) -> bool:
     return True
 
 
+def as_received(host: str) -> str:
+    """Return the address ``host`` in the form in which a socket shows it as a source; a name as it is."""
+    try:
+        ip = ipaddress.ip_address(host)
+    except ValueError:
+        return host
+    return str((ip.ipv4_mapped or ip) if isinstance(ip, ipaddress.IPv6Address) else ip)
+
+
 def is_single_host(host: str) -> bool:
     """Tell whether ``host`` may be one host, as any name: it is no multicast, broadcast or unspecified address."""
     ip = _folded(host)

@@ -8,7 +8,7 @@ import pytest
 
 from wanderbus.errors import ConfigurationError
 from wanderbus.runtime.ambient import SystemRandom, wall_us
-from wanderbus.runtime.names import resolve
+from wanderbus.runtime.names import place_in, resolve
 
 
 @pytest.mark.parametrize(
@@ -20,10 +20,22 @@ from wanderbus.runtime.names import resolve
         ("[::1]:5070", ("::1", 5070)),
         ("[::1]", ("::1", 5060)),
         ("::1", ("::1", 5060)),
+        ("[0:0::1]:5070", ("::1", 5070)),
+        ("[2001:DB8::A]", ("2001:db8::a", 5060)),
+        ("[::ffff:7f00:1]:5070", ("127.0.0.1", 5070)),
     ],
 )
 def test_host_and_port_are_read(text: str, address: tuple[str, int]) -> None:
     assert resolve(text) == address
+
+
+@pytest.mark.parametrize(
+    ("text", "host"),
+    [("[0:0::1]:5070", "::1"), ("[2001:DB8::A]:5070", "2001:db8::a"), ("Phone.example:5070", "Phone.example")],
+)
+def test_an_address_has_the_form_in_which_answers_come_from_there(text: str, host: str) -> None:
+    """An agent of the original ECI listens to that address alone."""
+    assert place_in(text) == (host, 5070)
 
 
 @pytest.mark.parametrize(

@@ -8,7 +8,7 @@ import socket
 import threading
 
 from wanderbus.errors import ConfigurationError, Unreachable
-from wanderbus.hosts import is_ip_address
+from wanderbus.hosts import as_received, is_ip_address
 from wanderbus.machine import Address, shown
 
 
@@ -19,7 +19,9 @@ def name_in(server: str) -> str | None:
 
 
 def place_in(server: str, *, default_port: int = 5060) -> Address:
-    """Return host and port of ``host``, ``host:port`` or ``[v6]:port``, the host as it is: a name is not looked up.
+    """Return host and port of ``host``, ``host:port`` or ``[v6]:port``: a name as it is, since it is not looked up.
+
+    An address has the form that answers from there show.
 
     :raises ConfigurationError: it is none of these
     """
@@ -35,7 +37,7 @@ def place_in(server: str, *, default_port: int = 5060) -> Address:
             raise ValueError
     except ValueError:
         raise ConfigurationError(f"{server!r} is not host:port") from None
-    return host, port
+    return as_received(host), port
 
 
 def resolve(server: str, *, default_port: int = 5060) -> Address:
