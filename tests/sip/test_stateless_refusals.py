@@ -67,15 +67,17 @@ def test_a_known_peer_is_refused_again_until_it_confirms(bob: Clockwork) -> None
     assert bob.run_to(60.0) == []
 
 
-def test_a_stranger_gets_no_100_and_each_copy_pays_for_another_copy_of_the_refusal(bob: Clockwork) -> None:
-    """As at the proxy: a 100 would end the repetitions, and a refusal that is lost then would be lost for good."""
-    data = wire(make_request("INVITE"), via("one")).replace(b"\r\n\r\n", b"\r\nSubject: " + 800 * b"x" + b"\r\n\r\n", 1)
+def test_who_becomes_known_after_a_100_gets_the_refusal_again(bob: Clockwork) -> None:
+    """As at the proxy, for a device that calls while it registers at its new address, and loses the first refusal."""
+    data = wire(make_request("INVITE"), via("one")).replace(b"\r\n\r\n", b"\r\nSubject: " + 700 * b"x" + b"\r\n\r\n", 1)
     (report,) = [each for each in bob.tell(arrival(data, STRANGER)) if isinstance(each, RequestReceived)]
     trying = Respond(report.transaction, make_response(report.request, 100), within_request=True)
-    assert statuses(bob.tell(trying)) == []
-    refusal = Respond(report.transaction, make_response(report.request, 486, to_tag="b"), within_request=True)
-    assert statuses(bob.tell(refusal)) == [486]
-    assert [statuses(bob.tell(arrival(data, STRANGER))) for _ in range(3)] == [[486]] * 3
+    large = make_response(report.request, 401, to_tag="b", headers=[("Subject", 350 * "x")])
+    assert statuses(bob.tell(trying)) == [100]
+    assert statuses(bob.tell(Respond(report.transaction, large, within_request=True))) == [401]
+    assert bob.run_to(3.0) == [], "no more bytes go to a stranger than came"
+    bob.layer.peers.note(STRANGER[0], 3.0)
+    assert bob.sending_times(8.0) == [3.5, 7.5]
 
 
 def test_a_cancel_of_nothing_leaves_nothing(bob: Clockwork) -> None:

@@ -152,7 +152,11 @@ class ServerSide:
     def fire(self, name: str, timer: Trigger, now: float) -> list[Output]:
         """Hand a timer to its transaction, if that is still there."""
         transaction = self._transactions.get(name)
-        return [] if transaction is None else self._settle(transaction, transaction.fire(timer, now))
+        if transaction is None:
+            return []
+        # A device that calls as soon as it has moved proves itself at its new address a moment later.
+        transaction.known = transaction.known or self.peers.knows(self._places.network_of(name), now)
+        return self._settle(transaction, transaction.fire(timer, now))
 
     def forget(self, name: str) -> list[Output]:
         """End the transaction ``name`` in silence; another copy of its request would be a new one."""

@@ -64,6 +64,10 @@ NON_INVITE_SERVER_TIMERS: Final[Running] = {
 }
 
 
+_TRYING_PART: Final = 3
+"""A stranger's INVITE gets a 100 if it has this many times its bytes: a challenge has to fit into the rest."""
+
+
 class ServerTransaction(TransactionMachine):
     """What INVITE and other server transactions share: one request, the last answer, where it goes.
 
@@ -99,7 +103,7 @@ class ServerTransaction(TransactionMachine):
         self.key = key
         self._editor = editor or MessageEditor()
         self.known = False
-        """Whether it came from a known peer."""
+        """Whether it came from a known peer, or from one that has become known since."""
         self.answered_tag: str | None = None
         """The To tag of the last answer."""
         self.unanswered: Request | None = request
@@ -155,8 +159,7 @@ class ServerTransaction(TransactionMachine):
         self.answered_tag = response.to.tag
         self.unanswered = None
         self._last_data = self._editor.response(response, self._bytes_max()) or b""
-        if response.status < 200 and self._is_bounded:
-            # A stranger goes on repeating the INVITE without a 100, and each copy pays for another copy of the answer.
+        if response.status < 200 and self._is_bounded and len(self._last_data) * _TRYING_PART > self._allowed_bytes:
             self._last_data = b""
         return self._replay()
 

@@ -56,6 +56,10 @@ class TransactionPlaces:
     def __len__(self) -> int:
         return self._taken
 
+    def network_of(self, name: str) -> str:
+        """Return where the request of transaction ``name`` came from."""
+        return self._held[name].party.network
+
     def has_room(self, size: int) -> bool:
         """Say whether there is a place for a request of ``size`` bytes; one alone always has one."""
         return self._taken + _places(size) <= self._places_max or not self._taken
