@@ -154,6 +154,8 @@ class Scenario:
     def _settle(self) -> None:
         self.world.run(self.world.now + SETTLE_S, self.at_rest)
         self.world.run(self.world.now + 8.0)
+        # A data channel behind a firewall may have failed its trial meanwhile, and its agent be on another way.
+        self.world.run(self.world.now + SETTLE_S, self.at_rest)
 
     def _conditions(self) -> Conditions:
         """Draw those of the ways to the travellers, now and then as long as over a satellite."""
