@@ -41,6 +41,12 @@ NEAR_S: Final = 0.02
 SETTLE_S: Final = 450.0
 """Seconds that a mended world has to come to rest."""
 
+CALM_S: Final = 8.0
+"""Seconds for which it then stays at rest, longer than a data channel is on trial."""
+
+SETTLE_ROUNDS_MAX: Final = 5
+"""Times that it may come to rest and lose it again: there are four ways for data."""
+
 
 class Result(msgspec.Struct, frozen=True):
     """What became of one seed; ``problems`` is empty when every promise held."""
@@ -152,10 +158,12 @@ class Scenario:
         self.tour()
 
     def _settle(self) -> None:
-        self.world.run(self.world.now + SETTLE_S, self.at_rest)
-        self.world.run(self.world.now + 8.0)
-        # A data channel behind a firewall may have failed its trial meanwhile, and its agent be on another way.
-        self.world.run(self.world.now + SETTLE_S, self.at_rest)
+        for _ in range(SETTLE_ROUNDS_MAX):
+            self.world.run(self.world.now + SETTLE_S, self.at_rest)
+            self.world.run(self.world.now + CALM_S)
+            # A data channel behind a firewall may have failed its trial meanwhile, and its agent be on another way.
+            if self.at_rest():
+                return
 
     def _conditions(self) -> Conditions:
         """Draw those of the ways to the travellers, now and then as long as over a satellite."""
