@@ -24,6 +24,17 @@ def test_one_packet_that_came_from_a_stranger_does_not_keep_the_peer_from_being_
     assert [path.prefers(source) for source in (HERE, STRANGER, HERE, HERE, STRANGER)] == [False] * 5
 
 
+def test_a_response_counts_among_the_bytes_that_go_to_an_unproved_address() -> None:
+    """A CHALLENGE that a relay repeats in a bystander's name is answered, but not challenged besides."""
+    path = PathValidation()
+    path.start(STRANGER, bytes(CHALLENGE_BYTES), 0.0)
+    path.heard(STRANGER, 53)
+    path.answered(STRANGER, 53)
+    assert path.next_challenge(53, 0.0, 0.25) is None
+    path.heard(STRANGER, 53)
+    assert path.next_challenge(53, 0.25, 0.25) == bytes(CHALLENGE_BYTES)
+
+
 def test_a_round_trip_that_was_never_measured_may_take_longer_than_the_first_timeout(make_pair: MakePair) -> None:
     """The first timeout is 0.25 s, the answer to the challenge comes after 2 s."""
     pair = make_pair()

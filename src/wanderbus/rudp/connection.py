@@ -353,15 +353,16 @@ class Connection:
 
     def _validate_paths(self, now: float, outputs: list[Output]) -> None:
         """Answer a challenge where it came from, and challenge the candidate (RFC 9000 8.2)."""
+        path = self._path
+        size_bytes = self._packets.overhead_bytes + 1 + CHALLENGE_BYTES
         if self._response is not None:
             destination, data = self._response
             self._response = None
             self._packets.send(encode_carrying(RESPONSE, data), destination, outputs)
-        path = self._path
+            path.answered(destination, size_bytes)
         if path.candidate is None:
             return
         candidate = path.candidate
-        size_bytes = self._packets.overhead_bytes + 1 + CHALLENGE_BYTES
         challenge = path.next_challenge(size_bytes, now, self.sender.round_trip.backed_off_s(path.tries))
         if challenge is not None:
             self._counters.challenges += 1

@@ -59,6 +59,11 @@ class PathValidation:
         if source == self.candidate:
             self._credit_bytes += size_bytes
 
+    def answered(self, destination: Address, size_bytes: int) -> None:
+        """Note that a RESPONSE of ``size_bytes`` went to ``destination``, where somebody sent a CHALLENGE from."""
+        if destination == self.candidate:
+            self._credit_bytes -= size_bytes
+
     def next_challenge(self, size_bytes: int, now: float, timeout_s: float) -> bytes | None:
         """Return what to challenge the candidate with now, if it is time; the packet will have ``size_bytes``.
 
