@@ -83,6 +83,20 @@ def test_bytes_arrive_once_and_in_order_however_bad_the_way_is(seed: int) -> Non
     assert two.left.heard == []
 
 
+def test_what_is_sent_at_once_arrives_after_one_delay() -> None:
+    """However it is cut, as TCP has many segments under way; what waited for the connection leaves when it opens."""
+    for seed in range(20):
+        two = Two(seed)
+        for data in (b"0123456789", b"abcdefghij"):
+            two.say(data)
+        two.run(5.0)
+        assert two.right.heard[-1][0] == pytest.approx(3 * DELAY_S)
+        sent_at = two.world.now
+        two.answer(b"0123456789")
+        two.run(5.0)
+        assert two.left.heard[-1][0] == pytest.approx(sent_at + DELAY_S)
+
+
 def test_pieces_are_cut_at_random() -> None:
     cuts = set()
     for seed in range(20):

@@ -44,9 +44,10 @@ class StreamEnd:
         self.other: StreamEnd | None = None
         self.closed = False
         self.heard = False
-        self.under_way: deque[bytes] = deque()
+        self.under_way: deque[tuple[float, bytes]] = deque()
+        """What was sent and has not arrived, and when it would if nothing held it up."""
         self.moving = False
-        """Whether something of ``under_way`` is on its way, or waits to be tried again."""
+        """Whether the first of ``under_way`` is awaited, or waits to be tried again."""
 
 
 class StreamHost:
@@ -109,8 +110,8 @@ class StreamHost:
             end = self._by_target.get(wanted.target) or self._connect(wanted.socket, wanted.target)
         if end is None:
             return
-        end.under_way += self._pieces(wanted.data)
-        if sum(map(len, end.under_way)) > UNSENT_BYTES_MAX:
+        end.under_way += self._leaving(end, self._pieces(wanted.data))
+        if sum(len(piece) for _, piece in end.under_way) > UNSENT_BYTES_MAX:
             self._lose(end, "the other side does not take what is sent")
         elif end.other is not None:
             self._move(end)
@@ -157,6 +158,7 @@ class StreamHost:
             self._lose(end, "the certificate names another domain")
         else:
             end.other = host._accept(name, end)
+            end.under_way = deque(self._leaving(end, [piece for _, piece in end.under_way]))
             self._move(end)
 
     def _accept(self, name: str, caller: StreamEnd) -> StreamEnd:
@@ -183,12 +185,17 @@ class StreamHost:
         at = draw.randrange(1, len(data))
         return [data[:at], data[at:]]
 
+    def _leaving(self, end: StreamEnd, pieces: list[bytes]) -> list[tuple[float, bytes]]:
+        """Return these with when they arrive if they leave now."""
+        return [(self._world.now + self._delay_s(*_way(end)), piece) for piece in pieces]
+
     def _move(self, end: StreamEnd) -> None:
         if end.moving or not end.under_way:
             return
         end.moving = True
         give_up_at = self._world.now + self._world.random.choice([6.0, 20.0, 60.0])
-        self._world.after(self._delay_s(*_way(end)), lambda: self._arrive(end, REPEAT_S, give_up_at))
+        arrives_at, _ = end.under_way[0]
+        self._world.at(arrives_at, lambda: self._arrive(end, REPEAT_S, give_up_at))
 
     def _arrive(self, end: StreamEnd, repeat_s: float, give_up_at: float) -> None:
         """What is under way from ``end`` is there, or has to be tried again."""
@@ -206,8 +213,9 @@ class StreamHost:
             self._world.after(self._delay_s(*_way(end)[::-1]), lambda: self._lose(end, "reset by the other side"))
         else:
             end.moving = False
-            data = b"".join(end.under_way.popleft() for _ in range(self._world.random.randint(1, len(end.under_way))))
-            other.host.take(other, data)
+            there = sum(arrives_at <= self._world.now for arrives_at, _ in end.under_way)
+            taken = self._world.random.randint(1, max(there, 1))
+            other.host.take(other, b"".join(end.under_way.popleft()[1] for _ in range(taken)))
             self._move(end)
 
     def take(self, end: StreamEnd, data: bytes) -> None:
@@ -242,7 +250,7 @@ class StreamHost:
     def _tell_other(self, end: StreamEnd, reason: str) -> None:
         """Let the other side know, if the way is not cut; part of what was under way may still arrive first."""
         other = end.other
-        last = b"".join(end.under_way) if self._world.random.random() < 0.5 else b""
+        last = b"".join(piece for _, piece in end.under_way) if self._world.random.random() < 0.5 else b""
 
         def tell() -> None:
             if other is None or other.closed or self._is_cut(end):
