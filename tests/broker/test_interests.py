@@ -10,7 +10,7 @@ import msgspec
 import pytest
 
 from tests.broker.desk import ALICE, BOB, SUBJECT, Desk
-from wanderbus import records
+from wanderbus import filters, records
 from wanderbus.broker import core, protocol
 from wanderbus.broker import interests as broker_interests
 from wanderbus.broker.config import BrokerConfig
@@ -24,7 +24,7 @@ from wanderbus.broker.core import (
     SubscriptionUnreadable,
 )
 from wanderbus.broker.filter_work import FilterWork
-from wanderbus.broker.interests import Interests
+from wanderbus.broker.interests import Interests, measured
 from wanderbus.broker.protocol import AgentMessage, Attach, Publish, Renew, Subscribe, Take, Unsubscribe
 from wanderbus.broker.state import BrokerState
 from wanderbus.event import Event
@@ -170,8 +170,12 @@ def test_garbage_in_a_batch_closes_its_link_in_its_turn(desk: Desk) -> None:
 def interests(*expressions: str) -> Interests:
     made = Interests(None, FilterWork(BrokerConfig(), lambda: 0))
     for number, expression in enumerate(expressions, 1):
-        made.add(subscription(number, expression))
+        add(made, number, expression)
     return made
+
+
+def add(to: Interests, number: int, expression: str = "") -> None:
+    to.add(subscription(number, expression), measured(filters.parse(expression)))
 
 
 def test_what_was_removed_since_is_not_found() -> None:
@@ -182,14 +186,14 @@ def test_what_was_removed_since_is_not_found() -> None:
     assert some.matching(events[1]) == ["wb-1", "wb-2"]
     some.remove("wb-1")
     some.foresee([events[2], events[0]])
-    some.add(subscription(1))
+    add(some, 1)
     assert some.matching(events[2]) == ["wb-1", "wb-2"]
 
 
 def test_what_was_added_since_is_found() -> None:
     some, events = interests("N > 1"), [event(1), event(2)]
     some.foresee(events)
-    some.add(subscription(2))
+    add(some, 2)
     assert [some.matching(each) for each in events] == [["wb-2"], ["wb-1", "wb-2"]]
 
 
@@ -204,7 +208,7 @@ def test_what_was_foreseen_of_one_event_is_never_anothers() -> None:
 def test_ids_come_in_order_of_making(desk: Desk) -> None:
     some = interests(*[""] * 120)
     some.remove("wb-7")
-    some.add(subscription(7))
+    add(some, 7)
     assert some.matching(event(1)) == [f"wb-{number}" for number in range(1, 121)]
 
 

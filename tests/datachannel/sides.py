@@ -77,12 +77,12 @@ class Side:
         return self.describe()
 
     def accept(self, media: MediaDescription) -> bool:
-        opened, outputs = self.channel.accept(self.channel.read(media), self.world.now)
+        opened, outputs = self.channel.accept(self.channel.read(media, self.address[0]), self.world.now)
         self.perform(outputs)
         return opened
 
     def agreed(self, media: MediaDescription) -> bool:
-        opened, outputs = self.channel.agreed(self.channel.read(media), self.world.now)
+        opened, outputs = self.channel.agreed(self.channel.read(media, self.address[0]), self.world.now)
         self.perform(outputs)
         return opened
 

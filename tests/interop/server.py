@@ -19,6 +19,7 @@ from typing import NamedTuple
 
 from tests.certificates import Certificates
 from tests.interop.kamailio import DOMAIN
+from tests.sip.phone_world import UNLIMITED
 from wanderbus.runtime.ambient import SystemRandom
 from wanderbus.runtime.driver import Driver, Unmade
 from wanderbus.runtime.sip_listening import listen_for_sip
@@ -27,15 +28,6 @@ from wanderbus.sip.digest import ALGORITHMS
 from wanderbus.sip.flood import FloodLimits
 from wanderbus.sip.routing import RoutingScript
 from wanderbus.sip.server import SOCKET, SIPServer
-
-UNLIMITED = FloodLimits(
-    requests_per_s=1e9,
-    burst_requests=1e9,
-    stranger_requests_per_s=1e9,
-    stranger_burst_requests=1e9,
-    strangers_requests_per_s=1e9,
-    strangers_burst_requests=1e9,
-)
 
 
 class Served(NamedTuple):

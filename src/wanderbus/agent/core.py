@@ -274,7 +274,7 @@ class Agent:
             self._step_user_agent(sip.Refuse(identity, 603), now)
             return
         try:
-            self._fresh, outputs = self._channel.accept(self._path.read(media, self._data), now)
+            self._fresh, outputs = self._channel.accept(self._channel.read(media, self._data[0]), now)
         except RemoteProtocolError as error:
             self._step_user_agent(sip.Refuse(identity, 488, str(error)), now)
             return
@@ -291,7 +291,7 @@ class Agent:
             self._step_user_agent(sip.SetMediaStatus(self._session, RemoteMediaStatus.DISCONNECTED), now)
             return
         try:
-            opened, outputs = self._channel.agreed(self._path.read(media, self._data), now)
+            opened, outputs = self._channel.agreed(self._channel.read(media, self._data[0]), now)
         except RemoteProtocolError as error:
             disowned, self._session = self._session, ""
             self._step_user_agent(sip.TerminateSession(disowned), now)

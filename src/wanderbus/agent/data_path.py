@@ -8,12 +8,8 @@ from wanderbus.agent.identity import parties_of
 from wanderbus.agent.messages import AgentProperties
 from wanderbus.agent.path_choice import PathChoice, allowed_ways
 from wanderbus.datachannel import DataChannel, Protocol, Transports, protocol_over
-from wanderbus.datachannel.description import ChannelEnd
-from wanderbus.errors import SIPParseError
-from wanderbus.hosts import may_be_peer
 from wanderbus.machine import Address, Output, RandomSource
 from wanderbus.rudp import RudpConfig
-from wanderbus.sip.sdp import MediaDescription
 from wanderbus.tcp import TcpConfig
 
 
@@ -50,18 +46,6 @@ class DataPath:
         """Return the address that data go to, as the broker's description has it; None until that is agreed on."""
         remote = self.channel.remote
         return None if remote is None else remote.address
-
-    def read(self, media: MediaDescription, local: Address) -> ChannelEnd:
-        """Return the broker's end; :class:`SIPParseError` (488) for one that is not to be believed, or to be sent to.
-
-        The MAC leaves addresses out. The loopback of this host is the broker's place only where we are there too, at
-        ``local``.
-        """
-        end = self.channel.read(media)
-        host = end.address[0]
-        if not may_be_peer(host, local[0]):
-            raise SIPParseError(f"the data channel is described at {host}, where no broker can be", 488)
-        return end
 
     def take_way(self, now: float) -> list[Output]:
         """Prepare the channel for an offer by the chosen way, which is sent now."""

@@ -15,9 +15,8 @@ import msgspec
 from wanderbus.broker.config import BrokerConfig
 from wanderbus.errors import LimitExceeded
 from wanderbus.event import Event
-from wanderbus.filters import Filter
 from wanderbus.filters.compiled import Test
-from wanderbus.filters.work import EverySize, Sizes, Work, work_of
+from wanderbus.filters.work import EverySize, Sizes, Work
 
 BOUNDS: Final = ("filter_work_max", "user_event_filter_work_max", "user_filter_work_per_s")
 """The bounds of :class:`BrokerConfig` that are met here, as reasons of gaps name them."""
@@ -59,9 +58,9 @@ class FilterWork:
         self._undecided: dict[int, dict[str, Undecided]] = {}
         """By the identity of an event's attributes, what could not be decided for it."""
 
-    def check(self, interest: Filter) -> None:
+    def check(self, work: Work) -> None:
         """Raise :class:`LimitExceeded` for a filter that is too much work for an event with short texts."""
-        units = work_of(interest.root).units(EverySize(SAMPLE_CHARACTERS))
+        units = work.units(EverySize(SAMPLE_CHARACTERS))
         if units > self._filter_max:
             raise LimitExceeded(
                 f"the filter takes up to {units} units of work for an event with texts of {SAMPLE_CHARACTERS} "
@@ -69,9 +68,9 @@ class FilterWork:
                 "filter_work_max",
             )
 
-    def put(self, identity: str, owner: str, interest: Filter) -> None:
+    def put(self, identity: str, owner: str, work: Work) -> None:
         """Bound the work of this filter from now on."""
-        self._of[identity] = owner, work_of(interest.root)
+        self._of[identity] = owner, work
 
     def drop(self, identity: str) -> None:
         """Forget a subscription; no harm if it is not known."""

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
-from typing import Final
+from typing import Final, NamedTuple
 
 import msgspec
 
@@ -13,6 +13,7 @@ from wanderbus.broker.filter_work import FilterWork
 from wanderbus.errors import FilterError
 from wanderbus.event import Event
 from wanderbus.filters.sizes import size_of
+from wanderbus.filters.work import Work, work_of
 from wanderbus.machine import Output
 from wanderbus.matching import SCANNED_MAX, Index, Kernel
 from wanderbus.subscription import EVERY_SUBJECT, Subscription
@@ -28,6 +29,19 @@ class KernelWanted(Output, frozen=True):
     """Matching has become work that this kernel saves: load it, which may take seconds, and report that it is there."""
 
     kernel: Kernel
+
+
+class Interest(NamedTuple):
+    """A filter, the bytes of memory that it takes by an estimate, and the work that it is."""
+
+    filter: filters.Filter
+    bytes: int
+    work: Work
+
+
+def measured(interest: filters.Filter) -> Interest:
+    """Return the filter with what it costs, which takes nearly as long as reading it."""
+    return Interest(interest, size_of(interest), work_of(interest.root))
 
 
 class Interests:
@@ -54,16 +68,12 @@ class Interests:
         self._removed: set[str] = set()
         """Subscriptions that were removed since that was found out."""
 
-    def add(self, subscription: Subscription, interest: filters.Filter | None = None) -> None:
-        """Match events against this subscription; raises :class:`FilterError` if its expression cannot be read.
-
-        ``interest`` is its expression, where that was read before.
-        """
-        interest = interest or filters.parse(subscription.expression, subscription.language)
+    def add(self, subscription: Subscription, interest: Interest) -> None:
+        """Match events against this subscription, whose expression is ``interest``."""
         self.foresee(())
         self._count(subscription, interest)
         index = self._every if subscription.subject == EVERY_SUBJECT else self._index
-        index.add(subscription.id, subscription.subject, interest)
+        index.add(subscription.id, subscription.subject, interest.filter)
 
     def add_many(self, subscriptions: Iterable[Subscription]) -> list[tuple[Subscription, FilterError]]:
         """Match events against all of these; return those whose expressions cannot be read, and why."""
@@ -76,15 +86,15 @@ class Interests:
                 unreadable.append((each, error))
                 continue
             readable.append((each.id, each.subject, interest))
-            self._count(each, interest)
+            self._count(each, measured(interest))
         self.foresee(())
         self._index.add_many([each for each in readable if each[1] != EVERY_SUBJECT])
         self._every.add_many([each for each in readable if each[1] == EVERY_SUBJECT])
         return unreadable
 
-    def _count(self, subscription: Subscription, interest: filters.Filter) -> None:
-        self.bytes.put(subscription.id, subscription.owner, size_of(interest))
-        self.work.put(subscription.id, subscription.owner, interest)
+    def _count(self, subscription: Subscription, interest: Interest) -> None:
+        self.bytes.put(subscription.id, subscription.owner, interest.bytes)
+        self.work.put(subscription.id, subscription.owner, interest.work)
 
     def remove(self, identity: str) -> None:
         """Forget a subscription; no harm if it is not there."""

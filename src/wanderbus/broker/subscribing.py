@@ -12,7 +12,7 @@ from wanderbus.broker import admission, protocol
 from wanderbus.broker.bounds import Bounds
 from wanderbus.broker.config import BrokerConfig
 from wanderbus.broker.custom import Kinds
-from wanderbus.broker.interests import Interests, KernelWanted
+from wanderbus.broker.interests import Interest, Interests, KernelWanted, measured
 from wanderbus.broker.journal import Journal
 from wanderbus.broker.links import Links
 from wanderbus.broker.permissions import Permissions
@@ -24,7 +24,6 @@ from wanderbus.broker.rows import SessionRow, SubscriptionRow, session_key
 from wanderbus.broker.state import BrokerState
 from wanderbus.errors import FilterError, LimitExceeded, Refused
 from wanderbus.event import Position
-from wanderbus.filters.sizes import size_of
 from wanderbus.limits import SUBSCRIPTION_BYTES_MAX
 from wanderbus.machine import Output
 from wanderbus.subscription import Subscription
@@ -217,7 +216,7 @@ class Subscriptions:
             raise Refused(refusal)
         admission.check_queue(request.queue)
         self._policies.check(request.queue.policy)
-        interest = filters.parse(request.expression, request.language)
+        read = filters.parse(request.expression, request.language)
         wanted = Subscription(
             id="",
             owner=link.user,
@@ -235,6 +234,7 @@ class Subscriptions:
             if subscription.expires_us == wanted.expires_us:
                 return subscription
             return self._change(subscription, expires_us=wanted.expires_us)
+        interest = measured(read)
         self._check_quota(link.user, interest)
         inherits = self._left_behind(link, wanted, reads=request.reader is not None)
         accepted = msgspec.structs.replace(wanted, id=f"{self._state.server}-{self._state.offset}")
@@ -277,23 +277,26 @@ class Subscriptions:
         expires_us = self._expiry_us(request)
         subscription = self._own(link, request.subscription)
         if subscription is None and (ended := self._own_ended(link, request.subscription)):
-            subscription = self._live_as(ended) or self._back(ended)
+            subscription = self._live_as(ended)
+            if subscription is None:
+                interest = measured(filters.parse(ended.expression, ended.language))
+                if back := self._back(ended, interest):
+                    return self._change(back, interest, expires_us=expires_us)
         if subscription is None:
             raise _unknown(request.subscription)
         return self._change(subscription, expires_us=expires_us)
 
-    def _change(self, subscription: Subscription, **fields: object) -> Subscription:
+    def _change(self, subscription: Subscription, revived: Interest | None = None, **fields: object) -> Subscription:
+        """Record a subscription with other ``fields``; ``revived`` is the expression of one that had ended."""
         changed = msgspec.structs.replace(subscription, **fields)
         admission.check_size(changed)
-        if revived := changed.id not in self._state.subscriptions:
-            filters.parse(changed.expression, changed.language)
         self._journal.write(
             records.Changed(at_us=self._state.wall_us, subscription=changed),
             urgent=True,
         )
-        if revived:
+        if revived is not None:
             self._ended.drop(changed.id, changed.owner)
-            self._take_up(changed)
+            self._take_up(changed, revived)
         else:
             self._live.put(changed.id, changed.owner, changed.expires_us)
         return changed
@@ -320,12 +323,12 @@ class Subscriptions:
         of_session = self._of_session(wanted.owner, wanted.session)
         return next((each for each in of_session if _same(each, wanted)), None)
 
-    def _back(self, ended: Subscription) -> Subscription | None:
+    def _back(self, ended: Subscription, interest: Interest) -> Subscription | None:
         """Return the one that ended last of those that asked for the same: what waits is with it.
 
         None if it is forgotten for want of room meanwhile.
         """
-        self._check_quota(ended.owner, filters.parse(ended.expression, ended.language))
+        self._check_quota(ended.owner, interest)
         session = self._state.sessions[session_key(ended.owner, ended.session)]
         known = (self._state.tombstones[identity].subscription for identity in reversed(session.ended))
         return next((each for each in known if _same(each, ended)), None)
@@ -351,20 +354,20 @@ class Subscriptions:
     def _expiry_us(self, request: protocol.Subscribe | protocol.Renew) -> int | None:
         return admission.expiry_us(self._config, self._state.wall_us, request.lifetime_s, request.expires_us)
 
-    def _check_quota(self, user: str, interest: filters.Filter) -> None:
+    def _check_quota(self, user: str, interest: Interest) -> None:
         """Raise :class:`LimitExceeded` if ``user`` may have no more subscriptions, or none with this filter."""
         most = self._config.user_subscriptions_max
         if len(of_user := self._live.of_user(user)) >= most and len(self._without_expired(list(of_user))) >= most:
             raise LimitExceeded(
                 f"{user} has {most} subscriptions, as many as a user may; end one first", "user_subscriptions_max"
             )
-        self.interests.work.check(interest)
-        size, most = size_of(interest), self._config.user_filter_bytes_max
-        if self.interests.bytes.of_user(user) + size > most:
+        self.interests.work.check(interest.work)
+        most = self._config.user_filter_bytes_max
+        if self.interests.bytes.of_user(user) + interest.bytes > most:
             self._without_expired(list(of_user))
-        self.interests.bytes.check(user, size, most)
+        self.interests.bytes.check(user, interest.bytes, most)
 
-    def _take_up(self, subscription: Subscription, interest: filters.Filter | None = None) -> None:
+    def _take_up(self, subscription: Subscription, interest: Interest) -> None:
         self._live.put(subscription.id, subscription.owner, subscription.expires_us)
         self.interests.add(subscription, interest)
         self.ask_for_kernel()

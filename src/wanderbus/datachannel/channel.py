@@ -17,7 +17,7 @@ from wanderbus.datachannel.description import DISCARD_PORT, ChannelEnd, Protocol
 from wanderbus.datachannel.transports import Transports
 from wanderbus.datachannel.trust import Parties, hkdf
 from wanderbus.errors import RemoteProtocolError, SIPParseError
-from wanderbus.hosts import is_single_host
+from wanderbus.hosts import is_single_host, may_be_peer
 from wanderbus.machine import Address, Input, Output
 from wanderbus.rudp.keys import KEY_BYTES, KeyPair
 from wanderbus.sip.sdp import MediaDescription
@@ -77,10 +77,11 @@ class DataChannel:
             end = self._over_tcp(end)
         return describe_end(self.parties.signed(end))
 
-    def read(self, media: MediaDescription) -> ChannelEnd:
+    def read(self, media: MediaDescription, here: str) -> ChannelEnd:
         """Return the other side's end; :class:`SIPParseError` (488) for one that is not to be believed.
 
-        Nothing is sent to an address of many hosts, or of none. A description from before the last move, or another key
+        The MAC leaves addresses out, and nothing is sent to one of many hosts or of none, nor to loopback unless we are
+        there too: ``here`` is our own host. A description from before the last move, or another key
         for the connection that lives, was not said by the other side now, whatever its MAC.
         """
         end = read_end(media)
@@ -93,6 +94,9 @@ class DataChannel:
             raise SIPParseError("the data channel is described as it was before a move", 488)
         if self._lives(end) and _shown(end) != _shown(self.remote):
             raise SIPParseError("the data channel goes on under another key", 488)
+        if not may_be_peer(end.address[0], here):
+            other = "agent" if self.parties.role == "broker" else "broker"
+            raise SIPParseError(f"the data channel is described at {end.address[0]}, where no {other} can be", 488)
         return end
 
     def offer(self, now: float) -> list[Output]:

@@ -35,7 +35,6 @@ from wanderbus.datachannel import (
     DATA_SOCKET,
     RELAY,
     STREAM_SOCKET,
-    ChannelEnd,
     DataChannel,
     Parties,
     Transports,
@@ -44,8 +43,8 @@ from wanderbus.datachannel import (
 )
 from wanderbus.domain.baseline import ECI_SOCKET, Baseline
 from wanderbus.domain.lines import Line, Lines
-from wanderbus.errors import LimitExceeded, LocalProtocolError, RemoteProtocolError, SIPParseError, StateCorrupt
-from wanderbus.hosts import may_be_peer, network_of
+from wanderbus.errors import LimitExceeded, LocalProtocolError, RemoteProtocolError, StateCorrupt
+from wanderbus.hosts import network_of
 from wanderbus.machine import (
     Address,
     CancelTimer,
@@ -331,7 +330,7 @@ class AccessServer:
         former = line.channel.local
         try:
             self._check_room(line)
-            opened, outputs = line.channel.accept(self._read(line, offer.media), now)
+            opened, outputs = line.channel.accept(line.channel.read(offer.media, self._host), now)
         except (RemoteProtocolError, LimitExceeded) as error:
             self._refused(line, error)
             self._step_user_agent([sip.Refuse(offer.id, 488, str(error))], now)
@@ -346,16 +345,6 @@ class AccessServer:
             self._lines.connected(line, former)
         self._take_data(outputs, now)
         self._step_user_agent([sip.Answer(offer.id, self._media(line), renews=True)], now)
-
-    def _read(self, line: Line, media: MediaDescription) -> ChannelEnd:
-        """Return the agent's end; :class:`SIPParseError` (488) for one not to be believed, or not to be sent to.
-
-        The MAC leaves addresses out, and an agent may give any.
-        """
-        end = line.channel.read(media)
-        if not may_be_peer(end.address[0], self._host):
-            raise SIPParseError(f"the data channel is described at {end.address[0]}, where no agent can be", 488)
-        return end
 
     def _check_room(self, line: Line) -> None:
         """Raise :class:`LimitExceeded` for a line with one device too many of its user."""
@@ -387,7 +376,7 @@ class AccessServer:
         if session is None:
             return
         try:
-            remote = self._read(line, media)
+            remote = line.channel.read(media, self._host)
             opened, outputs = line.channel.agreed(remote, now)
         except RemoteProtocolError as error:
             self._refused(line, error)

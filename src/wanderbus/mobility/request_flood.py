@@ -47,8 +47,7 @@ class RequestFlood:
         if received.connection is None or received.source[0] == self._server[0]:
             return None
         request = received.request
-        size = sum(len(name) + len(value) for name, value in request.headers) + len(request.body)
-        match self._judged(received.source[0], size, now):
+        match self._judged(received.source[0], request.content_bytes, now):
             case Judgement.ADMITTED:
                 return None
             case Judgement.REFUSED:

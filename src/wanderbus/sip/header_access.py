@@ -71,6 +71,12 @@ class HeaderAccess:
     __slots__ = ()
 
     headers: Headers
+    body: bytes
+
+    @property
+    def content_bytes(self) -> int:
+        """The size of the message on a stream, but for punctuation and the start line."""
+        return sum(len(name) + len(value) for name, value in self.headers) + len(self.body)
 
     def header(self, name: str) -> str | None:
         """Return the whole value of the first field of that name (not split at commas), None if absent."""

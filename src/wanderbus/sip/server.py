@@ -226,8 +226,9 @@ class SIPServer:
             return self._proxy.step([report], now), []
         if report.connection is not None:
             # A stream is judged by its requests: what it brings may be any part of one.
-            size = sum(len(name) + len(value) for name, value in report.request.headers) + len(report.request.body)
-            judgement = self._judged(report.source, now, size, vouched=bool(report.peer_domains))
+            judgement = self._judged(
+                report.source, now, report.request.content_bytes, vouched=bool(report.peer_domains)
+            )
             if judgement is not Judgement.ADMITTED:
                 return [_turned_away(report, judgement)], []
         if report.request.method != "REGISTER":

@@ -83,7 +83,7 @@ class ServerSide:
         key = server_key(request)
         known = self._by_key.get(key)
         if request.method == "ACK":
-            return self._acknowledge(known, request, origin, now)
+            return self._acknowledge(known, key, request, origin, now)
         path = response_path(request.via, origin, self._socket)
         if known is not None:
             return self._settle(known, known.receive_again(path, now, origin.datagram_bytes))
@@ -97,7 +97,7 @@ class ServerSide:
         """Make the transaction of a new request, and report it."""
         network = network_of(origin.source[0])
         party = Party(network, self.peers.knows(network, now))
-        size = _size_of(request) if origin.datagram_bytes is None else origin.datagram_bytes
+        size = request.content_bytes if origin.datagram_bytes is None else origin.datagram_bytes
         evicted: list[Output] = []
         while not self._places.has_room(size) and (oldest := self._places.oldest_answered()) is not None:
             evicted += self.forget(oldest)
@@ -164,10 +164,10 @@ class ServerSide:
         return [] if transaction is None else self._settle(transaction, transaction.stop())
 
     def _acknowledge(
-        self, invite: ServerTransaction | None, request: Request, origin: Origin, now: float
+        self, invite: ServerTransaction | None, key: ServerKey, request: Request, origin: Origin, now: float
     ) -> list[Output]:
         """An ACK for a refusal ends here; any other, also one for a 2xx under the INVITE's branch, is the user's."""
-        if invite is None and self._key and request.to.tag == self._tag_of(server_key(request), request):
+        if invite is None and self._key and request.to.tag == self._tag_of(key, request):
             return []
         if not isinstance(invite, InviteServerTransaction) or invite.state is State.ACCEPTED:
             return [AckReceived(request, origin.source, origin.transport, origin.connection)]
@@ -201,11 +201,6 @@ class ServerSide:
             self._places.leave(transaction.name)
         settled: list[Output] = scoped(("server", transaction.name), outputs)
         return settled
-
-
-def _size_of(request: Request) -> int:
-    """Return about how many bytes a request had that came over a stream."""
-    return sum(len(name) + len(value) for name, value in request.headers) + len(request.body)
 
 
 def server_key(request: Request) -> ServerKey:
