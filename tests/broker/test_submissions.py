@@ -10,9 +10,9 @@ from wanderbus.broker.protocol import Done, Query, Renew, RequestRefused, Subscr
 from wanderbus.broker.submissions import AT_ONCE_S, WAITING_CHARACTERS_MAX
 from wanderbus.refusal_table import Limited
 
-PER_S = 2_000.0
+PER_S = 1_000.0
 LONG = "a == 1 or " * 85 + "a == {}"
-"""An expression of nine hundred characters: two are read at once, and then about two a second."""
+"""An expression of nine hundred characters: two are read at once, and then one in two seconds."""
 
 
 class Paced(Desk):
@@ -42,7 +42,7 @@ def test_what_comes_too_fast_is_answered_later_and_in_order() -> None:
     assert answered(desk, link) == [1, 2]
     assert answered(desk, other) == [7]
     assert answered(desk, bob) == [8]
-    desk.later(0.6)
+    desk.later(1.8)
     assert answered(desk, link) == [1, 2, 3]
     desk.later(5.0)
     assert answered(desk, link) == [1, 2, 3, 4, 5, 6]
@@ -83,6 +83,16 @@ def test_what_waits_goes_with_its_link() -> None:
     desk.later(10.0)
     assert answered(desk, other) == [6]
     assert len(desk.broker.state.subscriptions) == 3
+
+
+def test_many_short_expressions_are_read_sooner_than_few_long_ones() -> None:
+    """With as many characters in all, since everybody waits while one is read."""
+    desk = Paced()
+    link, bob = desk.attach(), desk.attach(BOB)
+    desk.say(link, *(submit(number, "a == {}") for number in range(20)))
+    desk.say(bob, *(submit(number, "a == 1 or " * 140 + "b == {}") for number in range(2)))
+    assert len(answered(desk, link)) == 20
+    assert len(answered(desk, bob)) == 1
 
 
 def test_no_more_than_so_many_characters_wait() -> None:

@@ -85,19 +85,19 @@ class BrokerConfig(msgspec.Struct, frozen=True):
     """Bytes of memory that the filters of one user's subscriptions take, estimated from their text alone: 4 KiB for
     each attribute that a filter names, half a KiB for each comparison."""
 
-    user_filter_characters_per_s: float = 200_000.0
-    """Characters a second of the expressions with which a user subscribes; half a second's are read at once, and what
-    comes faster waits."""
+    user_filter_characters_per_s: float = 50_000.0
+    """Characters a second of the expressions with which a user subscribes; two seconds' are read at once, and what
+    comes faster waits. Long expressions count more: one of 1,024 characters twice, one of 8,192 nine times."""
 
     filter_work_max: int = 500_000
     """Units of work of one filter for one event, about 10 ns each: operations, and characters that go through them. A
     subscription whose filter needs more of them for an event with short texts is refused; for any other event it
     gets a gap in the place of an answer."""
 
-    user_event_filter_work_max: int = 2_000_000
+    user_event_filter_work_max: int = 500_000
     """Units of work of all filters of one user for one event; those that are beyond it get a gap."""
 
-    user_filter_work_per_s: float = 10_000_000.0
+    user_filter_work_per_s: float = 5_000_000.0
     """Units of work a second of all filters of one user, for all events; so many are there at once."""
 
     sessions_max: int = 32

@@ -13,7 +13,7 @@ from wanderbus.stream_limits import StreamLimits
 _TRIES: Final = 32
 """How many free UDP ports are tried until one is free for TCP too."""
 
-DATAGRAMS_A_TURN: Final = 16
+DATAGRAMS_A_TURN: Final = 4
 """Datagrams that are taken before other sockets have their turn: to challenge a stranger takes half a millisecond."""
 
 
