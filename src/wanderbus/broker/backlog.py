@@ -125,21 +125,21 @@ class Backlog:
 
     def arrived(self, several: Sequence[tuple[int, bytes]]) -> None:
         """Handle the messages of these links; what is too much for this step waits."""
-        came = [Taken(self._party(link), Waiting(link, payload), weight_of(payload)) for link, payload in several]
         done = 0
-        if not self._turns and self._room() >= sum([each.units for each in came]):
-            done = self._converse(came)
-        for each in came[done:]:
-            if each.user == UNATTENDED and self._turns.waiting(UNATTENDED) >= UNATTENDED_MAX:
+        if not self._turns and self._room() >= sum([weight_of(payload) for _, payload in several]):
+            done = self._converse(several)
+        for identity, payload in several[done:]:
+            party = _party(self._links.get(identity))
+            if party == UNATTENDED and self._turns.waiting(UNATTENDED) >= UNATTENDED_MAX:
                 self._journal.tally.note("backlog.UNATTENDED_MAX", UNATTENDED, "datagram of the original ECI dropped")
             else:
-                self._turns.add(each.user, each.message)
+                self._turns.add(party, Waiting(identity, payload))
 
     def go_on(self) -> None:
         """Do as much of what waits as this step has room for, and ask for another step if some is left."""
         while self._turns.are_due and not self._is_asked and (room := self._room()) > 0:
             taken = self._turns.take(room)
-            done = self._converse(taken, charged=True)
+            done = self._converse([each.message for each in taken], taken)
             self._turns.give_back(taken[done:])
         if self._turns.are_due and not self._is_asked and not self._is_unsynced():
             if self._is_contested():
@@ -160,29 +160,22 @@ class Backlog:
 
     def closes(self, link: Link) -> None:
         """Do what waits of a link that is about to close, but for publishes, which its agent repeats elsewhere."""
-        for waiting in self._turns.remove(self._party(link.link), link.link):
+        for waiting in self._turns.remove(_party(link), link.link):
             message = _message(waiting.payload)
             self._done[link.link] = self._done.get(link.link, 0) + 1
             if not isinstance(message, protocol.Publish | RemoteProtocolError) and self._links.get(link.link) is link:
                 self._do(link, message)
                 self._links.flush()
 
-    def _party(self, identity: int) -> str:
-        link = self._links.get(identity)
-        return UNATTENDED if link is None or link.unattended else link.user
-
     def _room(self) -> float:
         units = self._turn_units if self._is_contested() else ALONE_TURNS * self._turn_units
         return min(units - (self._journal.work - self._began_at), self._unsynced_max - self._journal.unsynced)
 
-    def _note_active(self, party: str, message: protocol.FromAgent | RemoteProtocolError) -> None:
-        """Note who publishes, or makes many requests; acknowledging what others publish makes nobody active."""
-        if type(message) is protocol.Publish:
+    def _note_request(self, party: str) -> None:
+        """Note who makes many requests, which is as good as publishing."""
+        self._requests[party] += 1
+        if self._requests[party] == REQUESTS_ACTIVE:
             self._active.add(party)
-        elif type(message) is not protocol.Take:
-            self._requests[party] += 1
-            if self._requests[party] == REQUESTS_ACTIVE:
-                self._active.add(party)
 
     def _is_contested(self) -> bool:
         return len(self._active) > 1 or bool(self._active_before - self._active and self._active)
@@ -190,34 +183,47 @@ class Backlog:
     def _is_unsynced(self) -> bool:
         return self._journal.unsynced >= self._unsynced_max
 
-    def _converse(self, taken: Sequence[Taken], *, charged: bool = False) -> int:
-        """Do what was taken until there is no room in this step; return how much of it is done, one at least."""
-        journal, links, done = self._journal, self._links, self._done
-        said = [(each.message.link, _message(each.message.payload)) for each in taken]
+    def _converse(self, came: Sequence[tuple[int, bytes]], taken: Sequence[Taken] = ()) -> int:
+        """Do what came until there is no room in this step; return how much of it is done, one at least.
+
+        ``taken`` says whose turn each is, which is charged with what it costs; nothing for what did not wait.
+        """
+        journal, links, done, served = self._journal, self._links, self._done, self._served
+        said = [(identity, _message(payload)) for identity, payload in came]
         end = journal.work + self._room()
         foreseen = 0
         for place, (identity, message) in enumerate(said):
             if place and journal.work >= end:
                 self._foresee((), 0)
                 return place
-            if place >= foreseen and type(message) is protocol.Publish:
-                foreseen = self._foresee(said, place)
-            self._note_active(taken[place].user, message)
+            link = links.get(identity)
+            party = _party(link)
+            # Who just acknowledges what others publish is not active.
+            if type(message) is protocol.Publish:
+                if place >= foreseen:
+                    foreseen = self._foresee(said, place)
+                self._active.add(party)
+            elif type(message) is not protocol.Take:
+                self._note_request(party)
             before = journal.work
-            weight = weight_of(taken[place].message.payload)
+            weight = weight_of(came[place][1])
             journal.work += weight
-            if link := links.get(identity):
+            if link is not None:
                 self._do(link, message)
                 links.flush()
-            party, units = taken[place].user, journal.work - before
-            self._served[party] = self._served.get(party, 0.0) + units
+            units = journal.work - before
+            served[party] = served.get(party, 0.0) + units
             done[identity] = done.get(identity, 0) + 1
             self.done_units += weight
-            if charged:
+            if taken:
                 self._turns.charge(taken[place], units)
         if foreseen:
             self._foresee((), 0)
         return len(said)
+
+
+def _party(link: Link | None) -> str:
+    return UNATTENDED if link is None or link.unattended else link.user
 
 
 def _message(payload: bytes) -> protocol.FromAgent | RemoteProtocolError:

@@ -329,11 +329,12 @@ class Broker:
         coming: list[tuple[Link, protocol.Publish]] = []
         for at in range(place, end):
             identity, message = said[at]
-            if isinstance(message, protocol.Subscribe | protocol.Renew):
+            if type(message) is protocol.Publish:
+                if link := self._links.get(identity):
+                    coming.append((link, message))
+            elif isinstance(message, protocol.Subscribe | protocol.Renew):
                 end = at
                 break
-            if isinstance(message, protocol.Publish) and (link := self._links.get(identity)):
-                coming.append((link, message))
         if len(coming) > 1:
             self._publishing.foresee(coming)
         return end

@@ -30,6 +30,8 @@ _REASONS_MAX: Final = 100
 _OWED_UNITS: Final = 3.0
 """Work that a notification still causes once it is said."""
 
+_REFUSALS: Final = (protocol.RequestRefused, protocol.PublishRefused)
+
 _Next: TypeAlias = tuple[int, int, Reader, Item]
 """The number of a reader's next item and its handle, by which those at once ready take turns; the reader, the item."""
 
@@ -148,7 +150,7 @@ class Links:
 
     def say(self, link: Link, message: BrokerMessage) -> None:
         """Send ``message`` once everything it rests on is durable; count it if it refuses because of a bound."""
-        if isinstance(message, protocol.RequestRefused | protocol.PublishRefused):
+        if isinstance(message, _REFUSALS):
             self._note(message, link.user)
         payload = protocol.encode(message)
         self._journal.say(SendOnLink(link.link, payload), len(payload))

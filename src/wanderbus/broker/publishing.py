@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 from collections.abc import Iterable
 
 from wanderbus import records
@@ -44,18 +45,20 @@ class Publishing:
         self._subscriptions = subscriptions
         self._bounds = bounds
         self._permissions = permissions
+        self._sizes: dict[int, tuple[Event, int]] = {}
+        """By identity, events that are about to be published and the bytes of each."""
 
     def foresee(self, coming: Iterable[tuple[Link, protocol.Publish]]) -> None:
         """Match at once what is about to be published, but for what needs no matching."""
+        self._sizes.clear()
         if self.disk_full:
             return
-        events = [
-            message.event
-            for link, message in coming
-            if link.session is not None and not self._repeated(link, message) and _is_sound(message.event)
-        ]
-        if len(events) > 1:
-            self._subscriptions.interests.foresee(events)
+        for link, message in coming:
+            if link.session is not None and not self._repeated(link, message):
+                with contextlib.suppress(EventError):  # publishing it says why
+                    self._sizes[id(message.event)] = message.event, _checked_size(message.event)
+        if len(self._sizes) > 1:
+            self._subscriptions.interests.foresee([event for event, _ in self._sizes.values()])
 
     def publish(self, link: Link, message: protocol.Publish) -> None:
         """Accept an event into the log with its notifications, or refuse it; a repeat is answered as at first."""
@@ -71,16 +74,18 @@ class Publishing:
         if refusal := self._permissions.refusal(link.user, message.event.subject):
             self._refuse(link, message, refusal)
             return
+        _, size = self._sizes.pop(id(message.event), (None, None))
         try:
-            size = _checked_size(message.event)
+            size = size or _checked_size(message.event)
         except EventError as error:
             self._refuse(link, message, protocol.shortened(error))
             return
         sessions, restricted = self._generated(message.event)
         undecided = self._subscriptions.interests.work.take_undecided(message.event)
         self._subscriptions.ask_for_kernel()
-        notified = [notification for _, notification in sessions]
-        decided = [each for each in notified if not all(its in undecided for its in each.subscriptions)]
+        notified = decided = [notification for _, notification in sessions]
+        if undecided:
+            decided = [each for each in notified if not all(its in undecided for its in each.subscriptions)]
         if limit := self._bounds.refuses(message.event.subject, size, decided):
             self._refuse(link, message, f"a queue that the event goes to is full ({limit}); try again later", limit)
             return
@@ -184,14 +189,6 @@ class Publishing:
             tuple([s.id for s in subscriptions]),
             tuple([(s.id, s.device) for s in subscriptions if s.device is not None]),
         )
-
-
-def _is_sound(event: Event) -> bool:
-    try:
-        check_event(event)
-    except EventError:
-        return False
-    return True
 
 
 def _checked_size(event: Event) -> int:
