@@ -27,8 +27,8 @@ WAITING_CHARACTERS_MAX: Final = 2**20
 """Characters of all requests of one user that wait; a further one is refused."""
 
 _DOUBLE_CHARACTERS: Final = 1_024
-"""An expression of so many characters counts twice, one of *n* times as many *n* + 1 times: while it is read, all others
-wait, and a few that are long hold up more of them than many that are short."""
+"""An expression of so many characters counts twice, one of *n* times as many *n* + 1 times: while it is read, all
+others wait, and a few that are long hold up more of them than many that are short."""
 
 _LIMIT: Final = "user_filter_characters_per_s"
 _REQUEST_CHARACTERS: Final = 64
