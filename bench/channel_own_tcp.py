@@ -13,7 +13,7 @@ from typing import Final, Self
 
 from bench.certificate import server_context
 from wanderbus.machine import Input, Output
-from wanderbus.runtime.driver import Driver
+from wanderbus.runtime.net.driver import Driver
 from wanderbus.stream_limits import DATA_STREAM_LIMITS
 from wanderbus.tcp import Endpoint, MessageReceived, OpenConnection, SendMessage, Target, TcpConfig
 

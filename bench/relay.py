@@ -25,7 +25,7 @@ from tests.interop import rtpengine as peer
 from tests.interop.processes import free_port, processor_s, running
 from wanderbus.machine import Address
 from wanderbus.relay import ng
-from wanderbus.sip.sdp import MediaDescription, SessionDescription
+from wanderbus.sip.message.sdp import MediaDescription, SessionDescription
 
 GOAL_VS_RTPENGINE: Final = 0.3
 STREAMS: Final = (1, 8)

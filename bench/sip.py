@@ -26,7 +26,7 @@ from tests.interop import sipp
 from tests.interop.kamailio import DOMAIN, kamailio
 from tests.interop.processes import answers_options, free_port, processor_s, running
 from tests.interop.sipp import How, play, playing
-from wanderbus.sip.message import parse_message
+from wanderbus.sip.message.message import parse_message
 
 GOAL_REGISTERS_PER_S = 1_000
 USERS = {f"user{number}": f"secret{number}" for number in range(1_000)} | {"bob": "sesame"}

@@ -9,7 +9,7 @@ from random import Random
 from typing import Final
 
 from faults.recording import Promise, RecordedDisk, RecordedVFS, Recorder
-from wanderbus.broker import protocol
+from wanderbus import protocol
 from wanderbus.broker.config import BrokerConfig
 from wanderbus.broker.core import (
     Append,
@@ -23,9 +23,9 @@ from wanderbus.broker.core import (
 )
 from wanderbus.event import Event
 from wanderbus.machine import ClockRead, Input, Output
-from wanderbus.runtime.committer import GroupCommit, LogEntry, Rows
-from wanderbus.runtime.disk import is_full
-from wanderbus.runtime.server_files import ServerFiles
+from wanderbus.runtime.files.disk import is_full
+from wanderbus.runtime.files.server_files import ServerFiles
+from wanderbus.runtime.log.committer import GroupCommit, LogEntry, Rows
 from wanderbus.subscription import QueuePolicy
 
 VFS: Final = "recorded"

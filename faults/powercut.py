@@ -26,9 +26,9 @@ from faults.life import PUBLISHES_REMEMBERED, Life, World
 from faults.recording import Promise, Recorder, Step, Sync, SyncNames
 from faults.verdict import Verdict, check_publishes, check_state, folded
 from wanderbus.errors import WanderbusError
-from wanderbus.runtime.committer import LogEntry
-from wanderbus.runtime.log_check import check_log
-from wanderbus.runtime.server_files import ServerFiles
+from wanderbus.runtime.files.server_files import ServerFiles
+from wanderbus.runtime.log.committer import LogEntry
+from wanderbus.runtime.log.log_check import check_log
 
 POINTS_A_WORLD: Final = 25
 LIVES_A_WORLD: Final = 5

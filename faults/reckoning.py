@@ -13,9 +13,9 @@ from faults.verdict import Verdict, check_order, check_publishes, check_state, f
 from wanderbus.broker.config import BrokerConfig
 from wanderbus.errors import WanderbusError
 from wanderbus.records import Published, decode_record
-from wanderbus.runtime.log_check import check_log
-from wanderbus.runtime.log_recovery import segment_paths
-from wanderbus.runtime.server_files import ServerFiles
+from wanderbus.runtime.files.server_files import ServerFiles
+from wanderbus.runtime.log.log_check import check_log
+from wanderbus.runtime.log.log_recovery import segment_paths
 from wanderbus.segments import HEADER, frames
 
 

@@ -1,5 +1,5 @@
 """Everything that a server does to its disk, written down in order: by the log through a
-:class:`~wanderbus.runtime.disk.Disk`, by SQLite through a VFS of our own.
+:class:`~wanderbus.runtime.files.disk.Disk`, by SQLite through a VFS of our own.
 
 Files are known by numbers, since names come and go on their own. No sync is carried out, it is only noted: what would
 be left without it is for :mod:`faults.cutting` to say.

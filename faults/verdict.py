@@ -11,7 +11,7 @@ from typing import Final, Literal
 import msgspec
 
 from bench.reporting import Goal, goal
-from wanderbus.broker.state import BrokerState
+from wanderbus.broker.state.state import BrokerState
 from wanderbus.records import Published, decode_record
 
 Kind = Literal["lost", "repeated", "out_of_order", "integrity_errors"]

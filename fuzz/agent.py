@@ -15,9 +15,11 @@ import msgspec
 from fuzz.harness import Broken, Target
 from fuzz.mutation import mutated
 from fuzz.script import Act, acts_of, written
-from wanderbus import event_text
-from wanderbus.agent.conversation import Conversation
-from wanderbus.agent.messages import (
+from wanderbus import event_text, protocol
+from wanderbus.cli import listings
+from wanderbus.client.listed_rows import checked_rows
+from wanderbus.client.machine.conversation import Conversation
+from wanderbus.client.machine.messages import (
     Acknowledge,
     AgentProperties,
     Arrived,
@@ -27,9 +29,6 @@ from wanderbus.agent.messages import (
     StopReading,
     SubscriptionOver,
 )
-from wanderbus.api.listed_rows import checked_rows
-from wanderbus.broker import protocol
-from wanderbus.cli import listing
 from wanderbus.errors import RemoteProtocolError
 from wanderbus.event import Event, EventId, Gap, Loss, Notification
 from wanderbus.machine import Output
@@ -49,7 +48,7 @@ PROPERTIES: Final = AgentProperties(
 )
 NUMBERS: Final = (0, 1, 2, 3, 4, -1, 2**31, 2**63 - 1, 2**63, 2**64 - 1, -(2**63))
 NAMES: Final = ("wb-1", "wb-2", "", "\x1b[2J", "\u202e", "x" * 300)
-TABLES: Final = {"sessions": listing.SESSIONS, "subscriptions": listing.SUBSCRIPTIONS, "queues": listing.QUEUES}
+TABLES: Final = {"sessions": listings.SESSIONS, "subscriptions": listings.SUBSCRIPTIONS, "queues": listings.QUEUES}
 
 
 def make_conversation(random: Random) -> bytes:
@@ -107,7 +106,7 @@ def handle_rows(data: bytes) -> bool:
         (row,) = checked_rows(what, (row,))  # type: ignore[assignment]
     except RemoteProtocolError:
         return False
-    wanted = listing.Wanted(what, TABLES[what], None, {})  # type: ignore[arg-type]
+    wanted = listings.Wanted(what, TABLES[what], None, {})  # type: ignore[arg-type]
     lines = [event_text.escaped(str(column(row))) for column in wanted.columns.values()]
     lines += [event_text.escaped(str(value)) for _, value in wanted.details(row)]
     if not all(line.isprintable() for line in lines):

@@ -28,7 +28,7 @@ from wanderbus.machine import (
     TimerFired,
 )
 from wanderbus.simulation.weight import weight_bytes
-from wanderbus.sip.sdp import MediaDescription, SessionDescription
+from wanderbus.sip.message.sdp import MediaDescription, SessionDescription
 from wanderbus.tcp import Endpoint, OpenConnection, TcpConfig
 from wanderbus.tcp import frames as wire
 from wanderbus.tcp.interface import Target

@@ -30,7 +30,7 @@ from wanderbus.machine import (
 from wanderbus.relay import NG_SOCKET, ClosePort, OpenPort, PortOpened, PortRefused, Relay, RelayLimits, Side
 from wanderbus.relay.bencode import decode, encode
 from wanderbus.relay.description import read, rewritten
-from wanderbus.sip.sdp import SessionDescription
+from wanderbus.sip.message.sdp import SessionDescription
 
 COMMAND, DATAGRAM, SLEEP, PORTS = range(4)
 BYTES_MAX: Final = 65_507

@@ -18,8 +18,8 @@ from wanderbus.machine import Address, CancelTimer, DatagramReceived, Input, Sen
 from wanderbus.rudp import RudpConfig
 from wanderbus.rudp.frames import PLAIN, SEALED
 from wanderbus.rudp.handshake import HALF_OPEN_MAX, Dial, DirectEndpoint
+from wanderbus.rudp.handshake_messages import HELLO, WELCOME, OpeningSecret
 from wanderbus.rudp.keys import KeyPair
-from wanderbus.rudp.openings import HELLO, WELCOME, OpeningSecret
 from wanderbus.simulation.weight import weight_bytes
 from wanderbus.transport import CloseConnection, SendMessage
 

@@ -20,11 +20,11 @@ from fuzz.harness import Broken, Target
 from fuzz.mutation import mutated
 from wanderbus.errors import SIPParseError
 from wanderbus.limits import SIP_MESSAGE_BYTES_MAX
-from wanderbus.sip.digest_values import SUPPORTED, Challenge, Credentials, response_digest
-from wanderbus.sip.dissection import dissect
-from wanderbus.sip.inspection import Role, inspect
-from wanderbus.sip.message import Message, encode_message, make_response, parse_message, read_for_reply
-from wanderbus.sip.sdp import SessionDescription
+from wanderbus.sip.authentication.digest_values import SUPPORTED, Challenge, Credentials, response_digest
+from wanderbus.sip.message.dissection import dissect
+from wanderbus.sip.message.inspection import Role, inspect
+from wanderbus.sip.message.message import Message, encode_message, make_response, parse_message, read_for_reply
+from wanderbus.sip.message.sdp import SessionDescription
 
 CORPUS: Final = Path(__file__).resolve().parents[1] / "tests" / "sip" / "corpus"
 STATUSES: Final = (None, 400, 501, 505, 513)

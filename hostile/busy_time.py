@@ -14,7 +14,7 @@ from typing import Final
 from bench.workers import Line
 from hostile.attack import Target
 from hostile.users import connected
-from wanderbus.broker.interests import COMPILED_FROM_EVENTS
+from wanderbus.broker.interest.matcher import COMPILED_FROM_EVENTS
 from wanderbus.matching import SCANNED_MAX
 
 USER: Final = "judy"

@@ -12,9 +12,9 @@ from hostile.attack import PASSWORD, Target
 from hostile.datagrams import HEADERS_BYTES
 from hostile.network import ATTACKER
 from wanderbus.errors import SIPParseError
-from wanderbus.runtime.ambient import SystemRandom
-from wanderbus.sip.digest import DigestClient
-from wanderbus.sip.message import Request, Response, encode_message, parse_message
+from wanderbus.runtime.system_random import SystemRandom
+from wanderbus.sip.authentication.digest import DigestClient
+from wanderbus.sip.message.message import Request, Response, encode_message, parse_message
 
 ANSWER_S_MAX: Final = 2.0
 TRIES_MAX: Final = 3

@@ -8,7 +8,7 @@ from __future__ import annotations
 from typing import Final
 
 from wanderbus.cli import main
-from wanderbus.runtime.event_log import EventLog
+from wanderbus.runtime.log.event_log import EventLog
 
 SEGMENT_BYTES_MAX: Final = 64 * 1024
 

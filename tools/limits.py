@@ -12,15 +12,15 @@ from pathlib import Path
 from typing import Final, NamedTuple
 
 from wanderbus.broker.config import BrokerConfig
-from wanderbus.mobility.answering import SESSIONS_MAX
+from wanderbus.mobility.session.uas_invite import SESSIONS_MAX
 from wanderbus.refusal_table import ENTRIES_MAX
 from wanderbus.rudp import RudpConfig
-from wanderbus.runtime.descriptors import RESERVED, SHARES
-from wanderbus.sip.flood import REQUEST_BYTES, FloodLimits
-from wanderbus.sip.location import AORS_MAX, BINDINGS_PER_AOR_MAX
-from wanderbus.sip.login_guard import LoginLimits
-from wanderbus.sip.transaction_places import PLACE_BYTES, SOURCE_PART, STRANGERS_PART
-from wanderbus.sip.transactions import TRANSACTIONS_MAX
+from wanderbus.runtime.net.descriptors import RESERVED, SHARES
+from wanderbus.sip.authentication.login_guard import LoginLimits
+from wanderbus.sip.proxy.location import AORS_MAX, BINDINGS_PER_AOR_MAX
+from wanderbus.sip.transaction.flood_limits import REQUEST_BYTES, FloodLimits
+from wanderbus.sip.transaction.transaction_layer import TRANSACTIONS_MAX
+from wanderbus.sip.transaction.transaction_places import PLACE_BYTES, SOURCE_PART, STRANGERS_PART
 from wanderbus.stream_limits import DATA_STREAM_LIMITS, StreamLimits
 from wanderbus.tcp import TcpConfig
 

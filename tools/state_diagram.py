@@ -6,10 +6,10 @@ import sys
 from collections.abc import Iterable, Iterator
 from pathlib import Path
 
-from wanderbus.mobility.status import TRANSITIONS, SIPCommunicationStatus
-from wanderbus.sip.client_transactions import InviteClientTransaction, NonInviteClientTransaction
-from wanderbus.sip.server_transactions import InviteServerTransaction, NonInviteServerTransaction
-from wanderbus.sip.transaction_machine import State, TransactionMachine, Trigger
+from wanderbus.mobility.session.status import TRANSITIONS, SIPCommunicationStatus
+from wanderbus.sip.transaction.client_transactions import InviteClientTransaction, NonInviteClientTransaction
+from wanderbus.sip.transaction.server_transactions import InviteServerTransaction, NonInviteServerTransaction
+from wanderbus.sip.transaction.transaction_machine import State, TransactionMachine, Trigger
 
 PAGE = Path(__file__).resolve().parents[1] / "docs" / "sip-states.md"
 
@@ -19,8 +19,8 @@ Drawn by `tools/state_diagram.py` from the tables that the program runs by; a te
 
 ## SIP communication status of a session
 
-SPEC C-12 and C-15; the table is `TRANSITIONS` in `src/wanderbus/mobility/status.py`. A move that is not drawn raises
-`LocalProtocolError`. The remote media status, CONNECTED or DISCONNECTED, is independent of it (C-14): it becomes
+SPEC C-12 and C-15; the table is `TRANSITIONS` in `src/wanderbus/mobility/session/status.py`. A move that is not drawn
+raises `LocalProtocolError`. The remote media status, CONNECTED or DISCONNECTED, is independent of it (C-14): it becomes
 CONNECTED where a session is established or updated, DISCONNECTED where it ends, and in between it is what the
 application says.
 """

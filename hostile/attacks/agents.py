@@ -13,7 +13,7 @@ from hostile.attacks.dialogs import established
 from hostile.datagrams import FROM_PORT, Make, flood, request
 from hostile.network import ATTACKER, GOOD
 from wanderbus.machine import Address
-from wanderbus.sip.uri import SIPUri
+from wanderbus.sip.message.uri import SIPUri
 
 PER_S: float = 300.0
 """Calls a second at each agent."""

@@ -15,7 +15,7 @@ from hostile.attack import DOMAIN, Attack, Report, Target
 from hostile.caller import caller
 from hostile.datagrams import FROM_PORT, Make, flood, request
 from hostile.network import ATTACKER, SERVER, VICTIM
-from wanderbus.sip.message import Request, parse_message
+from wanderbus.sip.message.message import Request, parse_message
 
 SEND_S = 3.0
 ATTACK_S = 36.0

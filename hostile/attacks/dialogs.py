@@ -18,9 +18,9 @@ from hostile.users import connected
 from wanderbus.datachannel import channel
 from wanderbus.datachannel.description import ChannelEnd, describe_end
 from wanderbus.errors import ConfigurationError, SIPParseError, WanderbusError
-from wanderbus.runtime.trace_file import read_trace
-from wanderbus.sip.message import Request, Response, parse_message
-from wanderbus.sip.sdp import MediaDescription
+from wanderbus.runtime.files.trace_file import read_trace
+from wanderbus.sip.message.message import Request, Response, parse_message
+from wanderbus.sip.message.sdp import MediaDescription
 
 TRY_S_MAX = 1.5
 DNS_PORT = 53

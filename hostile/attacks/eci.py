@@ -11,7 +11,7 @@ import msgspec
 from hostile.attack import Attack, Report, Target
 from hostile.datagrams import FROM_PORT, HEADERS_BYTES, HOLE, Make, flood, ticks
 from hostile.network import ATTACKER, SOURCES, VICTIM
-from wanderbus.broker import protocol
+from wanderbus import protocol
 from wanderbus.event import Event
 
 SUBJECT = "Flood"

@@ -9,8 +9,8 @@ from hostile.attack import DOMAIN, Attack, Report, Target
 from hostile.datagrams import HEADERS_BYTES, HOLE, PADDING, request, ticks
 from hostile.network import ATTACKER, SERVER
 from wanderbus.errors import SIPParseError
-from wanderbus.sip.digest_values import Challenge, Credentials
-from wanderbus.sip.message import Response, parse_message
+from wanderbus.sip.authentication.digest_values import Challenge, Credentials
+from wanderbus.sip.message.message import Response, parse_message
 
 GUESSES_PER_S = 3_000
 READ_MAX = 65_535

@@ -15,21 +15,21 @@ import typing as _typing
 __version__ = "0.1.0"
 
 if _typing.TYPE_CHECKING:
-    from wanderbus.api.agent import Agent
-    from wanderbus.api.connecting import connect
-    from wanderbus.api.disconnection import Disconnection
-    from wanderbus.api.reports import Ending, OutboxRefusal, StatusChange
-    from wanderbus.api.server import Server
+    from wanderbus.client.agent import Agent
+    from wanderbus.client.connect import connect
+    from wanderbus.client.disconnection_hooks import Disconnection
+    from wanderbus.client.reports import Ending, OutboxRefusal, StatusChange
     from wanderbus.errors import WanderbusError
     from wanderbus.event import Event, EventId, Gap, Loss, Notification, Position, gathered
+    from wanderbus.server.server import Server
     from wanderbus.subscription import Custom, Daily, Frequency, Interval, QueuePolicy, Subscription
 
 _HOMES = {
-    "Agent": "wanderbus.api.agent",
+    "Agent": "wanderbus.client.agent",
     "Custom": "wanderbus.subscription",
     "Daily": "wanderbus.subscription",
-    "Disconnection": "wanderbus.api.disconnection",
-    "Ending": "wanderbus.api.reports",
+    "Disconnection": "wanderbus.client.disconnection_hooks",
+    "Ending": "wanderbus.client.reports",
     "Event": "wanderbus.event",
     "EventId": "wanderbus.event",
     "Frequency": "wanderbus.subscription",
@@ -37,14 +37,14 @@ _HOMES = {
     "Interval": "wanderbus.subscription",
     "Loss": "wanderbus.event",
     "Notification": "wanderbus.event",
-    "OutboxRefusal": "wanderbus.api.reports",
+    "OutboxRefusal": "wanderbus.client.reports",
     "Position": "wanderbus.event",
     "QueuePolicy": "wanderbus.subscription",
-    "Server": "wanderbus.api.server",
-    "StatusChange": "wanderbus.api.reports",
+    "Server": "wanderbus.server.server",
+    "StatusChange": "wanderbus.client.reports",
     "Subscription": "wanderbus.subscription",
     "WanderbusError": "wanderbus.errors",
-    "connect": "wanderbus.api.connecting",
+    "connect": "wanderbus.client.connect",
     "gathered": "wanderbus.event",
 }
 

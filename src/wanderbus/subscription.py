@@ -1,7 +1,7 @@
 """Subscriptions and their restrictions, as they are submitted, stored and queried (SPEC A-04, H).
 
 Plain data: what an expression means is in :mod:`wanderbus.filters`, what a restriction does in
-:mod:`wanderbus.broker.restrictions`.
+:mod:`wanderbus.broker.restrictions.restriction_check`.
 """
 
 from __future__ import annotations

@@ -4,8 +4,10 @@ from __future__ import annotations
 
 from typing import Any, TypeVar
 
-from wanderbus.agent.baseline import ECI_SOCKET, Agent
-from wanderbus.agent.messages import (
+from wanderbus import protocol
+from wanderbus.broker.config import BrokerConfig
+from wanderbus.client.machine.baseline import ECI_SOCKET, Agent
+from wanderbus.client.machine.messages import (
     AgentProperties,
     AgentStatusChanged,
     Arrived,
@@ -16,8 +18,6 @@ from wanderbus.agent.messages import (
     PublishSettled,
     RequestSettled,
 )
-from wanderbus.broker import protocol
-from wanderbus.broker.config import BrokerConfig
 from wanderbus.domain.access_server import AccessServer
 from wanderbus.domain.baseline import Baseline, BaselineConfig, user_at
 from wanderbus.event import Event, Notification

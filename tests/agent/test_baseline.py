@@ -5,8 +5,9 @@ from __future__ import annotations
 import pytest
 
 from tests.agent.eci_town import SUBJECT, EciTown, Pager
-from wanderbus.agent.baseline import ECI_SOCKET, Agent
-from wanderbus.agent.messages import (
+from wanderbus import protocol
+from wanderbus.client.machine.baseline import ECI_SOCKET, Agent
+from wanderbus.client.machine.messages import (
     Acknowledge,
     AgentProperties,
     Ask,
@@ -20,7 +21,6 @@ from wanderbus.agent.messages import (
     ServerUnreachable,
     StartReading,
 )
-from wanderbus.broker import protocol
 from wanderbus.event import Event, EventId, Position
 from wanderbus.limits import UDP_PAYLOAD_BYTES_MAX
 from wanderbus.machine import Address, DatagramReceived, Output, SendDatagram, SetTimer, TimerFired

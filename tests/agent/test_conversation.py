@@ -5,8 +5,9 @@ from __future__ import annotations
 import msgspec
 import pytest
 
-from wanderbus.agent.conversation import Conversation
-from wanderbus.agent.messages import (
+from wanderbus import protocol
+from wanderbus.client.machine.conversation import Conversation
+from wanderbus.client.machine.messages import (
     Acknowledge,
     AgentProperties,
     Arrived,
@@ -18,8 +19,10 @@ from wanderbus.agent.messages import (
     StartReading,
     StopReading,
 )
-from wanderbus.broker import protocol
-from wanderbus.broker.protocol import (
+from wanderbus.errors import RemoteProtocolError
+from wanderbus.event import Event, EventId, Gap, Loss, Notification, Position
+from wanderbus.machine import Output
+from wanderbus.protocol import (
     AgentMessage,
     Attach,
     Attachment,
@@ -34,9 +37,6 @@ from wanderbus.broker.protocol import (
     Subscribe,
     Take,
 )
-from wanderbus.errors import RemoteProtocolError
-from wanderbus.event import Event, EventId, Gap, Loss, Notification, Position
-from wanderbus.machine import Output
 from wanderbus.subscription import Subscription
 
 EVENT = Event("Trade", {"N": 1})

@@ -7,7 +7,10 @@ from typing import Literal
 import pytest
 
 from tests.agent.town import DATA_ADDRESS, SIP_PORTS, Phone, Town, connected
-from wanderbus.agent.messages import (
+from wanderbus import protocol
+from wanderbus.broker.links import SendOnLink
+from wanderbus.broker.readers import Link
+from wanderbus.client.machine.messages import (
     Acknowledge,
     AgentStatusChanged,
     ConnectRefused,
@@ -17,15 +20,12 @@ from wanderbus.agent.messages import (
     PublishEvent,
     PublishSettled,
 )
-from wanderbus.broker import protocol
-from wanderbus.broker.links import SendOnLink
-from wanderbus.broker.readers import Link
 from wanderbus.event import Event, Position
 from wanderbus.machine import DatagramReceived, SendDatagram
-from wanderbus.mobility.status import RemoteMediaStatus
+from wanderbus.mobility.session.status import RemoteMediaStatus
 from wanderbus.simulation.network import Conditions
 from wanderbus.simulation.server import SERVER_ADDRESS, SERVER_IP
-from wanderbus.sip.message import Response
+from wanderbus.sip.message.message import Response
 
 
 @pytest.fixture

@@ -9,7 +9,7 @@ import pytest
 
 from tests.agent.town import DATA_ADDRESS, Phone, Town, connected
 from tests.datachannel.sides import changed
-from wanderbus.agent.messages import ConnectRefused, Disconnect, Disconnected
+from wanderbus.client.machine.messages import ConnectRefused, Disconnect, Disconnected
 from wanderbus.simulation.network import Conditions
 
 

@@ -7,12 +7,12 @@ from typing import Any
 import pytest
 
 from tests.agent.town import DATA_ADDRESS, Phone, Town, connected
-from wanderbus.agent.messages import AgentStatusChanged, PublishSettled
-from wanderbus.agent.path_choice import TCP_PATIENCE_S, UDP_PATIENCE_S
+from wanderbus.client.machine.messages import AgentStatusChanged, PublishSettled
+from wanderbus.client.machine.path_choice import TCP_PATIENCE_S, UDP_PATIENCE_S
 from wanderbus.machine import Address
-from wanderbus.relay.driving import REPEAT_S, TRIES_MAX
-from wanderbus.simulation.firewall import Firewall
-from wanderbus.simulation.relay_host import NG_PORT, RelayHost
+from wanderbus.relay.ng_client import REPEAT_S, TRIES_MAX
+from wanderbus.simulation.nat.firewall import Firewall
+from wanderbus.simulation.relay.relay_host import NG_PORT, RelayHost
 from wanderbus.simulation.server import SERVER_ADDRESS, SERVER_IP
 
 RELAY_IP = "10.0.0.2"

@@ -5,10 +5,10 @@ from __future__ import annotations
 import pytest
 
 from tests.agent.town import Phone, Town, connected
-from wanderbus.agent.messages import AgentStatusChanged, Connect, ConnectRefused, Moved, PublishSettled
+from wanderbus.client.machine.messages import AgentStatusChanged, Connect, ConnectRefused, Moved, PublishSettled
 from wanderbus.machine import Input, Output, SendDatagram, SetTimer, TimerFired
 from wanderbus.simulation.network import Conditions
-from wanderbus.sip.message import Request, parse_message
+from wanderbus.sip.message.message import Request, parse_message
 from wanderbus.transport import ConnectionReset, SendMessage
 
 

@@ -7,21 +7,21 @@ import pytest
 
 from tests.agent.test_conversation import EVENT, SUBSCRIBE, SUBSCRIPTION, conversation, hear
 from tests.agent.town import DATA_ADDRESS, Phone, Town, connected
-from wanderbus.agent import answers
-from wanderbus.agent.conversation import Conversation
-from wanderbus.agent.heal_pacing import FREE_FAILURES, STABLE_S, HealPacing
-from wanderbus.agent.messages import Acknowledge, Arrived, Ask, ConnectRefused, ServerUnreachable, StopReading
-from wanderbus.broker import protocol
+from wanderbus import protocol
 from wanderbus.broker.links import SendOnLink
-from wanderbus.broker.protocol import Attachment, Done, Inspect, Kick, Listing, Query, Renew, Unsubscribe
 from wanderbus.broker.readers import Link
+from wanderbus.client.machine import answer_checks
+from wanderbus.client.machine.conversation import Conversation
+from wanderbus.client.machine.heal_pacing import FREE_FAILURES, STABLE_S, HealPacing
+from wanderbus.client.machine.messages import Acknowledge, Arrived, Ask, ConnectRefused, ServerUnreachable, StopReading
 from wanderbus.datachannel import description
 from wanderbus.datachannel.description import ChannelEnd
 from wanderbus.errors import RemoteProtocolError
 from wanderbus.event import Event, EventId, Loss, Position
 from wanderbus.machine import SendDatagram, SetTimer, TimerFired
+from wanderbus.protocol import Attachment, Done, Inspect, Kick, Listing, Query, Renew, Unsubscribe
 from wanderbus.simulation.world import SeededRandom, World
-from wanderbus.sip.sdp import MediaDescription
+from wanderbus.sip.message.sdp import MediaDescription
 from wanderbus.transport import ConnectionReset
 
 
@@ -148,7 +148,7 @@ def test_a_renewal_of_our_own_that_is_answered_with_nothing_is_malformed() -> No
 
 
 def test_an_answer_without_end_is_malformed(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(answers, "ANSWER_BYTES_MAX", 10_000)
+    monkeypatch.setattr(answer_checks, "ANSWER_BYTES_MAX", 10_000)
     talk = attached()
     talk.say(Ask(Query(1)))
     parts = [Done(1, (SUBSCRIPTION,), more=True)] * 1_000

@@ -6,11 +6,12 @@ import msgspec
 import pytest
 
 from tests.agent.test_conversation import PROPERTIES, hear, opening
-from wanderbus.agent.conversation import Conversation
-from wanderbus.agent.lifetimes import MISSED, OVER_MAX
-from wanderbus.agent.messages import Ask, OnEnded, RequestSettled, SubscriptionOver
-from wanderbus.broker import protocol
-from wanderbus.broker.protocol import (
+from wanderbus import protocol
+from wanderbus.client.machine.conversation import Conversation
+from wanderbus.client.machine.lifetimes import MISSED, OVER_MAX
+from wanderbus.client.machine.messages import Ask, OnEnded, RequestSettled, SubscriptionOver
+from wanderbus.machine import Output
+from wanderbus.protocol import (
     AgentMessage,
     Attachment,
     Done,
@@ -21,7 +22,6 @@ from wanderbus.broker.protocol import (
     SubscriptionEnded,
     Unsubscribe,
 )
-from wanderbus.machine import Output
 from wanderbus.subscription import Frequency, QueuePolicy, Subscription
 
 POLICY = QueuePolicy(notifications_max=5)

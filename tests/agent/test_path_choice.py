@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from wanderbus.agent.path_choice import (
+from wanderbus.client.machine.path_choice import (
     ADDRESSES_MAX,
     PATIENCE_S_MAX,
     REMEMBERED_S,

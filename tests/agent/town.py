@@ -5,8 +5,10 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import Any, NamedTuple, TypeVar
 
-from wanderbus.agent.core import DATA_SOCKET, SIP_SOCKET, STREAM_SOCKET, Agent
-from wanderbus.agent.messages import (
+from wanderbus import protocol
+from wanderbus.broker.config import BrokerConfig
+from wanderbus.client.machine.core import DATA_SOCKET, SIP_SOCKET, STREAM_SOCKET, Agent
+from wanderbus.client.machine.messages import (
     Acknowledge,
     AgentProperties,
     AgentStatusChanged,
@@ -17,20 +19,18 @@ from wanderbus.agent.messages import (
     PublishEvent,
     RequestSettled,
 )
-from wanderbus.broker import protocol
-from wanderbus.broker.config import BrokerConfig
 from wanderbus.domain.access_server import AccessServer
 from wanderbus.errors import SIPParseError
 from wanderbus.event import Event, Notification, Position
 from wanderbus.machine import Address, Output
-from wanderbus.mobility.status import RemoteMediaStatus
+from wanderbus.mobility.session.status import RemoteMediaStatus
 from wanderbus.rudp import RudpConfig
 from wanderbus.simulation.network import Conditions, Network
 from wanderbus.simulation.node import Node
 from wanderbus.simulation.server import BROKER_URI, DOMAIN, SERVER_ADDRESS, SERVER_IP, SimulatedServer, password_of
 from wanderbus.simulation.status_watch import StatusWatch
 from wanderbus.simulation.world import SeededRandom, World
-from wanderbus.sip.message import Message, Request, parse_message
+from wanderbus.sip.message.message import Message, Request, parse_message
 
 DATA_ADDRESS: Address = (SERVER_IP, 5071)
 STREAM_ADDRESS: Address = (SERVER_IP, 5072)

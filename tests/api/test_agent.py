@@ -11,7 +11,7 @@ import uvloop
 
 import wanderbus
 from tests.api.world import SUBJECT, World, nothing_more, numbers, publish, run, service, take, until
-from wanderbus.api.ends import MobileEnd
+from wanderbus.client.agent_sockets import MobileEnd
 from wanderbus.event import gathered
 
 
@@ -284,7 +284,7 @@ def test_an_abandoned_iteration_costs_nothing(world: World) -> None:
 
 def test_an_agent_follows_the_route_unless_told_otherwise(world: World, monkeypatch: pytest.MonkeyPatch) -> None:
     """SPEC D-05: what the address monitor tells is a move; ``rebind`` ends that."""
-    from wanderbus.runtime import addresses
+    from wanderbus.runtime.net import addresses
 
     monkeypatch.setattr(addresses, "POLL_S", 0.01)
 

@@ -12,8 +12,8 @@ import pytest
 
 import wanderbus
 from tests.api.world import SUBJECT, World, numbers, publish, run, service
-from wanderbus.api.ends import MobileEnd
-from wanderbus.api.publishing import UNSETTLED_MAX
+from wanderbus.client.agent_sockets import MobileEnd
+from wanderbus.client.publishes import UNSETTLED_MAX
 from wanderbus.errors import (
     Closed,
     ConfigurationError,

@@ -9,7 +9,7 @@ from typing import Any
 import pytest
 
 from tests.api.world import SUBJECT, World, numbers, publish, run, service
-from wanderbus.agent import core
+from wanderbus.client.machine import core
 from wanderbus.errors import ConfigurationError, Refused
 from wanderbus.rudp import RudpConfig
 

@@ -9,9 +9,9 @@ from pathlib import Path
 import pytest
 
 from tests.api.world import SUBJECT, World, fill, run
-from wanderbus.api.proxy_server import ProxyServer
 from wanderbus.errors import StorageError
-from wanderbus.runtime.users_file import change_user
+from wanderbus.runtime.files.users_file import change_user
+from wanderbus.server.proxy_server import ProxyServer
 
 
 @pytest.fixture

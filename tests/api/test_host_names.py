@@ -10,8 +10,8 @@ import pytest
 from tests.api.world import SUBJECT, World, numbers, publish, run
 from wanderbus.errors import WanderbusError
 from wanderbus.hosts import is_ip_address
-from wanderbus.runtime.driver import Driver
-from wanderbus.sip.sdp import SessionDescription
+from wanderbus.runtime.net.driver import Driver
+from wanderbus.sip.message.sdp import SessionDescription
 
 HOST = "some.name.invalid"
 

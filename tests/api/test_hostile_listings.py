@@ -8,14 +8,14 @@ from typing import Any
 
 import pytest
 
-from wanderbus.agent.messages import RequestSettled
-from wanderbus.api import listed_rows
-from wanderbus.api.operations import Operations
-from wanderbus.api.refusals import request_error
-from wanderbus.broker.protocol import RequestRefused
-from wanderbus.cli import listing
+from wanderbus.cli import listings
+from wanderbus.client import listed_rows
+from wanderbus.client.error_mapping import request_error
+from wanderbus.client.machine.messages import RequestSettled
+from wanderbus.client.operations import Operations
 from wanderbus.errors import FilterError, Refused, RemoteProtocolError
 from wanderbus.event import Gap
+from wanderbus.protocol import RequestRefused
 
 Answers = Callable[[Any], tuple[tuple[dict[str, Any], ...], str | None]]
 
@@ -138,7 +138,7 @@ def test_a_purge_without_end_ends() -> None:
 
 @pytest.mark.parametrize("at_us", [2**62, -(2**62), 2**64 - 1])
 def test_a_time_beyond_the_calendar_is_shown_as_its_number(at_us: int) -> None:
-    assert str(at_us) in listing._instant(at_us)
+    assert str(at_us) in listings._instant(at_us)
 
 
 @pytest.mark.parametrize("position", [-1, 6, 2**40])

@@ -13,13 +13,13 @@ import pytest
 import wanderbus
 from tests.api.world import SUBJECT, World, numbers, publish, run, service
 from wanderbus import filters
-from wanderbus.api import broker_service
-from wanderbus.broker import interests
+from wanderbus.broker.interest import matcher
 from wanderbus.errors import FilterError
 from wanderbus.event import Event
 from wanderbus.filters import Filter
 from wanderbus.matching import SCANNED_MAX, Index, Kernel
 from wanderbus.matching.engine import Engine
+from wanderbus.server import broker_role
 
 pytestmark = pytest.mark.integration
 pytest.importorskip("numba")
@@ -32,7 +32,7 @@ class Loading:
         self.threads: list[threading.Thread] = []
         self.wanted: list[Kernel] = []
         self.go = threading.Event()
-        monkeypatch.setattr(broker_service, "load_kernel", self._load)
+        monkeypatch.setattr(broker_role, "load_kernel", self._load)
 
     def _load(self, wanted: Kernel) -> Kernel:
         self.threads.append(threading.current_thread())
@@ -88,7 +88,7 @@ def test_many_are_served_while_the_kernel_is_loaded_and_by_it_afterwards(world: 
 def test_the_compiled_kernel_is_loaded_once_many_events_were_matched(
     world: World, loading: Loading, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(interests, "COMPILED_FROM_EVENTS", 10)
+    monkeypatch.setattr(matcher, "COMPILED_FROM_EVENTS", 10)
     loading.go.set()
 
     async def story() -> None:
@@ -144,7 +144,7 @@ def test_a_server_may_close_while_it_loads(world: World, loading: Loading) -> No
 def test_what_is_slower_is_told(
     world: World, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
 ) -> None:
-    monkeypatch.setattr(broker_service, "load_kernel", lambda wanted: "scan")
+    monkeypatch.setattr(broker_role, "load_kernel", lambda wanted: "scan")
 
     async def story() -> None:
         async with world.server(), world.agent() as alice, AsyncExitStack() as stack:

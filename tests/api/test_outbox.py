@@ -12,9 +12,9 @@ import pytest
 
 import wanderbus
 from tests.api.world import PASSWORDS, SUBJECT, World, crash, nothing_more, numbers, publish, run, take, until
-from wanderbus.agent import outbox as order
-from wanderbus.api import agent as module
 from wanderbus.broker.config import BrokerConfig
+from wanderbus.client import agent as module
+from wanderbus.client.machine import outbox as order
 from wanderbus.errors import ConfigurationError, LimitExceeded, StorageError, Unreachable, WrongPassword
 from wanderbus.event import Event
 from wanderbus.rudp import RudpConfig
@@ -35,7 +35,7 @@ def test_x25_the_outbox_takes_events_at_once_and_publishes_them_in_order(world: 
             world.agent("bob") as bob,
             bob.subscribe(SUBJECT) as notifications,
         ):
-            assert alice.outbox == wanderbus.api.outbox.OutboxSize(0, 0)
+            assert alice.outbox == wanderbus.client.outbox.OutboxSize(0, 0)
             await put(alice, 0)
             await put(alice, *range(1, 700))
             assert await numbers(notifications, 700) == list(range(700))

@@ -13,9 +13,9 @@ from typing import Any
 import pytest
 
 from wanderbus import connect
-from wanderbus.agent.messages import AgentProperties
-from wanderbus.api.refusals import not_reached
 from wanderbus.api.sip_mobility import SIPMobility, SIPMobilityProperties
+from wanderbus.client.error_mapping import not_reached
+from wanderbus.client.machine.messages import AgentProperties
 from wanderbus.errors import ConfigurationError, Unreachable
 
 

@@ -10,12 +10,12 @@ from typing import Any, cast
 
 import pytest
 
-from wanderbus.agent.messages import RequestSettled, SubscriptionOver
-from wanderbus.api import readers as readers_module
-from wanderbus.api.agent import Agent
-from wanderbus.api.notifications import Notifications
-from wanderbus.api.readers import UNREAD_MAX, Readers
-from wanderbus.broker import protocol
+from wanderbus import protocol
+from wanderbus.client import readers as readers_module
+from wanderbus.client.agent import Agent
+from wanderbus.client.machine.messages import RequestSettled, SubscriptionOver
+from wanderbus.client.notifications import Notifications
+from wanderbus.client.readers import UNREAD_MAX, Readers
 from wanderbus.errors import Closed, LocalProtocolError
 from wanderbus.event import Event, EventId, Notification, Position
 from wanderbus.subscription import Subscription

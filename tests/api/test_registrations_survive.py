@@ -9,13 +9,13 @@ from pathlib import Path
 
 import pytest
 
-from wanderbus.api.server import Server
 from wanderbus.machine import Address
-from wanderbus.runtime.ambient import SystemRandom
-from wanderbus.sip.digest import DigestClient
-from wanderbus.sip.message import Request, Response, encode_message, parse_message
-from wanderbus.sip.routing import Forward, Reject, RoutingContext, Verdict
-from wanderbus.sip.server import SIPServer
+from wanderbus.runtime.system_random import SystemRandom
+from wanderbus.server.server import Server
+from wanderbus.sip.authentication.digest import DigestClient
+from wanderbus.sip.message.message import Request, Response, encode_message, parse_message
+from wanderbus.sip.proxy.routing_script import Forward, Reject, RoutingContext, Verdict
+from wanderbus.sip.proxy.sip_server import SIPServer
 
 pytestmark = pytest.mark.integration
 

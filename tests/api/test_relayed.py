@@ -13,12 +13,12 @@ import pytest
 
 import wanderbus
 from tests.api.world import PASSWORDS, World, crash, numbers, publish, run
-from wanderbus.api.proxy_server import ProxyServer
 from wanderbus.config import RelaySettings
 from wanderbus.errors import AuthenticationError, ConfigurationError, Unreachable
 from wanderbus.machine import Address, shown
 from wanderbus.relay import RelayLimits
-from wanderbus.runtime.relaying import RelayServer
+from wanderbus.runtime.net.relay_server import RelayServer
+from wanderbus.server.proxy_server import ProxyServer
 
 pytestmark = pytest.mark.integration
 

@@ -28,9 +28,11 @@ from tests.api.world import (
     take,
     until,
 )
-from wanderbus.api import broker_service, publishing
+from wanderbus.client import publishes as publishing
 from wanderbus.errors import Closed, StateCorrupt, StorageError
-from wanderbus.runtime import event_log, server_files
+from wanderbus.runtime.files import server_files
+from wanderbus.runtime.log import event_log
+from wanderbus.server import broker_role
 
 
 def test_agents_heal_over_a_restart_and_publishes_meanwhile_complete(world: World) -> None:
@@ -179,7 +181,7 @@ def test_a_crash_and_a_restart_of_the_server_with_resume_is_exactly_once(world: 
 
 
 def test_closing_an_agent_while_the_server_is_away_ends(world: World, monkeypatch: pytest.MonkeyPatch) -> None:
-    from wanderbus.api import agent as module
+    from wanderbus.client import agent as module
 
     monkeypatch.setattr(module, "CLOSE_S_MAX", 0.2)
 
@@ -239,7 +241,7 @@ def test_publishes_that_were_cancelled_do_not_stand_in_the_way(world: World, mon
 
 
 def test_closing_wakes_whoever_waits_to_publish(world: World, monkeypatch: pytest.MonkeyPatch) -> None:
-    from wanderbus.api import agent as module
+    from wanderbus.client import agent as module
 
     monkeypatch.setattr(publishing, "UNSETTLED_MAX", 2)
     monkeypatch.setattr(module, "CLOSE_S_MAX", 0.1)
@@ -286,7 +288,7 @@ def test_a_disk_that_stays_full_at_the_start_is_told(world: World, monkeypatch: 
 
     async def story() -> None:
         monkeypatch.setattr(event_log.EventLog, "append", fail)
-        monkeypatch.setattr(broker_service, "START_S_MAX", 0.5)
+        monkeypatch.setattr(broker_role, "START_S_MAX", 0.5)
         with pytest.raises(StorageError, match="make room and start again: No space left on device"):
             async with world.server():
                 pass

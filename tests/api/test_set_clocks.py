@@ -5,8 +5,8 @@ from __future__ import annotations
 import pytest
 
 from tests.api.world import SUBJECT, World, nothing_more, run
-from wanderbus.api.notifications import Notifications
-from wanderbus.runtime import ambient
+from wanderbus.client.notifications import Notifications
+from wanderbus.runtime import system_random
 
 HOUR_US = 3_600_000_000
 DECADE_US = 3_650 * 24 * HOUR_US
@@ -24,7 +24,7 @@ class Clock:
             monkeypatch.setattr(f"wanderbus.{place}.wall_us", self.read)
 
     def read(self) -> int:
-        return ambient.wall_us() + self.set_us
+        return system_random.wall_us() + self.set_us
 
 
 async def values_of(notifications: Notifications, count: int) -> list[tuple[object, int]]:
@@ -33,7 +33,7 @@ async def values_of(notifications: Notifications, count: int) -> list[tuple[obje
     for _ in range(count):
         event = (await anext(notifications)).event
         assert event.published_us is not None
-        found.append((event["n"], round((event.published_us - ambient.wall_us()) / DECADE_US)))
+        found.append((event["n"], round((event.published_us - system_random.wall_us()) / DECADE_US)))
     return found
 
 

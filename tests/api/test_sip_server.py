@@ -17,11 +17,11 @@ import pytest
 import wanderbus
 from tests.api.world import numbers, publish, run, service, until_true
 from tests.certificates import Certificates, make_certificates
-from wanderbus.api.proxy_server import ProxyServer
 from wanderbus.errors import AuthenticationError, Unreachable
 from wanderbus.machine import shown
-from wanderbus.sip.message import Request
-from wanderbus.sip.routing import Forward, RoutingContext, Verdict
+from wanderbus.server.proxy_server import ProxyServer
+from wanderbus.sip.message.message import Request
+from wanderbus.sip.proxy.routing_script import Forward, RoutingContext, Verdict
 
 pytestmark = pytest.mark.integration
 
@@ -244,7 +244,7 @@ def test_a_password_in_a_file(proxy: Proxy) -> None:
 def test_a_sip_server_that_is_not_there(
     tmp_path: Path, certificates: Certificates, monkeypatch: pytest.MonkeyPatch, transport: str
 ) -> None:
-    monkeypatch.setattr("wanderbus.api.broker_service.START_S_MAX", 0.5)
+    monkeypatch.setattr("wanderbus.server.broker_role.START_S_MAX", 0.5)
     proxy = Proxy(tmp_path, certificates)
     proxy.ports = (9, 9)
 

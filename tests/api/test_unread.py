@@ -10,7 +10,7 @@ import pytest
 
 import wanderbus
 from tests.api.world import SUBJECT, World, crash, nothing_more, numbers, publish, run, service, until
-from wanderbus.api.operations import Operations
+from wanderbus.client.operations import Operations
 from wanderbus.errors import Closed
 from wanderbus.event import Value
 

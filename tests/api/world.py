@@ -10,10 +10,10 @@ from pathlib import Path
 from typing import Any, TypeVar
 
 import wanderbus
-from wanderbus.api.broker_service import BrokerService
-from wanderbus.api.notifications import Notifications
+from wanderbus.client.notifications import Notifications
 from wanderbus.errors import Closed
 from wanderbus.event import Value
+from wanderbus.server.broker_role import BrokerService
 
 Returned = TypeVar("Returned")
 

@@ -13,11 +13,11 @@ import wanderbus.api.sip_mobility as package
 from wanderbus.api.sip_mobility.message_listener import DISPATCH, Module, SIPMessageListener
 from wanderbus.machine import Output
 from wanderbus.mobility import messages
-from wanderbus.sip.sdp import MediaDescription
+from wanderbus.sip.message.sdp import MediaDescription
 
 FOLDER = Path(inspect.getfile(package)).parent
-STACK = ("wanderbus.sip.", "wanderbus.runtime.driver", "wanderbus.mobility.user_agent")
-VALUES = ("wanderbus.sip.sdp",)
+STACK = ("wanderbus.sip.", "wanderbus.runtime.net.driver", "wanderbus.mobility.user_agent")
+VALUES = ("wanderbus.sip.message.sdp",)
 """What is a value and no part of the stack: a line of SDP."""
 
 REPORTS = [
@@ -79,5 +79,8 @@ def test_c09_no_manager_imports_the_raw_stack(file: Path) -> None:
 
 
 def test_c09_the_checker_sees_a_breach() -> None:
-    for text in ("import wanderbus.sip.transactions", "from wanderbus.sip.transactions import SendRequest"):
+    for text in (
+        "import wanderbus.sip.transaction.transaction_layer",
+        "from wanderbus.sip.transaction.transaction_layer import SendRequest",
+    ):
         assert stack_imports(text)

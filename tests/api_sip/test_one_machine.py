@@ -9,7 +9,6 @@ import pytest
 
 from tests.agent.town import Town, connected
 from tests.api_sip.parties import BOB, Recorder, run, two, until
-from wanderbus.agent.messages import Disconnect
 from wanderbus.api.sip_mobility import (
     RemoteMediaStatus,
     SIPCommunicationStatus,
@@ -21,11 +20,12 @@ from wanderbus.api.sip_mobility import (
 from wanderbus.api.sip_mobility.message_listener import SIPMessageListener
 from wanderbus.api.sip_mobility.registration_manager import RegistrationManager
 from wanderbus.api.sip_mobility.session_manager import SessionManager
+from wanderbus.client.machine.messages import Disconnect
 from wanderbus.machine import Address, Input, Output
 from wanderbus.mobility.messages import AddressChanged
 from wanderbus.mobility.user_agent import UserAgent
 from wanderbus.simulation.server import BROKER_URI, DOMAIN
-from wanderbus.sip.uri import canonical_uri
+from wanderbus.sip.message.uri import canonical_uri
 
 ALICE = f"sip:alice@{DOMAIN}"
 

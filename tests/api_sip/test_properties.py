@@ -10,7 +10,7 @@ from tests.api_sip.parties import properties
 from wanderbus.api.sip_mobility import SDPMediaDescriptionData, SIPHelper, SIPMobility
 from wanderbus.api.sip_mobility.media import description_of
 from wanderbus.errors import Closed, ConfigurationError, LocalProtocolError
-from wanderbus.sip.sdp import SessionDescription
+from wanderbus.sip.message.sdp import SessionDescription
 
 SERVER = "127.0.0.1:5060"
 

@@ -16,7 +16,7 @@ from wanderbus.errors import (
     Unreachable,
     WrongPassword,
 )
-from wanderbus.runtime import addresses
+from wanderbus.runtime.net import addresses
 
 pytestmark = pytest.mark.integration
 

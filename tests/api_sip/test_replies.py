@@ -8,7 +8,7 @@ from tests.api_sip.parties import BOB, run, two
 from wanderbus.api.sip_mobility import SIPCommunicationStatus
 from wanderbus.errors import LocalProtocolError, SessionRefused
 from wanderbus.mobility.replies import Replies
-from wanderbus.sip.message import Message, Request, Response, make_response
+from wanderbus.sip.message.message import Message, Request, Response, make_response
 
 REQUEST = Request(
     "OPTIONS",

@@ -7,7 +7,7 @@ from typing import Any, TypeVar
 
 import msgspec
 
-from wanderbus.broker import protocol
+from wanderbus import protocol
 from wanderbus.broker.config import BrokerConfig
 from wanderbus.broker.core import (
     Append,
@@ -21,7 +21,10 @@ from wanderbus.broker.core import (
     ServerStarted,
     UserStatusChanged,
 )
-from wanderbus.broker.protocol import (
+from wanderbus.broker.state.state import BrokerState
+from wanderbus.event import Event, Position, Value
+from wanderbus.machine import CancelTimer, ClockRead, Input, Output, SetTimer, TimerFired
+from wanderbus.protocol import (
     AgentMessage,
     Attach,
     BrokerMessage,
@@ -36,9 +39,6 @@ from wanderbus.broker.protocol import (
     Subscribe,
     Take,
 )
-from wanderbus.broker.state import BrokerState
-from wanderbus.event import Event, Position, Value
-from wanderbus.machine import CancelTimer, ClockRead, Input, Output, SetTimer, TimerFired
 from wanderbus.records import AnyRecord, decode_record
 from wanderbus.subscription import Format, QueuePolicy, Restriction, Subscription
 

@@ -6,8 +6,8 @@ from collections.abc import Sequence
 from datetime import datetime
 from zoneinfo import ZoneInfo
 
-from wanderbus.broker.custom import Kinds
-from wanderbus.broker.restrictions import blocked_by
+from wanderbus.broker.restrictions.custom_restrictions import Kinds
+from wanderbus.broker.restrictions.restriction_check import blocked_by
 from wanderbus.event import Event
 from wanderbus.subscription import Restriction
 

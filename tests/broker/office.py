@@ -9,7 +9,7 @@ from typing import Any
 from tests.broker.desk import BOB, Desk
 from wanderbus.broker.config import BrokerConfig, Role
 from wanderbus.broker.core import LinkClosed, LinkDropped
-from wanderbus.broker.protocol import Inspect, Listing, OfOperators, Purge, RequestRefused
+from wanderbus.protocol import Inspect, Listing, OfOperators, Purge, RequestRefused
 
 OLGA, ADAM = "sip:olga@example.org", "sip:adam@example.org"
 ROLES: dict[str, Role] = {OLGA: "operator", ADAM: "administrator"}

@@ -8,7 +8,10 @@ from tests.broker.desk import ALICE, BOB, SUBJECT, Desk, rows_of
 from wanderbus import records
 from wanderbus.broker.config import BrokerConfig
 from wanderbus.broker.core import DiskFreed, DiskFull, MessageArrived
-from wanderbus.broker.protocol import (
+from wanderbus.broker.state.rows import SessionRow
+from wanderbus.event import Event, Loss
+from wanderbus.machine import ClockRead
+from wanderbus.protocol import (
     Done,
     Leave,
     NotifyGap,
@@ -23,9 +26,6 @@ from wanderbus.broker.protocol import (
     Unsubscribe,
     encode,
 )
-from wanderbus.broker.rows import SessionRow
-from wanderbus.event import Event, Loss
-from wanderbus.machine import ClockRead
 from wanderbus.subscription import Frequency, Interval, QueuePolicy
 
 

@@ -15,9 +15,12 @@ from hypothesis.stateful import RuleBasedStateMachine, initialize, invariant, pr
 
 from tests.broker.desk import ALICE, BOB, SUBJECT, Desk, rows_of
 from tests.broker.model import Model
-from wanderbus.broker import protocol
+from wanderbus import protocol
 from wanderbus.broker.config import BrokerConfig
-from wanderbus.broker.protocol import (
+from wanderbus.broker.queues.queue_items import Queued
+from wanderbus.event import Event, Position
+from wanderbus.machine import Output
+from wanderbus.protocol import (
     Attach,
     Attachment,
     Leave,
@@ -30,9 +33,6 @@ from wanderbus.broker.protocol import (
     Subscribe,
     Take,
 )
-from wanderbus.broker.queue_items import Queued
-from wanderbus.event import Event, Position
-from wanderbus.machine import Output
 from wanderbus.records import Published, decode_record
 from wanderbus.subscription import Frequency, QueuePolicy, WhenFull
 

@@ -6,7 +6,7 @@ import pytest
 
 from bench import broker_unread
 from wanderbus.broker.config import BrokerConfig
-from wanderbus.broker.interests import COMPILED_FROM_EVENTS
+from wanderbus.broker.interest.matcher import COMPILED_FROM_EVENTS
 
 pytestmark = pytest.mark.integration
 

@@ -10,8 +10,8 @@ from tests.broker.desk import ALICE, BOB, Desk
 from wanderbus import records
 from wanderbus.broker.config import BrokerConfig
 from wanderbus.broker.core import DeviceBound, LinkClosed, UserStatusChanged
-from wanderbus.broker.protocol import Attach, Attachment, Done, Kick, Leave, Notify, RequestRefused
 from wanderbus.machine import TimerFired
+from wanderbus.protocol import Attach, Attachment, Done, Kick, Leave, Notify, RequestRefused
 
 DEFAULT = f"{ALICE}/default"
 

@@ -12,8 +12,8 @@ from wanderbus import records
 from wanderbus.broker.config import BrokerConfig
 from wanderbus.broker.core import Broker, ExtensionFailed, ServerStarted
 from wanderbus.broker.disconnection import GRACE_S_MAX, DeviceChange, DisconnectionHook, Handling, Hook
-from wanderbus.broker.protocol import Kick, Leave
 from wanderbus.machine import Output
+from wanderbus.protocol import Kick, Leave
 
 DAY_S = 86_400.0
 SHORT = BrokerConfig(device_grace_s=100.0)

@@ -7,10 +7,10 @@ from collections.abc import Sequence
 import pytest
 
 from tests.broker.desk import BOB, SUBJECT, Desk
-from tests.broker.test_bounds import SIZE, losses, publish, session_of
+from tests.broker.test_queue_limits import SIZE, losses, publish, session_of
 from wanderbus import records
-from wanderbus.broker.protocol import size_of
 from wanderbus.event import Event
+from wanderbus.protocol import size_of
 from wanderbus.subscription import QueuePolicy
 
 

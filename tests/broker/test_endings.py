@@ -7,7 +7,7 @@ import pytest
 from tests.broker.desk import ALICE, BOB, Desk
 from tests.broker.test_lifetimes import query, renewed, told
 from wanderbus import records
-from wanderbus.broker.protocol import Attach, SubscriptionEnded, Unsubscribe
+from wanderbus.protocol import Attach, SubscriptionEnded, Unsubscribe
 
 
 def test_g10_each_device_is_told_of_an_expiry_at_the_match(desk: Desk) -> None:

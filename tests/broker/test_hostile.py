@@ -10,12 +10,11 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from tests.broker.desk import ALICE, BOB, SUBJECT, Desk, rows_of
-from wanderbus import records
-from wanderbus.broker import protocol
+from wanderbus import protocol, records
 from wanderbus.broker.core import LinkClosed, MessageArrived
-from wanderbus.broker.protocol import Attach, FromAgent, Publish, PublishRefused, Query, Take
 from wanderbus.event import Event, Number, Position
 from wanderbus.limits import EVENT_TIME_US_MAX, MESSAGE_BYTES_MAX, NUMBER_MAX
+from wanderbus.protocol import Attach, FromAgent, Publish, PublishRefused, Query, Take
 
 GARBAGE = [
     b"",

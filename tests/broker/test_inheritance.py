@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 
 from tests.broker.desk import ALICE, BOB, Desk, rows_of
-from wanderbus.broker.protocol import Done, Leave, Query, Read, Reader, Renew, StopReading, Unsubscribe
+from wanderbus.protocol import Done, Leave, Query, Read, Reader, Renew, StopReading, Unsubscribe
 from wanderbus.subscription import Subscription
 
 

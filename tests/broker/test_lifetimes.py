@@ -8,18 +8,9 @@ import pytest
 
 from tests.broker.desk import BOB, START_US, SUBJECT, Desk
 from wanderbus import records
-from wanderbus.broker import subscribing
+from wanderbus.broker import subscriptions
 from wanderbus.broker.config import BrokerConfig
-from wanderbus.broker.protocol import (
-    Done,
-    Query,
-    Renew,
-    RequestRefused,
-    Restrict,
-    Subscribe,
-    SubscriptionEnded,
-    Unsubscribe,
-)
+from wanderbus.protocol import Done, Query, Renew, RequestRefused, Restrict, Subscribe, SubscriptionEnded, Unsubscribe
 from wanderbus.subscription import Frequency, Subscription
 
 DAY_S = 86_400.0
@@ -161,7 +152,7 @@ def test_g06_x18_the_broker_sweeps_by_itself_and_can_be_told_not_to() -> None:
 
 
 def test_x18_one_sweep_does_a_bounded_share_and_says_that_there_is_more(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(subscribing, "SWEEP_MAX", 10)
+    monkeypatch.setattr(subscriptions, "SWEEP_MAX", 10)
     desk = Desk(BrokerConfig(sweep_s=None))
     link = desk.attach()
     for n in range(25):
@@ -179,7 +170,7 @@ def test_x18_one_sweep_does_a_bounded_share_and_says_that_there_is_more(monkeypa
 def test_x18_all_that_expired_goes_in_time_also_if_it_is_more_than_a_sweep_does(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
-    monkeypatch.setattr(subscribing, "SWEEP_MAX", 10)
+    monkeypatch.setattr(subscriptions, "SWEEP_MAX", 10)
     desk = Desk(BrokerConfig(sweep_s=60.0))
     link = desk.attach()
     for n in range(95):

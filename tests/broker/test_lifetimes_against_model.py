@@ -10,7 +10,7 @@ from hypothesis.stateful import RuleBasedStateMachine, invariant, precondition, 
 
 from tests.broker.desk import Desk
 from wanderbus.broker.config import BrokerConfig
-from wanderbus.broker.protocol import Done, Notify, Query, Renew, RequestRefused, SubscriptionEnded, Unsubscribe
+from wanderbus.protocol import Done, Notify, Query, Renew, RequestRefused, SubscriptionEnded, Unsubscribe
 
 MOST, TOMBSTONE_S = 3, 50.0
 CONTENTS = st.integers(0, 3)

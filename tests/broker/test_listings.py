@@ -7,11 +7,12 @@ import pytest
 
 from tests.broker.desk import ALICE, BOB, SUBJECT, rows_of
 from tests.broker.office import OLGA, ROLES, Office, answers, inspected, listed, purged, with_queue
-from wanderbus.broker import operating, protocol
+from wanderbus import protocol
+from wanderbus.broker import admin
 from wanderbus.broker.config import BrokerConfig
-from wanderbus.broker.protocol import Inspect, Peek, Publish
 from wanderbus.event import Event
 from wanderbus.limits import MESSAGE_BYTES_MAX
+from wanderbus.protocol import Inspect, Peek, Publish
 from wanderbus.subscription import Daily, Frequency, QueuePolicy
 
 
@@ -151,7 +152,7 @@ def test_a_subscription_that_ends_meanwhile_hides_no_other(office: Office) -> No
 
 
 def test_one_answer_looks_at_a_bounded_part(office: Office, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(operating, "LOOKED_AT_MAX", 3)
+    monkeypatch.setattr(admin, "LOOKED_AT_MAX", 3)
     for number in range(7):
         office.attach(f"sip:user{number}@example.org")
     office.subscribed(office.attach())

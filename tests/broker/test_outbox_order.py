@@ -5,8 +5,8 @@ from __future__ import annotations
 from tests.broker.desk import ALICE, Desk
 from wanderbus import records
 from wanderbus.broker.core import DiskFreed, DiskFull
-from wanderbus.broker.protocol import Kick, Publish, PublishAccepted, PublishRefused
 from wanderbus.event import Event
+from wanderbus.protocol import Kick, Publish, PublishAccepted, PublishRefused
 
 SUBJECT = "Trade"
 

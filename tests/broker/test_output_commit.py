@@ -5,12 +5,14 @@ from __future__ import annotations
 import pytest
 
 from tests.broker.desk import ALICE, SUBJECT, Desk
-from wanderbus import records
-from wanderbus.broker import protocol
+from wanderbus import protocol, records
 from wanderbus.broker.config import BrokerConfig
 from wanderbus.broker.core import Append, Appended, MessageArrived, SendOnLink
-from wanderbus.broker.journal import Journal
-from wanderbus.broker.protocol import (
+from wanderbus.broker.state.journal import Journal
+from wanderbus.broker.state.state import BrokerState
+from wanderbus.event import Event
+from wanderbus.machine import CancelTimer, Output
+from wanderbus.protocol import (
     Attach,
     Attachment,
     Done,
@@ -23,9 +25,6 @@ from wanderbus.broker.protocol import (
     Subscribe,
     Take,
 )
-from wanderbus.broker.state import BrokerState
-from wanderbus.event import Event
-from wanderbus.machine import CancelTimer, Output
 from wanderbus.records import decode_record
 from wanderbus.subscription import QueuePolicy
 

@@ -6,7 +6,8 @@ import pytest
 
 from tests.broker.desk import ALICE, BOB, Desk
 from wanderbus.broker.config import BrokerConfig
-from wanderbus.broker.protocol import (
+from wanderbus.event import Event
+from wanderbus.protocol import (
     Done,
     Notify,
     Publish,
@@ -16,7 +17,6 @@ from wanderbus.broker.protocol import (
     SubscriptionEnded,
     Unsubscribe,
 )
-from wanderbus.event import Event
 
 
 def subscribe(desk: Desk, link: int, subject: str, expression: str = "") -> RequestRefused | None:

@@ -6,8 +6,8 @@ import pytest
 
 from tests.broker.desk import ALICE, BOB, Desk
 from wanderbus.broker.config import BrokerConfig
-from wanderbus.broker.protocol import Attach, Attachment, Notify
 from wanderbus.event import Position
+from wanderbus.protocol import Attach, Attachment, Notify
 
 
 def published(desk: Desk, count: int) -> int:

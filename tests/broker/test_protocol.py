@@ -9,11 +9,11 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from wanderbus.broker import protocol
-from wanderbus.broker.protocol import FromAgent, FromBroker
+from wanderbus import protocol
 from wanderbus.errors import RemoteProtocolError
 from wanderbus.event import Event, EventId, Loss, Position
 from wanderbus.limits import REASON_CHARACTERS_MAX
+from wanderbus.protocol import FromAgent, FromBroker
 from wanderbus.subscription import Daily, Frequency, Interval, QueuePolicy, Subscription
 
 EVENT = Event("Trade", {"Stock": "PETR4", "Price": 24, "Change": -0.5, "Open": True, "Tags": ["a", 1]}, 7)

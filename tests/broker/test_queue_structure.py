@@ -7,9 +7,9 @@ from itertools import pairwise
 from hypothesis import given
 from hypothesis import strategies as st
 
-from wanderbus.broker.queue import Block, SessionQueue
-from wanderbus.broker.queue_items import Hole, Queued
-from wanderbus.broker.rows import EventRow
+from wanderbus.broker.queues.queue import Block, SessionQueue
+from wanderbus.broker.queues.queue_items import Hole, Queued
+from wanderbus.broker.state.rows import EventRow
 
 Changed = dict[tuple[str, int], None]
 

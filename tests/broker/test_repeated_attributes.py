@@ -7,12 +7,11 @@ from typing import Any, get_args
 import pytest
 
 from tests.broker.desk import BOB, SUBJECT, Desk
-from wanderbus import matching, records
-from wanderbus.broker import protocol
+from wanderbus import matching, protocol, records
 from wanderbus.broker.core import KernelLoaded
-from wanderbus.broker.protocol import Notify, Publish
 from wanderbus.event import Event, EventId, Notification, Position, gathered
 from wanderbus.filters import parse, xml
+from wanderbus.protocol import Notify, Publish
 
 EVENTS: dict[str, list[tuple[str, Any]]] = {
     "none": [],

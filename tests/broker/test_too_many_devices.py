@@ -8,8 +8,8 @@ from tests.broker.desk import ALICE, BOB, SUBJECT, Desk, rows_of
 from wanderbus import records
 from wanderbus.broker.config import BrokerConfig
 from wanderbus.broker.core import DeviceBound, LinkDropped
-from wanderbus.broker.protocol import Attach, Attachment, Kick, Leave, Publish, RequestRefused
 from wanderbus.event import Event
+from wanderbus.protocol import Attach, Attachment, Kick, Leave, Publish, RequestRefused
 
 
 @pytest.mark.parametrize("how", ["closed", "restarted", "restarted with rows", "replaced"])

@@ -13,12 +13,11 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from tests.broker.desk import ALICE, BOB, SUBJECT, Desk
-from wanderbus import records
-from wanderbus.broker import protocol
+from wanderbus import protocol, records
 from wanderbus.broker.config import BrokerConfig
 from wanderbus.broker.core import LinkDropped
-from wanderbus.broker.protocol import Attachment, Kick, Leave, Publish, PublishAccepted, RequestRefused, Subscribe
 from wanderbus.event import Event
+from wanderbus.protocol import Attachment, Kick, Leave, Publish, PublishAccepted, RequestRefused, Subscribe
 from wanderbus.subscription import QueuePolicy
 
 CAROL = "sip:carol@example.org"

@@ -12,7 +12,7 @@ import pytest
 from demo import CannotRunError
 from demo.netns import Namespaces
 from tests.cli.shell import Shell, ended, read_line
-from wanderbus.runtime.trace_file import read_trace
+from wanderbus.runtime.files.trace_file import read_trace
 
 pytestmark = pytest.mark.integration
 

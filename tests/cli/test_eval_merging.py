@@ -7,8 +7,8 @@ from pathlib import Path
 import msgspec
 import pytest
 
-from wanderbus.cli import merging as command
 from wanderbus.cli.application import run
+from wanderbus.cli.eval import merging as command
 from wanderbus.evaluation.merging.growth import Growth
 from wanderbus.evaluation.merging.methods import Method
 

@@ -7,8 +7,8 @@ from pathlib import Path
 import msgspec
 import pytest
 
-from wanderbus.cli import overhead
 from wanderbus.cli.application import run
+from wanderbus.cli.eval import overhead
 from wanderbus.evaluation.overhead import summary
 from wanderbus.evaluation.overhead.experiment import Configuration, Experiment
 from wanderbus.evaluation.overhead.summary import Places, Sample

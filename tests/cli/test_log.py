@@ -9,7 +9,7 @@ import pytest
 
 from wanderbus import records
 from wanderbus.cli.application import run
-from wanderbus.runtime.event_log import EventLog
+from wanderbus.runtime.log.event_log import EventLog
 
 
 @pytest.fixture

@@ -8,10 +8,10 @@ import subprocess
 import pytest
 
 from tests.cli.shell import Shell, ended, one_line, read_line
-from wanderbus.broker.protocol import encode_event
 from wanderbus.cli.application import run
 from wanderbus.event import Event
-from wanderbus.runtime.outbox_file import OutboxFile
+from wanderbus.protocol import encode_event
+from wanderbus.runtime.files.outbox_file import OutboxFile
 
 pytestmark = pytest.mark.integration
 

@@ -12,9 +12,9 @@ import time
 import pytest
 
 from tests.cli.shell import Shell, ended, one_line, read_line
-from wanderbus.api.connecting import connect
-from wanderbus.cli import connection
+from wanderbus.cli import connection_options
 from wanderbus.cli.application import run
+from wanderbus.client.connect import connect
 
 pytestmark = pytest.mark.integration
 
@@ -185,7 +185,7 @@ def test_a_malformed_expression_is_pointed_at(shell: Shell) -> None:
 def test_a_server_that_is_not_there_is_one_line(
     shell: Shell, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    monkeypatch.setattr(connection, "connect", functools.partial(connect, connect_s_max=0.2))
+    monkeypatch.setattr(connection_options, "connect", functools.partial(connect, connect_s_max=0.2))
     monkeypatch.chdir(shell.directory)
     with socket.socket(socket.AF_INET, socket.SOCK_DGRAM) as silent:
         silent.bind(("127.0.0.1", 0))

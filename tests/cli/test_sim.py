@@ -9,9 +9,9 @@ import msgspec
 import pytest
 
 from tests.cli.shell import Shell, one_line
-from wanderbus.cli import simulating
+from wanderbus.cli import sim
 from wanderbus.cli.application import run
-from wanderbus.simulation.scenario import Result
+from wanderbus.simulation.system.scenario import Result
 
 pytestmark = pytest.mark.integration
 
@@ -69,8 +69,8 @@ def test_a_broken_promise_is_exit_status_1_and_names_its_replay(
             fields = dict.fromkeys(Result.__struct_fields__, 0)
             return Result(**(fields | {"seed": self.seed, "problems": ["event 7 was lost"]}))  # type: ignore[arg-type]
 
-    kind = msgspec.structs.replace(simulating._KINDS[simulating.Layer.BROKER], scenario=Broken)
-    monkeypatch.setitem(simulating._KINDS, simulating.Layer.BROKER, kind)
+    kind = msgspec.structs.replace(sim._KINDS[sim.Layer.BROKER], scenario=Broken)
+    monkeypatch.setitem(sim._KINDS, sim.Layer.BROKER, kind)
     assert run(["sim", "--seed", "9"]) == 1
     printed = capsys.readouterr()
     assert printed.err.splitlines() == [
@@ -87,7 +87,7 @@ def test_a_file_that_cannot_be_written_is_told_before_the_work(
     def work(*arguments: object) -> Result:
         raise AssertionError("the work was begun")
 
-    monkeypatch.setattr(simulating, "_replay", work)
+    monkeypatch.setattr(sim, "_replay", work)
     for path in (tmp_path / "none" / "file", tmp_path):
         assert run(["sim", "--seed", "1", option, str(path)]) == 2
         assert f"{path} cannot be written" in one_line(capsys.readouterr().err)

@@ -11,9 +11,9 @@ import pytest
 
 from tests.sip.trace_world import moving_call, secrets_of
 from wanderbus.cli.application import run
-from wanderbus.runtime.sip_trace import SipRecorder
-from wanderbus.runtime.trace_file import TraceFile
-from wanderbus.sip.trace import Trace
+from wanderbus.runtime.files.trace_file import TraceFile
+from wanderbus.runtime.net.sip_trace import SipRecorder
+from wanderbus.sip.trace.trace import Trace
 
 MESSAGES = 28
 

@@ -9,8 +9,8 @@ from typing import Any, Self
 
 import pytest
 
-from wanderbus.api.outbox import OutboxSize
-from wanderbus.cli.publishing import UNDER_WAY_MAX, events_given, publish_through_outbox
+from wanderbus.cli.pub_publisher import UNDER_WAY_MAX, events_given, publish_through_outbox
+from wanderbus.client.outbox import OutboxSize
 from wanderbus.errors import ConfigurationError
 from wanderbus.event import Event
 

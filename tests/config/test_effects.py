@@ -17,9 +17,9 @@ import wanderbus
 from tests.api.world import numbers, publish, run, service
 from wanderbus.errors import ConfigurationError, Refused, Unreachable, WanderbusError, WrongPassword
 from wanderbus.machine import Address
-from wanderbus.runtime.ambient import SystemRandom
-from wanderbus.sip.digest import DigestClient
-from wanderbus.sip.message import Request, Response, encode_message, parse_message
+from wanderbus.runtime.system_random import SystemRandom
+from wanderbus.sip.authentication.digest import DigestClient
+from wanderbus.sip.message.message import Request, Response, encode_message, parse_message
 
 pytestmark = pytest.mark.integration
 

@@ -12,12 +12,12 @@ import pytest
 
 import wanderbus
 from tests.certificates import certify, make_certificates
-from wanderbus.api.domain_settings import name_servers, other_domains
-from wanderbus.api.ends import BaselineEnd, MobileEnd
+from wanderbus.client.agent_sockets import BaselineEnd, MobileEnd
 from wanderbus.config import AgentSettings, ServerSettings
 from wanderbus.config.keys import Key, plain, table_of
 from wanderbus.config.writing import toml
-from wanderbus.sip.targets import Target
+from wanderbus.server.domain_settings import name_servers, other_domains
+from wanderbus.sip.message.targets import Target
 
 TEXTS: Final = {
     "uri": "sip:bob@example.org",

@@ -8,12 +8,12 @@ from pathlib import Path
 import pytest
 
 import wanderbus
-from wanderbus.broker.custom import Kind
+from wanderbus.broker.restrictions.custom_restrictions import Kind
 from wanderbus.errors import ConfigurationError
 from wanderbus.subscription import Custom
 
 MODULE = """
-from wanderbus.broker.custom import Kind
+from wanderbus.broker.restrictions.custom_restrictions import Kind
 from wanderbus.broker.disconnection import Handling
 
 seen = []

@@ -24,7 +24,7 @@ from wanderbus.config.reading import make, read
 from wanderbus.config.settings import OPTIONAL
 from wanderbus.config.writing import sample, toml
 from wanderbus.errors import ConfigurationError
-from wanderbus.runtime.config_files import PASSWORD_VARIABLE, load_agent
+from wanderbus.runtime.files.config_files import PASSWORD_VARIABLE, load_agent
 
 FILE = Path("/etc/wanderbus/x.toml")
 KINDS = (AgentSettings, ServerSettings, ProxySettings)

@@ -14,8 +14,8 @@ from wanderbus.rudp import RudpConfig
 from wanderbus.simulation.network import Conditions, Network
 from wanderbus.simulation.node import Node
 from wanderbus.simulation.world import SeededRandom, World
-from wanderbus.sip.digest import ha1
-from wanderbus.sip.sdp import MediaDescription
+from wanderbus.sip.authentication.digest import ha1
+from wanderbus.sip.message.sdp import MediaDescription
 from wanderbus.tcp import TcpConfig
 from wanderbus.transport import MessageReceived, SendMessage
 

@@ -9,8 +9,8 @@ from tests.datachannel.sides import BOTH, BROKER, Call, Side, changed
 from wanderbus.datachannel import channel_secret, read_end
 from wanderbus.datachannel.description import Protocol
 from wanderbus.errors import SIPParseError
-from wanderbus.sip.digest import ha1
-from wanderbus.sip.sdp import MediaDescription
+from wanderbus.sip.authentication.digest import ha1
+from wanderbus.sip.message.sdp import MediaDescription
 from wanderbus.transport import ConnectionFailed, ConnectionReset, ProbeAnswered
 
 KINDS: list[tuple[Protocol, bool]] = [("UDP", True), ("UDP", False), ("TCP/TLS", True), ("TCP", False)]

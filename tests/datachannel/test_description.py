@@ -10,8 +10,8 @@ from hypothesis import strategies as st
 
 from wanderbus.datachannel import ChannelEnd, describe_end, protocol_over, read_end
 from wanderbus.errors import SIPParseError
-from wanderbus.mobility.descriptions import is_data_channel
-from wanderbus.sip.sdp import MediaDescription, SessionDescription
+from wanderbus.mobility.session.offer_answer import is_data_channel
+from wanderbus.sip.message.sdp import MediaDescription, SessionDescription
 
 KEY = bytes(range(32))
 KEY_TEXT = f"x25519-aes128gcm {b64encode(KEY).decode()}"

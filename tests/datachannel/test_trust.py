@@ -12,7 +12,7 @@ from tests.datachannel.sides import BOTH, BROKER, FINGERPRINT
 from wanderbus.datachannel import ChannelEnd, Parties, channel_secret
 from wanderbus.datachannel.trust import hkdf
 from wanderbus.errors import SIPParseError
-from wanderbus.sip.digest import ha1
+from wanderbus.sip.authentication.digest import ha1
 
 AGENT_SIDE = BOTH
 BROKER_SIDE = msgspec.structs.replace(BOTH, role="broker")

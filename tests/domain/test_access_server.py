@@ -10,10 +10,10 @@ import pytest
 from tests.agent.town import DATA_ADDRESS, STREAM_ADDRESS, Phone, Town, connected
 from tests.datachannel.sides import changed
 from wanderbus import records
-from wanderbus.agent.messages import ConnectRefused, Disconnect, PublishSettled
 from wanderbus.broker.config import BrokerConfig
 from wanderbus.broker.core import Append, Appended, Broker, DeviceBound, LinkClosed, LinkOpened, MessageArrived
-from wanderbus.broker.state import BrokerState
+from wanderbus.broker.state.state import BrokerState
+from wanderbus.client.machine.messages import ConnectRefused, Disconnect, PublishSettled
 from wanderbus.domain.access_server import AccessServer, BrokerRegistered, BrokerUnregistered, ChannelRefused
 from wanderbus.errors import StateCorrupt
 from wanderbus.machine import (
@@ -27,14 +27,14 @@ from wanderbus.machine import (
     TimerFired,
 )
 from wanderbus.mobility.properties import Properties
-from wanderbus.mobility.status import RemoteMediaStatus
+from wanderbus.mobility.session.status import RemoteMediaStatus
 from wanderbus.records import decode_record
 from wanderbus.simulation.server import BROKER_URI, DOMAIN, SERVER_ADDRESS, SERVER_IP, SimulatedServer, password_of
 from wanderbus.simulation.world import SeededRandom, World
-from wanderbus.sip.digest import Authenticator, DigestClient
-from wanderbus.sip.login_guard import LoginRefused
-from wanderbus.sip.message import Request, Response, encode_message, parse_message
-from wanderbus.sip.sdp import MediaDescription
+from wanderbus.sip.authentication.digest import Authenticator, DigestClient
+from wanderbus.sip.authentication.login_guard import LoginRefused
+from wanderbus.sip.message.message import Request, Response, encode_message, parse_message
+from wanderbus.sip.message.sdp import MediaDescription
 
 
 @pytest.fixture

@@ -8,11 +8,10 @@ import pytest
 from tests.agent.eci_town import SUBJECT, EciTown, Pager
 from tests.agent.town import Town, connected
 from tests.broker.desk import rows_of
-from wanderbus import records
-from wanderbus.agent.messages import ConnectRefused
-from wanderbus.broker import protocol
+from wanderbus import protocol, records
 from wanderbus.broker.core import LinkOpened, MessageArrived, SendOnLink
-from wanderbus.broker.state import BrokerState, DeviceRow
+from wanderbus.broker.state.state import BrokerState, DeviceRow
+from wanderbus.client.machine.messages import ConnectRefused
 from wanderbus.domain.baseline import ECI_SOCKET, Baseline, BaselineConfig, user_at
 from wanderbus.event import Event, EventId, Loss, Position
 from wanderbus.machine import Address, DatagramReceived, Input, Output, SendDatagram

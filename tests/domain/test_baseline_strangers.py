@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 
 from tests.agent.eci_town import SUBJECT, EciTown, Pager
-from wanderbus.broker import protocol
+from wanderbus import protocol
 from wanderbus.broker.address_proof import VALID_S, Challenges
 from wanderbus.broker.core import LinkOpened
 from wanderbus.domain.baseline import ECI_SOCKET, Baseline, BaselineConfig
@@ -13,7 +13,7 @@ from wanderbus.event import Event
 from wanderbus.machine import Address, DatagramReceived, Input, Output, SendDatagram
 from wanderbus.refusal_table import Limited
 from wanderbus.simulation.server import ECI_ADDRESS
-from wanderbus.sip.flood import FloodLimits
+from wanderbus.sip.transaction.flood_limits import FloodLimits
 
 VICTIM: Address = ("10.66.0.1", 6666)
 KEY = bytes(32)

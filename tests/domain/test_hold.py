@@ -7,8 +7,8 @@ import pytest
 from tests.agent.town import Phone, Town, connected
 from wanderbus.domain import access_server
 from wanderbus.machine import TimerFired
-from wanderbus.sip.media_direction import with_direction
-from wanderbus.sip.sdp import MediaDescription
+from wanderbus.sip.message.media_direction import with_direction
+from wanderbus.sip.message.sdp import MediaDescription
 
 
 @pytest.fixture

@@ -6,9 +6,9 @@ import pytest
 
 from tests.agent.eci_town import EciTown, Pager
 from tests.agent.town import Phone, Town, connected
-from wanderbus.agent.messages import Ask
-from wanderbus.broker import protocol
+from wanderbus import protocol
 from wanderbus.broker.core import LinkDropped
+from wanderbus.client.machine.messages import Ask
 from wanderbus.domain.baseline import ECI_SOCKET, user_at
 from wanderbus.machine import DatagramReceived
 

@@ -8,12 +8,12 @@ from functools import partial
 import pytest
 
 from tests.agent.town import Sent, Town, connected
-from wanderbus.broker import protocol
+from wanderbus import protocol
 from wanderbus.domain.access_server import RENEW_AFTER_S
 from wanderbus.machine import Output
 from wanderbus.mobility.messages import UpdateSession
 from wanderbus.simulation.server import SERVER_IP
-from wanderbus.sip.message import Response
+from wanderbus.sip.message.message import Response
 
 
 @pytest.fixture

@@ -9,7 +9,7 @@ import pytest
 from tests.agent.town import DATA_ADDRESS, STREAM_ADDRESS
 from wanderbus.broker.config import BrokerConfig
 from wanderbus.broker.core import Broker
-from wanderbus.broker.state import BrokerState
+from wanderbus.broker.state.state import BrokerState
 from wanderbus.domain.access_server import (
     REGISTER_AGAIN_S,
     REGISTRATION_REFUSALS,
@@ -31,8 +31,8 @@ from wanderbus.machine import (
 from wanderbus.mobility.properties import Properties
 from wanderbus.simulation.server import BROKER_URI, SERVER_ADDRESS, SERVER_IP
 from wanderbus.simulation.world import SeededRandom, World
-from wanderbus.sip.message import Request, encode_message, make_response, parse_message
-from wanderbus.sip.targets import Target, Transport
+from wanderbus.sip.message.message import Request, encode_message, make_response, parse_message
+from wanderbus.sip.message.targets import Target, Transport
 
 
 def access_server(transport: Transport) -> AccessServer:

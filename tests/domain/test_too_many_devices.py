@@ -5,10 +5,10 @@ from __future__ import annotations
 import pytest
 
 from tests.agent.town import Phone, Town, connected
-from wanderbus.agent.messages import Ask, ConnectRefused
-from wanderbus.broker import protocol
+from wanderbus import protocol
 from wanderbus.broker.config import BrokerConfig
-from wanderbus.domain.lines import Line, Lines
+from wanderbus.client.machine.messages import Ask, ConnectRefused
+from wanderbus.domain.session_table import Line, Lines
 
 REASON = "user_devices_max is 2, and it is reached"
 

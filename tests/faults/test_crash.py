@@ -13,7 +13,7 @@ from faults.reckoning import reckon
 from faults.verdict import Verdict
 from wanderbus import records
 from wanderbus.event import Event
-from wanderbus.runtime.server_files import ServerFiles
+from wanderbus.runtime.files.server_files import ServerFiles
 
 
 @pytest.mark.integration

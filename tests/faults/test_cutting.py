@@ -8,7 +8,7 @@ from random import Random
 
 from faults.cutting import Image, cut
 from faults.recording import Enter, RecordedDisk, Recorder, Step, Sync, SyncNames, Truncate, Write
-from wanderbus.runtime.disk import make_directory, replace_file
+from wanderbus.runtime.files.disk import make_directory, replace_file
 
 SYNCED: list[Step] = [Enter("log", -1), Enter("log/a", 1), Write(1, 0, b"a" * 700), Sync(1)]
 NAMED: list[Step] = [SyncNames("log"), SyncNames(".")]

@@ -11,9 +11,9 @@ import pytest
 
 from faults import powercut
 from faults.recording import RecordedDisk
-from wanderbus.runtime import log_recovery
-from wanderbus.runtime.committer import GroupCommit
-from wanderbus.runtime.event_log import EventLog
+from wanderbus.runtime.log import log_recovery
+from wanderbus.runtime.log.committer import GroupCommit
+from wanderbus.runtime.log.event_log import EventLog
 from wanderbus.segments import pack_mark
 
 pytestmark = pytest.mark.integration

@@ -8,7 +8,7 @@ import sys
 from pathlib import Path
 
 from wanderbus.config import ServerSettings
-from wanderbus.runtime.config_files import settings_in
+from wanderbus.runtime.files.config_files import settings_in
 
 
 def test_the_page_and_the_samples_are_up_to_date(root: Path) -> None:

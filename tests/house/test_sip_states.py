@@ -6,9 +6,9 @@ import subprocess
 import sys
 from pathlib import Path
 
-from wanderbus.mobility.status import TRANSITIONS
-from wanderbus.sip.client_transactions import INVITE_CLIENT, NON_INVITE_CLIENT
-from wanderbus.sip.server_transactions import INVITE_SERVER, NON_INVITE_SERVER
+from wanderbus.mobility.session.status import TRANSITIONS
+from wanderbus.sip.transaction.client_transactions import INVITE_CLIENT, NON_INVITE_CLIENT
+from wanderbus.sip.transaction.server_transactions import INVITE_SERVER, NON_INVITE_SERVER
 
 
 def test_the_page_is_up_to_date(root: Path) -> None:

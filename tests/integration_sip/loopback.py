@@ -24,13 +24,13 @@ from wanderbus.mobility.messages import (
 )
 from wanderbus.mobility.properties import Properties
 from wanderbus.mobility.user_agent import UserAgent
-from wanderbus.runtime.ambient import SystemRandom
-from wanderbus.runtime.driver import Driver
-from wanderbus.runtime.tls import client_tls, server_tls
-from wanderbus.sip.message import parse_message
-from wanderbus.sip.sdp import MediaDescription
-from wanderbus.sip.server import SIPServer
-from wanderbus.sip.targets import Transport
+from wanderbus.runtime.net.driver import Driver
+from wanderbus.runtime.net.tls import client_tls, server_tls
+from wanderbus.runtime.system_random import SystemRandom
+from wanderbus.sip.message.message import parse_message
+from wanderbus.sip.message.sdp import MediaDescription
+from wanderbus.sip.message.targets import Transport
+from wanderbus.sip.proxy.sip_server import SIPServer
 
 DOMAIN = "example.org"
 PASSWORDS = {"alice": "wonder", "bob": "builder"}

@@ -10,12 +10,12 @@ from typing import Any
 import pytest
 
 from tests.certificates import Certificates, make_certificates
-from wanderbus.api.agent import Agent
-from wanderbus.api.connecting import connect
-from wanderbus.api.reports import StatusChange
-from wanderbus.api.server import Server
+from wanderbus.client.agent import Agent
+from wanderbus.client.connect import connect
+from wanderbus.client.reports import StatusChange
 from wanderbus.errors import ConfigurationError, Unreachable
 from wanderbus.machine import shown
+from wanderbus.server.server import Server
 
 pytestmark = pytest.mark.integration
 

@@ -11,7 +11,7 @@ import pytest
 from tests.certificates import Certificates, make_certificates
 from tests.integration_sip.loopback import Phone, call_of_two, hang_up, until, update
 from wanderbus.mobility.messages import CreateSession, Registered, RegistrationFailed, SessionEstablished
-from wanderbus.sip.targets import Transport
+from wanderbus.sip.message.targets import Transport
 
 pytestmark = pytest.mark.integration
 

@@ -14,7 +14,7 @@ from tests.certificates import Certificates
 from tests.interop.kamailio import Kamailio
 from wanderbus.datachannel import DATA_SOCKET, STREAM_SOCKET
 from wanderbus.machine import SendDatagram, SendOnStream
-from wanderbus.runtime.driver import Driver
+from wanderbus.runtime.net.driver import Driver
 
 DOMAIN = "localhost"
 AGENTS = {"alice": "secret", "bob": "hunter2", "carol": "sesame"}

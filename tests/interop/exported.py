@@ -8,11 +8,11 @@ from pathlib import Path
 from tests.sip.test_pcap import moved
 from tests.sip.trace_world import moving_call
 from wanderbus.cli.application import run
-from wanderbus.runtime.sip_trace import SipRecorder
-from wanderbus.runtime.trace_file import TraceFile
-from wanderbus.sip.sightings import Sighting, sightings
-from wanderbus.sip.targets import Transport
-from wanderbus.sip.trace import Trace, TraceEntry
+from wanderbus.runtime.files.trace_file import TraceFile
+from wanderbus.runtime.net.sip_trace import SipRecorder
+from wanderbus.sip.message.targets import Transport
+from wanderbus.sip.trace.trace import Trace, TraceEntry
+from wanderbus.sip.trace.trace_messages import Sighting, sightings
 
 DIALOGS, CALLS = 3, 1
 """Two users register, and one of them calls the other."""

@@ -23,13 +23,13 @@ from wanderbus.mobility.messages import (
     Unregistered,
 )
 from wanderbus.mobility.properties import Properties
-from wanderbus.mobility.session import SIPSession
+from wanderbus.mobility.session.session import SIPSession
 from wanderbus.mobility.user_agent import UserAgent
-from wanderbus.runtime.ambient import SystemRandom
-from wanderbus.runtime.driver import Driver, Unmade
-from wanderbus.runtime.tls import client_tls
-from wanderbus.sip.sdp import MediaDescription
-from wanderbus.sip.targets import Transport
+from wanderbus.runtime.net.driver import Driver, Unmade
+from wanderbus.runtime.net.tls import client_tls
+from wanderbus.runtime.system_random import SystemRandom
+from wanderbus.sip.message.sdp import MediaDescription
+from wanderbus.sip.message.targets import Transport
 
 PATIENCE_S = 8.0
 

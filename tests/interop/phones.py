@@ -21,8 +21,8 @@ from tests.interop.processes import ENDING_S_MAX
 from tests.interop.server import Served, serving_all
 from wanderbus.api.sip_mobility import SDPMediaDescriptionData, SIPMobility
 from wanderbus.errors import SessionRefused
-from wanderbus.mobility.status import SIPCommunicationStatus
-from wanderbus.sip.routing import OnPathRouting
+from wanderbus.mobility.session.status import SIPCommunicationStatus
+from wanderbus.sip.proxy.routing_script import OnPathRouting
 
 Transport = Literal["UDP", "TCP", "TLS"]
 

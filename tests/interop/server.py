@@ -20,14 +20,14 @@ from typing import NamedTuple
 from tests.certificates import Certificates
 from tests.interop.kamailio import DOMAIN
 from tests.sip.phone_world import UNLIMITED
-from wanderbus.runtime.ambient import SystemRandom
-from wanderbus.runtime.driver import Driver, Unmade
-from wanderbus.runtime.sip_listening import listen_for_sip
-from wanderbus.runtime.tls import client_tls, server_tls
-from wanderbus.sip.digest import ALGORITHMS
-from wanderbus.sip.flood import FloodLimits
-from wanderbus.sip.routing import RoutingScript
-from wanderbus.sip.server import SOCKET, SIPServer
+from wanderbus.runtime.net.driver import Driver, Unmade
+from wanderbus.runtime.net.sip_listening import listen_for_sip
+from wanderbus.runtime.net.tls import client_tls, server_tls
+from wanderbus.runtime.system_random import SystemRandom
+from wanderbus.sip.authentication.digest import ALGORITHMS
+from wanderbus.sip.proxy.routing_script import RoutingScript
+from wanderbus.sip.proxy.sip_server import SOCKET, SIPServer
+from wanderbus.sip.transaction.flood_limits import FloodLimits
 
 
 class Served(NamedTuple):

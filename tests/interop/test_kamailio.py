@@ -25,7 +25,7 @@ from wanderbus.mobility.messages import (
     SessionOffered,
     TerminateSession,
 )
-from wanderbus.sip.targets import Transport
+from wanderbus.sip.message.targets import Transport
 
 pytestmark = [
     pytest.mark.interop(peer="Kamailio"),

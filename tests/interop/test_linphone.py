@@ -14,7 +14,7 @@ from tests.interop import linphone as peer
 from tests.interop.baresip import account, baresip
 from tests.interop.linphone import linphone
 from tests.interop.phones import Phone, Transport, give_up, our_phone, phone_server, refuse, run, talk, wait
-from wanderbus.sip.digest import ALGORITHMS
+from wanderbus.sip.authentication.digest import ALGORITHMS
 
 pytestmark = [
     pytest.mark.integration,

@@ -16,7 +16,7 @@ import pytest
 from tests.interop.exported import CALLS, DIALOGS, export, traced_call
 from tests.interop.processes import end, free_port
 from tests.sip.test_pcap import read
-from wanderbus.sip.targets import Transport
+from wanderbus.sip.message.targets import Transport
 
 PROGRAM = shutil.which("sngrep")
 

@@ -11,7 +11,7 @@ from pathlib import Path
 import pytest
 
 from tests.interop.exported import export, traced_call
-from wanderbus.sip.targets import Transport
+from wanderbus.sip.message.targets import Transport
 
 PROGRAM = shutil.which("tshark")
 

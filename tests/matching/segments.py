@@ -27,7 +27,7 @@ from wanderbus.matching.layout import (
     UNPLACED,
 )
 from wanderbus.matching.segment import PLAIN, Segment, Shape
-from wanderbus.matching.shaping import shape_of
+from wanderbus.matching.segment_shape import shape_of
 
 INF: Final = math.inf
 GREATEST: Final = math.nextafter(INF, 0.0)

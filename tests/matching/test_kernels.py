@@ -29,7 +29,7 @@ from wanderbus.matching.layout import (  # noqa: E402
     WRITTEN,
 )
 from wanderbus.matching.segment import PLAIN, Segment, Shape  # noqa: E402
-from wanderbus.matching.shaping import shape_of  # noqa: E402
+from wanderbus.matching.segment_shape import shape_of  # noqa: E402
 
 NUMPY: Final = import_module("wanderbus.matching.kernel_numpy")
 
@@ -254,7 +254,7 @@ def clauses_of(columns: Any, ends: Any, start: int, stop: int) -> list[Any]:
 
 def test_a_compiled_loop_is_found_in_the_cache_again() -> None:
     """Its name says what it is compiled with, and nothing that differs between two runs."""
-    compiling = pytest.importorskip("wanderbus.matching.compiling")
+    compiling = pytest.importorskip("wanderbus.matching.compilation")
     before = compiling._fingerprint()
     codes = [each.__code__ for each in (compiling.line_of.py_func, compiling._lowest_bit, compiling._touch)]
     parts = [getattr(code, name) for code in codes for name in ("co_consts", "co_names", "co_varnames", "co_filename")]

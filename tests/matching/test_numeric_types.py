@@ -6,7 +6,7 @@ from typing import Any
 
 import pytest
 
-from wanderbus.broker import protocol
+from wanderbus import protocol
 from wanderbus.event import Event
 from wanderbus.filters import Filter, parse, xml
 from wanderbus.matching import Index, Kernel

@@ -6,9 +6,9 @@ from collections.abc import Sequence
 
 from tests.mobility.world import DOMAIN, SERVER, Node, Phone, SeededRandom, World, media_at
 from wanderbus.machine import Address
-from wanderbus.sip.message import Request, Response, make_response
-from wanderbus.sip.sdp import MediaDescription, SessionDescription
-from wanderbus.sip.transactions import (
+from wanderbus.sip.message.message import Request, Response, make_response
+from wanderbus.sip.message.sdp import MediaDescription, SessionDescription
+from wanderbus.sip.transaction.transaction_layer import (
     AckReceived,
     RequestReceived,
     Respond,

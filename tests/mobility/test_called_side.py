@@ -7,10 +7,10 @@ import pytest
 
 from tests.mobility.world import DOMAIN, Node, Phone, SeededRandom, Talk, World, media_at, password_of, settled
 from wanderbus.mobility.messages import SessionEstablished, SessionOffered
-from wanderbus.sip.digest import DigestClient
-from wanderbus.sip.message import Request, Response
-from wanderbus.sip.sdp import MediaDescription, SessionDescription
-from wanderbus.sip.transactions import ResponseReceived, SendRequest, TransactionLayer
+from wanderbus.sip.authentication.digest import DigestClient
+from wanderbus.sip.message.message import Request, Response
+from wanderbus.sip.message.sdp import MediaDescription, SessionDescription
+from wanderbus.sip.transaction.transaction_layer import ResponseReceived, SendRequest, TransactionLayer
 
 OFFER = SessionDescription("-", 1, 1, "10.0.9.9", (media_at(("10.0.9.9", 5060)),)).encode()
 

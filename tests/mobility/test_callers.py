@@ -8,13 +8,13 @@ import pytest
 
 from tests.sip.phone_world import CountingRandom
 from wanderbus.machine import StreamClosed, StreamReceived
-from wanderbus.mobility.callers import Callers
 from wanderbus.mobility.composer import Composer
 from wanderbus.mobility.properties import Properties
-from wanderbus.sip.digest import Authenticator
-from wanderbus.sip.message import Request
-from wanderbus.sip.targets import Target
-from wanderbus.sip.transactions import RequestReceived
+from wanderbus.mobility.session.callers import Callers
+from wanderbus.sip.authentication.digest import Authenticator
+from wanderbus.sip.message.message import Request
+from wanderbus.sip.message.targets import Target
+from wanderbus.sip.transaction.transaction_layer import RequestReceived
 
 SERVER = ("10.0.0.9", 5060)
 SECURE = Target("TLS", ("10.0.0.9", 5061), "sip.b.example")

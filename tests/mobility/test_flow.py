@@ -23,9 +23,9 @@ from wanderbus.mobility.messages import FlowFailed, Registered, Start, Stop
 from wanderbus.mobility.properties import Properties
 from wanderbus.mobility.replies import OWNER_TRANSACTION_PREFIX
 from wanderbus.mobility.user_agent import UserAgent
-from wanderbus.sip.message import Request, parse_message
-from wanderbus.sip.targets import Target
-from wanderbus.sip.transactions import SendRequest
+from wanderbus.sip.message.message import Request, parse_message
+from wanderbus.sip.message.targets import Target
+from wanderbus.sip.transaction.transaction_layer import SendRequest
 
 PING = b"\r\n\r\n"
 TCP = Target("TCP", SERVER)

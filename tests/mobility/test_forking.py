@@ -7,9 +7,9 @@ import pytest
 from tests.mobility.scripted import Scripted
 from tests.mobility.world import DOMAIN, Phone, World, media_at
 from wanderbus.mobility.messages import SessionEstablished, SessionStateChanged, TerminateSession
-from wanderbus.mobility.status import SIPCommunicationStatus
-from wanderbus.sip.message import Request
-from wanderbus.sip.transactions import RequestReceived
+from wanderbus.mobility.session.status import SIPCommunicationStatus
+from wanderbus.sip.message.message import Request
+from wanderbus.sip.transaction.transaction_layer import RequestReceived
 
 Calling = tuple[World, Phone, Scripted, RequestReceived]
 

@@ -6,8 +6,8 @@ import pytest
 
 from tests.mobility.world import SERVER, Talk, media_at, settled
 from wanderbus.mobility.messages import Registered, SessionStateChanged, SetMediaStatus, UpdateFailed
-from wanderbus.mobility.status import RemoteMediaStatus, SIPCommunicationStatus
-from wanderbus.sip.sdp import SessionDescription
+from wanderbus.mobility.session.status import RemoteMediaStatus, SIPCommunicationStatus
+from wanderbus.sip.message.sdp import SessionDescription
 
 Status = SIPCommunicationStatus
 Media = RemoteMediaStatus

@@ -8,11 +8,11 @@ import pytest
 
 from tests.mobility.world import DOMAIN, SERVER, Node, Phone, SeededRandom, Talk, World, established, media_at, settled
 from wanderbus.machine import Address
-from wanderbus.sip.digest import DigestClient
-from wanderbus.sip.login_guard import LoginRefused
-from wanderbus.sip.message import Request, Response
-from wanderbus.sip.sdp import SessionDescription
-from wanderbus.sip.transactions import ResponseReceived, SendRequest, TransactionLayer
+from wanderbus.sip.authentication.digest import DigestClient
+from wanderbus.sip.authentication.login_guard import LoginRefused
+from wanderbus.sip.message.message import Request, Response
+from wanderbus.sip.message.sdp import SessionDescription
+from wanderbus.sip.transaction.transaction_layer import ResponseReceived, SendRequest, TransactionLayer
 
 HOUR_S = 3_600
 

@@ -6,10 +6,10 @@ import pytest
 
 from tests.mobility.scripted import Scripted, asking, sdp
 from tests.mobility.world import Phone, Talk, World, media_at
-from wanderbus.mobility.descriptions import answer_to
 from wanderbus.mobility.messages import SessionEstablished, UpdateSession
-from wanderbus.sip.media_direction import answering, direction_of, receives, with_direction
-from wanderbus.sip.sdp import MediaDescription, SessionDescription
+from wanderbus.mobility.session.offer_answer import answer_to
+from wanderbus.sip.message.media_direction import answering, direction_of, receives, with_direction
+from wanderbus.sip.message.sdp import MediaDescription, SessionDescription
 
 ALL = ("sendrecv", "sendonly", "recvonly", "inactive")
 LINE = MediaDescription(address="192.0.2.1", port=4_000)

@@ -17,8 +17,8 @@ from wanderbus.mobility.messages import (
     TerminateSession,
     UpdateSession,
 )
-from wanderbus.mobility.status import SIPCommunicationStatus
-from wanderbus.sip.sdp import SessionDescription
+from wanderbus.mobility.session.status import SIPCommunicationStatus
+from wanderbus.sip.message.sdp import SessionDescription
 
 Status = SIPCommunicationStatus
 STRANGER = ("10.0.9.9", 5060)

@@ -9,16 +9,6 @@ from hypothesis import strategies as st
 
 from tests.mobility.world import Phone, Talk, World, settled
 from wanderbus.errors import LocalProtocolError, SIPParseError
-from wanderbus.mobility.descriptions import (
-    agreed_media,
-    answer_to,
-    fits,
-    joined,
-    laid_out,
-    lines_of,
-    media_at,
-    relocated,
-)
 from wanderbus.mobility.messages import (
     Answer,
     ChangeMedia,
@@ -28,7 +18,17 @@ from wanderbus.mobility.messages import (
     SessionOffered,
     UpdateSession,
 )
-from wanderbus.sip.sdp import MediaDescription, SessionDescription
+from wanderbus.mobility.session.offer_answer import (
+    agreed_media,
+    answer_to,
+    fits,
+    joined,
+    laid_out,
+    lines_of,
+    media_at,
+    relocated,
+)
+from wanderbus.sip.message.sdp import MediaDescription, SessionDescription
 
 ALICE, BOB = "10.0.2.1", "10.0.1.1"
 

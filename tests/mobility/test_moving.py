@@ -18,8 +18,8 @@ from wanderbus.mobility.messages import (
     UpdateFailed,
     UpdateSession,
 )
-from wanderbus.mobility.status import SIPCommunicationStatus
-from wanderbus.sip.sdp import MediaDescription, SessionDescription
+from wanderbus.mobility.session.status import SIPCommunicationStatus
+from wanderbus.sip.message.sdp import MediaDescription, SessionDescription
 
 
 def no_end(*phones: Phone) -> bool:

@@ -7,8 +7,8 @@ import pytest
 from tests.mobility.scripted import Scripted, sdp
 from tests.mobility.world import DOMAIN, Phone, SeededRandom, Talk, established, media_at, password_of
 from wanderbus.mobility.messages import SessionRemoved
-from wanderbus.sip.digest import DigestClient
-from wanderbus.sip.message import Request, Response
+from wanderbus.sip.authentication.digest import DigestClient
+from wanderbus.sip.message.message import Request, Response
 
 ELSEWHERE = ("10.0.9.9", 5060)
 BROKER = "sip:broker@10.0.1.1:5060"

@@ -18,9 +18,9 @@ from wanderbus.mobility.messages import (
     UpdateFailed,
     UpdateSession,
 )
-from wanderbus.mobility.status import RemoteMediaStatus
-from wanderbus.sip.message import Request
-from wanderbus.sip.transactions import RequestReceived
+from wanderbus.mobility.session.status import RemoteMediaStatus
+from wanderbus.sip.message.message import Request
+from wanderbus.sip.transaction.transaction_layer import RequestReceived
 
 Calling = tuple[World, Phone, Scripted, RequestReceived]
 

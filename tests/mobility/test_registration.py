@@ -18,8 +18,8 @@ from wanderbus.mobility.messages import (
     Stop,
     Unregistered,
 )
-from wanderbus.sip.message import make_response
-from wanderbus.sip.transactions import RequestReceived, Respond, TransactionLayer
+from wanderbus.sip.message.message import make_response
+from wanderbus.sip.transaction.transaction_layer import RequestReceived, Respond, TransactionLayer
 
 
 class BrokenServer:

@@ -9,9 +9,9 @@ from wanderbus.machine import Address, DatagramReceived, Output, SendDatagram, S
 from wanderbus.mobility.properties import Properties
 from wanderbus.mobility.user_agent import UserAgent
 from wanderbus.refusal_table import Limited
-from wanderbus.sip.digest import Authenticator
-from wanderbus.sip.flood import FloodLimits
-from wanderbus.sip.message import Response, parse_message
+from wanderbus.sip.authentication.digest import Authenticator
+from wanderbus.sip.message.message import Response, parse_message
+from wanderbus.sip.transaction.flood_limits import FloodLimits
 
 PROXY: Address = ("127.0.0.1", 5060)
 STRANGER: Address = ("203.0.113.9", 5060)

@@ -11,8 +11,8 @@ from tests.mobility.world import Phone, World, media_at
 from wanderbus.errors import LocalProtocolError
 from wanderbus.mobility.messages import AddressChanged, SessionRemoved, UpdateFailed, UpdateSession
 from wanderbus.mobility.properties import Properties
-from wanderbus.mobility.session_timers import SessionTimer
-from wanderbus.sip.message import Request
+from wanderbus.mobility.session.session_timers import SessionTimer
+from wanderbus.sip.message.message import Request
 
 STRANGER = ("10.0.9.9", 5060)
 OFFER = sdp(media_at(STRANGER))

@@ -15,8 +15,8 @@ from wanderbus.mobility.messages import (
     UpdateFailed,
     UpdateSession,
 )
-from wanderbus.mobility.status import SIPCommunicationStatus
-from wanderbus.sip.sdp import SessionDescription
+from wanderbus.mobility.session.status import SIPCommunicationStatus
+from wanderbus.sip.message.sdp import SessionDescription
 
 STRANGER = ("10.0.9.9", 5060)
 OFFER = sdp(media_at(STRANGER))

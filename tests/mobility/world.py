@@ -29,15 +29,15 @@ from wanderbus.mobility.messages import (
     UpdateSession,
 )
 from wanderbus.mobility.properties import Properties
-from wanderbus.mobility.session import SIPSession
-from wanderbus.mobility.status import SIPCommunicationStatus
+from wanderbus.mobility.session.session import SIPSession
+from wanderbus.mobility.session.status import SIPCommunicationStatus
 from wanderbus.mobility.user_agent import UserAgent
-from wanderbus.sip.digest import Authenticator
-from wanderbus.sip.login_guard import LoginGuard
-from wanderbus.sip.message import Message, Request, parse_message
-from wanderbus.sip.sdp import MediaDescription
-from wanderbus.sip.server import SIPServer
-from wanderbus.sip.uri import SIPUri
+from wanderbus.sip.authentication.digest import Authenticator
+from wanderbus.sip.authentication.login_guard import LoginGuard
+from wanderbus.sip.message.message import Message, Request, parse_message
+from wanderbus.sip.message.sdp import MediaDescription
+from wanderbus.sip.message.uri import SIPUri
+from wanderbus.sip.proxy.sip_server import SIPServer
 
 SERVER: Address = ("10.0.0.1", 5060)
 DOMAIN = "example.org"

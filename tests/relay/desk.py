@@ -11,7 +11,7 @@ from wanderbus.datachannel import ChannelEnd, describe_end
 from wanderbus.machine import Address, ClockRead, DatagramReceived, Input, Output, SendDatagram, SetTimer, TimerFired
 from wanderbus.refusal_table import Limited
 from wanderbus.relay import NG_SOCKET, ClosePort, OpenPort, PortOpened, PortRefused, Relay, RelayLimits, Side, ng
-from wanderbus.sip.sdp import MediaDescription, SessionDescription
+from wanderbus.sip.message.sdp import MediaDescription, SessionDescription
 
 PROXY: Address = ("10.0.0.1", 5_000)
 RELAY = "198.51.100.1"

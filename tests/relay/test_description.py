@@ -8,7 +8,7 @@ from tests.relay.desk import A_HOME, A_ID, sdp
 from wanderbus.datachannel import read_end
 from wanderbus.errors import SIPParseError
 from wanderbus.relay.description import read, rewritten
-from wanderbus.sip.sdp import SessionDescription
+from wanderbus.sip.message.sdp import SessionDescription
 
 TEXT = """v=0
 o=alice 7 8 IN IP4 10.0.0.5

@@ -15,7 +15,7 @@ from wanderbus.relay import ng
 from wanderbus.relay.calls import DIALOGUES_MAX
 from wanderbus.relay.machine import NO_PORTS, SDP_TOO_LONG
 from wanderbus.relay.ng import LOAD_LIMIT, NAME_CHARACTERS_MAX
-from wanderbus.sip.sdp import MediaDescription
+from wanderbus.sip.message.sdp import MediaDescription
 
 # What rtpengine 10.5 says to the same: the reason of its errors.
 REFUSALS: list[tuple[dict[str, Any], str]] = [

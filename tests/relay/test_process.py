@@ -19,7 +19,7 @@ import pytest
 from tests.relay.desk import A_ID, B_ID, medium, packet, sdp
 from tests.relay.process import WAIT_S, Proxy, datagram_socket, place, relaying
 from wanderbus.relay import ng
-from wanderbus.runtime.relayed_connections import HALF_CLOSED_S_MAX
+from wanderbus.runtime.net.relayed_connections import HALF_CLOSED_S_MAX
 from wanderbus.tcp.frames import encode_hello
 
 pytestmark = pytest.mark.integration

@@ -8,7 +8,7 @@ from hypothesis import strategies as st
 
 from wanderbus.errors import RemoteProtocolError
 from wanderbus.rudp import frames
-from wanderbus.rudp.openings import HELLO, WELCOME
+from wanderbus.rudp.handshake_messages import HELLO, WELCOME
 
 U64 = st.integers(0, 2**64 - 1)
 ACKS = st.lists(st.tuples(U64, U64, U64), max_size=3)

@@ -10,7 +10,7 @@ from hypothesis import strategies as st
 
 from wanderbus.machine import DatagramReceived, SendDatagram, TimerFired
 from wanderbus.rudp import MessageReceived
-from wanderbus.rudp.arrivals import REPLAY_WINDOW_PACKETS
+from wanderbus.rudp.ack_tracker import REPLAY_WINDOW_PACKETS
 from wanderbus.rudp.config import INITIAL_WINDOW_FRAMES
 from wanderbus.rudp.frames import (
     CHALLENGE,

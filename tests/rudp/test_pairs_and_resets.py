@@ -22,7 +22,7 @@ from wanderbus.rudp import (
     SendMessage,
 )
 from wanderbus.rudp.frames import PING_FRAME, PLAIN, RESET, SEALED, TOKEN, decode_header, encode_header, encode_reset
-from wanderbus.rudp.openings import HELLO, WELCOME
+from wanderbus.rudp.handshake_messages import HELLO, WELCOME
 
 if TYPE_CHECKING:
     from tests.rudp.conftest import MakePair, Side

@@ -12,7 +12,7 @@ from pathlib import Path
 
 import wanderbus
 from wanderbus.errors import WanderbusError
-from wanderbus.runtime.log_check import check_log
+from wanderbus.runtime.log.log_check import check_log
 
 SUBJECT = "Departure"
 DISK_BYTES = 4 * 2**20

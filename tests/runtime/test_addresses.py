@@ -9,8 +9,8 @@ from collections.abc import Callable
 
 import pytest
 
-from wanderbus.runtime import addresses
-from wanderbus.runtime.addresses import AddressMonitor, address_towards
+from wanderbus.runtime.net import addresses
+from wanderbus.runtime.net.addresses import AddressMonitor, address_towards
 
 SERVER = ("192.0.2.1", 5060)
 

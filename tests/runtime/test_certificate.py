@@ -9,8 +9,8 @@ from pathlib import Path
 import pytest
 
 from wanderbus.errors import StorageError
-from wanderbus.runtime.certificate import own_certificate
-from wanderbus.runtime.tls import server_tls
+from wanderbus.runtime.net.certificate import own_certificate
+from wanderbus.runtime.net.tls import server_tls
 
 
 def test_it_is_made_once_and_kept_for_its_owner_alone(tmp_path: Path) -> None:

@@ -14,9 +14,9 @@ from typing import Any
 import apsw
 import pytest
 
-from wanderbus.runtime.committer import Committer, LogEntry
-from wanderbus.runtime.event_log import EventLog
-from wanderbus.runtime.state_store import StateStore
+from wanderbus.runtime.files.state_store import StateStore
+from wanderbus.runtime.log.committer import Committer, LogEntry
+from wanderbus.runtime.log.event_log import EventLog
 
 PATIENCE_S = 30
 """How long a thread and a disk may take on a machine that is busy with something else; only a failure waits so long."""

@@ -8,8 +8,8 @@ import pytest
 
 from tests.runtime.test_streams import Machine, driving, echo
 from tests.runtime.test_unanswered_streams import ends, limited
-from wanderbus.runtime import connection_rate
-from wanderbus.runtime.connection_rate import ConnectionRate
+from wanderbus.runtime.net import connection_rate
+from wanderbus.runtime.net.connection_rate import ConnectionRate
 from wanderbus.stream_limits import StreamLimits
 
 

@@ -8,12 +8,12 @@ import sys
 
 import pytest
 
-from wanderbus.runtime.descriptors import RESERVED, SHARES, connections_max
+from wanderbus.runtime.net.descriptors import RESERVED, SHARES, connections_max
 from wanderbus.stream_limits import StreamLimits
 
 RAISED = """
 import resource
-from wanderbus.runtime.descriptors import allow_files
+from wanderbus.runtime.net.descriptors import allow_files
 resource.setrlimit(resource.RLIMIT_NOFILE, (300, 700))
 assert allow_files() == 700 and allow_files() == 700
 print(resource.getrlimit(resource.RLIMIT_NOFILE))

@@ -12,9 +12,9 @@ import uvloop
 
 from tests.name_server import NameServer
 from wanderbus.errors import ConfigurationError
-from wanderbus.runtime.domain_resolver import DomainResolver
-from wanderbus.sip.domain_routes import DomainLookedUp, DomainServer, FindDomain
-from wanderbus.sip.targets import Target
+from wanderbus.runtime.net.domain_resolver import DomainResolver
+from wanderbus.sip.message.targets import Target
+from wanderbus.sip.proxy.domain_routes import DomainLookedUp, DomainServer, FindDomain
 
 pytestmark = pytest.mark.integration
 
@@ -114,7 +114,7 @@ def test_a_name_server_that_fails(name_server: NameServer) -> None:
 
 def test_silence_ends_in_time_and_holds_nothing_up(name_server: NameServer, monkeypatch: pytest.MonkeyPatch) -> None:
     """The loop turns while a name server is silent; the bound is cut short here."""
-    monkeypatch.setattr("wanderbus.runtime.domain_resolver.LOOKUP_S_MAX", 0.3)
+    monkeypatch.setattr("wanderbus.runtime.net.domain_resolver.LOOKUP_S_MAX", 0.3)
 
     async def story() -> tuple[DomainLookedUp, int]:
         found: asyncio.Future[DomainLookedUp] = asyncio.get_running_loop().create_future()

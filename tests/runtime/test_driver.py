@@ -22,7 +22,7 @@ from wanderbus.machine import (
     SetTimer,
     TimerFired,
 )
-from wanderbus.runtime.driver import Driver
+from wanderbus.runtime.net.driver import Driver
 
 Play = Callable[[Callable[[], Awaitable[None]]], None]
 

@@ -7,8 +7,8 @@ import socket
 from collections.abc import Iterable
 
 from wanderbus.machine import DatagramReceived, Input, Output
-from wanderbus.runtime.driver import Driver
-from wanderbus.runtime.sip_listening import listen_for_sip
+from wanderbus.runtime.net.driver import Driver
+from wanderbus.runtime.net.sip_listening import listen_for_sip
 
 
 class Recorder:

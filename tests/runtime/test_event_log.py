@@ -11,8 +11,8 @@ from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
 from wanderbus.errors import LogCorrupt, StorageError
-from wanderbus.runtime import log_recovery
-from wanderbus.runtime.event_log import SEGMENT_BYTES_MAX, EventLog
+from wanderbus.runtime.log import log_recovery
+from wanderbus.runtime.log.event_log import SEGMENT_BYTES_MAX, EventLog
 from wanderbus.segments import (
     FRAME_OVERHEAD_BYTES,
     HEADER,

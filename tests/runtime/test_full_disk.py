@@ -15,11 +15,11 @@ import apsw
 import pytest
 
 from wanderbus.errors import StorageError
-from wanderbus.runtime import committer as committing
-from wanderbus.runtime.committer import Committer, LogEntry
-from wanderbus.runtime.disk import is_full, replace_file
-from wanderbus.runtime.event_log import EventLog
-from wanderbus.runtime.state_store import StateStore
+from wanderbus.runtime.files.disk import is_full, replace_file
+from wanderbus.runtime.files.state_store import StateStore
+from wanderbus.runtime.log import committer as committing
+from wanderbus.runtime.log.committer import Committer, LogEntry
+from wanderbus.runtime.log.event_log import EventLog
 from wanderbus.segments import HEADER
 
 PATIENCE_S = 30

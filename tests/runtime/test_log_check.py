@@ -8,8 +8,8 @@ import pytest
 
 from wanderbus import records
 from wanderbus.errors import StorageError
-from wanderbus.runtime.event_log import EventLog
-from wanderbus.runtime.log_check import LogReport, check_log
+from wanderbus.runtime.log.event_log import EventLog
+from wanderbus.runtime.log.log_check import LogReport, check_log
 from wanderbus.segments import HEADER, HIGH_WATER, segment_name
 
 RECORD = records.encode_record(records.Started(at_us=1, server="wb"))

@@ -13,10 +13,10 @@ from pathlib import Path
 
 import pytest
 
-from tests.runtime.test_device import belong_to_somebody_else
+from tests.runtime.test_device_file import belong_to_somebody_else
 from wanderbus.errors import Closed, StorageError
-from wanderbus.runtime.outbox_file import OutboxFile
-from wanderbus.runtime.outbox_writer import OutboxWriter
+from wanderbus.runtime.files.outbox_file import OutboxFile
+from wanderbus.runtime.files.outbox_writer import OutboxWriter
 
 OWNER = "sip:alice@localhost at sip:broker@localhost"
 
@@ -136,7 +136,7 @@ def test_a_disk_that_is_full_leaves_everything_as_it_was(path: Path) -> None:
 import resource, signal, sys
 from pathlib import Path
 from wanderbus.errors import StorageError
-from wanderbus.runtime.outbox_file import OutboxFile
+from wanderbus.runtime.files.outbox_file import OutboxFile
 file = OutboxFile(Path({str(path)!r}), {OWNER!r})
 file.write([b"one"], [])
 signal.signal(signal.SIGXFSZ, signal.SIG_IGN)
@@ -156,7 +156,7 @@ assert file.write([b"two"], []) == 2
 def test_g20_nothing_that_was_said_to_be_durable_is_lost_by_kill_9(path: Path) -> None:
     program = f"""
 from pathlib import Path
-from wanderbus.runtime.outbox_file import OutboxFile
+from wanderbus.runtime.files.outbox_file import OutboxFile
 file = OutboxFile(Path({str(path)!r}), {OWNER!r})
 while True:
     print(file.write([b"event"] * 3, []) + 2, flush=True)
@@ -212,7 +212,7 @@ def test_what_was_not_begun_at_the_close_is_told(path: Path) -> None:
 def test_a_failed_commit_fails_those_in_it_alone_and_what_is_removed_is_tried_again(
     path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    from wanderbus.runtime import outbox_writer
+    from wanderbus.runtime.files import outbox_writer
 
     monkeypatch.setattr(outbox_writer, "RETRY_S", 0.01)
     removed: list[int] = []

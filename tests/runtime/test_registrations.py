@@ -8,11 +8,11 @@ from pathlib import Path
 
 from tests.runtime.test_binding_store import stored
 from wanderbus.machine import SetTimer
-from wanderbus.runtime.ambient import SystemRandom
-from wanderbus.runtime.binding_store import BindingStore
-from wanderbus.runtime.registrations import Registrations
-from wanderbus.sip.location import Binding
-from wanderbus.sip.server import SIPServer
+from wanderbus.runtime.files.binding_store import BindingStore
+from wanderbus.runtime.files.registrations import Registrations
+from wanderbus.runtime.system_random import SystemRandom
+from wanderbus.sip.proxy.location import Binding
+from wanderbus.sip.proxy.sip_server import SIPServer
 
 ALICE, BROKER, GONE = "sip:alice@example.org", "sip:broker@example.org", "sip:gone@example.org"
 USERS = {"alice": "a", "broker": "b"}

@@ -10,8 +10,8 @@ import pytest
 
 from wanderbus import records, segments
 from wanderbus.errors import ConfigurationError, LogCorrupt, StateCorrupt, StorageError
-from wanderbus.runtime.server_files import ServerFiles
-from wanderbus.runtime.users_file import read_users
+from wanderbus.runtime.files.server_files import ServerFiles
+from wanderbus.runtime.files.users_file import read_users
 
 
 def write_log(files: ServerFiles, *statuses: str) -> None:

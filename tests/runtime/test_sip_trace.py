@@ -22,11 +22,11 @@ from wanderbus.machine import (
     StreamReceived,
     TimerFired,
 )
-from wanderbus.runtime.driver import Driver
-from wanderbus.runtime.sip_trace import SipRecorder, SipTap
-from wanderbus.runtime.trace_file import TraceFile, read_trace
-from wanderbus.sip.targets import Target
-from wanderbus.sip.trace import Trace
+from wanderbus.runtime.files.trace_file import TraceFile, read_trace
+from wanderbus.runtime.net.driver import Driver
+from wanderbus.runtime.net.sip_trace import SipRecorder, SipTap
+from wanderbus.sip.message.targets import Target
+from wanderbus.sip.trace.trace import Trace
 
 MESSAGE = b"OPTIONS sip:x SIP/2.0\r\nCall-ID: 1\r\nContent-Length: 4\r\n\r\nbody"
 

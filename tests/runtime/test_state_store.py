@@ -8,8 +8,8 @@ import apsw
 import pytest
 
 from wanderbus.errors import StateCorrupt, StorageError
-from wanderbus.runtime import state_store
-from wanderbus.runtime.state_store import StateStore
+from wanderbus.runtime.files import state_store
+from wanderbus.runtime.files.state_store import StateStore
 
 
 def test_rows_and_offset_come_back_together(tmp_path: Path) -> None:

@@ -8,7 +8,7 @@ import pytest
 
 from tests.certificates import certify, make_certificates
 from wanderbus.errors import ConfigurationError
-from wanderbus.runtime.tls import domains_among, own_sip_domains
+from wanderbus.runtime.net.tls import domains_among, own_sip_domains
 
 
 @pytest.mark.parametrize(

@@ -8,7 +8,7 @@ import pytest
 
 from tests.runtime.test_streams import PATIENCE_S, Machine, driving, echo, until
 from wanderbus.refusal_table import Limited
-from wanderbus.runtime import streams
+from wanderbus.runtime.net import streams
 from wanderbus.stream_limits import StreamLimits
 
 pytestmark = pytest.mark.integration

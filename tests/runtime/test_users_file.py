@@ -8,8 +8,8 @@ from pathlib import Path
 import pytest
 
 from wanderbus.errors import ConfigurationError
-from wanderbus.runtime.users_file import Users, change_user, read_users
-from wanderbus.sip.digest import HASHED, ha1
+from wanderbus.runtime.files.users_file import Users, change_user, read_users
+from wanderbus.sip.authentication.digest import HASHED, ha1
 
 
 def test_a_changed_user_has_digests_and_the_others_stay(tmp_path: Path) -> None:

@@ -12,10 +12,10 @@ from wanderbus.broker.config import BrokerConfig
 from wanderbus.event import EventId, Gap, Notification, Position
 from wanderbus.records import decode_record, encode_record
 from wanderbus.rudp import RudpConfig
-from wanderbus.simulation.checkers import check_all
 from wanderbus.simulation.network import Conditions, Network
 from wanderbus.simulation.server import SimulatedServer
-from wanderbus.simulation.traveller import Traveller
+from wanderbus.simulation.system.checkers import check_all
+from wanderbus.simulation.system.traveller import Traveller
 from wanderbus.simulation.world import World
 from wanderbus.subscription import QueuePolicy
 

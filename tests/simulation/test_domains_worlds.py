@@ -6,10 +6,10 @@ from typing import Any
 
 import pytest
 
-from wanderbus.mobility.callers import Callers
-from wanderbus.simulation.domains_scenario import DomainsScenario, run_domains_seed
-from wanderbus.sip.asserted_identity import Vouching
-from wanderbus.sip.domain_routes import DomainRoutes
+from wanderbus.mobility.session.callers import Callers
+from wanderbus.simulation.sip.domains_scenario import DomainsScenario, run_domains_seed
+from wanderbus.sip.proxy.asserted_identity import Vouching
+from wanderbus.sip.proxy.domain_routes import DomainRoutes
 
 SEEDS = range(1, 5)
 

@@ -20,7 +20,7 @@ from tests.simulation.test_rudp_worlds import (
 from wanderbus.rudp import Endpoint
 from wanderbus.rudp.frames import encode_reset
 from wanderbus.rudp.sealing import Sealer
-from wanderbus.simulation.hostile_relay_scenario import HostileRelayScenario, run_hostile_relay_seed
+from wanderbus.simulation.relay.hostile_scenario import HostileRelayScenario, run_hostile_relay_seed
 
 SEEDS = range(1, 16)
 Patch = pytest.MonkeyPatch

@@ -11,23 +11,23 @@ from typing import Any
 import msgspec
 import pytest
 
-from wanderbus.agent import data_path
-from wanderbus.agent.conversation import Conversation
-from wanderbus.agent.core import Agent
-from wanderbus.agent.messages import Moved
-from wanderbus.broker import protocol
-from wanderbus.broker.journal import Journal
+from wanderbus import protocol
 from wanderbus.broker.links import Links
-from wanderbus.broker.queue import SessionQueue
+from wanderbus.broker.queues.queue import SessionQueue
 from wanderbus.broker.readers import Link
-from wanderbus.broker.state import BrokerState, SessionRow, SubscriptionRow
+from wanderbus.broker.state.journal import Journal
+from wanderbus.broker.state.state import BrokerState, SessionRow, SubscriptionRow
+from wanderbus.client.machine import data_path
+from wanderbus.client.machine.conversation import Conversation
+from wanderbus.client.machine.core import Agent
+from wanderbus.client.machine.messages import Moved
 from wanderbus.datachannel import Transports
 from wanderbus.machine import Output, RandomSource
 from wanderbus.mobility import messages as sip
 from wanderbus.records import AnyRecord, Started
 from wanderbus.rudp import RudpConfig
 from wanderbus.rudp.sending import Sender
-from wanderbus.simulation.scenario import run_seed
+from wanderbus.simulation.system.scenario import run_seed
 from wanderbus.tcp.sending import Sender as StreamSender
 
 pytestmark = pytest.mark.integration

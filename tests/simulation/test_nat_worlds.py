@@ -10,16 +10,16 @@ from collections.abc import Callable
 
 import pytest
 
-from wanderbus.agent.path_choice import PathChoice
+from wanderbus.client.machine.path_choice import PathChoice
 from wanderbus.machine import Output
-from wanderbus.relay.driving import RelayDriver
-from wanderbus.simulation.firewall_tour import RELAY_IP
-from wanderbus.simulation.nat_scenario import NATScenario, run_nat_seed
-from wanderbus.sip import nat
-from wanderbus.sip.anchoring import Describe, Described
-from wanderbus.sip.media_desk import MediaDesk
-from wanderbus.sip.request_preparation import PathMarks
-from wanderbus.sip.target_selection import TargetSelector
+from wanderbus.relay.ng_client import RelayDriver
+from wanderbus.simulation.nat.firewall_tour import RELAY_IP
+from wanderbus.simulation.nat.scenario import NATScenario, run_nat_seed
+from wanderbus.sip.proxy import nat_contacts
+from wanderbus.sip.proxy.anchoring import Describe, Described
+from wanderbus.sip.proxy.media_queue import MediaDesk
+from wanderbus.sip.proxy.request_preparation import PathMarks
+from wanderbus.sip.proxy.target_selection import TargetSelector
 
 SEEDS = range(1, 21)
 FEW = range(1, 7)
@@ -58,7 +58,7 @@ def test_the_same_seed_gives_the_same_history() -> None:
 
 
 def write_no_alias(patch: Patch) -> None:
-    patch.setattr(nat, "marked", lambda message, source, transport: message)
+    patch.setattr(nat_contacts, "marked", lambda message, source, transport: message)
 
 
 def follow_no_alias(patch: Patch) -> None:
@@ -81,13 +81,13 @@ def lose_what_waits(patch: Patch) -> None:
 
 
 def relay_no_answers(patch: Patch) -> None:
-    patch.setattr("wanderbus.sip.response_forwarding.describes", lambda message: False)
+    patch.setattr("wanderbus.sip.proxy.response_forwarding.describes", lambda message: False)
 
 
 def never_let_go(patch: Patch) -> None:
     for name in ("proxy", "response_forwarding"):
         patch.setattr(f"wanderbus.sip.{name}.release_of", lambda message: [])
-    patch.setattr("wanderbus.simulation.nat_scenario.RelayLimits", lambda: type("Limits", (), {"idle_s": 0.0}))
+    patch.setattr("wanderbus.simulation.nat.scenario.RelayLimits", lambda: type("Limits", (), {"idle_s": 0.0}))
 
 
 def fall_back_on_nothing(patch: Patch) -> None:
@@ -99,7 +99,7 @@ def stay_with_what_worked(patch: Patch) -> None:
 
 
 def ask_for_no_relay(patch: Patch) -> None:
-    patch.setattr("wanderbus.sip.target_selection.wants_relay", lambda request: False)
+    patch.setattr("wanderbus.sip.proxy.target_selection.wants_relay", lambda request: False)
 
 
 @pytest.mark.parametrize(

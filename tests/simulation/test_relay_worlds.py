@@ -12,10 +12,10 @@ import pytest
 
 from wanderbus.machine import Address
 from wanderbus.relay import Relay, Side
-from wanderbus.relay.answers import Answers
 from wanderbus.relay.description import Medium
 from wanderbus.relay.ports import PortPool
-from wanderbus.simulation.relay_scenario import RelayScenario, run_relay_seed
+from wanderbus.relay.reply_cache import Answers
+from wanderbus.simulation.relay.scenario import RelayScenario, run_relay_seed
 
 SEEDS = range(1, 31)
 Patch = pytest.MonkeyPatch

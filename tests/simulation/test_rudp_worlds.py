@@ -10,7 +10,7 @@ from typing import Any
 
 import pytest
 
-from wanderbus.rudp.arrivals import Arrivals
+from wanderbus.rudp.ack_tracker import Arrivals
 from wanderbus.rudp.connection import Connection
 from wanderbus.rudp.frames import HEADER_BYTES, DataFrame, decode_frames
 from wanderbus.rudp.packets import Packets
@@ -20,7 +20,7 @@ from wanderbus.rudp.receiving import Receiver
 from wanderbus.rudp.recovery import RoundTrip
 from wanderbus.rudp.sealing import SEAL_BYTES, Sealer
 from wanderbus.rudp.sending import Sender
-from wanderbus.simulation.rudp_scenario import RudpScenario, run_rudp_seed
+from wanderbus.simulation.rudp.scenario import RudpScenario, run_rudp_seed
 
 CALM_SEED = next(seed for seed in range(1, 100) if RudpScenario(seed).calm)
 ROUGH_SEED = next(seed for seed in range(1, 100) if not RudpScenario(seed).calm)

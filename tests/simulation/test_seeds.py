@@ -11,13 +11,13 @@ from pathlib import Path
 
 import pytest
 
-from wanderbus.simulation.scenario import Result, Scenario, run_seed
+from wanderbus.simulation.system.scenario import Result, Scenario, run_seed
 
 ROOT = Path(__file__).resolve().parents[2]
 DOZEN = range(1, 13)
 REPLAY = """
 import hashlib
-from wanderbus.simulation.scenario import Scenario
+from wanderbus.simulation.system.scenario import Scenario
 scenario = Scenario(7, keep_trace=True)
 result = scenario.run()
 print(result.fingerprint, hashlib.sha256("\\n".join(scenario.world.trace).encode()).hexdigest())

@@ -6,8 +6,8 @@ import functools
 
 import pytest
 
-from wanderbus.broker.clock import DisciplinedClock
-from wanderbus.simulation.weeks_scenario import WeeksResult, WeeksScenario
+from wanderbus.broker.state.broker_clock import DisciplinedClock
+from wanderbus.simulation.weeks.scenario import WeeksResult, WeeksScenario
 
 SEEDS = (3, 4, 23, 24, 33, 36, 37)
 """Worlds in which clocks are set several times, and servers crash."""

@@ -6,10 +6,10 @@ from typing import Any
 
 import pytest
 
-from wanderbus.mobility.calls import Call
-from wanderbus.mobility.inviting import Inviting
 from wanderbus.mobility.registration_manager import RegistrationManager
-from wanderbus.simulation.sip_scenario import HEAL_RTT_MAX, SIPScenario, run_sip_seed
+from wanderbus.mobility.session.calls import Call
+from wanderbus.mobility.session.uac_invite import Inviting
+from wanderbus.simulation.sip.scenario import HEAL_RTT_MAX, SIPScenario, run_sip_seed
 
 CALM_SEED = next(seed for seed in range(1, 100) if SIPScenario(seed).calm)
 ROUGH_SEED = next(seed for seed in range(1, 100) if not SIPScenario(seed).calm)

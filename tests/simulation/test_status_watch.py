@@ -7,9 +7,9 @@ from collections.abc import Callable
 import pytest
 
 from wanderbus.broker.links import Links
-from wanderbus.mobility.calls import Calls
-from wanderbus.simulation.nat_scenario import run_nat_seed
-from wanderbus.simulation.scenario import Result, run_seed
+from wanderbus.mobility.session.calls import Calls
+from wanderbus.simulation.nat.scenario import run_nat_seed
+from wanderbus.simulation.system.scenario import Result, run_seed
 
 SEEDS = range(1, 9)
 

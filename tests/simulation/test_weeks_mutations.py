@@ -11,29 +11,29 @@ from typing import Any
 import msgspec
 import pytest
 
-from wanderbus.agent.conversation import Conversation
-from wanderbus.agent.lifetimes import Decision, Lifetimes
-from wanderbus.broker import bounds
-from wanderbus.broker.bounds import Bounds
-from wanderbus.broker.clock import DisciplinedClock
 from wanderbus.broker.disconnection import Handling
-from wanderbus.broker.journal import Journal
 from wanderbus.broker.links import Links, _losses
-from wanderbus.broker.policies import Policies, Queue
 from wanderbus.broker.presence import Presence
-from wanderbus.broker.protocol import Notify
 from wanderbus.broker.publishing import Publishing
-from wanderbus.broker.queue import SessionQueue, SubscriptionQueue
-from wanderbus.broker.queue_items import Hole, Queued
+from wanderbus.broker.queues import queue_limits
+from wanderbus.broker.queues.queue import SessionQueue, SubscriptionQueue
+from wanderbus.broker.queues.queue_items import Hole, Queued
+from wanderbus.broker.queues.queue_limits import Bounds
+from wanderbus.broker.queues.queue_policies import Policies, Queue
 from wanderbus.broker.readers import Link, Reader, Windows
-from wanderbus.broker.restrictions import blocked_by
-from wanderbus.broker.rows import SessionRow, SubscriptionRow
-from wanderbus.broker.state import BrokerState
-from wanderbus.broker.subscribing import Subscriptions
+from wanderbus.broker.restrictions.restriction_check import blocked_by
+from wanderbus.broker.state.broker_clock import DisciplinedClock
+from wanderbus.broker.state.journal import Journal
+from wanderbus.broker.state.rows import SessionRow, SubscriptionRow
+from wanderbus.broker.state.state import BrokerState
+from wanderbus.broker.subscriptions import Subscriptions
+from wanderbus.client.machine.conversation import Conversation
+from wanderbus.client.machine.lifetimes import Decision, Lifetimes
 from wanderbus.event import Event, Loss
 from wanderbus.machine import Output
+from wanderbus.protocol import Notify
 from wanderbus.records import AnyRecord, Changed, Published, Started
-from wanderbus.simulation.weeks_scenario import run_weeks_seed
+from wanderbus.simulation.weeks.scenario import run_weeks_seed
 from wanderbus.subscription import Daily, QueuePolicy
 
 pytestmark = pytest.mark.integration
@@ -148,12 +148,12 @@ def set_the_clock_back(patch: Patch) -> None:
 
 def let_one_more_wait(patch: Patch) -> None:
     """SPEC G-15: every cap is off by one."""
-    exceeded = bounds._exceeded
+    exceeded = queue_limits._exceeded
 
     def generous(policy: QueuePolicy, waiting: int, waiting_bytes: int) -> str | None:
         return exceeded(policy, waiting - 1, waiting_bytes)
 
-    patch.setattr(bounds, "_exceeded", generous)
+    patch.setattr(queue_limits, "_exceeded", generous)
 
 
 def drop_the_oldest_always(patch: Patch) -> None:

@@ -9,16 +9,16 @@ from zoneinfo import ZoneInfo
 
 import pytest
 
-from wanderbus.broker.clock import DisciplinedClock
 from wanderbus.broker.config import BrokerConfig
-from wanderbus.broker.custom import Kind, Kinds
-from wanderbus.broker.restrictions import blocked_by
+from wanderbus.broker.restrictions.custom_restrictions import Kind, Kinds
+from wanderbus.broker.restrictions.restriction_check import blocked_by
+from wanderbus.broker.state.broker_clock import DisciplinedClock
 from wanderbus.event import Event
-from wanderbus.simulation.weeks_clock import ClockWatch, WallClock
-from wanderbus.simulation.weeks_plans import STARTS_S, draw_restrictions
-from wanderbus.simulation.weeks_server import WeeksServer
-from wanderbus.simulation.weeks_windows import LOTS, are_lots, forbidding, is_open
-from wanderbus.simulation.weeks_wire import Way
+from wanderbus.simulation.weeks.clock import ClockWatch, WallClock
+from wanderbus.simulation.weeks.plans import STARTS_S, draw_restrictions
+from wanderbus.simulation.weeks.server import WeeksServer
+from wanderbus.simulation.weeks.windows import LOTS, are_lots, forbidding, is_open
+from wanderbus.simulation.weeks.wire import Way
 from wanderbus.simulation.world import World
 from wanderbus.subscription import Daily, Interval, Subscription
 

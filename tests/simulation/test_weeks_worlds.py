@@ -11,13 +11,13 @@ from pathlib import Path
 
 import pytest
 
-from wanderbus.simulation.weeks_scenario import WeeksResult, WeeksScenario, run_weeks_seed
+from wanderbus.simulation.weeks.scenario import WeeksResult, WeeksScenario, run_weeks_seed
 
 ROOT = Path(__file__).resolve().parents[2]
 DOZEN = range(1, 13)
 REPLAY = """
 import hashlib
-from wanderbus.simulation.weeks_scenario import WeeksScenario
+from wanderbus.simulation.weeks.scenario import WeeksScenario
 scenario = WeeksScenario(7, keep_trace=True)
 result = scenario.run()
 print(result.fingerprint, hashlib.sha256("\\n".join(scenario.world.trace).encode()).hexdigest())

@@ -9,13 +9,13 @@ import pytest
 
 from wanderbus.machine import Address, CancelTimer, DatagramReceived, Input, Output, SendDatagram, SetTimer, TimerFired
 from wanderbus.refusal_table import Limited
-from wanderbus.sip.digest import DigestClient
-from wanderbus.sip.flood import FloodLimits
-from wanderbus.sip.location import BindingChanged, BindingsWritten
-from wanderbus.sip.login_guard import LoginRefused
-from wanderbus.sip.message import Message, Request, Response, encode_message, parse_message
-from wanderbus.sip.routing import RoutingFailed
-from wanderbus.sip.server import SIPServer
+from wanderbus.sip.authentication.digest import DigestClient
+from wanderbus.sip.authentication.login_guard import LoginRefused
+from wanderbus.sip.message.message import Message, Request, Response, encode_message, parse_message
+from wanderbus.sip.proxy.location import BindingChanged, BindingsWritten
+from wanderbus.sip.proxy.routing_script import RoutingFailed
+from wanderbus.sip.proxy.sip_server import SIPServer
+from wanderbus.sip.transaction.flood_limits import FloodLimits
 
 SERVER = ("10.0.0.9", 5060)
 PASSWORDS = {"alice": "wonder", "bob": "builder", "carol": "king"}

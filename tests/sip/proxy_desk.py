@@ -5,13 +5,20 @@ from __future__ import annotations
 from collections.abc import Sequence
 
 from tests.sip.phone_world import CountingRandom
-from wanderbus.sip.anchoring import RelayCalls
-from wanderbus.sip.location import Binding, Domain, LocationService
-from wanderbus.sip.message import Request, Response, make_response
-from wanderbus.sip.proxy import Proxy
-from wanderbus.sip.proxy_signals import Command, Report
-from wanderbus.sip.routing import RoutingContext, RoutingScript, Verdict
-from wanderbus.sip.transactions import AckReceived, RequestReceived, Respond, ResponseReceived, SendAck, SendRequest
+from wanderbus.sip.message.message import Request, Response, make_response
+from wanderbus.sip.proxy.anchoring import RelayCalls
+from wanderbus.sip.proxy.location import Binding, Domain, LocationService
+from wanderbus.sip.proxy.proxy import Proxy
+from wanderbus.sip.proxy.proxy_signals import Command, Report
+from wanderbus.sip.proxy.routing_script import RoutingContext, RoutingScript, Verdict
+from wanderbus.sip.transaction.transaction_layer import (
+    AckReceived,
+    RequestReceived,
+    Respond,
+    ResponseReceived,
+    SendAck,
+    SendRequest,
+)
 
 CALLER = ("10.0.0.1", 7)
 BOB = "sip:bob@example.org"

@@ -11,15 +11,15 @@ from tests.sip.phone_world import BOB, CountingRandom, Phone, World
 from tests.sip.proxy_desk import Desk, Script, answer, responses, sent, sip, statuses
 from wanderbus.machine import Address, DatagramReceived, SendDatagram
 from wanderbus.relay import ng
-from wanderbus.relay.driving import RelayDriver
-from wanderbus.sip import media_desk
-from wanderbus.sip import proxy as proxy_module
-from wanderbus.sip.anchoring import Describe, Described, RelayCalls, Release
-from wanderbus.sip.location import Binding
-from wanderbus.sip.message import Request, encode_message, make_response
-from wanderbus.sip.proxy_signals import Command
-from wanderbus.sip.routing import Forward
-from wanderbus.sip.transactions import (
+from wanderbus.relay.ng_client import RelayDriver
+from wanderbus.sip.message.message import Request, encode_message, make_response
+from wanderbus.sip.proxy import media_queue
+from wanderbus.sip.proxy import proxy as proxy_module
+from wanderbus.sip.proxy.anchoring import Describe, Described, RelayCalls, Release
+from wanderbus.sip.proxy.location import Binding
+from wanderbus.sip.proxy.proxy_signals import Command
+from wanderbus.sip.proxy.routing_script import Forward
+from wanderbus.sip.transaction.transaction_layer import (
     CancelReceived,
     Respond,
     ResponseReceived,
@@ -305,12 +305,12 @@ class TestAnswers:
 
     def test_the_line_is_bounded(self, anchor: Anchor) -> None:
         (branch,) = anchor.invite()
-        for number in range(media_desk.RESPONSES_HELD_MAX):
+        for number in range(media_queue.RESPONSES_HELD_MAX):
             assert len(asked(anchor.desk.tell(answering(branch, 183, b"v=%d" % number)))) == 1
         assert asked(anchor.desk.tell(answering(branch, 183, b"v=x"))) == []
         anchor.desk.tell(*[answer(branch, 180)] * 50)
         anchor.desk.tell(answer(branch, 486))
-        for number in range(1, media_desk.RESPONSES_HELD_MAX + 1):
+        for number in range(1, media_queue.RESPONSES_HELD_MAX + 1):
             passed = responses(anchor.describe(f"s1/answer-{number}"))
         assert [response.status for response in passed] == [183, 486]
 

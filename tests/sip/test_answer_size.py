@@ -9,11 +9,11 @@ from hypothesis import strategies as st
 from tests.sip.phone_world import BOB, UNLIMITED, CountingRandom, Phone, World
 from tests.sip.proxy_desk import Script
 from wanderbus.machine import Address, DatagramReceived, SendDatagram, SetTimer, TimerFired
-from wanderbus.sip.answer_size import fitted
-from wanderbus.sip.digest import Challenge
-from wanderbus.sip.message import Request, Response, encode_message, make_response, parse_message
-from wanderbus.sip.routing import Redirect, Reject
-from wanderbus.sip.transactions import RequestReceived, Respond, TransactionLayer
+from wanderbus.sip.authentication.digest import Challenge
+from wanderbus.sip.message.message import Request, Response, encode_message, make_response, parse_message
+from wanderbus.sip.proxy.routing_script import Redirect, Reject
+from wanderbus.sip.transaction.answer_size import fitted
+from wanderbus.sip.transaction.transaction_layer import RequestReceived, Respond, TransactionLayer
 
 ATTACKER: Address = ("10.6.6.6", 666)
 MANDATORY = ("v:SIP/2.0/UDP x;branch=z9hG4bK1{rport}", "f:<sip:a@b>;tag=1", "t:<sip:c@d>", "i:1", "CSeq:1 {method}")

@@ -9,7 +9,8 @@ import pytest
 from tests.sip.transaction_world import ALICE, BOB, Clockwork, SeededRandom, answer, make_request, messages
 from wanderbus.errors import LocalProtocolError
 from wanderbus.machine import Output, SendDatagram
-from wanderbus.sip.client_transactions import (
+from wanderbus.sip.message.message import Request, make_response
+from wanderbus.sip.transaction.client_transactions import (
     INVITE_CLIENT,
     INVITE_CLIENT_TIMERS,
     NON_INVITE_CLIENT,
@@ -17,15 +18,13 @@ from wanderbus.sip.client_transactions import (
     make_cancel,
     make_failure_ack,
 )
-from wanderbus.sip.message import Request, make_response
-from wanderbus.sip.server_transactions import (
+from wanderbus.sip.transaction.server_transactions import (
     INVITE_SERVER,
     INVITE_SERVER_TIMERS,
     NON_INVITE_SERVER,
     NON_INVITE_SERVER_TIMERS,
 )
-from wanderbus.sip.transaction_machine import Running, State, Table, Timers
-from wanderbus.sip.transactions import (
+from wanderbus.sip.transaction.transaction_layer import (
     ForgetTransaction,
     ResponseReceived,
     SendAck,
@@ -33,6 +32,7 @@ from wanderbus.sip.transactions import (
     TransactionLayer,
     TransactionTimedOut,
 )
+from wanderbus.sip.transaction.transaction_machine import Running, State, Table, Timers
 
 ALL_TABLES: Mapping[str, tuple[State, Table, Running]] = {
     "INVITE client": (State.CALLING, INVITE_CLIENT, INVITE_CLIENT_TIMERS),

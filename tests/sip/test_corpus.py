@@ -14,11 +14,11 @@ import msgspec
 import pytest
 
 from wanderbus.errors import SIPParseError
-from wanderbus.sip.digest_values import Challenge, Credentials
-from wanderbus.sip.dissection import dissect
-from wanderbus.sip.inspection import Role, inspect
-from wanderbus.sip.message import encode_message, parse_message
-from wanderbus.sip.sdp import SessionDescription
+from wanderbus.sip.authentication.digest_values import Challenge, Credentials
+from wanderbus.sip.message.dissection import dissect
+from wanderbus.sip.message.inspection import Role, inspect
+from wanderbus.sip.message.message import encode_message, parse_message
+from wanderbus.sip.message.sdp import SessionDescription
 
 CORPUS: Final = Path(__file__).parent / "corpus"
 CASES: Final[list[dict[str, str]]] = tomllib.loads((CORPUS / "index.toml").read_text(encoding="utf-8"))["case"]

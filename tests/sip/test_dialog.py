@@ -9,8 +9,8 @@ from hypothesis import strategies as st
 
 from tests.sip.transaction_world import make_request
 from wanderbus.errors import LocalProtocolError, SIPParseError
-from wanderbus.sip.dialog import Dialog
-from wanderbus.sip.message import Request, Response, make_response
+from wanderbus.sip.message.dialog import Dialog
+from wanderbus.sip.message.message import Request, Response, make_response
 
 ROUTES = ("<sip:p1.example.com;lr>", "<sip:p2.example.com:5070;lr>")
 

@@ -10,8 +10,8 @@ from hypothesis import example, given
 from hypothesis import strategies as st
 
 from wanderbus.errors import SIPParseError
-from wanderbus.sip import digest as digest_module
-from wanderbus.sip.digest import (
+from wanderbus.sip.authentication import digest as digest_module
+from wanderbus.sip.authentication.digest import (
     Accepted,
     Authenticator,
     Challenge,
@@ -23,7 +23,7 @@ from wanderbus.sip.digest import (
     ha1,
     response_digest,
 )
-from wanderbus.sip.message import Request, make_response
+from wanderbus.sip.message.message import Request, make_response
 
 PASSWORDS = {"alice": "wonder land", "bob": "b"}
 texts = st.text(max_size=12)

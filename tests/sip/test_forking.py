@@ -6,10 +6,10 @@ import pytest
 
 from tests.sip.proxy_desk import BOB, NOW, Desk, answer, cancelled, responses, sip, statuses
 from wanderbus.machine import CancelTimer, SetTimer, TimerFired
-from wanderbus.sip.location import Binding
-from wanderbus.sip.request_preparation import shares_of_breadth
-from wanderbus.sip.response_forwarding import CHALLENGE_PATIENCE_S, SETTLING_S, TIMER_C_S
-from wanderbus.sip.transactions import CancelReceived, ForgetTransaction, TransactionTimedOut
+from wanderbus.sip.proxy.location import Binding
+from wanderbus.sip.proxy.request_preparation import shares_of_breadth
+from wanderbus.sip.proxy.response_forwarding import CHALLENGE_PATIENCE_S, SETTLING_S, TIMER_C_S
+from wanderbus.sip.transaction.transaction_layer import CancelReceived, ForgetTransaction, TransactionTimedOut
 
 
 def test_every_device_is_called_with_its_own_contact_and_timer() -> None:

@@ -13,8 +13,8 @@ from fuzz import __main__ as command
 from fuzz import harness, sip, sip_grammar
 from fuzz.harness import Broken, Target
 from wanderbus.errors import SIPParseError
-from wanderbus.sip.digest_values import Challenge, Credentials
-from wanderbus.sip.message import parse_message
+from wanderbus.sip.authentication.digest_values import Challenge, Credentials
+from wanderbus.sip.message.message import parse_message
 
 INPUTS = 2_000
 CPU_S_MAX = 1.0

@@ -9,7 +9,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from wanderbus.errors import SIPParseError
-from wanderbus.sip.headers import (
+from wanderbus.sip.message.headers import (
     CONTACT_STAR,
     REMEMBERED_CHARACTERS_MAX,
     REMEMBERED_MAX,
@@ -21,7 +21,7 @@ from wanderbus.sip.headers import (
     parse_params,
     split_list,
 )
-from wanderbus.sip.uri import SIPUri
+from wanderbus.sip.message.uri import SIPUri
 
 tokens = st.text("abcXYZ019-.!%*_+`'~", min_size=1, max_size=10)
 params: st.SearchStrategy[Params] = st.lists(

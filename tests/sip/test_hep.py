@@ -8,9 +8,9 @@ import msgspec
 import pytest
 
 from tests.sip.trace_world import BEGAN_US, moving_call, traced
-from wanderbus.sip.hep import PAYLOAD_BYTES_MAX, hep3
-from wanderbus.sip.sightings import Sighting, sightings
-from wanderbus.sip.trace import TraceEntry
+from wanderbus.sip.trace.hep import PAYLOAD_BYTES_MAX, hep3
+from wanderbus.sip.trace.trace import TraceEntry
+from wanderbus.sip.trace.trace_messages import Sighting, sightings
 
 
 def decode(packet: bytes) -> dict[int, bytes]:

@@ -19,10 +19,10 @@ from typer.testing import CliRunner
 from wanderbus.cli import sip as sip_command
 from wanderbus.errors import ConfigurationError
 from wanderbus.limits import SIP_MESSAGE_BYTES_MAX
-from wanderbus.sip import checks
-from wanderbus.sip.dissection import dissect
-from wanderbus.sip.inspection import Role, inspect
-from wanderbus.sip.message import Request, Response, encode_message, parse_message
+from wanderbus.sip.message import checks
+from wanderbus.sip.message.dissection import dissect
+from wanderbus.sip.message.inspection import Role, inspect
+from wanderbus.sip.message.message import Request, Response, encode_message, parse_message
 
 ROOT = Path(__file__).resolve().parents[2]
 CORPUS = Path(__file__).parent / "corpus"

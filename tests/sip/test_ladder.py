@@ -8,10 +8,10 @@ from pathlib import Path
 import pytest
 
 from tests.sip.trace_world import ALICE, BROKER, entry, moving_call, traced
-from wanderbus.sip.ladder import difference, ladder, participants
-from wanderbus.sip.ladder_svg import ladder_svg
-from wanderbus.sip.sightings import Sighting, select, sightings
-from wanderbus.sip.trace import TraceEntry
+from wanderbus.sip.trace.ladder import difference, ladder, participants
+from wanderbus.sip.trace.ladder_svg import ladder_svg
+from wanderbus.sip.trace.trace import TraceEntry
+from wanderbus.sip.trace.trace_messages import Sighting, select, sightings
 
 GOLDEN = Path(__file__).parent / "golden" / "moving_call.txt"
 SVG = "{http://www.w3.org/2000/svg}"

@@ -6,9 +6,9 @@ import msgspec
 import pytest
 
 from wanderbus.errors import LimitExceeded
-from wanderbus.sip import location as location_module
-from wanderbus.sip.location import BINDINGS_PER_AOR_MAX, Binding, Domain, LocationService, moved, same_contact
-from wanderbus.sip.uri import SIPUri
+from wanderbus.sip.message.uri import SIPUri
+from wanderbus.sip.proxy import location as location_module
+from wanderbus.sip.proxy.location import BINDINGS_PER_AOR_MAX, Binding, Domain, LocationService, moved, same_contact
 
 ALICE = "sip:alice@example.org"
 

@@ -4,8 +4,15 @@ from __future__ import annotations
 
 import pytest
 
-from wanderbus.sip.login_guard import NAME_CHARACTERS_MAX, NEWEST_MAX, LoginGuard, LoginLimits, NewestByUser, Source
-from wanderbus.sip.message import Request
+from wanderbus.sip.authentication.login_guard import (
+    NAME_CHARACTERS_MAX,
+    NEWEST_MAX,
+    LoginGuard,
+    LoginLimits,
+    NewestByUser,
+    Source,
+)
+from wanderbus.sip.message.message import Request
 
 HOUR_S = 3_600
 HOME = Source("192.0.2.1", "192.0.2.1")

@@ -10,8 +10,8 @@ from hypothesis import strategies as st
 
 from wanderbus.errors import LocalProtocolError, SIPParseError
 from wanderbus.limits import SIP_HEAD_BYTES_MAX, SIP_HEADERS_MAX, SIP_MESSAGE_BYTES_MAX
-from wanderbus.sip.headers import CONTACT_STAR, CSeq, NameAddr
-from wanderbus.sip.message import (
+from wanderbus.sip.message.headers import CONTACT_STAR, CSeq, NameAddr
+from wanderbus.sip.message.message import (
     Message,
     Request,
     Response,

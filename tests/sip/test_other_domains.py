@@ -6,9 +6,9 @@ import pytest
 
 from tests.sip.two_domains import PASSWORD, Net, Site, Telephone, requests_of, tls, two_domains
 from wanderbus.machine import DatagramReceived, StreamReceived
-from wanderbus.sip.domain_routes import DomainLookedUp, DomainServer, FindDomain, OtherDomains
-from wanderbus.sip.message import Message, Request, Response, encode_message, make_response
-from wanderbus.sip.targets import Target
+from wanderbus.sip.message.message import Message, Request, Response, encode_message, make_response
+from wanderbus.sip.message.targets import Target
+from wanderbus.sip.proxy.domain_routes import DomainLookedUp, DomainServer, FindDomain, OtherDomains
 
 BOB = "sip:bob@b.example"
 SERVERS = (tls("b.example", "10.0.2.1"),)
@@ -280,7 +280,7 @@ def test_a_call_can_be_cancelled_while_its_domain_is_looked_up() -> None:
 
 
 def test_lookups_under_way_are_bounded(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("wanderbus.sip.domain_crossing.LOOKUPS_MAX", 2)
+    monkeypatch.setattr("wanderbus.sip.proxy.domain_crossing.LOOKUPS_MAX", 2)
     _, a, b = two_domains(LOOKING_UP)
     alice, _ = phones(a, b)
     statuses = [

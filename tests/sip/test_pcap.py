@@ -17,10 +17,10 @@ from hypothesis import strategies as st
 
 from tests.sip.trace_world import ALICE, BEGAN_US, entry, moving_call, traced
 from wanderbus.machine import Address
-from wanderbus.sip.pcap import pcap
-from wanderbus.sip.sightings import sightings
-from wanderbus.sip.targets import Transport
-from wanderbus.sip.trace import TraceEntry
+from wanderbus.sip.message.targets import Transport
+from wanderbus.sip.trace.pcap import pcap
+from wanderbus.sip.trace.trace import TraceEntry
+from wanderbus.sip.trace.trace_messages import sightings
 
 SYN, ACK, PUSH = 0x02, 0x10, 0x08
 TRANSPORTS: tuple[Transport, ...] = ("UDP", "TCP", "TLS")

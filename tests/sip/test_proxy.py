@@ -8,14 +8,14 @@ import pytest
 
 from tests.sip.phone_world import CountingRandom
 from wanderbus.machine import CancelTimer, SetTimer, TimerFired
-from wanderbus.sip import proxy as proxy_module
-from wanderbus.sip.location import Binding, Domain, LocationService
-from wanderbus.sip.message import Request, Response, make_response
-from wanderbus.sip.proxy import Proxy
-from wanderbus.sip.proxy_signals import Command, Report
-from wanderbus.sip.response_forwarding import SETTLING_S, TIMER_C_S
-from wanderbus.sip.targets import Target
-from wanderbus.sip.transactions import (
+from wanderbus.sip.message.message import Request, Response, make_response
+from wanderbus.sip.message.targets import Target
+from wanderbus.sip.proxy import proxy as proxy_module
+from wanderbus.sip.proxy.location import Binding, Domain, LocationService
+from wanderbus.sip.proxy.proxy import Proxy
+from wanderbus.sip.proxy.proxy_signals import Command, Report
+from wanderbus.sip.proxy.response_forwarding import SETTLING_S, TIMER_C_S
+from wanderbus.sip.transaction.transaction_layer import (
     AckReceived,
     CancelReceived,
     ForgetTransaction,

@@ -6,12 +6,12 @@ import pytest
 
 from tests.sip.phone_world import BOB, Phone, World
 from tests.sip.proxy_desk import Desk, Script, sip
-from wanderbus.sip.headers import NameAddr
-from wanderbus.sip.message import Request, Response, make_response
-from wanderbus.sip.routing import Forward
-from wanderbus.sip.targets import Target
-from wanderbus.sip.transactions import SendRequest
-from wanderbus.sip.uri import SIPUri
+from wanderbus.sip.message.headers import NameAddr
+from wanderbus.sip.message.message import Request, Response, make_response
+from wanderbus.sip.message.targets import Target
+from wanderbus.sip.message.uri import SIPUri
+from wanderbus.sip.proxy.routing_script import Forward
+from wanderbus.sip.transaction.transaction_layer import SendRequest
 
 STAY = Script(Forward(stay_on_path=True))
 PEER = "sip:bob@192.0.2.5:5070"

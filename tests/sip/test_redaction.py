@@ -9,13 +9,13 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from tests.sip.trace_world import entry, moving_call, secrets_of, traced
-from wanderbus.sip.hep import hep3
-from wanderbus.sip.ladder import difference, ladder
-from wanderbus.sip.ladder_svg import ladder_svg
-from wanderbus.sip.message import parse_message
-from wanderbus.sip.pcap import pcap
-from wanderbus.sip.redaction import redact
-from wanderbus.sip.sightings import sightings
+from wanderbus.sip.message.message import parse_message
+from wanderbus.sip.trace.hep import hep3
+from wanderbus.sip.trace.ladder import difference, ladder
+from wanderbus.sip.trace.ladder_svg import ladder_svg
+from wanderbus.sip.trace.pcap import pcap
+from wanderbus.sip.trace.redaction import redact
+from wanderbus.sip.trace.trace_messages import sightings
 
 SECRET = "5ecRe7-0f/a+pA55phra5e"
 

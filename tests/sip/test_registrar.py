@@ -9,8 +9,9 @@ from hypothesis import strategies as st
 from tests.sip.phone_world import CountingRandom
 from wanderbus.machine import CancelTimer, Output, SetTimer
 from wanderbus.refusal_table import Limited
-from wanderbus.sip.digest import Authenticator, DigestClient
-from wanderbus.sip.location import (
+from wanderbus.sip.authentication.digest import Authenticator, DigestClient
+from wanderbus.sip.message.message import Request, Response
+from wanderbus.sip.proxy.location import (
     BINDINGS_PER_AOR_MAX,
     Binding,
     BindingChanged,
@@ -19,8 +20,7 @@ from wanderbus.sip.location import (
     LocationService,
     moved,
 )
-from wanderbus.sip.message import Request, Response
-from wanderbus.sip.registrar import BINDING_TEXT_CHARACTERS_MAX, ExpiryPolicy, Registrar
+from wanderbus.sip.proxy.registrar import BINDING_TEXT_CHARACTERS_MAX, ExpiryPolicy, Registrar
 
 DOMAIN = Domain("example.org", ("10.0.0.9", 5060))
 ALICE = "sip:alice@example.org"

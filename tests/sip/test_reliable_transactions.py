@@ -14,10 +14,10 @@ from wanderbus.machine import (
     StreamClosed,
     StreamReceived,
 )
-from wanderbus.sip.framing import PING, PONG
-from wanderbus.sip.message import Message, Request, Response, encode_message, make_response, parse_message
-from wanderbus.sip.targets import Target
-from wanderbus.sip.transactions import (
+from wanderbus.sip.message.framing import PING, PONG
+from wanderbus.sip.message.message import Message, Request, Response, encode_message, make_response, parse_message
+from wanderbus.sip.message.targets import Target
+from wanderbus.sip.transaction.transaction_layer import (
     AckReceived,
     PongReceived,
     RequestReceived,

@@ -7,7 +7,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from wanderbus.errors import LocalProtocolError, SIPParseError
-from wanderbus.sip.sdp import MEDIA_MAX, MediaDescription, SessionDescription
+from wanderbus.sip.message.sdp import MEDIA_MAX, MediaDescription, SessionDescription
 
 words = st.text("abcXYZ019-./", min_size=1, max_size=8)
 addresses = st.sampled_from(["192.0.2.1", "127.0.0.7", "2001:db8::1", "host.example.com"])

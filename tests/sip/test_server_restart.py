@@ -3,8 +3,8 @@
 from __future__ import annotations
 
 from tests.sip.phone_world import BOB, PASSWORDS, SERVER, CountingRandom, Phone, World
-from wanderbus.sip.message import Response
-from wanderbus.sip.server import SIPServer
+from wanderbus.sip.message.message import Response
+from wanderbus.sip.proxy.sip_server import SIPServer
 
 
 def test_a_nonce_is_of_one_life_though_the_key_is_kept() -> None:

@@ -16,9 +16,9 @@ from tests.sip.transaction_world import (
     wire,
 )
 from wanderbus.machine import Output, SendDatagram
-from wanderbus.sip.client_transactions import make_cancel
-from wanderbus.sip.message import Response, make_response
-from wanderbus.sip.transactions import (
+from wanderbus.sip.message.message import Response, make_response
+from wanderbus.sip.transaction.client_transactions import make_cancel
+from wanderbus.sip.transaction.transaction_layer import (
     AckReceived,
     CancelReceived,
     ForgetTransaction,

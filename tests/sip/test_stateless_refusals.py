@@ -7,8 +7,8 @@ import pytest
 from tests.sip.phone_world import SERVER, UNLIMITED, Phone, World
 from tests.sip.transaction_world import BOB, Clockwork, SeededRandom, arrival, make_request, messages, statuses, wire
 from wanderbus.machine import DatagramReceived, Output
-from wanderbus.sip.message import Request, Response, encode_message, make_response
-from wanderbus.sip.transactions import AckReceived, RequestReceived, Respond, TransactionLayer
+from wanderbus.sip.message.message import Request, Response, encode_message, make_response
+from wanderbus.sip.transaction.transaction_layer import AckReceived, RequestReceived, Respond, TransactionLayer
 
 STRANGER = ("203.0.113.9", 5060)
 

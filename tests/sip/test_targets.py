@@ -7,12 +7,12 @@ import pytest
 from wanderbus.errors import SIPParseError
 from wanderbus.hosts import network_of
 from wanderbus.machine import SendDatagram, SendOnStream
-from wanderbus.sip.dialog import Dialog
-from wanderbus.sip.headers import Via
-from wanderbus.sip.response_routing import Origin, make_via, response_path, stamped_via
-from wanderbus.sip.sdp import MediaDescription, SessionDescription
-from wanderbus.sip.targets import Path, Target, as_target, target_of, transport_params
-from wanderbus.sip.uri import SIPUri
+from wanderbus.sip.message.dialog import Dialog
+from wanderbus.sip.message.headers import Via
+from wanderbus.sip.message.response_routing import Origin, make_via, response_path, stamped_via
+from wanderbus.sip.message.sdp import MediaDescription, SessionDescription
+from wanderbus.sip.message.targets import Path, Target, as_target, target_of, transport_params
+from wanderbus.sip.message.uri import SIPUri
 
 V6 = "2001:db8::1"
 

@@ -13,10 +13,10 @@ from typing import Final
 import pytest
 
 from wanderbus.errors import SIPParseError
-from wanderbus.sip.headers import CSeq
-from wanderbus.sip.inspection import Role, inspect
-from wanderbus.sip.message import Message, Request, Response, encode_message, parse_message, read_for_reply
-from wanderbus.sip.uri import SIPUri
+from wanderbus.sip.message.headers import CSeq
+from wanderbus.sip.message.inspection import Role, inspect
+from wanderbus.sip.message.message import Message, Request, Response, encode_message, parse_message, read_for_reply
+from wanderbus.sip.message.uri import SIPUri
 
 BESIDE: Final = Path(__file__).resolve().parents[3] / "shared" / "corpora" / "torture"
 TORTURE: Final = Path(os.environ.get("WANDERBUS_TORTURE", BESIDE))

@@ -22,9 +22,9 @@ from tests.sip.transaction_world import (
     wire,
 )
 from wanderbus.machine import DatagramReceived, Input, Output, SendDatagram, TimerFired
-from wanderbus.sip.dialog import Dialog
-from wanderbus.sip.message import Response, make_response
-from wanderbus.sip.transactions import (
+from wanderbus.sip.message.dialog import Dialog
+from wanderbus.sip.message.message import Response, make_response
+from wanderbus.sip.transaction.transaction_layer import (
     TRANSACTIONS_MAX,
     AckReceived,
     RequestReceived,

@@ -7,7 +7,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from wanderbus.errors import SIPParseError
-from wanderbus.sip.uri import SIPUri, canonical_uri
+from wanderbus.sip.message.uri import SIPUri, canonical_uri
 
 USER_CHARACTERS = "abcXYZ019-_.!~*'()&=+$,;?/"
 PARAM_CHARACTERS = "abcXYZ019-_.!~*'()[]/:&+$"

@@ -7,8 +7,8 @@ import random
 from collections.abc import Callable, Hashable, Iterable
 
 from wanderbus.machine import Address, CancelTimer, DatagramReceived, Input, Output, SendDatagram, SetTimer, TimerFired
-from wanderbus.sip.message import Message, Request, Response, encode_message, make_response, parse_message
-from wanderbus.sip.transactions import TransactionLayer
+from wanderbus.sip.message.message import Message, Request, Response, encode_message, make_response, parse_message
+from wanderbus.sip.transaction.transaction_layer import TransactionLayer
 
 ALICE: Address = ("192.0.2.1", 5060)
 BOB: Address = ("192.0.2.2", 5060)

@@ -20,11 +20,11 @@ from wanderbus.machine import (
     StreamTarget,
     TimerFired,
 )
-from wanderbus.sip.digest import DigestClient
-from wanderbus.sip.domain_routes import DomainServer, FindDomain, OtherDomains
-from wanderbus.sip.message import Message, Request, Response, encode_message, parse_message
-from wanderbus.sip.server import SIPServer
-from wanderbus.sip.targets import Target
+from wanderbus.sip.authentication.digest import DigestClient
+from wanderbus.sip.message.message import Message, Request, Response, encode_message, parse_message
+from wanderbus.sip.message.targets import Target
+from wanderbus.sip.proxy.domain_routes import DomainServer, FindDomain, OtherDomains
+from wanderbus.sip.proxy.sip_server import SIPServer
 
 PASSWORD: Final = "open sesame"
 USERS: Final = {"a.example": ("alice", "carol"), "b.example": ("bob",), "c.example": ("dave",)}

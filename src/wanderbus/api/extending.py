@@ -1,7 +1,7 @@
 """Names for code of an operator that runs in the broker (SPEC H-10, G-23, G-24); see docs/extending.md."""
 
-from wanderbus.broker.custom import Asked, Kind, Parameters
 from wanderbus.broker.disconnection import DeviceChange, Handling, Hook
-from wanderbus.broker.policies import Policy, Queue, Waiting
+from wanderbus.broker.queues.queue_policies import Policy, Queue, Waiting
+from wanderbus.broker.restrictions.custom_restrictions import Asked, Kind, Parameters
 
 __all__ = ["Asked", "DeviceChange", "Handling", "Hook", "Kind", "Parameters", "Policy", "Queue", "Waiting"]

@@ -26,7 +26,7 @@ from wanderbus.errors import ConfigurationError
 from wanderbus.machine import Address
 from wanderbus.rudp import RudpConfig
 from wanderbus.rudp.handshake import OpenFailed
-from wanderbus.runtime.addresses import AddressMonitor
+from wanderbus.runtime.net.addresses import AddressMonitor
 
 __all__ = ["Channel", "Listener", "RudpConfig", "connect", "listen"]
 

@@ -18,8 +18,8 @@ from wanderbus.machine import Address, Input, Output, shown
 from wanderbus.rudp import PathChanged, RudpConfig
 from wanderbus.rudp.handshake import Dial, DirectEndpoint, Opened, OpenFailed
 from wanderbus.rudp.interface import Counters
-from wanderbus.runtime.ambient import SystemRandom
-from wanderbus.runtime.driver import Driver
+from wanderbus.runtime.net.driver import Driver
+from wanderbus.runtime.system_random import SystemRandom
 from wanderbus.transport import (
     CloseConnection,
     ConnectionFailed,

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from wanderbus.broker import protocol
+from wanderbus import protocol
 from wanderbus.broker.config import BrokerConfig
 from wanderbus.errors import LimitExceeded, Refused
 from wanderbus.limits import EVENT_NAME_CHARACTERS_MAX, SUBSCRIPTION_BYTES_MAX

@@ -15,12 +15,12 @@ from collections import Counter
 from collections.abc import Callable, Sequence
 from typing import Final, TypeAlias
 
-from wanderbus.broker import protocol
+from wanderbus import protocol
 from wanderbus.broker.config import BrokerConfig
-from wanderbus.broker.journal import Journal
+from wanderbus.broker.fair_queue import Taken, Turns, Waiting, weight_of
 from wanderbus.broker.links import Links
 from wanderbus.broker.readers import Link
-from wanderbus.broker.turns import Taken, Turns, Waiting, weight_of
+from wanderbus.broker.state.journal import Journal
 from wanderbus.errors import RemoteProtocolError
 from wanderbus.machine import SetTimer
 

@@ -11,30 +11,29 @@ from collections.abc import Iterable, Iterator, Mapping
 from itertools import groupby
 from typing import Final
 
-from wanderbus import records
-from wanderbus.broker import protocol
+from wanderbus import protocol, records
+from wanderbus.broker.admin import Operating, ServerAnswered, ServerAsked
 from wanderbus.broker.backlog import Backlog, Said
-from wanderbus.broker.bounds import Bounds
-from wanderbus.broker.clock import DisciplinedClock
 from wanderbus.broker.config import BrokerConfig, setting_of
-from wanderbus.broker.custom import Kinds
 from wanderbus.broker.disconnection import DisconnectionHook
-from wanderbus.broker.filter_work import FilterWork
-from wanderbus.broker.interests import Interests, KernelWanted
-from wanderbus.broker.journal import Append, Journal
+from wanderbus.broker.interest.filter_work import FilterWork
+from wanderbus.broker.interest.matcher import Interests, KernelWanted
 from wanderbus.broker.links import LinkDropped, Links, SendOnLink
-from wanderbus.broker.operating import Operating, ServerAnswered, ServerAsked
 from wanderbus.broker.permissions import Permissions
-from wanderbus.broker.policies import Policies
 from wanderbus.broker.presence import Presence, UserStatusChanged
 from wanderbus.broker.publishing import DISK_FULL, Publishing
+from wanderbus.broker.queues.queue_limits import Bounds
+from wanderbus.broker.queues.queue_policies import Policies
 from wanderbus.broker.readers import Link, Reader
-from wanderbus.broker.rows import SessionRow, device_key, session_key
-from wanderbus.broker.state import BrokerState
-from wanderbus.broker.submissions import Submissions
-from wanderbus.broker.subscribing import Subscriptions, SubscriptionUnreadable
-from wanderbus.broker.unread import SubscriptionUnread, Unread
-from wanderbus.broker.visitors import UserDevice
+from wanderbus.broker.restrictions.custom_restrictions import Kinds
+from wanderbus.broker.state.broker_clock import DisciplinedClock
+from wanderbus.broker.state.journal import Append, Journal
+from wanderbus.broker.state.rows import SessionRow, device_key, session_key
+from wanderbus.broker.state.state import BrokerState
+from wanderbus.broker.subscribe_pacing import Submissions
+from wanderbus.broker.subscriptions import Subscriptions, SubscriptionUnreadable
+from wanderbus.broker.unread_warnings import SubscriptionUnread, Unread
+from wanderbus.broker.visitor_limit import UserDevice
 from wanderbus.errors import LimitExceeded, RemoteProtocolError
 from wanderbus.machine import ClockRead, Input, Output, SetTimer, TimerFired
 from wanderbus.matching import Kernel

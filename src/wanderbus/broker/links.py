@@ -8,21 +8,20 @@ from typing import Final, TypeAlias
 
 import msgspec
 
-from wanderbus import records
-from wanderbus.broker import protocol
-from wanderbus.broker.bounds import Bounds
+from wanderbus import protocol, records
 from wanderbus.broker.config import BrokerConfig, setting_of
-from wanderbus.broker.journal import Journal
 from wanderbus.broker.presentation import in_xml, wants_xml
-from wanderbus.broker.protocol import BrokerMessage
-from wanderbus.broker.queue import SessionQueue
-from wanderbus.broker.queue_items import Hole, Item, Queued
+from wanderbus.broker.queues.queue import SessionQueue
+from wanderbus.broker.queues.queue_items import Hole, Item, Queued
+from wanderbus.broker.queues.queue_limits import Bounds
 from wanderbus.broker.readers import Link, Reader, Windows
-from wanderbus.broker.rows import DeviceRow, SessionRow, Status, device_key, session_key
-from wanderbus.broker.state import BrokerState
+from wanderbus.broker.state.journal import Journal
+from wanderbus.broker.state.rows import DeviceRow, SessionRow, Status, device_key, session_key
+from wanderbus.broker.state.state import BrokerState
 from wanderbus.event import EventId, Loss
 from wanderbus.machine import Output, SetTimer
 from wanderbus.pacing import TokenBucket
+from wanderbus.protocol import BrokerMessage
 
 _REASONS_MAX: Final = 100
 """Reasons that a gap tells apart, so that it fits a message."""

@@ -13,11 +13,11 @@ import msgspec
 
 from wanderbus.broker.config import BrokerConfig
 from wanderbus.broker.links import Links
-from wanderbus.broker.queue import SubscriptionQueue
-from wanderbus.broker.queue_items import Hole, Item, Queued
+from wanderbus.broker.queues.queue import SubscriptionQueue
+from wanderbus.broker.queues.queue_items import Hole, Item, Queued
 from wanderbus.broker.readers import Reader
-from wanderbus.broker.rows import SessionRow, SubscriptionRow, device_key, session_key
-from wanderbus.broker.state import BrokerState
+from wanderbus.broker.state.rows import SessionRow, SubscriptionRow, device_key, session_key
+from wanderbus.broker.state.state import BrokerState
 from wanderbus.event import EventId, Loss
 
 Row: TypeAlias = Mapping[str, Any]

@@ -6,7 +6,7 @@ from collections.abc import Mapping, Sequence
 from fnmatch import fnmatchcase
 from typing import Final, Literal
 
-from wanderbus.broker.protocol import shortened
+from wanderbus.protocol import shortened
 
 EVERYBODY: Final = "*"
 """Stands for all users who are not named."""

@@ -6,17 +6,16 @@ from collections.abc import Iterable
 from itertools import chain
 from typing import Final, Literal
 
-from wanderbus import records
-from wanderbus.broker import protocol
-from wanderbus.broker.bounds import Bounds
+from wanderbus import protocol, records
 from wanderbus.broker.config import BrokerConfig
 from wanderbus.broker.disconnection import AS_ALWAYS, DeviceChange, DisconnectionHook, Handling
-from wanderbus.broker.journal import Journal
 from wanderbus.broker.links import Links
+from wanderbus.broker.queues.queue_limits import Bounds
 from wanderbus.broker.readers import Link
-from wanderbus.broker.rows import DeviceRow, device_key, session_key
-from wanderbus.broker.state import BrokerState
-from wanderbus.broker.visitors import UserDevice, Visitors
+from wanderbus.broker.state.journal import Journal
+from wanderbus.broker.state.rows import DeviceRow, device_key, session_key
+from wanderbus.broker.state.state import BrokerState
+from wanderbus.broker.visitor_limit import UserDevice, Visitors
 from wanderbus.machine import CancelTimer, Output, SetTimer
 
 LOOK_AGAIN_S: Final = 60.0

@@ -1,6 +1,6 @@
 """Notifications in XML on the wire, for subscriptions that ask for it (SPEC O-03).
 
-A :class:`~wanderbus.broker.protocol.Notify` carries an event as msgpack; in XML it carries the text of the whole
+A :class:`~wanderbus.protocol.Notify` carries an event as msgpack; in XML it carries the text of the whole
 notification in its place. It says the same, so that one message serves subscriptions of either format.
 """
 
@@ -10,8 +10,8 @@ from collections.abc import Iterable
 
 import msgspec
 
-from wanderbus.broker import protocol
-from wanderbus.broker.rows import SubscriptionRow
+from wanderbus import protocol
+from wanderbus.broker.state.rows import SubscriptionRow
 from wanderbus.errors import EventError, RemoteProtocolError
 from wanderbus.event import Event, Notification, Position, check_content
 from wanderbus.limits import MESSAGE_BYTES_MAX

@@ -5,17 +5,16 @@ from __future__ import annotations
 import contextlib
 from collections.abc import Iterable
 
-from wanderbus import records
-from wanderbus.broker import protocol
-from wanderbus.broker.bounds import Bounds
-from wanderbus.broker.journal import Journal
+from wanderbus import protocol, records
 from wanderbus.broker.links import Links
 from wanderbus.broker.permissions import Permissions
+from wanderbus.broker.queues.queue_limits import Bounds
 from wanderbus.broker.readers import Link
-from wanderbus.broker.restrictions import blocked_by
-from wanderbus.broker.rows import PublisherRow, SessionRow, SubscriptionRow, publisher_key, session_key
-from wanderbus.broker.state import BrokerState
-from wanderbus.broker.subscribing import Subscriptions
+from wanderbus.broker.restrictions.restriction_check import blocked_by
+from wanderbus.broker.state.journal import Journal
+from wanderbus.broker.state.rows import PublisherRow, SessionRow, SubscriptionRow, publisher_key, session_key
+from wanderbus.broker.state.state import BrokerState
+from wanderbus.broker.subscriptions import Subscriptions
 from wanderbus.errors import EventError
 from wanderbus.event import Event, EventId, check_event
 from wanderbus.limits import EVENT_BYTES_MAX

@@ -11,7 +11,7 @@ from collections import deque
 import msgspec
 
 from wanderbus.broker.config import BrokerConfig
-from wanderbus.broker.queue_items import Item, Queued
+from wanderbus.broker.queues.queue_items import Item, Queued
 from wanderbus.pacing import TokenBucket
 
 

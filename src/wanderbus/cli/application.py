@@ -9,24 +9,24 @@ from typing import Annotated, Any, Final
 import typer
 
 from wanderbus.cli import (
-    configuring,
-    evaluating,
-    explaining,
-    filtering,
-    intervening,
+    config,
+    explain,
+    filter,
     limits,
-    listing,
+    listings,
     log,
-    proxying,
+    proxy,
     pub,
-    relaying,
-    serving,
-    simulating,
+    queue_commands,
+    relay,
+    sim,
     sip,
     sub,
     unsubscribe,
+    up,
     users,
 )
+from wanderbus.cli.eval import mobility
 from wanderbus.cli.output import EndedBySignal, OutputClosed, complain, complain_in_json
 from wanderbus.errors import ConfigurationError, EventError, FilterError, WanderbusError
 
@@ -63,24 +63,24 @@ def _options(
     """Content-based publish/subscribe for users who move."""
 
 
-app.command("up")(serving.up)
-app.command("proxy")(proxying.proxy)
-app.command("relay")(relaying.relay)
+app.command("up")(up.up)
+app.command("proxy")(proxy.proxy)
+app.command("relay")(relay.relay)
 app.command("pub")(pub.pub)
 app.command("sub")(sub.sub)
 app.command("unsubscribe")(unsubscribe.unsubscribe)
-app.command("sessions")(listing.sessions)
-app.command("subscriptions")(listing.subscriptions)
-app.command("queues")(listing.queues)
+app.command("sessions")(listings.sessions)
+app.command("subscriptions")(listings.subscriptions)
+app.command("queues")(listings.queues)
 app.command("limits")(limits.limits)
-app.command("peek")(intervening.peek)
-app.command("purge")(intervening.purge)
-app.command("kick")(intervening.kick)
-app.command("explain")(explaining.explain)
-app.command("sim")(simulating.sim)
-app.add_typer(configuring.app, name="config")
-app.add_typer(evaluating.app, name="eval")
-app.add_typer(filtering.app, name="filter")
+app.command("peek")(queue_commands.peek)
+app.command("purge")(queue_commands.purge)
+app.command("kick")(queue_commands.kick)
+app.command("explain")(explain.explain)
+app.command("sim")(sim.sim)
+app.add_typer(config.app, name="config")
+app.add_typer(mobility.app, name="eval")
+app.add_typer(filter.app, name="filter")
 app.add_typer(log.app, name="log")
 app.add_typer(sip.app, name="sip")
 app.add_typer(users.app, name="users")

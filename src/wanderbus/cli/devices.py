@@ -13,8 +13,8 @@ from pathlib import Path
 from typing import NamedTuple
 
 from wanderbus.errors import ConfigurationError, StorageError
-from wanderbus.runtime.file_modes import make_private_directory
-from wanderbus.runtime.locks import lock_file
+from wanderbus.runtime.files.file_locks import lock_file
+from wanderbus.runtime.files.file_modes import make_private_directory
 
 
 class Place(NamedTuple):

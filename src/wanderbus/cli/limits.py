@@ -8,9 +8,9 @@ from typing import Annotated, Final
 
 import typer
 
-from wanderbus.api.operations import Operations, Row
-from wanderbus.cli.connection import AsJson, Connection, visiting
-from wanderbus.cli.listing import Columns, Watch, aligned, show, span
+from wanderbus.cli.connection_options import AsJson, Connection, visiting
+from wanderbus.cli.listings import Columns, Watch, aligned, show, span
+from wanderbus.client.operations import Operations, Row
 
 NOBODY: Final = "Nobody is being limited."
 

@@ -10,7 +10,7 @@ from typing import Annotated, Final
 import typer
 
 from wanderbus.cli.output import complain, say, say_json
-from wanderbus.runtime.log_check import LogReport, check_log
+from wanderbus.runtime.log.log_check import LogReport, check_log
 
 app = typer.Typer(help="Look at event logs on disk.", no_args_is_help=True, rich_markup_mode=None)
 

@@ -11,10 +11,10 @@ from typing import Annotated, Final
 import typer
 
 from wanderbus import cloudevents, event_text
-from wanderbus.cli.connection import AsJson, Connection, connected
+from wanderbus.cli.connection_options import AsJson, Connection, connected
 from wanderbus.cli.devices import free_place
 from wanderbus.cli.output import run_async
-from wanderbus.cli.publishing import events_given, events_of_input, publish_directly, publish_through_outbox
+from wanderbus.cli.pub_publisher import events_given, events_of_input, publish_directly, publish_through_outbox
 from wanderbus.errors import ConfigurationError, EventError
 from wanderbus.event import Event, Value, check_event, gathered
 from wanderbus.literals import json_object

@@ -12,8 +12,8 @@ from wanderbus.cli.output import say_json
 from wanderbus.cli.sip_ladder import show_ladder
 from wanderbus.errors import ConfigurationError
 from wanderbus.limits import SIP_MESSAGE_BYTES_MAX
-from wanderbus.sip.dissection import dissect
-from wanderbus.sip.inspection import Role, inspect
+from wanderbus.sip.message.dissection import dissect
+from wanderbus.sip.message.inspection import Role, inspect
 
 app = typer.Typer(help="Tools for SIP messages.", no_args_is_help=True, rich_markup_mode=None)
 

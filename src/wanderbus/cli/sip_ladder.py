@@ -9,16 +9,16 @@ import typer
 
 from wanderbus.cli.output import complain, say, say_json, say_lines
 from wanderbus.errors import ConfigurationError, SIPParseError, Unreachable
-from wanderbus.runtime.hep_sender import send_hep
-from wanderbus.runtime.names import resolve
-from wanderbus.runtime.trace_file import read_trace
-from wanderbus.sip.dissection import dissect
-from wanderbus.sip.hep import HEP_PORT, hep3
-from wanderbus.sip.ladder import difference, ladder, place, seconds
-from wanderbus.sip.ladder_svg import ladder_svg
-from wanderbus.sip.pcap import pcap
-from wanderbus.sip.sightings import Sighting, select, sightings
-from wanderbus.sip.uri import canonical_uri
+from wanderbus.runtime.files.trace_file import read_trace
+from wanderbus.runtime.net.hep_sender import send_hep
+from wanderbus.runtime.net.resolver import resolve
+from wanderbus.sip.message.dissection import dissect
+from wanderbus.sip.message.uri import canonical_uri
+from wanderbus.sip.trace.hep import HEP_PORT, hep3
+from wanderbus.sip.trace.ladder import difference, ladder, place, seconds
+from wanderbus.sip.trace.ladder_svg import ladder_svg
+from wanderbus.sip.trace.pcap import pcap
+from wanderbus.sip.trace.trace_messages import Sighting, select, sightings
 
 
 def show_ladder(

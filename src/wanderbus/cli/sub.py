@@ -17,14 +17,14 @@ from typing import Annotated, Any, Final, Literal
 
 import typer
 
-from wanderbus.api.agent import Agent
-from wanderbus.api.notifications import Notifications
-from wanderbus.api.reports import Reports, StatusChange
-from wanderbus.cli.connection import AsJson, Connection, connected, leave
+from wanderbus.cli.connection_options import AsJson, Connection, connected, leave
 from wanderbus.cli.devices import Place, free_place, named_place
 from wanderbus.cli.event_output import Format, say_notification
 from wanderbus.cli.output import note, note_in_json, output_closed, run_async
 from wanderbus.cli.spans import span_s
+from wanderbus.client.agent import Agent
+from wanderbus.client.notifications import Notifications
+from wanderbus.client.reports import Reports, StatusChange
 from wanderbus.errors import ConfigurationError, WanderbusError
 from wanderbus.filters import LANGUAGES, parse
 from wanderbus.subscription import Subscription

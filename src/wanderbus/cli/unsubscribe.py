@@ -6,7 +6,7 @@ from typing import Annotated
 
 import typer
 
-from wanderbus.cli.connection import AsJson, Connection, visiting
+from wanderbus.cli.connection_options import AsJson, Connection, visiting
 from wanderbus.cli.output import run_async, say, say_json
 from wanderbus.cli.sub import SESSION
 from wanderbus.errors import ConfigurationError, Refused

@@ -9,10 +9,10 @@ from typing import Annotated
 
 import typer
 
-from wanderbus.cli.connection import AsJson
+from wanderbus.cli.connection_options import AsJson
 from wanderbus.cli.output import log_to_stderr, say, say_json
 from wanderbus.errors import ConfigurationError, UnknownUser, WanderbusError
-from wanderbus.runtime.users_file import change_user, read_users
+from wanderbus.runtime.files.users_file import change_user, read_users
 
 app = typer.Typer(help="Add, change, list and remove the users of a server.", no_args_is_help=True)
 

@@ -17,8 +17,8 @@ from wanderbus.config.settings import (
 from wanderbus.domain.baseline import BaselineConfig
 from wanderbus.relay import RelayLimits
 from wanderbus.rudp import RudpConfig
-from wanderbus.sip.flood import FloodLimits
-from wanderbus.sip.login_guard import LoginLimits
+from wanderbus.sip.authentication.login_guard import LoginLimits
+from wanderbus.sip.transaction.flood_limits import FloodLimits
 from wanderbus.stream_limits import DataStreamLimits, StreamLimits
 from wanderbus.subscription import QueuePolicy
 from wanderbus.tcp import TcpConfig

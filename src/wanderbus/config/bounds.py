@@ -14,8 +14,8 @@ from wanderbus import limits
 from wanderbus.broker.backlog import UNATTENDED_MAX
 from wanderbus.config.settings import OPTIONAL, ProxySettings, ServerSettings
 from wanderbus.domain.access_server import WITHHELD_MAX
-from wanderbus.mobility.answering import SESSIONS_MAX
-from wanderbus.sip.location import AORS_MAX, BINDINGS_PER_AOR_MAX
+from wanderbus.mobility.session.uas_invite import SESSIONS_MAX
+from wanderbus.sip.proxy.location import AORS_MAX, BINDINGS_PER_AOR_MAX
 
 CONSTANTS: Final[Mapping[str, float]] = {
     **{f"limits.{name}": value for name, value in vars(limits).items() if name.isupper() and name.endswith("_MAX")},

@@ -16,7 +16,7 @@ from typing import Annotated, Any, Final, Literal, Union, get_args, get_origin
 
 import msgspec
 
-from wanderbus.agent.messages import AgentProperties
+from wanderbus.client.machine.messages import AgentProperties
 from wanderbus.config.settings import NO_KEYS, SECRETS, AgentSettings
 
 NUMBERS: Final = {int, float}

@@ -12,14 +12,14 @@ from typing import Annotated, Any, Final, Literal, TypedDict
 
 import msgspec
 
-from wanderbus.agent.messages import AgentProperties
-from wanderbus.agent.path_choice import Way
 from wanderbus.broker.config import BrokerConfig
+from wanderbus.client.machine.messages import AgentProperties
+from wanderbus.client.machine.path_choice import Way
 from wanderbus.domain.baseline import BaselineConfig
 from wanderbus.relay import RelayLimits
 from wanderbus.rudp import RudpConfig
-from wanderbus.sip.flood import FloodLimits
-from wanderbus.sip.login_guard import LoginLimits
+from wanderbus.sip.authentication.login_guard import LoginLimits
+from wanderbus.sip.transaction.flood_limits import FloodLimits
 from wanderbus.stream_limits import DataStreamLimits, StreamLimits
 from wanderbus.tcp import TcpConfig
 

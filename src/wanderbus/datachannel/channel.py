@@ -20,7 +20,7 @@ from wanderbus.errors import RemoteProtocolError, SIPParseError
 from wanderbus.hosts import is_single_host, may_be_peer
 from wanderbus.machine import Address, Input, Output
 from wanderbus.rudp.keys import KEY_BYTES, KeyPair
-from wanderbus.sip.sdp import MediaDescription
+from wanderbus.sip.message.sdp import MediaDescription
 from wanderbus.transport import ChangePath, CloseConnection, MovedHere, Probe
 
 

@@ -24,7 +24,7 @@ import msgspec
 
 from wanderbus.errors import SIPParseError
 from wanderbus.machine import Address
-from wanderbus.sip.sdp import MediaDescription
+from wanderbus.sip.message.sdp import MediaDescription
 
 Protocol = Literal["UDP", "TCP", "TCP/TLS"]
 """The word of the ``m=`` line: reliable UDP, sealed or plain; TCP in plain; TCP under TLS."""

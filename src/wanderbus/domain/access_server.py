@@ -30,7 +30,7 @@ from wanderbus.broker.core import (
     ServerAsked,
     ServerStarted,
 )
-from wanderbus.broker.turns import BYTES_A_UNIT
+from wanderbus.broker.fair_queue import BYTES_A_UNIT
 from wanderbus.datachannel import (
     DATA_SOCKET,
     RELAY,
@@ -42,7 +42,7 @@ from wanderbus.datachannel import (
     protocol_over,
 )
 from wanderbus.domain.baseline import ECI_SOCKET, Baseline
-from wanderbus.domain.lines import Line, Lines
+from wanderbus.domain.session_table import Line, Lines
 from wanderbus.errors import LimitExceeded, LocalProtocolError, RemoteProtocolError, StateCorrupt
 from wanderbus.hosts import network_of
 from wanderbus.machine import (
@@ -65,15 +65,15 @@ from wanderbus.machine import (
 )
 from wanderbus.mobility import messages as sip
 from wanderbus.mobility.properties import Properties
-from wanderbus.mobility.status import RemoteMediaStatus
+from wanderbus.mobility.session.status import RemoteMediaStatus
 from wanderbus.mobility.user_agent import UserAgent
 from wanderbus.refusal_table import Limited
 from wanderbus.rudp import RudpConfig
-from wanderbus.sip.digest import Authenticator
-from wanderbus.sip.login_guard import LoginRefused
-from wanderbus.sip.media_direction import receives
-from wanderbus.sip.sdp import MediaDescription
-from wanderbus.sip.uri import SIPUri
+from wanderbus.sip.authentication.digest import Authenticator
+from wanderbus.sip.authentication.login_guard import LoginRefused
+from wanderbus.sip.message.media_direction import receives
+from wanderbus.sip.message.sdp import MediaDescription
+from wanderbus.sip.message.uri import SIPUri
 from wanderbus.tcp import TcpConfig
 from wanderbus.transport import ConnectionFailed, ConnectionReset, Consumed, MessageReceived, Probe, SendMessage
 

@@ -18,15 +18,15 @@ from typing import Final, NamedTuple
 
 import msgspec
 
-from wanderbus.broker import protocol
+from wanderbus import protocol
 from wanderbus.broker.address_proof import Challenges, has_challenge
 from wanderbus.broker.core import LinkDropped, LinkOpened, MessageArrived, SendOnLink
-from wanderbus.broker.state import DeviceRow
+from wanderbus.broker.state.state import DeviceRow
 from wanderbus.errors import RemoteProtocolError
 from wanderbus.hosts import is_loopback, network_of
 from wanderbus.machine import Address, DatagramReceived, Input, Output, SendDatagram, SetTimer, TimerFired, shown
 from wanderbus.refusal_table import Tally
-from wanderbus.sip.flood import DEFAULT_LIMITS, FloodGuard, FloodLimits, Judgement
+from wanderbus.sip.transaction.flood_limits import DEFAULT_LIMITS, FloodGuard, FloodLimits, Judgement
 
 ECI_SOCKET: Final = "eci"
 

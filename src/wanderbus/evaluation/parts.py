@@ -15,8 +15,8 @@ from typing import Any
 
 import msgspec
 
-from wanderbus.api.agent import Agent
-from wanderbus.api.connecting import connect
+from wanderbus.client.agent import Agent
+from wanderbus.client.connect import connect
 from wanderbus.event import Gap
 
 

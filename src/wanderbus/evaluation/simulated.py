@@ -21,7 +21,7 @@ from wanderbus.event import Gap, Notification
 from wanderbus.rudp import RudpConfig
 from wanderbus.simulation.network import Conditions, Network
 from wanderbus.simulation.server import SimulatedServer
-from wanderbus.simulation.traveller import Traveller
+from wanderbus.simulation.system.traveller import Traveller
 from wanderbus.simulation.world import World
 from wanderbus.subscription import QueuePolicy
 

@@ -12,7 +12,7 @@ from typing import Final
 import numpy as np
 from numba import njit
 
-from wanderbus.matching.compiling import TABLES, compiled, line_of, lowest_bit, prefetch, touch
+from wanderbus.matching.compilation import TABLES, compiled, line_of, lowest_bit, prefetch, touch
 from wanderbus.matching.layout import (
     BLOCK_ROWS,
     LISTS,

@@ -13,11 +13,11 @@ from typing import Any, Final
 import numpy as np
 
 from wanderbus.matching.columns import Columns
+from wanderbus.matching.gc import Sweep
 from wanderbus.matching.layout import BLOCK_ROWS, OWNER, PLACED, ROW_PARTS, SLOT, SUBJECT, UNPLACED, WAITING
-from wanderbus.matching.rebuilding import Rebuilding, Slots
 from wanderbus.matching.rows import Row
 from wanderbus.matching.segment import Array, Segment, plain
-from wanderbus.matching.sweeping import Sweep
+from wanderbus.matching.segment_rebuild import Rebuilding, Slots
 
 SEGMENT_ROWS_MAX: Final = 2**20
 """Rows of segments that are merged."""

@@ -5,7 +5,7 @@ from __future__ import annotations
 import numpy as np
 from numba import njit
 
-from wanderbus.matching.compiling import TABLES, compiled, line_of, lowest_bit
+from wanderbus.matching.compilation import TABLES, compiled, line_of, lowest_bit
 from wanderbus.matching.layout import (
     BLOCK_ROWS,
     CAPACITY,

@@ -6,15 +6,15 @@ from typing import Final
 
 from wanderbus.errors import SIPParseError
 from wanderbus.machine import Address, RandomSource
-from wanderbus.mobility.descriptions import SDP_TYPE, all_media_in, data_channel_in
 from wanderbus.mobility.properties import MIN_SE_S, Properties
-from wanderbus.mobility.session import SIPSession
-from wanderbus.mobility.session_timers import TOO_SMALL, TOO_SMALL_REASON, SessionTimer, asking, granting
-from wanderbus.sip.checks import USER_AGENT_METHODS
-from wanderbus.sip.message import Message, Request, Response, make_response
-from wanderbus.sip.sdp import MediaDescription, SessionDescription
-from wanderbus.sip.targets import transport_params
-from wanderbus.sip.uri import SIPUri
+from wanderbus.mobility.session.offer_answer import SDP_TYPE, all_media_in, data_channel_in
+from wanderbus.mobility.session.session import SIPSession
+from wanderbus.mobility.session.session_timers import TOO_SMALL, TOO_SMALL_REASON, SessionTimer, asking, granting
+from wanderbus.sip.message.checks import USER_AGENT_METHODS
+from wanderbus.sip.message.message import Message, Request, Response, make_response
+from wanderbus.sip.message.sdp import MediaDescription, SessionDescription
+from wanderbus.sip.message.targets import transport_params
+from wanderbus.sip.message.uri import SIPUri
 
 """What a user agent serves, as it stands in Allow."""
 

@@ -3,7 +3,7 @@
 On a stream the double CRLF of a keep-alive is answered with a single one. Over UDP it has no answer and only keeps a
 NAT's mapping: STUN, which RFC 5626 4.4.2 asks for there, is left out. So a UDP flow that died in silence shows at
 the next REGISTER, after a third of the registration's lifetime, and one that breaks aloud by
-:class:`.messages.FlowFailed`.
+:class:`wanderbus.mobility.messages.FlowFailed`.
 """
 
 from __future__ import annotations
@@ -12,10 +12,10 @@ from collections.abc import Mapping
 from typing import Final
 
 from wanderbus.machine import CancelTimer, DatagramReceived, RandomSource, SendDatagram, SetTimer
-from wanderbus.mobility.calls import Effect
 from wanderbus.mobility.properties import Properties
-from wanderbus.sip.targets import Transport
-from wanderbus.sip.transactions import SendPing
+from wanderbus.mobility.session.calls import Effect
+from wanderbus.sip.message.targets import Transport
+from wanderbus.sip.transaction.transaction_layer import SendPing
 
 KEEP_ALIVE: Final = b"\r\n\r\n"
 

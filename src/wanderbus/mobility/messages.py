@@ -10,8 +10,8 @@ from __future__ import annotations
 from typing import Literal
 
 from wanderbus.machine import Address, Input, Output
-from wanderbus.mobility.status import RemoteMediaStatus, SIPCommunicationStatus
-from wanderbus.sip.sdp import MediaDescription
+from wanderbus.mobility.session.status import RemoteMediaStatus, SIPCommunicationStatus
+from wanderbus.sip.message.sdp import MediaDescription
 
 
 class Start(Input, frozen=True):

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from wanderbus.errors import SIPParseError
 from wanderbus.hosts import is_ip_address, is_single_host
-from wanderbus.sip.dialog import Dialog
-from wanderbus.sip.targets import Target
+from wanderbus.sip.message.dialog import Dialog
+from wanderbus.sip.message.targets import Target
 
 
 def reachable(dialog: Dialog) -> Target:

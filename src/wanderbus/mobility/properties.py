@@ -8,10 +8,10 @@ import msgspec
 
 from wanderbus.errors import LocalProtocolError, SIPParseError
 from wanderbus.machine import Address
-from wanderbus.sip.digest_values import SUPPORTED
-from wanderbus.sip.flood import FloodLimits
-from wanderbus.sip.targets import Target, Transport
-from wanderbus.sip.uri import SIPUri, canonical_uri
+from wanderbus.sip.authentication.digest_values import SUPPORTED
+from wanderbus.sip.message.targets import Target, Transport
+from wanderbus.sip.message.uri import SIPUri, canonical_uri
+from wanderbus.sip.transaction.flood_limits import FloodLimits
 
 MIN_SE_S: Final = 90
 """The least session interval anybody may ask for, in seconds (RFC 4028 5)."""

@@ -13,7 +13,7 @@ from collections.abc import Callable
 from typing import Final, TypeVar
 
 from wanderbus.errors import LocalProtocolError, SIPParseError
-from wanderbus.sip.message import Message, Request, Response, encode_message
+from wanderbus.sip.message.message import Message, Request, Response, encode_message
 
 RequestHandler = Callable[[Request], Response | None]
 """Takes a request that the user agent would serve; returns the reply to send, None to let it serve."""

@@ -9,13 +9,13 @@ from typing import Final
 
 from wanderbus.hosts import network_of
 from wanderbus.machine import DatagramReceived, Output
-from wanderbus.mobility.calls import Effect
 from wanderbus.mobility.properties import Properties
+from wanderbus.mobility.session.calls import Effect
 from wanderbus.refusal_table import Limited
-from wanderbus.sip.flood import FloodGuard, Judgement
-from wanderbus.sip.message import make_response
-from wanderbus.sip.response_routing import Origin
-from wanderbus.sip.transactions import ForgetTransaction, RequestReceived, Respond, TransactionLayer
+from wanderbus.sip.message.message import make_response
+from wanderbus.sip.message.response_routing import Origin
+from wanderbus.sip.transaction.flood_limits import FloodGuard, Judgement
+from wanderbus.sip.transaction.transaction_layer import ForgetTransaction, RequestReceived, Respond, TransactionLayer
 
 RETRY_LATER: Final = ("Retry-After", "5")
 """How long a source that sends too much should wait, in seconds (RFC 3261 20.33)."""

@@ -29,9 +29,7 @@ from wanderbus.machine import (
     TimerFired,
     scoped,
 )
-from wanderbus.mobility import registration_manager, session_timers
-from wanderbus.mobility.callers import Callers
-from wanderbus.mobility.calls import Effect
+from wanderbus.mobility import registration_manager
 from wanderbus.mobility.challenges import Challenges
 from wanderbus.mobility.composer import Composer
 from wanderbus.mobility.flow import KeepAlive, is_keep_alive
@@ -46,13 +44,17 @@ from wanderbus.mobility.properties import Properties
 from wanderbus.mobility.registration_manager import RegistrationManager
 from wanderbus.mobility.replies import OWNER_TRANSACTION_PREFIX, Replies
 from wanderbus.mobility.request_flood import RequestFlood
-from wanderbus.mobility.session import SIPSession
-from wanderbus.mobility.session_manager import SessionManager, Wish
-from wanderbus.sip.checks import USER_AGENT_METHODS, user_agent_refusal
-from wanderbus.sip.digest import Authenticator
-from wanderbus.sip.message import Request, Response
-from wanderbus.sip.targets import as_target
-from wanderbus.sip.transactions import (
+from wanderbus.mobility.session import session_timers
+from wanderbus.mobility.session.callers import Callers
+from wanderbus.mobility.session.calls import Effect
+from wanderbus.mobility.session.session import SIPSession
+from wanderbus.mobility.session.session_manager import SessionManager, Wish
+from wanderbus.sip.authentication.digest import Authenticator
+from wanderbus.sip.message.checks import USER_AGENT_METHODS, user_agent_refusal
+from wanderbus.sip.message.message import Request, Response
+from wanderbus.sip.message.targets import as_target
+from wanderbus.sip.message.uri import SIPUri
+from wanderbus.sip.transaction.transaction_layer import (
     AckReceived,
     CancelReceived,
     PongReceived,
@@ -65,7 +67,6 @@ from wanderbus.sip.transactions import (
     TransactionLayer,
     TransactionTimedOut,
 )
-from wanderbus.sip.uri import SIPUri
 
 _TRANSACTIONS: Final = "transactions"
 _REGISTRATION: Final = "registration"

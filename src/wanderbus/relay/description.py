@@ -1,7 +1,7 @@
 """What a relay reads in a session description, and what it changes: addresses and ports, and nothing else (SPEC I-04).
 
-Its meaning is read by :mod:`wanderbus.sip.sdp`; the text is changed line by line, so that whatever the two ends say to
-each other in attributes, such as ids, keys and MACs of a data channel, arrives as it was.
+Its meaning is read by :mod:`wanderbus.sip.message.sdp`; the text is changed line by line, so that whatever the two ends
+say to each other in attributes, such as ids, keys and MACs of a data channel, arrives as it was.
 """
 
 from __future__ import annotations
@@ -14,7 +14,7 @@ import msgspec
 
 from wanderbus.datachannel.description import CONNECTION, DISCARD_PORT, GENERATION
 from wanderbus.machine import Address
-from wanderbus.sip.sdp import MediaDescription, SessionDescription
+from wanderbus.sip.message.sdp import MediaDescription, SessionDescription
 
 Transport = Literal["UDP", "TCP"]
 

@@ -30,14 +30,14 @@ from wanderbus.machine import (
     SetTimer,
     TimerFired,
 )
-from wanderbus.relay import reports
-from wanderbus.relay.answers import Answers
+from wanderbus.relay import statistics
 from wanderbus.relay.calls import DIALOGUES_MAX, Call, Dialogue
 from wanderbus.relay.config import RelayLimits
 from wanderbus.relay.description import Description, Medium, read, rewritten
 from wanderbus.relay.interface import ClosePort, Counters, OpenPort, PortOpened, PortRefused
 from wanderbus.relay.ng import Command, Fields, Unreadable, full, read_command, refused, write_reply
 from wanderbus.relay.ports import PortPool
+from wanderbus.relay.reply_cache import Answers
 from wanderbus.relay.stream import Figures, Side, joined
 
 NG_SOCKET: Final = "ng"
@@ -167,9 +167,9 @@ class Relay:
             case "query":
                 reply = self._query(command)
             case "list":
-                reply = {"calls": reports.first_of(self.calls, command.fields.get("limit")), "result": "ok"}
+                reply = {"calls": statistics.first_of(self.calls, command.fields.get("limit")), "result": "ok"}
             case "statistics":
-                reply = {"statistics": reports.of_relay(self), "result": "ok"}
+                reply = {"statistics": statistics.of_relay(self), "result": "ok"}
             case None:
                 reply = refused('Dictionary contains no key "command"')
             case _:
@@ -188,7 +188,7 @@ class Relay:
     def _query(self, command: Command) -> Fields:
         call = self.calls.get(command.text("call-id"))
         if call is not None:
-            return {**reports.of_call(call), "result": "ok"}
+            return {**statistics.of_call(call), "result": "ok"}
         return refused("Unknown call-id" if command.text("call-id") else "No call-id in message")
 
     def _describe(self, command: Command, source: Address, now: float, outputs: list[Output]) -> Fields | None:
@@ -203,7 +203,7 @@ class Relay:
             return refused("Failed to parse SDP")
         wanted = sum(medium.wanted for medium in described.media)
         if wanted > self._limits.media_max:
-            outputs.append(reports.limited("media_max", command.source_ip, "a description refused"))
+            outputs.append(statistics.limited("media_max", command.source_ip, "a description refused"))
             return refused(f"More than {self._limits.media_max} media")
         longest = rewritten(described.text, self.address, [_PORT_MAX] * len(described.media), origin=True)
         if len(longest.encode(errors="surrogateescape")) > DESCRIPTION_BYTES_MAX:
@@ -212,7 +212,7 @@ class Relay:
         if offers:
             if call is None and (len(self.calls) >= self._limits.calls_max or len(self._ports) < 2 * wanted):
                 self.counters.refused += 1
-                outputs.append(reports.limited("calls_max", command.source_ip, "a call refused"))
+                outputs.append(statistics.limited("calls_max", command.source_ip, "a call refused"))
                 return full(command)
             call = call or self._new_call(call_id, now)
             dialogue = call.offered(from_tag, to_tag, branch)
@@ -289,7 +289,7 @@ class Relay:
             return refused("No call-id in message")
         call = self.calls.get(call_id)
         named = [command.text(key) for key in _TAGS]
-        report = reports.of_call(call) if call else {}
+        report = statistics.of_call(call) if call else {}
         gone = call.ended(*named) if call else []
         if not gone:
             return {"warning": "Call-ID not found or tags didn't match", "result": "ok"}
@@ -337,8 +337,8 @@ class Relay:
     def _close(self, sides: Iterable[Side], now: float, outputs: list[Output]) -> None:
         """Close the ports of ``sides``, and keep what they counted; nobody waits for them any more."""
         for side in sides:
-            outputs += reports.limited_streams([side])
-            self.figures = reports.summed([self.figures, side.figures])
+            outputs += statistics.limited_streams([side])
+            self.figures = statistics.summed([self.figures, side.figures])
             for waiting in self._of(side):
                 self._waiting.remove(waiting)
                 self._answer(waiting.command, waiting.source, refused("Unknown call-id"), now, outputs)
@@ -368,7 +368,7 @@ class Relay:
     def _sweep(self, now: float, outputs: list[Output]) -> None:
         """Forget old answers, and calls on which nothing has come for too long."""
         self._answers.forget(now)
-        outputs += reports.limited_streams(self.sides.values())
+        outputs += statistics.limited_streams(self.sides.values())
         for call in list(self.calls.values()):
             if now - call.used_at() > self._limits.idle_s:
                 self.counters.reclaimed += 1

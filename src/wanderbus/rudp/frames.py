@@ -14,11 +14,11 @@
     FINISH     0x09 | DATA number u64: takes a number of its own, after the last DATA
     PADDING    0x00
 
-Kinds 0x04 and 0x05 are HELLO and WELCOME (:mod:`~wanderbus.rudp.openings`). All numbers are big-endian. A packet
-number is used once in a connection and direction, so that it can serve as a nonce; DATA numbers are dense, so that
-the receiver can put frames in order without looking at packets. An ACK says that packet ``newest``, and packet
-``newest - 1 - i`` for each bit i in ``fresh``, have just arrived, and those in ``again`` before. On the hot path
-frames are plain tuples, not objects.
+Kinds 0x04 and 0x05 are HELLO and WELCOME (:mod:`~wanderbus.rudp.handshake_messages`). All numbers are big-endian. A
+packet number is used once in a connection and direction, so that it can serve as a nonce; DATA numbers are dense, so
+that the receiver can put frames in order without looking at packets. An ACK says that packet ``newest``, and packet
+``newest - 1 - i`` for each bit i in ``fresh``, have just arrived, and those in ``again`` before. On the hot path frames
+are plain tuples, not objects.
 """
 
 from __future__ import annotations

@@ -9,9 +9,9 @@
       Opened                                                   │
         │ first packet, sealed                 ──────────▶   Opened
 
-Both sides were given a secret beforehand. It makes HELLO and WELCOME genuine (:mod:`~wanderbus.rudp.openings`), and
-is taken into the keys as salt, so that who lacks it can neither speak nor listen. The X25519 keys are fresh for each
-connection, so that who learns the secret later cannot open a recording.
+Both sides were given a secret beforehand. It makes HELLO and WELCOME genuine
+(:mod:`~wanderbus.rudp.handshake_messages`), and is taken into the keys as salt, so that who lacks it can neither speak
+nor listen. The X25519 keys are fresh for each connection, so that who learns the secret later cannot open a recording.
 
 What is not genuine is dropped, and no answer is longer than what it answers. A genuine HELLO may still have been
 recorded and repeated by a stranger. It then costs a half-open connection: of these there are few, the oldest makes
@@ -41,9 +41,9 @@ from wanderbus.machine import (
 from wanderbus.rudp.config import RudpConfig
 from wanderbus.rudp.endpoint import Endpoint
 from wanderbus.rudp.frames import PLAIN, SEALED, decode_header
+from wanderbus.rudp.handshake_messages import HELLO, NO_KEY, WELCOME, Opening, OpeningSecret, decode_opening
 from wanderbus.rudp.interface import Counters, OpenConnection
 from wanderbus.rudp.keys import KEY_BYTES, KeyPair, Secrets
-from wanderbus.rudp.openings import HELLO, NO_KEY, WELCOME, Opening, OpeningSecret, decode_opening
 from wanderbus.rudp.sealing import Sealer
 from wanderbus.transport import CloseConnection, ConnectionReset, Probe
 

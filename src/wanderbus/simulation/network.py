@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING
 import msgspec
 
 from wanderbus.machine import Address
-from wanderbus.simulation.firewall import Firewall, Protocol
+from wanderbus.simulation.nat.firewall import Firewall, Protocol
 from wanderbus.simulation.world import World
 
 if TYPE_CHECKING:

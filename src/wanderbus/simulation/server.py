@@ -7,21 +7,21 @@ from typing import Final
 
 from wanderbus.broker.config import BrokerConfig
 from wanderbus.broker.core import Append, Appended, Broker
-from wanderbus.broker.state import BrokerState
+from wanderbus.broker.state.state import BrokerState
 from wanderbus.domain.access_server import DATA_SOCKET, ECI_SOCKET, SIP_SOCKET, STREAM_SOCKET, AccessServer
 from wanderbus.domain.baseline import Baseline, BaselineConfig
 from wanderbus.machine import Address, ClockRead, Input, Output
 from wanderbus.mobility.properties import Properties
 from wanderbus.records import Bound, decode_record
 from wanderbus.refusal_table import Limited, RefusalTable
-from wanderbus.relay.driving import RelayDriver
+from wanderbus.relay.ng_client import RelayDriver
 from wanderbus.rudp import RudpConfig
 from wanderbus.simulation.disk import Disk
 from wanderbus.simulation.network import Network
 from wanderbus.simulation.node import Node
 from wanderbus.simulation.world import SeededRandom, World
-from wanderbus.sip.digest import Authenticator
-from wanderbus.sip.server import SIPServer
+from wanderbus.sip.authentication.digest import Authenticator
+from wanderbus.sip.proxy.sip_server import SIPServer
 
 DOMAIN: Final = "sim.test"
 BROKER_URI: Final = f"sip:broker@{DOMAIN}"

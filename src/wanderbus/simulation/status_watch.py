@@ -4,9 +4,9 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Iterator
 
-from wanderbus.agent.core import Agent
+from wanderbus.client.machine.core import Agent
 from wanderbus.domain.access_server import AccessServer
-from wanderbus.mobility.status import RemoteMediaStatus
+from wanderbus.mobility.session.status import RemoteMediaStatus
 
 Watched = tuple[str, Agent, str]
 """An agent's name, its machine, and the ECIAgent Status that it reported last."""

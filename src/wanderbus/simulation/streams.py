@@ -2,7 +2,7 @@
 
 Bytes arrive in order, cut anew at random. Where the way is cut or the other host is gone, nothing is said: what was
 sent is tried again for a while, and only then is the connection given up. Who sends nothing hears nothing. The words
-of the machine are those of ``runtime/streams.py``: a connection is opened by the first thing sent to its target.
+of the machine are those of ``runtime/net/streams.py``: a connection is opened by the first thing sent to its target.
 """
 
 from __future__ import annotations

@@ -24,7 +24,6 @@ from wanderbus.api.sip_mobility.ports import Transport
 from wanderbus.api.sip_mobility.stack import SIPStack
 from wanderbus.errors import Closed, ConfigurationError, LocalProtocolError, SIPParseError, Unreachable
 from wanderbus.machine import Address, Output, shown
-from wanderbus.mobility.descriptions import lines_of
 from wanderbus.mobility.messages import (
     AddressChanged,
     Answer,
@@ -40,17 +39,18 @@ from wanderbus.mobility.messages import (
 )
 from wanderbus.mobility.properties import Properties
 from wanderbus.mobility.replies import OWNER_TRANSACTION_PREFIX, OutgoingHandler, ReplyHandler, RequestHandler
-from wanderbus.mobility.session import SIPSession
-from wanderbus.mobility.status import RemoteMediaStatus
-from wanderbus.runtime.addresses import address_towards
-from wanderbus.runtime.ambient import SystemRandom
-from wanderbus.runtime.names import place_in, resolve, resolved
-from wanderbus.sip.digest import DigestClient
-from wanderbus.sip.message import Request, Response, encode_message, make_response
-from wanderbus.sip.sdp import MediaDescription, SessionDescription
-from wanderbus.sip.targets import Target
-from wanderbus.sip.transactions import ResponseReceived, SendRequest, TransactionTimedOut
-from wanderbus.sip.uri import bracketed, canonical_uri
+from wanderbus.mobility.session.offer_answer import lines_of
+from wanderbus.mobility.session.session import SIPSession
+from wanderbus.mobility.session.status import RemoteMediaStatus
+from wanderbus.runtime.net.addresses import address_towards
+from wanderbus.runtime.net.resolver import place_in, resolve, resolved
+from wanderbus.runtime.system_random import SystemRandom
+from wanderbus.sip.authentication.digest import DigestClient
+from wanderbus.sip.message.message import Request, Response, encode_message, make_response
+from wanderbus.sip.message.sdp import MediaDescription, SessionDescription
+from wanderbus.sip.message.targets import Target
+from wanderbus.sip.message.uri import bracketed, canonical_uri
+from wanderbus.sip.transaction.transaction_layer import ResponseReceived, SendRequest, TransactionTimedOut
 
 _log = logging.getLogger("wanderbus.sip_mobility")
 

@@ -8,7 +8,7 @@ from __future__ import annotations
 import logging
 from collections.abc import Callable
 
-from wanderbus.mobility.session import SIPSession
+from wanderbus.mobility.session.session import SIPSession
 
 _log = logging.getLogger("wanderbus.sip_mobility")
 

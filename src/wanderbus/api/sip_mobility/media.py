@@ -10,9 +10,9 @@ from collections.abc import Sequence
 import msgspec
 
 from wanderbus.machine import Address
-from wanderbus.mobility.descriptions import joined, lines_of
-from wanderbus.mobility.session import SIPSession
-from wanderbus.sip.sdp import MediaDescription
+from wanderbus.mobility.session.offer_answer import joined, lines_of
+from wanderbus.mobility.session.session import SIPSession
+from wanderbus.sip.message.sdp import MediaDescription
 
 
 class SDPMediaDescriptionData(msgspec.Struct, frozen=True):

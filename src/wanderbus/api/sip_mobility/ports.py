@@ -6,7 +6,7 @@ from typing import Final, Literal
 
 from wanderbus.errors import ConfigurationError
 from wanderbus.machine import Address
-from wanderbus.runtime.driver import Driver
+from wanderbus.runtime.net.driver import Driver
 
 Transport = Literal["UDP", "TCP"]
 

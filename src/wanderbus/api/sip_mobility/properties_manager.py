@@ -11,8 +11,8 @@ from wanderbus.api.sip_mobility.helper import SIPHelper
 from wanderbus.api.sip_mobility.media import SDPMediaDescriptionData, description_of
 from wanderbus.api.sip_mobility.ports import Transport
 from wanderbus.errors import ConfigurationError, LocalProtocolError
-from wanderbus.runtime.addresses import POLL_S
-from wanderbus.sip.sdp import MEDIA_MAX, MediaDescription
+from wanderbus.runtime.net.addresses import POLL_S
+from wanderbus.sip.message.sdp import MEDIA_MAX, MediaDescription
 
 PORT_MAX: Final = 65_535
 

@@ -25,7 +25,7 @@ from wanderbus.errors import (
 )
 from wanderbus.machine import Address, Output
 from wanderbus.mobility.messages import Registered, RegistrationFailed, Unregistered
-from wanderbus.runtime.addresses import AddressMonitor
+from wanderbus.runtime.net.addresses import AddressMonitor
 
 _log = logging.getLogger("wanderbus.sip_mobility")
 

@@ -12,9 +12,9 @@ from typing import Self
 from wanderbus.api.sip_mobility.ports import take_ports
 from wanderbus.errors import ConfigurationError
 from wanderbus.machine import Address, shown
-from wanderbus.runtime.ambient import SystemRandom
-from wanderbus.runtime.driver import Driver, Unmade
-from wanderbus.sip.server import SOCKET, SIPServer
+from wanderbus.runtime.net.driver import Driver, Unmade
+from wanderbus.runtime.system_random import SystemRandom
+from wanderbus.sip.proxy.sip_server import SOCKET, SIPServer
 
 _KEY_BYTES = 32
 

@@ -1,6 +1,6 @@
 """Creates, updates and ends SIP sessions, and answers those of others (SPEC C-05, C-14, C-18, C-19).
 
-INVITE, 200, ACK and the rest are the machine's work (:mod:`wanderbus.mobility.session_manager`); here are the
+INVITE, 200, ACK and the rest are the machine's work (:mod:`wanderbus.mobility.session.session_manager`); here are the
 futures, the answers to offers, and the callbacks.
 """
 
@@ -36,9 +36,9 @@ from wanderbus.mobility.messages import (
     SessionStateChanged,
     UpdateFailed,
 )
-from wanderbus.mobility.session import SIPSession
-from wanderbus.mobility.status import RemoteMediaStatus, SIPCommunicationStatus
-from wanderbus.sip.sdp import MediaDescription
+from wanderbus.mobility.session.session import SIPSession
+from wanderbus.mobility.session.status import RemoteMediaStatus, SIPCommunicationStatus
+from wanderbus.sip.message.sdp import MediaDescription
 
 _log = logging.getLogger("wanderbus.sip_mobility")
 

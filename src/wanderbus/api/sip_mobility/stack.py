@@ -14,10 +14,10 @@ from wanderbus.machine import Address, Input, Output
 from wanderbus.mobility.messages import Stop, Unregistered
 from wanderbus.mobility.properties import Properties
 from wanderbus.mobility.replies import Replies
-from wanderbus.mobility.session import SIPSession
+from wanderbus.mobility.session.session import SIPSession
 from wanderbus.mobility.user_agent import UserAgent
-from wanderbus.runtime.ambient import SystemRandom
-from wanderbus.runtime.driver import Driver, Unmade
+from wanderbus.runtime.net.driver import Driver, Unmade
+from wanderbus.runtime.system_random import SystemRandom
 
 SOCKET: Final = "sip"
 

@@ -7,8 +7,8 @@ from collections.abc import Generator, Sequence
 from typing import Any
 
 from wanderbus.errors import WanderbusError
-from wanderbus.mobility.session import SIPSession
-from wanderbus.mobility.status import SIPCommunicationStatus
+from wanderbus.mobility.session.session import SIPSession
+from wanderbus.mobility.session.status import SIPCommunicationStatus
 
 
 class Waiting:

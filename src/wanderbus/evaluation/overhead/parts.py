@@ -15,8 +15,8 @@ from typing import Any, Final
 
 import msgspec
 
-from wanderbus.api.agent import Agent
-from wanderbus.api.connecting import connect
+from wanderbus.client.agent import Agent
+from wanderbus.client.connect import connect
 from wanderbus.errors import WanderbusError
 from wanderbus.evaluation.parts import lines_of_standard_input, say
 from wanderbus.event import Event

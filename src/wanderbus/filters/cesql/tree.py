@@ -77,7 +77,7 @@ class Like(msgspec.Struct, frozen=True, dict=True):
 
     @cached_property
     def matches(self) -> Callable[[str], bool]:
-        """The pattern as :func:`.patterns.matcher` has it, kept as long as the node."""
+        """The pattern as :func:`wanderbus.filters.cesql.patterns.matcher` has it, kept as long as the node."""
         return patterns.matcher(self.pattern)
 
 

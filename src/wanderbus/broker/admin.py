@@ -1,0 +1,325 @@
+"""What users ask about their own sessions and operators about all, and what they do to them (SPEC U, E-01, G-08, G-21).
+
+A user lists, looks into and purges what is their own and kicks their own devices. The role ``operator`` also sees what
+is of others, ``administrator`` also changes it; a refusal says which it takes, and nothing of whether that user
+exists. No request makes the broker look at more than a bounded part: the asker goes on from where an answer ended.
+"""
+
+from __future__ import annotations
+
+from bisect import bisect_right
+from collections.abc import Iterable, Iterator
+from itertools import islice
+from typing import Any, Final, TypeAlias, cast
+
+import msgspec
+
+from wanderbus import protocol, records
+from wanderbus.broker.config import BrokerConfig
+from wanderbus.broker.links import LinkDropped, Links
+from wanderbus.broker.listings import Listings, Row
+from wanderbus.broker.presence import Presence
+from wanderbus.broker.queues.queue_items import Queued
+from wanderbus.broker.readers import Link
+from wanderbus.broker.state.journal import Journal
+from wanderbus.broker.state.rows import SessionRow, device_key, session_key
+from wanderbus.broker.state.state import BrokerState
+from wanderbus.errors import Refused
+from wanderbus.limits import MESSAGE_BYTES_MAX
+from wanderbus.machine import Input, Output
+
+ROWS_MAX: Final = 250
+"""Rows of one answer."""
+
+LOOKED_AT_MAX: Final = 1_000
+"""Sessions and rows that one answer looks at."""
+
+ANSWER_BYTES_MAX: Final = 256 * 1024
+"""Rows of one answer, encoded; one row is always sent."""
+
+PURGED_MAX: Final = 1_000
+"""Notifications and gaps that one step of a purge goes over."""
+
+_PART_BYTES_MAX: Final = MESSAGE_BYTES_MAX // 2
+"""Rows of one message, encoded; a single one may be larger."""
+
+_ROW_BYTES_MAX: Final = MESSAGE_BYTES_MAX - 1_024
+"""A row that is larger is sent without fields of more than :data:`_FIELD_BYTES_MAX`; ``cut`` names them."""
+
+_FIELD_BYTES_MAX: Final = 512
+
+OF_SERVER: Final = ("limits", "bounds")
+"""Listings that are of the whole server, which knows more than its broker."""
+
+Found: TypeAlias = Iterable[tuple[Row | None, str]]
+"""A row, or None for something that has none, and where to go on from behind it."""
+
+
+class ServerAsked(Output, frozen=True):
+    """Somebody on ``link`` wants a listing of the whole server; :class:`ServerAnswered` is to follow.
+
+    ``sources`` are those that the asker's own data come from, as far as the layer below knows.
+    """
+
+    link: int
+    request: protocol.Inspect
+    sources: tuple[str, ...] = ()
+
+
+class ServerAnswered(Input, frozen=True):
+    """All ``rows`` of a listing that was asked for by ``asked``; of each is shown what the asker may see."""
+
+    asked: ServerAsked
+    rows: tuple[Row, ...]
+
+
+class Operating:
+    """Answers requests about what is at the broker; whoever asks has been authenticated."""
+
+    def __init__(
+        self, state: BrokerState, journal: Journal, links: Links, presence: Presence, config: BrokerConfig
+    ) -> None:
+        self._state = state
+        self._journal = journal
+        self._links = links
+        self._presence = presence
+        self._roles = config.roles
+        self._listings = Listings(state, links, config)
+        self._life = str(state.offset)
+        """Names this life of the broker: sessions keep their order within one."""
+
+    def answer(self, link: Link, request: protocol.OfOperators) -> None:
+        """Serve one request and answer it, once what it changed is durable."""
+        try:
+            self._check_role(link.user, request)
+            match request:
+                case protocol.Inspect():
+                    self._inspect(link, request)
+                case protocol.Peek():
+                    self._peek(link, request)
+                case protocol.Purge():
+                    self._purge(link, request)
+                case protocol.Kick():
+                    self._kick(link, request)
+        except Refused as error:
+            self._links.say(link, protocol.RequestRefused(request.request, protocol.shortened(error)))
+
+    def _check_role(self, asker: str, request: protocol.OfOperators) -> None:
+        """Raise :class:`Refused` if ``asker`` may not ask that about somebody else; one's own is nobody's business."""
+        changes = isinstance(request, protocol.Purge | protocol.Kick)
+        role = self._roles.get(asker)
+        if request.user in (None, asker) or role == "administrator" or (role == "operator" and not changes):
+            return
+        needed = "'administrator'" if changes else "'operator' or 'administrator'"
+        raise Refused(f"{asker} may do that with what is their own; with what is of others it takes the role {needed}")
+
+    # Seeing -----------------------------------------------------------------------------------------------------
+
+    def _inspect(self, link: Link, request: protocol.Inspect) -> None:
+        _check_count("limit", request.limit)
+        if request.what in OF_SERVER:
+            self._journal.say(ServerAsked(link.link, request))
+            return
+        place, after = self._place(request.after)
+        user = request.user if link.user in self._roles else link.user
+        sessions = self._state.sessions.values() if user is None else self._state.sessions_of(user)
+        found = self._found(request.what, islice(sessions, place, None), place, after)
+        self._list(link, request.request, found, request.limit)
+
+    def server_answered(self, answered: ServerAnswered) -> None:
+        """Answer who asked for a listing of the whole server: rows of others need a role, and so do all bounds."""
+        asked, request = answered.asked, answered.asked.request
+        link = self._links.get(asked.link)
+        if link is None:
+            return
+        try:
+            _, after = self._place(request.after)
+            if link.user not in self._roles and request.what == "bounds":
+                raise Refused(f"{link.user} sees who is limited alone; the bounds take the role 'operator'")
+        except Refused as error:
+            self._links.say(link, protocol.RequestRefused(request.request, protocol.shortened(error)))
+            return
+        own = link.user if link.user not in self._roles else request.user
+        parties = None if own is None else {own, *(asked.sources if own == link.user else ())}
+        rows = sorted(answered.rows, key=_key)
+        shown = (row for row in rows if _key(row) > after and (parties is None or row["party"] in parties))
+        self._list(link, request.request, ((row, self._behind(0, _key(row))) for row in shown), request.limit)
+
+    def _found(self, what: protocol.Listed, sessions: Iterator[SessionRow], start: int, after: str) -> Found:
+        """Yield what there is in sessions from the one at place ``start`` on, and in that one behind ``after``.
+
+        Sessions are never removed, so a place stays good. Subscriptions are, so they come in the order of their ids.
+        """
+        for place, session in enumerate(sessions, start):
+            behind = self._behind(place + 1, "")
+            match what:
+                case "sessions":
+                    yield self._listings.session(session), behind
+                case "queues":
+                    yield self._listings.queue(session), behind
+                case "subscriptions":
+                    identities = sorted(session.subscriptions)
+                    for identity in identities[bisect_right(identities, after) if place == start else 0 :]:
+                        row = self._listings.subscription(self._state.subscriptions[identity])
+                        yield row, self._behind(place, identity)
+                    yield None, behind
+
+    def _peek(self, link: Link, request: protocol.Peek) -> None:
+        _check_count("count", request.count)
+        session = self._session(request)
+        self._check_subscription(session, request.subscription)
+        waiting = self._listings.waiting(session, request.first, request.subscription)
+        self._list(link, request.request, ((row, str(row["first"] + 1)) for row in waiting), request.count)
+
+    def _list(self, link: Link, request: int, found: Found, limit: int) -> None:
+        """Send what is found, as much as one answer takes and in as many messages as that needs."""
+        part: list[msgspec.Raw] = []
+        rows = answer_bytes = part_bytes = 0
+        behind = after = None
+        for looked_at, (row, after) in enumerate(found):
+            if rows == min(limit, ROWS_MAX) or answer_bytes > ANSWER_BYTES_MAX or looked_at == LOOKED_AT_MAX:
+                break
+            behind = after
+            if row is None:
+                continue
+            data = _encoded(row)
+            if part_bytes + len(data) > _PART_BYTES_MAX and part:
+                self._links.say(link, _listing(request, part, more=True))
+                part, part_bytes = [], 0
+            part.append(msgspec.Raw(data))
+            rows, answer_bytes, part_bytes = rows + 1, answer_bytes + len(data), part_bytes + len(data)
+        else:
+            behind = None
+        self._links.say(link, _listing(request, part, next=behind))
+
+    # Changing ---------------------------------------------------------------------------------------------------
+
+    def _purge(self, link: Link, request: protocol.Purge) -> None:
+        """Drop one step of what waited when the purge began; the row says how many matches that were."""
+        session = self._session(request)
+        self._check_subscription(session, request.subscription)
+        first, through = self._place(request.after)
+        last = int(through) if _is_number(through) else session.next - 1
+        purged = session.dropped.get("purged", 0)
+        behind = self._drop(session, first, last, request.subscription)
+        purged = session.dropped.get("purged", 0) - purged
+        after = None if behind > last else self._behind(behind, str(last))
+        self._links.say(link, protocol.Listing(request.request, ({"purged": purged},), next=after))
+
+    def _drop(self, session: SessionRow, first: int, last: int, subscription: str | None) -> int:
+        """Drop what waits from ``first`` up to ``last``, or a part; return the number behind it."""
+        queue = self._state.queue.get(session.key)
+        found, looked_at = set[str](), 0
+        for group in () if queue is None else queue.items_from(first, subscription):
+            if group[0][1].number > last:
+                break
+            if looked_at >= PURGED_MAX:
+                last = group[0][1].number - 1
+                break
+            looked_at += len(group)
+            found.update(identity for identity, item in group if isinstance(item, Queued))
+        if found:
+            dropped = records.Dropped(
+                at_us=self._state.wall_us,
+                user=session.user,
+                session=session.name,
+                first=first,
+                last=last,
+                reason="purged",
+                subscriptions=() if subscription is None else (subscription,),
+            )
+            self._journal.write(dropped, urgent=True)
+        return last + 1
+
+    def _kick(self, link: Link, request: protocol.Kick) -> None:
+        """End connections; what the devices have not taken stays in their session's queue.
+
+        Not that of the device that asks: it would ask again until it has an answer.
+        """
+        own = link.device if link.user == request.user else None
+        if own is not None and request.device == own:
+            raise Refused("this is the device that asks; it can leave by itself")
+        devices = self._devices(request.user) if request.device is None else [request.device]
+        rows, links = [], []
+        for device in devices:
+            if device == own:
+                continue
+            open_link = self._links.of_device(request.user, device)
+            known = self._state.devices.get(device_key(request.user, device))
+            if open_link is None and known is None:
+                raise Refused(f"{request.user} has no device {device!r}; list the sessions")
+            if open_link is not None:
+                self._presence.closed(open_link, "kicked")
+                links.append(open_link.link)
+            if known is not None and known.session and request.forget:
+                self._presence.left(request.user, known.session, device, "kicked")
+            rows.append({"device": device, "connected": open_link is not None, "forgotten": request.forget})
+        self._links.say(link, protocol.Listing(request.request, tuple(rows)))
+        for identity in links:
+            self._journal.say(LinkDropped(identity, "kicked"))
+
+    def _devices(self, user: str) -> list[str]:
+        members = (device for session in self._state.sessions_of(user) for device in session.devices)
+        connected = (link.device for link in self._links.of_user(user))
+        return list(dict.fromkeys((*members, *connected)))
+
+    # Places -----------------------------------------------------------------------------------------------------
+
+    def _session(self, request: protocol.Peek | protocol.Purge) -> SessionRow:
+        session = self._state.sessions.get(session_key(request.user, request.session))
+        if session is None or session.name != request.session:
+            raise Refused(f"{request.user} has no session {request.session!r}; list the sessions")
+        return session
+
+    def _check_subscription(self, session: SessionRow, identity: str | None) -> None:
+        if identity is None:
+            return
+        row = self._state.known(identity)
+        if row is None or (row.subscription.owner, row.subscription.session) != (session.user, session.name):
+            raise Refused(f"the session has no subscription {identity!r}; list the subscriptions")
+
+    def _behind(self, place: int, within: str) -> str:
+        """Return what an asker gives back to go on from there; it means nothing to others."""
+        return f"{self._life}.{place}.{within}"
+
+    def _place(self, after: str | None) -> tuple[int, str]:
+        """Return what :meth:`_behind` was given."""
+        if after is None:
+            return 0, ""
+        life, _, rest = after.partition(".")
+        place, _, within = rest.partition(".")
+        if life != self._life or not _is_number(place):
+            raise Refused("the broker was restarted, or this is no place that it named; begin again")
+        return int(place), within
+
+
+def _key(row: Row) -> str:
+    """Return by which rows about the whole server are in order."""
+    return f"{row['limit']} {row.get('party', '')}"
+
+
+def _check_count(name: str, count: int) -> None:
+    if count < 1:
+        raise Refused(f"{name} is {count}; ask for 1 or more")
+
+
+def _is_number(text: str) -> bool:
+    return text.isascii() and text.isdecimal() and len(text) < 19
+
+
+def _encoded(row: Row) -> bytes:
+    """Return the bytes of a row; one too large for a message goes without large fields, the last first."""
+    data = msgspec.msgpack.encode(row)
+    left, cut = dict(row), list[str]()
+    for name in reversed(list(row)):
+        if len(data) <= _ROW_BYTES_MAX:
+            break
+        if len(msgspec.msgpack.encode(row[name])) > _FIELD_BYTES_MAX:
+            del left[name]
+            cut.append(name)
+            data = msgspec.msgpack.encode({**left, "cut": cut})
+    return data
+
+
+def _listing(request: int, rows: list[msgspec.Raw], **rest: Any) -> protocol.Listing:
+    return protocol.Listing(request, cast(tuple[Row, ...], tuple(rows)), **rest)

@@ -1,0 +1,311 @@
+"""What became of one event for one subscription, told from the records of the log (SPEC U-01).
+
+A fold over all records, which keeps nothing but the pair: what the subscription was when the event came, and from
+then on who took the notification or why it was dropped. Every pair has one outcome. What was dropped while it was on
+its way to a device counts as dropped, as in the counters of its session, though the device may have shown it.
+"""
+
+from __future__ import annotations
+
+from typing import Literal
+
+import msgspec
+
+from wanderbus import filters, records
+from wanderbus.broker.config import setting_of
+from wanderbus.broker.interest.filter_work import BOUNDS
+from wanderbus.broker.restrictions.restriction_text import forbidding, instant
+from wanderbus.errors import StorageError
+from wanderbus.event import EventId
+from wanderbus.filters.explaining import Deciding, deciding
+from wanderbus.filters.work import Sizes, work_of
+from wanderbus.records import AnyRecord
+from wanderbus.subscription import Restriction, Subscription, concerns
+
+Result = Literal[
+    "wrong_subject",
+    "filtered",
+    "restricted",
+    "expired",
+    "not_submitted",
+    "ended",
+    "bound_elsewhere",
+    "not_a_member",
+    "queued",
+    "dropped",
+    "delivered",
+]
+"""The outcomes; ``bound_elsewhere`` and ``not_a_member`` are those of one device that was asked about."""
+
+_ENDED = {
+    "asked": "as its user asked",
+    "discarded": "as its user's device began without the subscriptions of before",
+    "removed": "by an operator",
+    "unsubscribed": "as its user asked from elsewhere",
+}
+
+
+class Reached(msgspec.Struct, frozen=True):
+    """A device that the notification was for: when its application took it, and how long after the event."""
+
+    device: str
+    took_us: int | None
+    after_s: float | None
+
+
+class Explained(msgspec.Struct, frozen=True):
+    """What became of a pair, because of ``reason``, decided ``at_us``."""
+
+    event: str
+    subscription: str
+    outcome: Result
+    reason: str
+    at_us: int
+    published_us: int
+    """When the broker accepted the event."""
+    user: str
+    session: str
+    number: int | None = None
+    """Of the notification, in the session's stream."""
+    predicates: tuple[Deciding, ...] = ()
+    restriction: Restriction | None = None
+    devices: tuple[Reached, ...] = ()
+
+
+class Pair:
+    """Takes the records in their order, from the first on; :meth:`explained` may be asked at any time.
+
+    :param event: the event's id
+    :param submitted: the subscription as it was submitted
+    :param device: tell what became of it for this device; None for all
+    """
+
+    def __init__(self, event: EventId, submitted: Subscription, device: str | None = None) -> None:
+        self._event = event
+        self._identity = submitted.id
+        self._subscription = submitted
+        self._device = device
+        self._submitted_us: int | None = None
+        self._ended: records.Unsubscribed | None = None
+        self._last_us: int | None = None
+        self._members: dict[str, bool] = {}
+        """Whether each is past the notification."""
+        self._published: records.Published | None = None
+        self._number: int | None = None
+        self._waits_for = submitted.id
+        """The subscription in whose queue it is: one that inherits it may stand for that which was matched."""
+        self._took: dict[str, int] = {}
+        """When each device took the notification."""
+        self._left_us: int | None = None
+        """When it left the queue."""
+        self._dropped: str | None = None
+        """Why it was dropped, if it was."""
+
+    @property
+    def settled(self) -> bool:
+        """Return whether no later record can change the outcome."""
+        return self._published is not None and (self._number is None or self._left_us is not None)
+
+    def concerns(self, offset: int, payload: bytes) -> bool:
+        """Return whether the record at ``offset`` may have to do with the pair, which most have not."""
+        if offset == self._event.offset or self._subscription.owner.encode() in payload:
+            return True
+        return self._waits_for.encode() in payload
+
+    def apply(self, offset: int, record: AnyRecord) -> None:
+        """Take the record at ``offset``; those that do not concern the pair may be left out."""
+        if self.settled:
+            return
+        match record:
+            case records.Published():
+                self._take_event(offset, record)
+            case records.Subscribed(subscription=subscription, inherits=inherits):
+                self._take_subscription(subscription, record.at_us)
+                if inherits == self._waits_for and self._number is not None:
+                    self._waits_for = subscription.id
+            case records.Changed(subscription=subscription):
+                self._take_subscription(subscription, record.at_us)
+            case records.Unsubscribed(subscription=self._identity) if self._published is None:
+                self._ended = record
+            case records.Attached(user=self._subscription.owner):
+                self._attached(record)
+            case records.Left(user=self._subscription.owner, session=self._subscription.session):
+                self._leave(record.device, record.at_us)
+            case records.Acknowledged(user=self._subscription.owner, session=self._subscription.session):
+                self._taken(record)
+            case records.Forgotten(subscriptions=subscriptions) if self._waits_for in subscriptions:
+                self._drop_now("forgotten", record.at_us)
+            case records.Dropped(user=self._subscription.owner, session=self._subscription.session):
+                self._drop(record)
+
+    def _take_subscription(self, subscription: Subscription, at_us: int) -> None:
+        if subscription.id == self._identity and self._published is None:
+            self._subscription = subscription
+            self._ended = None
+            if self._submitted_us is None:
+                self._submitted_us = at_us
+
+    def _take_event(self, offset: int, record: records.Published) -> None:
+        ours = next((each for each in record.notified if self._identity in each.subscriptions), None)
+        if offset == self._event.offset:
+            self._published = record
+            self._number = None if ours is None else ours.number
+            self._trim(record.at_us)
+        elif ours is not None and self._published is None:
+            self._last_us = record.at_us
+
+    # The queue --------------------------------------------------------------------------------------------------
+
+    def _attached(self, record: records.Attached) -> None:
+        if record.session == self._subscription.session:
+            self._members.setdefault(record.device, False)
+            self._trim(record.at_us)
+        else:
+            self._leave(record.device, record.at_us)
+
+    def _leave(self, device: str, at_us: int) -> None:
+        self._members.pop(device, None)
+        self._trim(at_us)
+
+    def _taken(self, record: records.Acknowledged) -> None:
+        concerned = not record.subscriptions or self._waits_for in record.subscriptions
+        if concerned and self._number is not None and record.number >= self._number:
+            self._took.setdefault(record.device, record.at_us)
+            if record.device in self._members:
+                self._members[record.device] = True
+            self._trim(record.at_us)
+
+    def _trim(self, at_us: int) -> None:
+        """Let it leave the queue once every member that it is for has taken it, or none of them can."""
+        if self._number is None or not self._members:
+            return
+        bound_to = self._subscription.device
+        if bound_to is not None and bound_to not in self._members:
+            self._drop_now("device_left", at_us)
+        elif all(taken for device, taken in self._members.items() if bound_to in (None, device)):
+            self._left_us = at_us
+
+    def _drop(self, record: records.Dropped) -> None:
+        if self._number is None or not record.first <= self._number <= record.last:
+            return
+        if not record.subscriptions or self._waits_for in record.subscriptions:
+            self._drop_now(record.reason, record.at_us)
+
+    def _drop_now(self, reason: str, at_us: int) -> None:
+        if self._number is not None and self._left_us is None:
+            self._left_us, self._dropped = at_us, reason
+
+    # The outcome ------------------------------------------------------------------------------------------------
+
+    def explained(self) -> Explained:
+        """Return what became of the pair as far as the records go; :class:`StorageError` if there is no such event."""
+        if self._published is None:
+            raise StorageError(f"the log holds no event {self._event}; one that was refused has no id")
+        return self._before_matching(self._published) or self._matched(self._published) or self._notified()
+
+    def _before_matching(self, published: records.Published) -> Explained | None:
+        subscription, ended = self._subscription, self._ended
+        if self._submitted_us is None:
+            return self._outcome("not_submitted", "the subscription was submitted after the event was published")
+        if ended is not None and ended.reason != "expired":
+            why = _ENDED.get(ended.reason, f"({ended.reason})")
+            return self._outcome("ended", f"the subscription was ended at {instant(ended.at_us)} {why}")
+        expires_us = subscription.expires_us
+        if ended is not None or (expires_us is not None and expires_us <= published.at_us):
+            return self._outcome("expired", f"the subscription expired at {instant(expires_us or published.at_us)}")
+        return None
+
+    def _matched(self, published: records.Published) -> Explained | None:
+        """Return what kept the event from generating a notification, None if nothing did."""
+        subscription, event = self._subscription, published.event
+        if not concerns(subscription.subject, event.subject):
+            why = f"the event is of {event.subject!r}, the subscription hears of {subscription.subject!r}"
+            return self._outcome("wrong_subject", why)
+        if self._number is not None:
+            return None
+        expression = filters.parse(subscription.expression, subscription.language)
+        if not expression.matches(event):
+            predicates = deciding(expression.root, event)
+            return self._outcome("filtered", "; ".join(map(_in_words, predicates)), predicates=predicates)
+        place = dict(published.restricted).get(self._identity)
+        if place is None:
+            return self._outcome("restricted", "by a restriction that the log does not name")
+        why = forbidding(
+            subscription.restrictions,
+            place,
+            now_us=published.at_us,
+            received_us=published.at_us if published.received_us is None else published.received_us,
+            last_us=self._last_us,
+        )
+        return self._outcome("restricted", why, restriction=subscription.restrictions[place])
+
+    def _notified(self) -> Explained:
+        """Return what became of the notification: delivered as soon as every device that it is for has taken it."""
+        bound_to, device = self._subscription.device, self._device
+        if device is not None and bound_to not in (None, device):
+            return self._outcome("bound_elsewhere", f"the subscription is bound to the device {bound_to}")
+        only = bound_to or device
+        took = {each: at_us for each, at_us in self._took.items() if only in (None, each)}
+        waiting = [each for each in ([only] if only else self._members) if each not in took]
+        devices = (*map(self._reached, took), *map(self._reached, waiting))
+        if took and not waiting:
+            reason = ", ".join(map(_taken_in_words, devices))
+            return self._outcome("delivered", reason, at_us=max(took.values()), devices=devices)
+        if device is not None and bound_to is None and device not in self._members:
+            return self._outcome("not_a_member", f"the device {device} is no member of the session")
+        if self._dropped is not None:
+            at = instant(self._left_us or 0)
+            reason = self._not_evaluated(at) or f"dropped at {at} because of {self._dropped}"
+            return self._outcome("dropped", reason, at_us=self._left_us, devices=devices)
+        reason = f"waits for {', '.join(waiting)}" if waiting else "waits, and no device is a member of the session"
+        return self._outcome("queued", reason, devices=devices)
+
+    def _not_evaluated(self, at: str) -> str | None:
+        """Return why the filter was not evaluated, None if it was."""
+        if self._dropped not in BOUNDS or self._published is None:
+            return None
+        expression = filters.parse(self._subscription.expression, self._subscription.language)
+        units = work_of(expression.root).units(Sizes(self._published.event.attributes))
+        bound = setting_of(self._dropped)
+        return f"not evaluated at {at} because of {bound}: the filter takes up to {units} units of work for this event"
+
+    def _reached(self, device: str) -> Reached:
+        assert self._published is not None
+        took_us = self._took.get(device)
+        return Reached(device, took_us, None if took_us is None else (took_us - self._published.at_us) / 1e6)
+
+    def _outcome(
+        self,
+        outcome: Result,
+        reason: str,
+        *,
+        at_us: int | None = None,
+        predicates: tuple[Deciding, ...] = (),
+        restriction: Restriction | None = None,
+        devices: tuple[Reached, ...] = (),
+    ) -> Explained:
+        assert self._published is not None
+        subscription = self._subscription
+        return Explained(
+            event=str(self._event),
+            subscription=subscription.id,
+            outcome=outcome,
+            reason=reason,
+            at_us=self._published.at_us if at_us is None else at_us,
+            published_us=self._published.at_us,
+            user=subscription.owner,
+            session=subscription.session,
+            number=self._number,
+            predicates=predicates,
+            restriction=restriction,
+            devices=devices,
+        )
+
+
+def _in_words(predicate: Deciding) -> str:
+    truth = "unknown" if predicate.truth is None else str(predicate.truth).lower()
+    return f"{predicate.question} is {truth}: {predicate.why}"
+
+
+def _taken_in_words(reached: Reached) -> str:
+    return f"{reached.device} took it at {instant(reached.took_us or 0)}, {reached.after_s:.3f} s after the event"

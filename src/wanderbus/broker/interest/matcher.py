@@ -1,0 +1,154 @@
+"""What subscriptions are interested in: which of them an event satisfies (SPEC A-03, B-01; DESIGN 7.4)."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Sequence
+from typing import Final, NamedTuple
+
+import msgspec
+
+from wanderbus import filters
+from wanderbus.broker.interest.filter_bytes import FilterBytes
+from wanderbus.broker.interest.filter_work import FilterWork
+from wanderbus.errors import FilterError
+from wanderbus.event import Event
+from wanderbus.filters.sizes import size_of
+from wanderbus.filters.work import Work, work_of
+from wanderbus.machine import Output
+from wanderbus.matching import SCANNED_MAX, Index, Kernel
+from wanderbus.subscription import EVERY_SUBJECT, Subscription
+
+COMPILED_FROM_EVENTS: Final = 2_000
+"""Events that numpy matches before the compiled kernel is asked for: in all they cost about what loading that one does.
+
+It takes one to four seconds of processor and 130 MB, and saves half a millisecond an event.
+"""
+
+
+class KernelWanted(Output, frozen=True):
+    """Matching has become work that this kernel saves: load it, which may take seconds, and report that it is there."""
+
+    kernel: Kernel
+
+
+class Interest(NamedTuple):
+    """A filter, the bytes of memory that it takes by an estimate, and the work that it is."""
+
+    filter: filters.Filter
+    bytes: int
+    work: Work
+
+
+def measured(interest: filters.Filter) -> Interest:
+    """Return the filter with what it costs, which takes nearly as long as reading it."""
+    return Interest(interest, size_of(interest), work_of(interest.root))
+
+
+class Interests:
+    """The index of the subscriptions, which looks ahead: events that came together are matched together.
+
+    What an event matches is what it would match if it were asked alone, whatever was added and removed meanwhile.
+    """
+
+    def __init__(self, kernel: Kernel | None, work: FilterWork) -> None:
+        """Without a ``kernel``, expressions are tried in turn until there is one; ``work`` bounds what they cost."""
+        self.work = work
+        self.bytes = FilterBytes()
+        """Memory that the filters take."""
+        self._index = Index(kernel or "scan", work.holds)
+        self._every = Index(kernel or "scan", work.holds)
+        """Of the subscriptions to every subject, as if that were one subject."""
+        self._kernel = kernel or "scan"
+        self._next: Kernel | None = "numpy" if kernel is None else "numba" if kernel == "numpy" else None
+        """The kernel to ask for next."""
+        self._matched = 0
+        """Events that were matched since numpy matches."""
+        self._foreseen: dict[int, tuple[Event, list[str]]] = {}
+        """What events match, by their identities, which are theirs alone as long as they are here."""
+        self._removed: set[str] = set()
+        """Subscriptions that were removed since that was found out."""
+
+    def add(self, subscription: Subscription, interest: Interest) -> None:
+        """Match events against this subscription, whose expression is ``interest``."""
+        self.foresee(())
+        self._count(subscription, interest)
+        index = self._every if subscription.subject == EVERY_SUBJECT else self._index
+        index.add(subscription.id, subscription.subject, interest.filter)
+
+    def add_many(self, subscriptions: Iterable[Subscription]) -> list[tuple[Subscription, FilterError]]:
+        """Match events against all of these; return those whose expressions cannot be read, and why."""
+        readable: list[tuple[str, str, filters.Filter]] = []
+        unreadable: list[tuple[Subscription, FilterError]] = []
+        for each in subscriptions:
+            try:
+                interest = filters.parse(each.expression, each.language)
+            except FilterError as error:
+                unreadable.append((each, error))
+                continue
+            readable.append((each.id, each.subject, interest))
+            self._count(each, measured(interest))
+        self.foresee(())
+        self._index.add_many([each for each in readable if each[1] != EVERY_SUBJECT])
+        self._every.add_many([each for each in readable if each[1] == EVERY_SUBJECT])
+        return unreadable
+
+    def _count(self, subscription: Subscription, interest: Interest) -> None:
+        self.bytes.put(subscription.id, subscription.owner, interest.bytes)
+        self.work.put(subscription.id, subscription.owner, interest.work)
+
+    def remove(self, identity: str) -> None:
+        """Forget a subscription; no harm if it is not there."""
+        self._index.remove(identity)
+        self._every.remove(identity)
+        self.bytes.drop(identity)
+        self.work.drop(identity)
+        if self._foreseen:
+            self._removed.add(identity)
+
+    def foresee(self, events: Sequence[Event]) -> None:
+        """Match ``events`` together, which costs a fraction of one by one; forget what was foreseen of others."""
+        self._removed.clear()
+        self.work.forget()
+        found = self._match(events) if events else []
+        self._foreseen = {id(event): (event, ids) for event, ids in zip(events, found, strict=True)}
+
+    def matching(self, event: Event) -> list[str]:
+        """Return the ids of the subscriptions whose subject and expression ``event`` satisfies, in order of making.
+
+        Among them are those for which :meth:`FilterWork.take_undecided` says that nobody knows.
+        """
+        _, found = self._foreseen.pop(id(event), (event, None))
+        if found is None:
+            [found] = self._match([event])
+        elif self._removed:
+            found = [identity for identity in found if identity not in self._removed]
+        # The index knows no order, and what is said of them has one: their numbers', of which shorter ones are less.
+        found.sort()
+        found.sort(key=len)
+        return found
+
+    def wanted_kernel(self) -> Kernel | None:
+        """Return the kernel to ask for now; each is returned once."""
+        match self._next:
+            case "numpy" if max(len(self._index), len(self._every)) > SCANNED_MAX:
+                self._next = "numba"
+                return "numpy"
+            case "numba" if self._kernel == "numpy" and self._matched >= COMPILED_FROM_EVENTS:
+                self._next = None
+                return "numba"
+        return None
+
+    def use(self, kernel: Kernel) -> None:
+        """Match by ``kernel`` from now on."""
+        self._kernel = kernel
+        self._index.use(kernel)
+        self._every.use(kernel)
+
+    def _match(self, events: Sequence[Event]) -> list[list[str]]:
+        if self._kernel == "numpy":
+            self._matched += len(events)
+        found = self._index.match(events)
+        if not len(self._every):
+            return found
+        of_every = self._every.match([msgspec.structs.replace(each, subject=EVERY_SUBJECT) for each in events])
+        return [[*some, *others] for some, others in zip(found, of_every, strict=True)]

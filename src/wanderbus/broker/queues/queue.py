@@ -1,0 +1,386 @@
+"""Queues of one session: a queue for each subscription, over events that the session stores once (DESIGN 5.4).
+
+A notification has one number in its session, however many subscriptions it matched, and waits in the queue of each
+until that subscription has it acknowledged or dropped. The last one releases it: a subscription that nobody reads
+keeps nothing alive that others have read. Adding at the tail and removing at the head take constant time.
+"""
+
+from __future__ import annotations
+
+from array import array
+from bisect import bisect_left, bisect_right
+from collections.abc import Iterable, Iterator, Sequence
+from heapq import merge
+from itertools import groupby
+from operator import attrgetter
+from typing import Final
+
+import msgspec
+
+from wanderbus.broker.queues.queue_items import Hole, Item, Queued, gap_over, is_in
+from wanderbus.broker.state.rows import EventRow
+
+_BLOCK: Final = 64
+"""Numbers whose entries are stored in one row."""
+
+_number = attrgetter("number")
+
+
+_REMOVED: Final = Hole(0, 0, {})
+
+
+class StoredMatch(msgspec.Struct, frozen=True, array_like=True):
+    """The subscriptions of a notification, and the devices they are bound to."""
+
+    subscriptions: tuple[str, ...]
+    bound: tuple[tuple[str, str], ...]
+
+
+class StoredEntry(msgspec.Struct, frozen=True, array_like=True):
+    """A notification of a block: its number from the block's first, its event's offset, its match in the list."""
+
+    place: int
+    offset: int
+    match: int
+
+
+class StoredHole(msgspec.Struct, frozen=True, array_like=True):
+    """A gap that begins in a block."""
+
+    subscription: str
+    number: int
+    last: int
+    lost: dict[str, int]
+    numbers: dict[str, tuple[int, ...]]
+    """Each from the gap's first."""
+
+
+class Block(msgspec.Struct, frozen=True, array_like=True):
+    """The row that stores what begins at the numbers of one block; many notifications share a match.
+
+    Which subscriptions a notification still waits for is not stored: those that have not settled its number, and
+    have no gap there.
+    """
+
+    matches: tuple[StoredMatch, ...]
+    entries: tuple[StoredEntry, ...]
+    holes: tuple[StoredHole, ...] = ()
+
+
+class SubscriptionQueue:
+    """Notifications and gaps of one subscription, in the order of their numbers."""
+
+    __slots__ = ("_items", "_start", "holes", "queued_bytes")
+
+    def __init__(self, items: list[Item] | None = None) -> None:
+        self._items: list[Item] = items or []
+        self._start = 0
+        """Where the queue begins in the list: what lies before was removed."""
+        self.holes = sum(isinstance(item, Hole) for item in self._items)
+        self.queued_bytes = sum(len(item.event.data) for item in self._items if isinstance(item, Queued))
+
+    def __len__(self) -> int:
+        """Return how many items there are, gaps included."""
+        return len(self._items) - self._start
+
+    def __iter__(self) -> Iterator[Item]:
+        return self.items_from(0)
+
+    @property
+    def waiting(self) -> int:
+        """Return how many notifications wait."""
+        return len(self._items) - self._start - self.holes
+
+    def items_from(self, number: int) -> Iterator[Item]:
+        """Yield every item that begins at ``number`` or later."""
+        for index in range(bisect_left(self._items, number, self._start, key=_number), len(self._items)):
+            yield self._items[index]
+
+    def newest_first(self) -> Iterator[Item]:
+        """Yield every item, the last one first."""
+        for index in range(len(self._items) - 1, self._start - 1, -1):
+            yield self._items[index]
+
+    def oldest(self) -> Queued | None:
+        """Return the notification that has waited longest."""
+        items = self._items
+        for index in range(self._start, len(items)):
+            if type(item := items[index]) is Queued:
+                return item
+        return None
+
+    def newest(self) -> Queued | None:
+        """Return the notification that was added last."""
+        items = self._items
+        for index in range(len(items) - 1, self._start - 1, -1):
+            if type(item := items[index]) is Queued:
+                return item
+        return None
+
+    def holds(self, number: int) -> bool:
+        """Return whether the notification of this number waits."""
+        items = self._items
+        index = bisect_left(items, number, self._start, key=_number)
+        return index < len(items) and items[index].number == number and type(items[index]) is Queued
+
+    def after(self, number: int) -> Item | None:
+        """Return the first item that ends behind ``number``."""
+        items = self._items
+        if not items or items[-1].last <= number:
+            return None
+        if len(items) - self._start == 1 or items[-2].last <= number:
+            return items[-1]
+        index = bisect_right(items, number, self._start, key=_number)
+        if index > self._start and items[index - 1].last > number:
+            index -= 1
+        return items[index]
+
+    def append(self, entry: Queued) -> None:
+        """Add the newest notification."""
+        self._items.append(entry)
+        self.queued_bytes += len(entry.event.data)
+
+    def take(self, through: int) -> Sequence[Item]:
+        """Remove and return the items that end at or before number ``through``, and the gap that is cut there."""
+        items, start = self._items, self._start
+        end = start
+        while end < len(items) and (item := items[end]).last <= through:
+            if type(item) is Queued:
+                self.queued_bytes -= len(item.event.data)
+            else:
+                self.holes -= 1
+            end += 1
+        taken = items[start:end]
+        if end < len(items) and type(gap := items[end]) is Hole and gap.number <= through:
+            taken.append(gap)
+            items[end] = gap.beyond(through)
+        self._splice(start, end, [])
+        return taken
+
+    def drop(self, first: int, last: int, reason: str) -> tuple[list[Queued], list[Hole], Hole | None]:
+        """Drop the notifications numbered ``first`` to ``last``: they become a gap, one with the gaps it touches.
+
+        Return them, the gaps that are no more, and the one there is now.
+        """
+        items = self._items
+        begin = bisect_left(items, first, self._start, key=_number)
+        end = bisect_right(items, last, begin, key=_number)
+        dropped = [item for item in items[begin:end] if type(item) is Queued]
+        if not dropped:
+            return [], [], None
+        if begin > self._start and type(items[begin - 1]) is Hole:
+            begin -= 1
+        if end < len(items) and type(items[end]) is Hole:
+            end += 1
+        former = [item for item in items[begin:end] if type(item) is Hole]
+        gap = gap_over(items[begin:end], reason)
+        self._splice(begin, end, [gap])
+        self.holes += 1 - len(former)
+        self.queued_bytes -= sum(len(entry.event.data) for entry in dropped)
+        return dropped, former, gap
+
+    def _splice(self, begin: int, end: int, left: list[Item]) -> None:
+        """Put ``left``, which is not longer, in place of the items from ``begin`` to ``end``."""
+        items, start = self._items, self._start
+        shift = end - begin - len(left)
+        if shift == 0 or begin - start > len(items) - end:
+            items[begin:end] = left
+            return
+        items[start + shift : end] = items[start:begin] + left
+        items[start : start + shift] = [_REMOVED] * shift
+        self._start = start + shift
+        if self._start == len(items) or (self._start > 1_000 and self._start * 2 > len(items)):
+            del items[: self._start]
+            self._start = 0
+
+
+class SessionQueue:
+    """The queues of a session's subscriptions, by id, those that hold something.
+
+    ``changed`` collects the blocks (``key`` of the session, number) that are no longer as they are stored.
+    """
+
+    def __init__(self, key: str, changed: dict[tuple[str, int], None]) -> None:
+        self.key = key
+        self.queues: dict[str, SubscriptionQueue] = {}
+        self._entries: dict[int, Queued] = {}
+        self._holes: dict[int, dict[tuple[str, int], Hole]] = {}
+        """By block, then by subscription and first number."""
+        self._changed = changed
+        self._last: Queued | None = None
+
+    def __len__(self) -> int:
+        """Return how many notifications and gaps there are."""
+        return len(self._entries) + sum(queue.holes for queue in self.queues.values())
+
+    def __iter__(self) -> Iterator[Queued]:
+        """Iterate over the notifications."""
+        return iter(self._entries.values())
+
+    def append(self, entry: Queued) -> None:
+        """Add the newest notification. One that matched what the last one matched shares its tuples."""
+        if (last := self._last) is not None and last.subscriptions == entry.subscriptions:
+            entry.subscriptions = last.subscriptions
+            if last.bound == entry.bound:
+                entry.bound = last.bound
+        self._last = entry
+        entry.waiting = len(entry.subscriptions)
+        queues = self.queues
+        for identity in entry.subscriptions:
+            if (queue := queues.get(identity)) is None:
+                queue = queues[identity] = SubscriptionQueue()
+            queue.append(entry)
+        self._entries[entry.number] = entry
+        self._changed[self.key, entry.number // _BLOCK] = None
+
+    def after(self, subscription: str, number: int) -> Item | None:
+        """Return the first item of a subscription that ends behind ``number``."""
+        queue = self.queues.get(subscription)
+        return None if queue is None else queue.after(number)
+
+    def items_from(self, number: int, subscription: str | None = None) -> Iterator[list[tuple[str, Item]]]:
+        """Yield what begins at ``number`` or later, by number: each item with its subscription."""
+        names = self.queues if subscription is None else [s for s in [subscription] if s in self.queues]
+        streams = [self._named(name, number) for name in names]
+        for _, group in groupby(merge(*streams, key=lambda pair: pair[1].number), key=lambda pair: pair[1].number):
+            yield list(group)
+
+    def _named(self, subscription: str, number: int) -> Iterator[tuple[str, Item]]:
+        for item in self.queues[subscription].items_from(number):
+            yield subscription, item
+
+    # Leaving ----------------------------------------------------------------------------------------------------
+
+    def take(self, subscription: str, through: int) -> tuple[int, list[Queued]]:
+        """Remove a subscription's items up to number ``through``.
+
+        Return how many notifications that were, and those that wait for nobody any more.
+        """
+        if (queue := self.queues.get(subscription)) is None:
+            return 0, []
+        items = queue.take(through)
+        if not queue:
+            del self.queues[subscription]
+        entries = []
+        for item in items:
+            if isinstance(item, Queued):
+                entries.append(item)
+            else:
+                self._forget_hole(subscription, item)
+                if item.last > through and isinstance(rest := next(iter(queue)), Hole):
+                    self._keep_hole(subscription, rest)
+        return len(entries), self._released(entries)
+
+    def drop(self, subscription: str, first: int, last: int, reason: str) -> tuple[int, list[Queued]]:
+        """Drop a subscription's notifications numbered ``first`` to ``last``; return what :meth:`take` does."""
+        if (queue := self.queues.get(subscription)) is None:
+            return 0, []
+        dropped, former, gap = queue.drop(first, last, reason)
+        for hole in former:
+            self._forget_hole(subscription, hole)
+        if gap is not None:
+            self._keep_hole(subscription, gap)
+        return len(dropped), self._released(dropped)
+
+    def rename(self, ended: str, heir: str) -> None:
+        """Let what waits for ``ended`` wait for ``heir`` in its place, which has nothing waiting."""
+        if (queue := self.queues.pop(ended, None)) is None:
+            return
+        self.queues[heir] = queue
+        renamed: dict[tuple[str, ...], tuple[str, ...]] = {}
+        for item in queue:
+            if isinstance(item, Hole):
+                self._forget_hole(ended, item)
+                self._keep_hole(heir, item)
+                continue
+            before = item.subscriptions
+            if before not in renamed:
+                renamed[before] = tuple(heir if each == ended else each for each in before)
+            item.subscriptions = renamed[before]
+            item.bound = tuple((heir if each == ended else each, device) for each, device in item.bound)
+            self._changed[self.key, item.number // _BLOCK] = None
+
+    def _released(self, entries: Iterable[Queued]) -> list[Queued]:
+        """Let each of these wait for one subscription less; return those that wait for none."""
+        released = []
+        for entry in entries:
+            entry.waiting -= 1
+            if not entry.waiting:
+                self._entries.pop(entry.number, None)
+                self._changed[self.key, entry.number // _BLOCK] = None
+                released.append(entry)
+        return released
+
+    def _keep_hole(self, subscription: str, hole: Hole) -> None:
+        block = hole.number // _BLOCK
+        self._holes.setdefault(block, {})[subscription, hole.number] = hole
+        self._changed[self.key, block] = None
+
+    def _forget_hole(self, subscription: str, hole: Hole) -> None:
+        block = hole.number // _BLOCK
+        del self._holes[block][subscription, hole.number]
+        if not self._holes[block]:
+            del self._holes[block]
+        self._changed[self.key, block] = None
+
+    # Storing ----------------------------------------------------------------------------------------------------
+
+    def block(self, number: int) -> Block | None:
+        """Return the row for block ``number``, None if nothing begins there."""
+        first = number * _BLOCK
+        matches: dict[StoredMatch, int] = {}
+        entries = []
+        for place in range(_BLOCK):
+            if (entry := self._entries.get(first + place)) is not None:
+                match = matches.setdefault(StoredMatch(entry.subscriptions, entry.bound), len(matches))
+                entries.append(StoredEntry(place, entry.event.offset, match))
+        holes = sorted(self._holes.get(number, {}).items())
+        stored = tuple(_stored(subscription, hole) for (subscription, _), hole in holes)
+        return Block(tuple(matches), tuple(entries), stored) if entries or stored else None
+
+    def blocks(self) -> Sequence[int]:
+        """Return the number of every block in which something begins."""
+        return sorted({number // _BLOCK for number in self._entries} | self._holes.keys())
+
+    def load(self, blocks: Iterable[tuple[int, Block]], events: dict[int, EventRow], settled: dict[str, int]) -> None:
+        """Take over stored blocks, in order; ``settled`` says up to which number each subscription is.
+
+        ``KeyError`` names an event or a subscription that is not there.
+        """
+        holes: dict[str, list[Hole]] = {}
+        blocks = list(blocks)
+        for _, block in blocks:
+            for each in block.holes:
+                numbers = {
+                    reason: array("q", [each.number + place for place in places])
+                    for reason, places in each.numbers.items()
+                }
+                hole = Hole(each.number, each.last, each.lost, numbers)
+                holes.setdefault(each.subscription, []).append(hole)
+                self._holes.setdefault(hole.number // _BLOCK, {})[each.subscription, hole.number] = hole
+        items: dict[str, list[Item]] = {}
+        known: dict[StoredMatch, StoredMatch] = {}
+        for number, block in blocks:
+            first = number * _BLOCK
+            matches = [known.setdefault(match, match) for match in block.matches]
+            targets = [
+                [(s, settled[s], holes.get(s), items.setdefault(s, [])) for s in m.subscriptions] for m in matches
+            ]
+            for stored in block.entries:
+                match = matches[stored.match]
+                at = first + stored.place
+                entry = Queued(at, events[stored.offset], match.subscriptions, match.bound)
+                for _, through, gaps, target in targets[stored.match]:
+                    if at > through and (gaps is None or not is_in(gaps, at)):
+                        target.append(entry)
+                        entry.waiting += 1
+                self._entries[at] = entry
+                self._last = entry
+        for subscription, gaps in holes.items():
+            items[subscription] = sorted([*items.get(subscription, ()), *gaps], key=_number)
+        self.queues = {subscription: SubscriptionQueue(its_own) for subscription, its_own in items.items() if its_own}
+
+
+def _stored(subscription: str, hole: Hole) -> StoredHole:
+    numbers = {reason: tuple([number - hole.number for number in several]) for reason, several in hole.numbers.items()}
+    return StoredHole(subscription, hole.number, hole.last, hole.lost, numbers)

@@ -1,0 +1,156 @@
+"""Every queue of a broker and the events that wait in them, as tables of the state (DESIGN 5.1).
+
+An event is kept once, however many queues it waits in. A queue is stored in blocks of entries: a row for each
+would cost more than what it holds.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Iterator, Mapping
+
+import msgspec
+
+from wanderbus.broker.queues.queue import Block, SessionQueue
+from wanderbus.broker.state.rows import EventRow
+
+
+class Events:
+    """The events that wait, by offset, and in how many sessions each does."""
+
+    name = "events"
+
+    def __init__(self) -> None:
+        self.rows: dict[int, EventRow] = {}
+        self._sessions: dict[int, int] = {}
+        self._changed: dict[int, EventRow | None] = {}
+
+    def __len__(self) -> int:
+        return len(self.rows)
+
+    def items(self) -> Iterator[tuple[str, EventRow]]:
+        """Yield all keys and rows."""
+        return ((str(offset), row) for offset, row in self.rows.items())
+
+    def add(self, row: EventRow, sessions: int) -> None:
+        """Keep an event that waits in so many sessions now."""
+        self.rows[row.offset] = self._changed[row.offset] = row
+        self._sessions[row.offset] = sessions
+
+    def release(self, offset: int) -> None:
+        """Let the event wait in one session less; behind the last one it is forgotten."""
+        if (sessions := self._sessions[offset] - 1) > 0:
+            self._sessions[offset] = sessions
+            return
+        del self._sessions[offset], self.rows[offset]
+        if self._changed.pop(offset, None) is None:
+            self._changed[offset] = None
+
+    def load(self, rows: Iterable[tuple[str, bytes]]) -> None:
+        """Take over rows as the store holds them; ``msgspec.DecodeError`` if one is not of this table."""
+        decode = msgspec.msgpack.Decoder(EventRow).decode
+        for _, data in rows:
+            row = decode(data)
+            self.rows[row.offset] = row
+            self._sessions[row.offset] = 0
+
+    def counted(self, queue: SessionQueue) -> None:
+        """Count the events of a session's queue that was loaded."""
+        counts = self._sessions
+        for entry in queue:
+            counts[entry.event.offset] += 1
+
+    def changes(self) -> Mapping[str, bytes | None]:
+        """Return what changed since the last call; an event that came and went since is not among it."""
+        encode = msgspec.msgpack.encode
+        changed = {str(offset): None if row is None else encode(row) for offset, row in self._changed.items()}
+        self._changed.clear()
+        return changed
+
+
+class Queues:
+    """The queues of each session, by the session's key; ``settled`` gives up to which number a subscription is."""
+
+    name = "queue"
+
+    def __init__(self, events: Events, settled: Callable[[str], int | None]) -> None:
+        self._events = events
+        self._settled = settled
+        self._queues: dict[str, SessionQueue] = {}
+        self._changed: dict[tuple[str, int], None] = {}
+
+    def get(self, key: str) -> SessionQueue | None:
+        """Return the queues of a session, None if nothing waits there."""
+        return self._queues.get(key)
+
+    def ensure(self, key: str) -> SessionQueue:
+        """Return the queues of a session, made when something begins to wait there."""
+        queue = self._queues.get(key)
+        if queue is None:
+            queue = self._queues[key] = SessionQueue(key, self._changed)
+        return queue
+
+    def tidy(self, key: str) -> None:
+        """Forget the queues of a session if nothing waits there."""
+        if (queue := self._queues.get(key)) is not None and not queue.queues:
+            del self._queues[key]
+
+    def waiting(self) -> Iterable[tuple[str, SessionQueue]]:
+        """Return the sessions in which something waits."""
+        return list(self._queues.items())
+
+    def __len__(self) -> int:
+        """Return how many notifications and gaps wait in all sessions."""
+        return sum(map(len, self._queues.values()))
+
+    def items(self) -> Iterator[tuple[str, Block]]:
+        """Yield all keys and rows."""
+        for key, queue in self._queues.items():
+            for number in queue.blocks():
+                if block := queue.block(number):
+                    yield f"{key}/{number}", block
+
+    def load(self, rows: Iterable[tuple[str, bytes]]) -> None:
+        """Take over rows as the store holds them, whose events and subscriptions have been loaded.
+
+        ``msgspec.DecodeError`` if one is not of this table.
+        """
+        stored: dict[str, list[tuple[int, bytes]]] = {}
+        for key, data in rows:
+            session, _, number = key.rpartition("/")
+            stored.setdefault(session, []).append((int(number), data))
+        decode = msgspec.msgpack.Decoder(Block).decode
+        settled = _Settled(self._settled)
+        for session, blocks in stored.items():
+            queue = self.ensure(session)
+            try:
+                queue.load([(number, decode(data)) for number, data in sorted(blocks)], self._events.rows, settled)
+            except KeyError as error:
+                raise msgspec.DecodeError(f"the queue of {session} names {error}, which is not there") from None
+            self._events.counted(queue)
+
+    def changes(self) -> Mapping[str, bytes | None]:
+        """Return the rows changed since the last call, encoded; None for a row that is gone."""
+        encode = msgspec.msgpack.encode
+        changed: dict[str, bytes | None] = {}
+        for key, number in self._changed:
+            queue = self._queues.get(key)
+            block = None if queue is None else queue.block(number)
+            changed[f"{key}/{number}"] = None if block is None else encode(block)
+        self._changed.clear()
+        return changed
+
+
+class _Settled(dict[str, int]):
+    """Looks up what each subscription has settled; an entry may name one that is forgotten, which awaits nothing."""
+
+    def __init__(self, settled: Callable[[str], int | None]) -> None:
+        super().__init__()
+        self._look_up = settled
+
+    def __missing__(self, subscription: str) -> int:
+        settled = self._look_up(subscription)
+        found = self[subscription] = _FORGOTTEN if settled is None else settled
+        return found
+
+
+_FORGOTTEN = 2**63

@@ -1,0 +1,1 @@
+"""Restrictions on generating notifications (SPEC H)."""

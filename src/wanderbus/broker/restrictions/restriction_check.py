@@ -1,0 +1,156 @@
+"""Restrictions on generating notifications (SPEC H, X26 to X29): a pure question with a place for an answer.
+
+**Which clock.** A frequency counts by the broker's own clock, which never jumps; windows are open by the wall clock as
+it was read when the event arrived, so that setting a wrong clock right opens and shuts them at once (DESIGN 5.8).
+
+**Days that are longer or shorter.** A daily window is open whenever a clock on the wall of its zone shows a time from
+``start`` up to ``end``. Where clocks go forward, a window that lies in the hour left out does not open on that day;
+one that begins there opens as the clocks jump over its beginning, and one that ends there shuts as they jump over its
+end. Where they go back, what lies in the hour that comes twice is open twice. A window that wraps over midnight
+belongs, after midnight, to the weekday before in the calendar, also where that day was left out altogether (Apia had
+no 30 December 2011).
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Sequence
+from datetime import datetime, timedelta
+from functools import lru_cache
+from typing import Final
+from zoneinfo import ZoneInfo, ZoneInfoNotFoundError
+
+import msgspec
+
+from wanderbus.broker.restrictions.custom_restrictions import Asked, Kinds
+from wanderbus.errors import LimitExceeded, Refused
+from wanderbus.event import Event
+from wanderbus.limits import RESTRICTIONS_MAX
+from wanderbus.subscription import Custom, Daily, Frequency, Interval, Restriction
+
+_TIME_OF_DAY: Final = re.compile(r"([01]\d|2[0-3]):([0-5]\d)(?::([0-5]\d))?", re.ASCII)
+
+
+def blocked_by(
+    restrictions: Sequence[Restriction],
+    *,
+    now_us: int,
+    received_us: int,
+    last_us: int | None,
+    away: bool,
+    event: Event,
+    kinds: Kinds,
+) -> int | None:
+    """Return the place of the first restriction that forbids a notification, or None if it may be generated.
+
+    ``now_us`` is the broker's clock, ``received_us`` the wall clock as read, ``last_us`` when the subscription last
+    generated a notification, ``away`` whether its owner is DISCONNECTED. They are asked in their order, and none after
+    one that forbids (SPEC H-03). Windows are complementary, any one suffices (H-08): all that apply are asked at the
+    place of the first.
+    """
+    windows_asked = False
+    for place, restriction in enumerate(restrictions):
+        if restriction.when == "away" and not away:
+            continue
+        match restriction:
+            case Frequency(period_s=period_s):
+                allowed = last_us is None or now_us - last_us >= period_s * 1e6
+            case Custom():
+                allowed = kinds.allows(restriction, Asked(now_us, received_us, last_us, away, event))
+            case _:
+                allowed = windows_asked or _any_open(restrictions[place:], received_us, away)
+                windows_asked = True
+        if not allowed:
+            return place
+    return None
+
+
+def admitted(restrictions: Sequence[Restriction], *, zone: str, kinds: Kinds) -> tuple[Restriction, ...]:
+    """Return ``restrictions`` as they are stored: daily windows that name no zone are in ``zone`` (SPEC X27).
+
+    :class:`Refused` if they cannot stand together (SPEC H-06) or one makes no sense, :class:`LimitExceeded` if there
+    are too many.
+    """
+    if len(restrictions) > RESTRICTIONS_MAX:
+        raise LimitExceeded(f"a subscription has at most {RESTRICTIONS_MAX} restrictions", "restrictions_max")
+    if sum(isinstance(restriction, Frequency) for restriction in restrictions) > 1:
+        raise Refused("a subscription takes one frequency restriction at most; leave the others out")
+    return tuple(_admitted(restriction, zone, kinds) for restriction in restrictions)
+
+
+def _admitted(restriction: Restriction, zone: str, kinds: Kinds) -> Restriction:
+    match restriction:
+        case Frequency(period_s=period_s):
+            if not 0 < period_s < 1e10:
+                raise Refused("the period of a frequency restriction must be above 0 seconds, and less than 300 years")
+        case Interval(start_us=start_us, end_us=end_us):
+            if end_us <= start_us:
+                raise Refused("an interval must end after it starts")
+        case Daily():
+            explicit = restriction if restriction.zone is not None else msgspec.structs.replace(restriction, zone=zone)
+            _check_daily(explicit)
+            return explicit
+        case Custom():
+            kinds.check(restriction)
+    return restriction
+
+
+def _check_daily(window: Daily) -> None:
+    if _second_of_day(window.start) == _second_of_day(window.end):
+        raise Refused("a daily interval needs two different times of day")
+    if len(window.weekdays) > 7 or not all(1 <= day <= 7 for day in window.weekdays):
+        raise Refused("weekdays are numbered 1 for Monday to 7 for Sunday")
+    try:
+        _zone(window.zone)
+    except (ZoneInfoNotFoundError, ValueError, OSError):
+        raise Refused(f"no time zone is called {window.zone!r}; use an IANA name such as America/Sao_Paulo") from None
+
+
+def _any_open(restrictions: Sequence[Restriction], received_us: int, away: bool) -> bool:
+    for window in restrictions:
+        if window.when == "away" and not away:
+            continue
+        if isinstance(window, Interval):
+            if window.start_us <= received_us < window.end_us:
+                return True
+        elif isinstance(window, Daily) and _daily_open(window, received_us // 1_000_000):
+            return True
+    return False
+
+
+def _daily_open(window: Daily, instant_s: int) -> bool:
+    start, end = _second_of_day(window.start), _second_of_day(window.end)
+    second, today, yesterday = _on_the_wall(window.zone, instant_s)
+    if start < end:
+        began = today if start <= second < end else None
+    elif second >= start:
+        began = today
+    else:
+        began = yesterday if second < end else None
+    return began is not None and (not window.weekdays or began in window.weekdays)
+
+
+@lru_cache(maxsize=4_096)
+def _second_of_day(text: str) -> int:
+    """Return the seconds from midnight to the time of day ``text``; :class:`Refused` if it is none."""
+    if (found := _TIME_OF_DAY.fullmatch(text)) is None:
+        raise Refused(f"times of day read HH:MM or HH:MM:SS, not {text!r}; the zone is a field of its own")
+    hour, minute, second = found.groups(default="0")
+    return int(hour) * 3600 + int(minute) * 60 + int(second)
+
+
+@lru_cache(maxsize=512)
+def _zone(name: str | None) -> ZoneInfo:
+    """Return the zone of this name; None is UTC."""
+    return ZoneInfo("UTC" if name is None else name)
+
+
+@lru_cache(maxsize=512)
+def _on_the_wall(zone: str | None, instant_s: int) -> tuple[int, int, int]:
+    """Return what a clock and a calendar show in ``zone``: second of the day, weekday, and weekday of the day before.
+
+    All the windows that one event is held against ask for the same few instants, hence the cache.
+    """
+    shown = datetime.fromtimestamp(instant_s, _zone(zone))
+    second = shown.hour * 3600 + shown.minute * 60 + shown.second
+    return second, shown.isoweekday(), (shown - timedelta(days=1)).isoweekday()

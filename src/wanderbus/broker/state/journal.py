@@ -1,0 +1,103 @@
+"""Deciding and writing: records are applied at once, but nothing is said before they are durable (DESIGN 5.1).
+
+One rule covers every acknowledgement: an output waits for every urgent record decided before it. Records that
+may be lost without harm (a notify-ack is repeated, a status is found out again) are not urgent.
+"""
+
+from __future__ import annotations
+
+from collections import deque
+
+from wanderbus.broker.fair_queue import BYTES_A_UNIT
+from wanderbus.broker.state.state import BrokerState
+from wanderbus.machine import Output
+from wanderbus.records import AnyRecord, encode_record
+from wanderbus.refusal_table import Tally
+
+
+class Append(Output, frozen=True):
+    """Write ``entries`` (offset, wall time in µs, record bytes) to the log and sync; then say :class:`Appended`.
+
+    Unless it is ``urgent`` nobody waits for that: it may be done together with what comes next.
+    """
+
+    entries: tuple[tuple[int, int, bytes], ...]
+    urgent: bool = True
+
+
+class Journal:
+    """Between the broker's decisions and the world."""
+
+    def __init__(self, state: BrokerState) -> None:
+        self._state = state
+        self._durable = state.offset
+        self._barrier = 0
+        self._entries: list[tuple[int, int, bytes]] = []
+        self._held: deque[tuple[int, Output]] = deque()
+        self.work = 0.0
+        """Units of work so far: one for each record and each output, and one for each KiB of them."""
+        self.owed = 0.0
+        """Work that notifications cause later: they are sent, acknowledged, and taken."""
+        self._marks: deque[tuple[int, float]] = deque()
+        """Offsets up to which records were handed over, and the work that had been done by then."""
+        self._synced_work = 0.0
+        self._ready: list[Output] = []
+        self._is_waiting = False
+        """Whether records were handed over that nobody has asked to be synced yet."""
+        self._is_hurried = False
+        self.tally = Tally()
+        """What the broker's bounds refuse and drop; reported without waiting for the disk."""
+
+    def write(self, record: AnyRecord, *, urgent: bool) -> int:
+        """Decide ``record``: apply it, queue it for the log; return its offset."""
+        offset = self._state.offset
+        self._state.apply(offset, record)
+        encoded = encode_record(record)
+        self._entries.append((offset, record.at_us, encoded))
+        if urgent:
+            if self._barrier <= self._durable:
+                self._synced_work = self.work  # nothing before it waits for the disk
+            self._barrier = self._state.offset
+        self.work += 1 + len(encoded) / BYTES_A_UNIT
+        return offset
+
+    @property
+    def unsynced(self) -> float:
+        """Return the units of work that are not durable yet."""
+        return self.work - self._synced_work if self._barrier > self._durable else 0.0
+
+    def say_now(self, output: Output) -> None:
+        """Let ``output`` go whatever is durable."""
+        self._ready.append(output)
+
+    def say(self, output: Output, size_bytes: int = 0) -> None:
+        """Let ``output`` go as soon as every urgent record so far is durable."""
+        self.work += 1 + size_bytes / BYTES_A_UNIT
+        if self._barrier > self._durable:
+            self._held.append((self._barrier, output))
+        else:
+            self._ready.append(output)
+
+    def hurry(self) -> None:
+        """Have every record so far synced without waiting for another: who would repeat its cause is leaving."""
+        self._is_hurried = True
+
+    def appended(self, durable: int) -> None:
+        """Records below offset ``durable`` are on disk."""
+        self._durable = max(self._durable, durable)
+        while self._marks and self._marks[0][0] <= self._durable:
+            self._synced_work = self._marks.popleft()[1]
+        while self._held and self._held[0][0] <= self._durable:
+            self._ready.append(self._held.popleft()[1])
+
+    def drain(self) -> list[Output]:
+        """Return what the world must do now."""
+        outputs, self._ready = self._ready, []
+        if self._entries or (self._is_hurried and self._is_waiting):
+            urgent = self._is_hurried or self._entries[0][0] < self._barrier
+            outputs.append(Append(tuple(self._entries), urgent))
+            self._marks.append((self._state.offset, self.work))
+            self._entries = []
+            self._is_waiting = not urgent
+        self._is_hurried = False
+        return outputs

@@ -1,0 +1,452 @@
+"""The broker's state: a fold over the records of its log (DESIGN 5.1).
+
+``apply`` is the only way the state changes, live and after a restart alike, so replaying the log gives the
+state that the crash interrupted. Rows are kept in tables, which tell the state store what changed.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping, Sequence
+
+from wanderbus import protocol, records
+from wanderbus.broker.queues.queue import SessionQueue
+from wanderbus.broker.queues.queue_items import Queued
+from wanderbus.broker.queues.stored_queues import Events, Queues
+from wanderbus.broker.state.rows import (
+    ClockRow,
+    DeviceRow,
+    EventRow,
+    FormerRow,
+    PublisherRow,
+    SessionRow,
+    Status,
+    SubscriptionRow,
+    device_key,
+    publisher_key,
+    session_key,
+)
+from wanderbus.broker.state.tables import Stored, Table
+from wanderbus.records import AnyRecord
+from wanderbus.subscription import Subscription
+
+__all__ = [
+    "BrokerState",
+    "DeviceRow",
+    "PublisherRow",
+    "SessionRow",
+    "Status",
+    "SubscriptionRow",
+    "device_key",
+    "publisher_key",
+    "session_key",
+]
+
+
+class BrokerState:
+    """All that a broker remembers; the rows are in :mod:`wanderbus.broker.state.rows`."""
+
+    def __init__(self, server: str, publishes_remembered: int) -> None:
+        self.server = server
+        self.offset = 0
+        """Records below this have been applied."""
+        self.wall_us = 0
+        self._told_offset = 0
+        self.clock: Table[ClockRow] = Table("clock", ClockRow)
+        """One row, of this server."""
+        self.clock.put(server, ClockRow())
+        self.sessions: Table[SessionRow] = Table("sessions", SessionRow)
+        self.devices: Table[DeviceRow] = Table("devices", DeviceRow)
+        self.publishers: Table[PublisherRow] = Table("publishers", PublisherRow)
+        self.former: Table[FormerRow] = Table("former", FormerRow)
+        """By user."""
+        self.subscriptions: Table[SubscriptionRow] = Table("subscriptions", SubscriptionRow)
+        self.tombstones: Table[SubscriptionRow] = Table("tombstones", SubscriptionRow)
+        """Subscriptions that have ended and can be renewed (SPEC X21)."""
+        self.events = Events()
+        self.queue = Queues(self.events, self._settled)
+        self.queued_bytes = 0
+        """Of all sessions together."""
+        self._sessions_of: dict[str, list[SessionRow]] = {}
+        self._publishes_remembered = publishes_remembered
+
+    @property
+    def tables(self) -> tuple[Stored, ...]:
+        """Return every table, for the store, in an order in which they can be loaded."""
+        return (
+            self.clock,
+            self.sessions,
+            self.devices,
+            self.publishers,
+            self.former,
+            self.subscriptions,
+            self.tombstones,
+            self.events,
+            self.queue,
+        )
+
+    def load(self, rows: Mapping[str, Iterable[tuple[str, bytes]]], offset: int) -> None:
+        """Take over what the store committed together with ``offset``."""
+        for table in self.tables:
+            table.load(rows.get(table.name, ()))
+        self.wall_us = self.clock[self.server].at_us
+        for session in self.sessions.values():
+            self._sessions_of.setdefault(session.user, []).append(session)
+            self.queued_bytes += session.queued_bytes
+        self.offset = self._told_offset = offset
+
+    def changes(self) -> Mapping[str, Mapping[str, bytes | None]]:
+        """Return what changed since the last call, by table; it reflects every record below ``offset``."""
+        if self.offset > self._told_offset:
+            self.clock.put(self.server, self.clock[self.server])
+            self._told_offset = self.offset
+        return {table.name: changed for table in self.tables if (changed := table.changes())}
+
+    def sessions_of(self, user: str) -> Sequence[SessionRow]:
+        """Return the sessions of a user."""
+        return self._sessions_of.get(user, ())
+
+    def known(self, subscription: str) -> SubscriptionRow | None:
+        """Return the row of a subscription, also if it has ended and is not forgotten."""
+        return self.subscriptions.get(subscription) or self.tombstones.get(subscription)
+
+    def _settled(self, subscription: str) -> int | None:
+        return None if (row := self.known(subscription)) is None else row.settled
+
+    def apply(self, offset: int, record: AnyRecord) -> None:
+        """Change the state by the record at ``offset``; offsets are dense."""
+        assert offset == self.offset, (offset, self.offset)
+        self.offset = offset + 1
+        self.wall_us = max(self.wall_us, record.at_us)
+        self.clock[self.server].at_us = self.wall_us
+        match record:
+            case records.Published():
+                self._published(offset, record)
+            case records.Acknowledged():
+                self._acknowledged(record)
+            case records.Dropped():
+                self._dropped(record)
+            case records.Subscribed():
+                self._subscribed(record)
+            case records.Changed(subscription=subscription):
+                self._changed(subscription)
+            case records.Unsubscribed():
+                self._unsubscribed(record)
+            case records.Forgotten(subscriptions=subscriptions, devices=devices):
+                for identity in subscriptions:
+                    self._forgotten(identity)
+                for user, device in devices:
+                    self._forget_publishes(user, device)
+            case records.Attached():
+                self._attached(record)
+            case records.Bound() | records.StatusChanged():
+                self._reached(record)
+            case records.Left():
+                self._left(record)
+            case records.Started():
+                self._started(record)
+
+    def _session(self, user: str, name: str) -> SessionRow:
+        key = session_key(user, name)
+        if (session := self.sessions.get(key)) is None:
+            session = SessionRow(user, name, epoch=self.wall_us)
+            self.sessions.put(key, session)
+            self._sessions_of.setdefault(user, []).append(session)
+        return session
+
+    # Publishing -------------------------------------------------------------------------------------------------
+
+    def _published(self, offset: int, record: records.Published) -> None:
+        self._remember_publish(offset, record)
+        for identity, _ in record.restricted:
+            subscription = self.subscriptions[identity].subscription
+            session = self._session(subscription.owner, subscription.session)
+            session.restricted += 1
+            self.sessions.put(session.key, session)
+        if record.notified:
+            event = EventRow(offset, record.at_us, protocol.encode_event(record.event))
+            self.events.add(event, len(record.notified))
+            for notified in record.notified:
+                self._notified(notified, event)
+
+    def _remember_publish(self, offset: int, record: records.Published) -> None:
+        key = publisher_key(record.user, record.device, outbox=record.outbox)
+        publisher = self.publishers.get(key)
+        if publisher is None or publisher.epoch != record.epoch:
+            publisher = PublisherRow(record.epoch)
+        oldest = record.number - self._publishes_remembered + 1
+        if record.number == publisher.number + 1:
+            publisher.recent.pop(oldest - 1, None)
+        else:
+            publisher.recent = {number: at for number, at in publisher.recent.items() if number >= oldest}
+        publisher.number = record.number
+        publisher.recent[record.number] = offset
+        self.publishers.put(key, publisher)
+
+    def _notified(self, notified: records.Notified, event: EventRow) -> None:
+        session = self._session(notified.user, notified.session)
+        size = len(event.data)
+        session.next = notified.number + 1
+        session.generated += len(notified.subscriptions)
+        rows = self.subscriptions
+        for identity in notified.subscriptions:
+            row = rows[identity]
+            row.last_us = event.at_us
+            rows.put(identity, row)
+        subscriptions = notified.subscriptions
+        if notified.bound and session.devices:
+            strays = {identity for identity, device in notified.bound if device not in session.devices}
+            subscriptions = tuple(each for each in subscriptions if each not in strays)
+            _count(session, "device_left", len(strays))
+        self.sessions.put(session.key, session)
+        if not subscriptions:
+            self.events.release(event.offset)
+            return
+        bound = tuple(pair for pair in notified.bound if pair[0] in subscriptions) if notified.bound else ()
+        self.queue.ensure(session.key).append(Queued(notified.number, event, subscriptions, bound))
+        session.waiting += 1
+        session.queued += len(subscriptions)
+        session.queued_bytes += size
+        self.queued_bytes += size
+
+    # Leaving the queues -----------------------------------------------------------------------------------------
+
+    def _acknowledged(self, record: records.Acknowledged) -> None:
+        session = self._session(record.user, record.session)
+        device = self.devices[device_key(record.user, record.device)]
+        if (queue := self.queue.get(session.key)) is not None:
+            for identity in record.subscriptions or list(queue.queues):
+                row = self.known(identity)
+                if row is not None and identity in queue.queues:
+                    row.cursors = row.cursors or {}
+                    row.cursors[record.device] = max(row.cursors.get(record.device, 0), record.number)
+                    self._trim(session, queue, row)
+            self.queue.tidy(session.key)
+        if device.redelivered is not None:
+            self._forget_redelivered(device, record)
+
+    def _forget_redelivered(self, device: DeviceRow, record: records.Acknowledged) -> None:
+        """Forget up to where notifications may have been seen before, where that is behind the device now."""
+        assert device.redelivered is not None
+        for identity in record.subscriptions or list(device.redelivered):
+            if record.resumed or device.redelivered.get(identity, 0) <= record.number:
+                device.redelivered.pop(identity, None)
+        device.redelivered = device.redelivered or None
+        self.devices.put(device_key(device.user, device.device), device)
+
+    def _trim(self, session: SessionRow, queue: SessionQueue, row: SubscriptionRow) -> None:
+        """Remove what every member has taken that it is for; with no member at all the queue waits (SPEC X40)."""
+        identity, bound_to = row.subscription.id, row.subscription.device
+        devices = session.devices if bound_to is None else [each for each in session.devices if each == bound_to]
+        cursors = row.cursors or {}
+        if taken := min((cursors.get(device, 0) for device in devices), default=0):
+            delivered, released = queue.take(identity, taken)
+            row.settled = max(row.settled, taken)
+            session.delivered += delivered
+            self._settle(session, delivered, released)
+        if identity not in queue.queues:
+            row.cursors = None
+        self._put_known(row)
+
+    def _dropped(self, record: records.Dropped) -> None:
+        session = self._session(record.user, record.session)
+        queue = self.queue.ensure(session.key)
+        for identity in record.subscriptions or list(queue.queues):
+            dropped, released = queue.drop(identity, record.first, record.last, record.reason)
+            _count(session, record.reason, dropped)
+            self._settle(session, dropped, released)
+        self.queue.tidy(session.key)
+
+    def _drop_all(self, session: SessionRow, row: SubscriptionRow, reason: str) -> None:
+        """Drop everything that waits for a subscription, without a gap: nobody is there to be told."""
+        if (queue := self.queue.get(session.key)) is not None:
+            dropped, released = queue.take(row.subscription.id, session.next)
+            _count(session, reason, dropped)
+            self._settle(session, dropped, released)
+            self.queue.tidy(session.key)
+        row.settled, row.cursors = session.next - 1, None
+        self._put_known(row)
+
+    def _settle(self, session: SessionRow, matches: int, released: Sequence[Queued]) -> None:
+        """So many matches wait no more, whatever became of them, and these notifications for nobody."""
+        session.queued -= matches
+        for entry in released:
+            size = len(entry.event.data)
+            session.waiting -= 1
+            session.queued_bytes -= size
+            self.queued_bytes -= size
+            self.events.release(entry.event.offset)
+        self.sessions.put(session.key, session)
+
+    def _put_known(self, row: SubscriptionRow) -> None:
+        identity = row.subscription.id
+        (self.subscriptions if identity in self.subscriptions else self.tombstones).put(identity, row)
+
+    # Subscriptions ----------------------------------------------------------------------------------------------
+
+    def _subscribed(self, record: records.Subscribed) -> None:
+        subscription = record.subscription
+        row = SubscriptionRow(subscription)
+        self._revive(row)
+        if record.inherits is None or (ended := self.tombstones.get(record.inherits)) is None:
+            return
+        session = self._session(subscription.owner, subscription.session)
+        if (queue := self.queue.get(session.key)) is not None:
+            queue.rename(record.inherits, subscription.id)
+        row.cursors, row.settled = ended.cursors, ended.settled
+        ended.cursors, ended.settled = None, session.next - 1
+        self.tombstones.put(record.inherits, ended)
+        for device in session.devices:
+            self._inherit_redelivered(self.devices[device_key(session.user, device)], record)
+
+    def _inherit_redelivered(self, device: DeviceRow, record: records.Subscribed) -> None:
+        if device.redelivered and record.inherits in device.redelivered:
+            device.redelivered[record.subscription.id] = device.redelivered.pop(record.inherits)
+            self.devices.put(device_key(device.user, device.device), device)
+
+    def _changed(self, subscription: Subscription) -> None:
+        """Change a subscription; one that has ended is back as it was (SPEC X21)."""
+        if (row := self.subscriptions.get(subscription.id)) is not None:
+            row.subscription = subscription
+            self.subscriptions.put(subscription.id, row)
+            return
+        row = self.tombstones[subscription.id]
+        self._unbury(row)
+        row.subscription, row.ended_us, row.reason = subscription, 0, ""
+        self._revive(row)
+
+    def _revive(self, row: SubscriptionRow) -> None:
+        subscription = row.subscription
+        self.subscriptions.put(subscription.id, row)
+        session = self._session(subscription.owner, subscription.session)
+        session.subscriptions.append(subscription.id)
+        self.sessions.put(session.key, session)
+
+    def _unsubscribed(self, record: records.Unsubscribed) -> None:
+        """End the subscription; what it has queued stays and is delivered (SPEC G-07)."""
+        identity = record.subscription
+        if (row := self.subscriptions.get(identity)) is None:
+            return
+        self.subscriptions.drop(identity)
+        row.ended_us, row.reason = record.at_us, record.reason
+        self.tombstones.put(identity, row)
+        session = self._session(row.subscription.owner, row.subscription.session)
+        session.subscriptions.remove(identity)
+        session.ended.append(identity)
+        self.sessions.put(session.key, session)
+
+    def _forgotten(self, identity: str) -> None:
+        if row := self.tombstones.get(identity):
+            self._drop_all(self._session(row.subscription.owner, row.subscription.session), row, "forgotten")
+            self._unbury(row)
+
+    def _unbury(self, row: SubscriptionRow) -> None:
+        identity = row.subscription.id
+        self.tombstones.drop(identity)
+        session = self._session(row.subscription.owner, row.subscription.session)
+        session.ended.remove(identity)
+        self.sessions.put(session.key, session)
+
+    # Devices ----------------------------------------------------------------------------------------------------
+
+    def _attached(self, record: records.Attached) -> None:
+        session = self._session(record.user, record.session)
+        key = device_key(record.user, record.device)
+        device = self.devices.get(key) or DeviceRow(record.user, record.device, record.session)
+        if device.session != record.session:
+            self._leave_session(record.user, device.session, record.device)
+        if record.device not in session.devices:
+            session.devices.append(record.device)
+            device.session, device.redelivered = record.session, None
+            self._trim_all(session)
+        self._not_former(record.user, record.device)
+        if device.epoch != record.epoch:
+            device.epoch, device.redelivered = record.epoch, dict(record.redelivered) or None
+        self.devices.put(key, device)
+        self.sessions.put(session.key, session)
+
+    def _reached(self, record: records.Bound | records.StatusChanged) -> None:
+        """A device that is in no session is known for as long as it is connected."""
+        key = device_key(record.user, record.device)
+        device = self.devices.get(key) or DeviceRow(record.user, record.device, "")
+        if isinstance(record, records.Bound):
+            device.binding, device.address = record.binding, record.address or device.address
+        else:
+            device.status = "CONNECTED" if record.status == "CONNECTED" else "DISCONNECTED"
+            device.away_since_us = None if device.status == "CONNECTED" else record.at_us
+            device.grace_s = record.grace_s
+            if device.status == "DISCONNECTED" and not device.session:
+                self.devices.drop(key)
+                return
+        self.devices.put(key, device)
+
+    def _left(self, record: records.Left) -> None:
+        self._leave_session(record.user, record.session, record.device)
+        self.devices.drop(device_key(record.user, record.device))
+        keys = [publisher_key(record.user, record.device, outbox=outbox) for outbox in (False, True)]
+        if record.reason == "asked":
+            self._forget_publishes(record.user, record.device)
+        elif any(key in self.publishers for key in keys):
+            # It may come back in the same life, and publish again what it never heard was accepted.
+            former = self.former.get(record.user) or FormerRow()
+            former.devices.append(record.device)
+            self.former.put(record.user, former)
+
+    def _forget_publishes(self, user: str, device: str) -> None:
+        for outbox in (False, True):
+            self.publishers.drop(publisher_key(user, device, outbox=outbox))
+        self._not_former(user, device)
+
+    def _not_former(self, user: str, device: str) -> None:
+        former = self.former.get(user)
+        if former is None or device not in former.devices:
+            return
+        former.devices.remove(device)
+        if former.devices:
+            self.former.put(user, former)
+        else:
+            self.former.drop(user)
+
+    def _leave_session(self, user: str, name: str, device: str) -> None:
+        """End a membership: a device is in one session at a time."""
+        session = self.sessions.get(session_key(user, name))
+        if session is not None and device in session.devices:
+            session.devices.remove(device)
+            self.sessions.put(session.key, session)
+            if (queue := self.queue.get(session.key)) is not None:
+                for identity in queue.queues:
+                    if (row := self.known(identity)) is not None and row.cursors is not None:
+                        row.cursors.pop(device, None)
+                        row.cursors = row.cursors or None
+                        self._put_known(row)
+            self._trim_all(session)
+
+    def _trim_all(self, session: SessionRow) -> None:
+        """Remove what waits for nobody now that a session has other members (SPEC X40).
+
+        Of a subscription that is bound to a device that is no member, while others are, nothing can be delivered.
+        """
+        queue = self.queue.get(session.key)
+        if queue is None or not session.devices:
+            return
+        for identity in list(queue.queues):
+            if (row := self.known(identity)) is None:
+                continue
+            if row.subscription.device in (None, *session.devices):
+                self._trim(session, queue, row)
+            else:
+                self._drop_all(session, row, "device_left")
+        self.queue.tidy(session.key)
+
+    def _started(self, record: records.Started) -> None:
+        """A server that starts has no link to anyone yet."""
+        for key, device in list(self.devices.items()):
+            if not device.session:
+                self.devices.drop(key)
+            elif device.status == "CONNECTED":
+                device.status, device.away_since_us = "DISCONNECTED", record.at_us
+                self.devices.put(key, device)
+
+
+def _count(session: SessionRow, reason: str, dropped: int) -> None:
+    if dropped:
+        session.dropped[reason] = session.dropped.get(reason, 0) + dropped

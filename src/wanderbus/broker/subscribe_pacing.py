@@ -1,0 +1,108 @@
+"""Requests about subscriptions that wait because their user sends expressions faster than is fair to others.
+
+Reading an expression and taking it up takes the server about a microsecond for each character. Requests of one link
+stay in their order; those that need no reading wait only behind others.
+"""
+
+from __future__ import annotations
+
+from collections import deque
+from collections.abc import Callable
+from typing import Final
+
+import msgspec
+
+from wanderbus import protocol
+from wanderbus.broker.config import BrokerConfig, setting_of
+from wanderbus.broker.links import Links
+from wanderbus.broker.readers import Link
+from wanderbus.broker.state.journal import Journal
+from wanderbus.broker.state.state import BrokerState
+from wanderbus.machine import SetTimer
+
+AT_ONCE_S: Final = 2.0
+"""Characters of so many seconds are read without a pause."""
+
+WAITING_CHARACTERS_MAX: Final = 2**20
+"""Characters of all requests of one user that wait; a further one is refused."""
+
+_DOUBLE_CHARACTERS: Final = 1_024
+"""An expression of so many characters counts twice, one of *n* times as many *n* + 1 times: while it is read, all
+others wait, and a few that are long hold up more of them than many that are short."""
+
+_LIMIT: Final = "user_filter_characters_per_s"
+_REQUEST_CHARACTERS: Final = 64
+"""What a request counts as besides its expression."""
+
+Answer = Callable[[Link, protocol.OfSubscriptions], None]
+
+
+class _Pace(msgspec.Struct):
+    """The pace of one user: when the characters read so far are paid for, and what waits."""
+
+    paid_at: float
+    waiting: deque[tuple[int, protocol.OfSubscriptions, int]] = msgspec.field(default_factory=deque)
+    """Links and their requests, with the characters of each."""
+    characters: int = 0
+
+
+class Submissions:
+    """Has requests answered in turn, at the pace that each user has."""
+
+    def __init__(
+        self, state: BrokerState, journal: Journal, links: Links, config: BrokerConfig, answer: Answer
+    ) -> None:
+        self._state = state
+        self._journal = journal
+        self._links = links
+        self._per_s = config.user_filter_characters_per_s
+        self._answer = answer
+        self._paces: dict[str, _Pace] = {}
+
+    def take(self, link: Link, request: protocol.OfSubscriptions) -> None:
+        """Have a request answered now, or later if its user has been too fast."""
+        characters = self._characters(request)
+        now = self._links.now
+        pace = self._paces.get(link.user)
+        if pace is None or (not pace.waiting and pace.paid_at <= now):
+            pace = self._paces[link.user] = _Pace(now)
+        is_early = bool(characters) and (bool(pace.waiting) or pace.paid_at > now + AT_ONCE_S)
+        if not is_early and all(each != link.link for each, _, _ in pace.waiting):
+            self._serve(pace, link, request, characters)
+            return
+        if pace.characters + characters > WAITING_CHARACTERS_MAX:
+            reason = f"{link.user} sends expressions faster than {self._per_s:g} characters a second; try again later"
+            self._links.say(link, protocol.RequestRefused(request.request, reason, limit=_LIMIT))
+            return
+        if not pace.waiting:
+            self._journal.say(SetTimer(("submissions", link.user), pace.paid_at - AT_ONCE_S))
+        self._journal.tally.note(setting_of(_LIMIT), link.user, "a subscription waits")
+        pace.waiting.append((link.link, request, characters))
+        pace.characters += characters
+
+    def go_on(self, user: str) -> None:
+        """Answer what waits of ``user`` and is due."""
+        pace = self._paces.get(user)
+        if pace is None:
+            return
+        while pace.waiting and pace.paid_at <= self._links.now + AT_ONCE_S:
+            identity, request, characters = pace.waiting.popleft()
+            pace.characters -= characters
+            if link := self._links.get(identity):
+                self._serve(pace, link, request, characters)
+        if pace.waiting:
+            self._journal.say(SetTimer(("submissions", user), pace.paid_at - AT_ONCE_S))
+
+    def _characters(self, request: protocol.OfSubscriptions) -> int:
+        """Return how many characters have to be read for a request, 0 for one that is about what was read before."""
+        match request:
+            case protocol.Subscribe(expression=expression):
+                return len(expression) + _REQUEST_CHARACTERS
+            case protocol.Renew(subscription=identity) if row := self._state.tombstones.get(identity):
+                return len(row.subscription.expression) + _REQUEST_CHARACTERS
+        return 0
+
+    def _serve(self, pace: _Pace, link: Link, request: protocol.OfSubscriptions, characters: int) -> None:
+        counted = characters * (1 + characters / _DOUBLE_CHARACTERS)
+        pace.paid_at = max(pace.paid_at, self._links.now) + counted / self._per_s
+        self._answer(link, request)

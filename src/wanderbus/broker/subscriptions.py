@@ -1,0 +1,415 @@
+"""Subscriptions: submitting, ending, renewing, restricting, asking (SPEC A-11, G)."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Final
+
+import msgspec
+
+from wanderbus import filters, protocol, records
+from wanderbus.broker import admission
+from wanderbus.broker.config import BrokerConfig
+from wanderbus.broker.interest.matcher import Interest, Interests, KernelWanted, measured
+from wanderbus.broker.links import Links
+from wanderbus.broker.permissions import Permissions
+from wanderbus.broker.queues.queue_limits import Bounds
+from wanderbus.broker.queues.queue_policies import Policies
+from wanderbus.broker.readers import Link
+from wanderbus.broker.restrictions.custom_restrictions import Kinds
+from wanderbus.broker.restrictions.restriction_check import admitted
+from wanderbus.broker.state.expiry_index import Roster
+from wanderbus.broker.state.journal import Journal
+from wanderbus.broker.state.rows import SessionRow, SubscriptionRow, session_key
+from wanderbus.broker.state.state import BrokerState
+from wanderbus.errors import FilterError, LimitExceeded, Refused
+from wanderbus.event import Position
+from wanderbus.limits import SUBSCRIPTION_BYTES_MAX
+from wanderbus.machine import Output
+from wanderbus.subscription import Subscription
+
+SWEEP_MAX: Final = 500
+"""Subscriptions that one sweep ends, and that it forgets: others wait no longer than that takes."""
+
+EXPIRED_PER_PUBLISH_MAX: Final = 16
+"""Expired subscriptions that one publish ends beside those it matches: its publisher waits for it."""
+
+
+class SubscriptionUnreadable(Output, frozen=True):
+    """A stored subscription's expression cannot be read any more because of ``reason``: no event matches it.
+
+    Otherwise it lives on as it was.
+    """
+
+    subscription: str
+    reason: str
+
+
+class Subscriptions:
+    """Answers an agent's requests about its session's subscriptions; a user reaches only their own."""
+
+    def __init__(
+        self,
+        state: BrokerState,
+        journal: Journal,
+        links: Links,
+        bounds: Bounds,
+        config: BrokerConfig,
+        kinds: Kinds,
+        interests: Interests,
+        policies: Policies | None = None,
+    ) -> None:
+        self._state = state
+        self._journal = journal
+        self._links = links
+        self._bounds = bounds
+        self._config = config
+        self._permissions = Permissions("may_subscribe", config.may_subscribe)
+        self.kinds = kinds
+        """The kinds of restriction that the operator has added."""
+        self._policies = policies or Policies()
+        self.interests = interests
+        """Which subscriptions an event satisfies."""
+        self._live = Roster()
+        self._ended = Roster()
+        kept = [row.subscription for row in state.subscriptions.values()]
+        for subscription in kept:
+            self._live.put(subscription.id, subscription.owner, subscription.expires_us)
+        for subscription, error in interests.add_many(kept):
+            journal.say(SubscriptionUnreadable(subscription.id, protocol.shortened(error.reason)))
+        self.ask_for_kernel()
+        for tombstone in sorted(state.tombstones.values(), key=lambda row: row.ended_us):
+            self._bury(tombstone)
+
+    def answer(self, link: Link, request: protocol.OfSubscriptions) -> None:
+        """Serve one request and answer it, once what it changed is durable."""
+        try:
+            done = self._serve(link, request)
+        except FilterError as error:
+            reason = protocol.shortened(error.reason)
+            self._links.say(link, protocol.RequestRefused(request.request, reason, position=error.position))
+        except LimitExceeded as error:
+            reason = protocol.shortened(error)
+            self._links.say(link, protocol.RequestRefused(request.request, reason, limit=error.limit))
+        except Refused as error:
+            self._links.say(link, protocol.RequestRefused(request.request, protocol.shortened(error)))
+        else:
+            self._say_done(link, request.request, done)
+            if isinstance(request, protocol.Subscribe):
+                self._read_at_once(link, request, done[0].id)
+
+    def ask_for_kernel(self) -> None:
+        """Ask for another kernel if matching has become work that it saves."""
+        if kernel := self.interests.wanted_kernel():
+            self._journal.say(KernelWanted(kernel))
+
+    def end(self, subscription: Subscription, reason: str) -> None:
+        """End ``subscription``; what it has queued stays (SPEC G-07).
+
+        Its devices are told unless they asked for it (SPEC G-10), and for a while it can be renewed (SPEC X21).
+        """
+        self.interests.remove(subscription.id)
+        self._live.drop(subscription.id, subscription.owner)
+        ended = records.Unsubscribed(
+            at_us=self._state.wall_us,
+            user=subscription.owner,
+            subscription=subscription.id,
+            reason=reason,
+        )
+        self._journal.write(ended, urgent=reason != "expired")
+        self._bury(self._state.tombstones[subscription.id])
+        most = self._config.user_subscriptions_max
+        if len(of_user := self._ended.of_user(subscription.owner)) > most:
+            self._forget([next(iter(of_user))])
+        if reason != "asked":
+            self._tell(subscription, reason)
+
+    def read(self, link: Link, handle: int, subscription: str, taken: Position | None) -> None:
+        """Let a device read one of its session's subscriptions, also one that has ended (SPEC G-07).
+
+        ``taken`` is how far its application has got in this life, if the broker missed it.
+        """
+        row = self._state.known(subscription)
+        if row is None or not _is_of(link, row.subscription) or row.subscription.device not in (None, link.device):
+            return
+        session = self._state.sessions[session_key(row.subscription.owner, row.subscription.session)]
+        if taken is not None and taken.epoch == session.epoch:
+            self._links.acknowledge(session, link.device, taken.number, (subscription,))
+        self._links.read(link, handle, subscription)
+
+    def _read_at_once(self, link: Link, request: protocol.Subscribe, subscription: str) -> None:
+        resume = request.resume
+        session = self._state.sessions[session_key(link.user, link.session or "")]
+        if resume is not None and resume.epoch == session.epoch:
+            self._links.acknowledge(session, link.device, resume.number, (subscription,), resumed=True)
+        reader = link.reader(subscription)
+        if request.reader is not None and (reader is None or reader.is_inherited):
+            self.read(link, request.reader, subscription, None)
+
+    def discard(self, user: str, session: str, device: str) -> None:
+        """End every subscription of a session but those bound to another device (SPEC G-09, X20)."""
+        for subscription in self._of_session(user, session):
+            if subscription.device in (None, device):
+                self.end(subscription, "discarded")
+
+    def sweep(self) -> bool:
+        """End what has expired, and forget what ended ``tombstone_s`` ago; tell whether there is more (SPEC X18)."""
+        now_us = self._state.wall_us
+        expired = self._live.due(now_us, SWEEP_MAX)
+        for identity in expired:
+            self.end(self._state.subscriptions[identity].subscription, "expired")
+        ended = self._ended.due(now_us, SWEEP_MAX)
+        self._forget([identity for identity in ended if not self._still_waits(self._state.tombstones[identity])])
+        return max(len(expired), len(ended)) == SWEEP_MAX
+
+    def end_expired(self) -> None:
+        """End what has expired, whether or not any event matches it; the sweep ends what is past the bound."""
+        for identity in self._live.due(self._state.wall_us, EXPIRED_PER_PUBLISH_MAX):
+            self.end(self._state.subscriptions[identity].subscription, "expired")
+
+    def _say_done(self, link: Link, request: int, subscriptions: Sequence[Subscription]) -> None:
+        """Answer in as many messages as it takes to list ``subscriptions``."""
+        part: list[Subscription] = []
+        part_bytes = 0
+        for subscription in subscriptions:
+            size = protocol.size_of(subscription)
+            if part_bytes + size > SUBSCRIPTION_BYTES_MAX:
+                self._links.say(link, protocol.Done(request, tuple(part), more=True))
+                part, part_bytes = [], 0
+            part.append(subscription)
+            part_bytes += size
+        self._links.say(link, protocol.Done(request, tuple(part)))
+
+    def _tell(self, subscription: Subscription, reason: str) -> None:
+        message = protocol.SubscriptionEnded(subscription, reason)
+        for link in self._links.of_session(session_key(subscription.owner, subscription.session)):
+            if subscription.device in (None, link.device):
+                self._links.say(link, message)
+
+    def _serve(self, link: Link, request: protocol.OfSubscriptions) -> Sequence[Subscription]:
+        assert link.session is not None
+        match request:
+            case protocol.Subscribe():
+                return [self._subscribe(link, link.session, request)]
+            case protocol.Query():
+                return self._of_session(link.user, link.session)
+            case protocol.Unsubscribe(subscription=identity, abandon=abandon):
+                if subscription := self._own(link, identity):
+                    self.end(subscription, "asked")
+                elif subscription := self._of_user(link, identity):
+                    self.end(subscription, "unsubscribed")
+                if abandon:
+                    self._abandon(link, identity)
+                return []
+            case protocol.Renew():
+                return [self._renew(link, request)]
+            case protocol.Restrict(subscription=identity, restrictions=restrictions):
+                accepted = admitted(restrictions, zone=self._config.zone, kinds=self.kinds)
+                subscription = self._own(link, identity)
+                if subscription is None or self._expired(subscription):
+                    raise _unknown(identity)
+                return [self._change(subscription, restrictions=accepted)]
+
+    def _subscribe(self, link: Link, session: str, request: protocol.Subscribe) -> Subscription:
+        admission.check_subject(request.subject)
+        if refusal := self._permissions.refusal(link.user, request.subject):
+            raise Refused(refusal)
+        admission.check_queue(request.queue)
+        self._policies.check(request.queue.policy)
+        read = filters.parse(request.expression, request.language)
+        wanted = Subscription(
+            id="",
+            owner=link.user,
+            session=session,
+            subject=request.subject,
+            expression=request.expression,
+            expires_us=self._expiry_us(request),
+            restrictions=admitted(request.restrictions, zone=self._config.zone, kinds=self.kinds),
+            device=link.device if request.this_device_only else None,
+            queue=request.queue,
+            language=request.language,
+            format=request.format,
+        )
+        if (subscription := self._live_as(wanted)) is not None:
+            if subscription.expires_us == wanted.expires_us:
+                return subscription
+            return self._change(subscription, expires_us=wanted.expires_us)
+        interest = measured(read)
+        self._check_quota(link.user, interest)
+        inherits = self._left_behind(link, wanted, reads=request.reader is not None)
+        accepted = msgspec.structs.replace(wanted, id=f"{self._state.server}-{self._state.offset}")
+        admission.check_size(accepted)
+        self._journal.write(
+            records.Subscribed(at_us=self._state.wall_us, subscription=accepted, inherits=inherits),
+            urgent=True,
+        )
+        self._take_up(accepted, interest)
+        if inherits is not None:
+            self._links.rename(self._state.sessions[session_key(link.user, session)], inherits, accepted.id)
+        return accepted
+
+    def _left_behind(self, link: Link, wanted: Subscription, *, reads: bool) -> str | None:
+        """Return the last subscription that asked for the same, has ended, and left notifications (SPEC G-07).
+
+        Where a new reader comes beside one that still reads those, they are not for the new one.
+        """
+        session = self._state.sessions[session_key(wanted.owner, wanted.session)]
+        if (queue := self._state.queue.get(session.key)) is None:
+            return None
+        for identity in reversed(session.ended):
+            if identity in queue.queues and _same(self._state.tombstones[identity].subscription, wanted):
+                return None if reads and link.reader(identity) is not None else identity
+        return None
+
+    def _abandon(self, link: Link, identity: str) -> None:
+        """Keep nothing for this device of a subscription that it has ended: nobody there will read it."""
+        row = self._state.known(identity)
+        if row is not None and _is_of(link, row.subscription):
+            session = self._state.sessions[session_key(row.subscription.owner, row.subscription.session)]
+            self._bounds.abandon(session, row, link.device)
+            self._links.acknowledge(session, link.device, session.next - 1, (identity,))
+
+    def _renew(self, link: Link, request: protocol.Renew) -> Subscription:
+        """Give a subscription another expiry, also if it ended less than ``tombstone_s`` ago (SPEC X21).
+
+        Where another one has asked for the same since, that is renewed: what waited may be with it by now.
+        """
+        expires_us = self._expiry_us(request)
+        subscription = self._own(link, request.subscription)
+        if subscription is None and (ended := self._own_ended(link, request.subscription)):
+            subscription = self._live_as(ended)
+            if subscription is None:
+                interest = measured(filters.parse(ended.expression, ended.language))
+                if back := self._back(ended, interest):
+                    return self._change(back, interest, expires_us=expires_us)
+        if subscription is None:
+            raise _unknown(request.subscription)
+        return self._change(subscription, expires_us=expires_us)
+
+    def _change(self, subscription: Subscription, revived: Interest | None = None, **fields: object) -> Subscription:
+        """Record a subscription with other ``fields``; ``revived`` is the expression of one that had ended."""
+        changed = msgspec.structs.replace(subscription, **fields)
+        admission.check_size(changed)
+        self._journal.write(
+            records.Changed(at_us=self._state.wall_us, subscription=changed),
+            urgent=True,
+        )
+        if revived is not None:
+            self._ended.drop(changed.id, changed.owner)
+            self._take_up(changed, revived)
+        else:
+            self._live.put(changed.id, changed.owner, changed.expires_us)
+        return changed
+
+    def _own(self, link: Link, identity: str) -> Subscription | None:
+        row = self._state.subscriptions.get(identity)
+        return row.subscription if row and _is_of(link, row.subscription) else None
+
+    def _of_user(self, link: Link, identity: str) -> Subscription | None:
+        """Return a subscription of the user in any session, for a link that only asks about all of them."""
+        row = self._state.subscriptions.get(identity)
+        reaches = row is not None and link.session == protocol.OPERATIONS and row.subscription.owner == link.user
+        return row.subscription if row and reaches else None
+
+    def _own_ended(self, link: Link, identity: str) -> Subscription | None:
+        """Return a subscription of the link's session that has ended and can still be renewed."""
+        row = self._state.tombstones.get(identity)
+        if row is None or self._state.wall_us >= self._forgotten_us(row):
+            return None
+        return row.subscription if _is_of(link, row.subscription) else None
+
+    def _live_as(self, wanted: Subscription) -> Subscription | None:
+        """Return the live subscription of its session that asks for the same as ``wanted``."""
+        of_session = self._of_session(wanted.owner, wanted.session)
+        return next((each for each in of_session if _same(each, wanted)), None)
+
+    def _back(self, ended: Subscription, interest: Interest) -> Subscription | None:
+        """Return the one that ended last of those that asked for the same: what waits is with it.
+
+        None if it is forgotten for want of room meanwhile.
+        """
+        self._check_quota(ended.owner, interest)
+        session = self._state.sessions[session_key(ended.owner, ended.session)]
+        known = (self._state.tombstones[identity].subscription for identity in reversed(session.ended))
+        return next((each for each in known if _same(each, ended)), None)
+
+    def _of_session(self, user: str, name: str) -> list[Subscription]:
+        """Return the live subscriptions of a session, ending those whose time has come (SPEC G-06)."""
+        session: SessionRow | None = self._state.sessions.get(session_key(user, name))
+        return self._without_expired(list(session.subscriptions) if session else [])
+
+    def _without_expired(self, identities: Sequence[str]) -> list[Subscription]:
+        live = []
+        for identity in identities:
+            subscription = self._state.subscriptions[identity].subscription
+            if self._expired(subscription):
+                self.end(subscription, "expired")
+            else:
+                live.append(subscription)
+        return live
+
+    def _expired(self, subscription: Subscription) -> bool:
+        return subscription.expires_us is not None and subscription.expires_us <= self._state.wall_us
+
+    def _expiry_us(self, request: protocol.Subscribe | protocol.Renew) -> int | None:
+        return admission.expiry_us(self._config, self._state.wall_us, request.lifetime_s, request.expires_us)
+
+    def _check_quota(self, user: str, interest: Interest) -> None:
+        """Raise :class:`LimitExceeded` if ``user`` may have no more subscriptions, or none with this filter."""
+        most = self._config.user_subscriptions_max
+        if len(of_user := self._live.of_user(user)) >= most and len(self._without_expired(list(of_user))) >= most:
+            raise LimitExceeded(
+                f"{user} has {most} subscriptions, as many as a user may; end one first", "user_subscriptions_max"
+            )
+        self.interests.work.check(interest.work)
+        most = self._config.user_filter_bytes_max
+        if self.interests.bytes.of_user(user) + interest.bytes > most:
+            self._without_expired(list(of_user))
+        self.interests.bytes.check(user, interest.bytes, most)
+
+    def _take_up(self, subscription: Subscription, interest: Interest) -> None:
+        self._live.put(subscription.id, subscription.owner, subscription.expires_us)
+        self.interests.add(subscription, interest)
+        self.ask_for_kernel()
+
+    def _bury(self, row: SubscriptionRow) -> None:
+        self._ended.put(row.subscription.id, row.subscription.owner, self._forgotten_us(row))
+
+    def _forget(self, identities: Sequence[str]) -> None:
+        """Forget subscriptions that have ended: they can no longer be renewed."""
+        if not identities:
+            return
+        for identity in identities:
+            self._ended.drop(identity, self._state.tombstones[identity].subscription.owner)
+        forgotten = records.Forgotten(at_us=self._state.wall_us, subscriptions=tuple(identities))
+        self._journal.write(forgotten, urgent=False)
+
+    def _still_waits(self, row: SubscriptionRow) -> bool:
+        """Return whether notifications wait for a subscription that has ended: it is kept as long as they are."""
+        subscription = row.subscription
+        queue = self._state.queue.get(session_key(subscription.owner, subscription.session))
+        if queue is None or (its_own := queue.queues.get(subscription.id)) is None or not its_own.waiting:
+            return False
+        again_us = self._state.wall_us + round((self._config.sweep_s or 0) / 2 * 1e6)  # in time for the next sweep
+        self._ended.put(subscription.id, subscription.owner, again_us)
+        return True
+
+    def _forgotten_us(self, row: SubscriptionRow) -> int:
+        return row.ended_us + round(self._config.tombstone_s * 1e6)
+
+
+def _is_of(link: Link, subscription: Subscription) -> bool:
+    return (subscription.owner, subscription.session) == (link.user, link.session)
+
+
+def _same(one: Subscription, other: Subscription) -> bool:
+    """Return whether both ask for the same in the same session: a repeat, or a return after a crash."""
+    return (
+        one.subject == other.subject
+        and one.expression == other.expression
+        and msgspec.structs.replace(one, id=other.id, expires_us=other.expires_us) == other
+    )
+
+
+def _unknown(identity: str) -> Refused:
+    return Refused(f"the session has no subscription {identity!r}; ask which it has, it may have expired")

@@ -1,0 +1,110 @@
+"""Unread subscriptions: warnings of those whose reader stands still, or that nobody reads (SPEC G-25).
+
+A user who is away is no cause for a warning: then things are meant to wait.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from typing import Final
+
+from wanderbus import protocol
+from wanderbus.broker.config import BrokerConfig
+from wanderbus.broker.links import Links
+from wanderbus.broker.queues.queue import SubscriptionQueue
+from wanderbus.broker.readers import Link, Reader
+from wanderbus.broker.state.journal import Journal
+from wanderbus.broker.state.rows import SubscriptionRow
+from wanderbus.broker.state.state import BrokerState
+from wanderbus.machine import Output
+
+WARNINGS_MAX: Final = 16
+"""Warnings of one look; the others follow with the next ones."""
+
+
+class SubscriptionUnread(Output, frozen=True):
+    """So many notifications wait for a subscription, and its reader on ``device`` stands still, or there is none.
+
+    ``device`` is None where nobody reads it; ``since_s`` is how long the reader has stood still, or was seen missing.
+    """
+
+    user: str
+    session: str
+    subscription: str
+    device: str | None
+    waiting: int
+    since_s: float
+
+
+class Unread:
+    """Looks now and then, and warns once of each subscription that is unread until it is read again."""
+
+    def __init__(self, state: BrokerState, journal: Journal, links: Links, config: BrokerConfig) -> None:
+        self._state = state
+        self._journal = journal
+        self._links = links
+        self._blocked_s = config.blocked_s
+        self._since: dict[str, float] = {}
+        """By subscription that nobody reads: monotonic second at which that was seen first."""
+        self._warned: set[str] = set()
+        """Those of them of which was warned."""
+
+    def look(self) -> None:
+        """Warn of what has been unread for long enough."""
+        since, self._since = self._since, {}
+        left = WARNINGS_MAX
+        for row, queue, links in self._attended():
+            identity = row.subscription.id
+            readers = [(link, reader) for link in links if (reader := link.reader(identity)) is not None]
+            if not readers:
+                began = self._since[identity] = since.get(identity, self._links.now)
+                if left and identity not in self._warned and self._links.now - began >= self._blocked_s:
+                    left -= 1
+                    self._not_read(row, queue, links, began)
+            for link, reader in readers:
+                if left and self._stands_still(reader):
+                    left -= 1
+                    self._window_full(row, queue, link, reader)
+        self._warned &= self._since.keys()
+
+    def _attended(self) -> Iterator[tuple[SubscriptionRow, SubscriptionQueue, Sequence[Link]]]:
+        """Yield each subscription for which something waits, with the links on which it could be read now."""
+        for key, session_queue in self._state.queue.waiting():
+            links = self._links.of_session(key)
+            if not links or any(link.unattended for link in links):
+                continue
+            for identity, queue in session_queue.queues.items():
+                row = self._state.known(identity)
+                if row is None or not queue.waiting:
+                    continue
+                bound_to = row.subscription.device
+                if able := [link for link in links if bound_to in (None, link.device)]:
+                    yield row, queue, able
+
+    def _stands_still(self, reader: Reader) -> bool:
+        full_since = reader.full_since
+        return full_since is not None and not reader.is_reported and self._links.now - full_since >= self._blocked_s
+
+    def _not_read(self, row: SubscriptionRow, queue: SubscriptionQueue, links: Sequence[Link], began: float) -> None:
+        self._warned.add(row.subscription.id)
+        self._report(row, None, queue.waiting, began)
+        for link in links:
+            self._links.say(link, protocol.NotRead(row.subscription, queue.waiting))
+
+    def _window_full(self, row: SubscriptionRow, queue: SubscriptionQueue, link: Link, reader: Reader) -> None:
+        assert reader.full_since is not None
+        reader.is_reported = True
+        self._report(row, link.device, queue.waiting, reader.full_since)
+
+    def _report(self, row: SubscriptionRow, device: str | None, waiting: int, began: float) -> None:
+        subscription = row.subscription
+        self._journal.say(
+            SubscriptionUnread(
+                subscription.owner,
+                subscription.session,
+                subscription.id,
+                device,
+                waiting,
+                self._links.now - began,
+            )
+        )

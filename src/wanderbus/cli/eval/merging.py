@@ -1,0 +1,124 @@
+"""``wanderbus eval merging``: the paper's experiment with merging, beside what was published (SPEC R-04 to R-06)."""
+
+from __future__ import annotations
+
+import sys
+import time
+from collections.abc import Sequence
+from pathlib import Path
+from typing import Annotated, Final
+
+import typer
+from rich.console import Console
+from rich.progress import track
+
+from wanderbus.cli.eval.merging_tables import costs_table, growth_table, mixes_table, sizes_table
+from wanderbus.cli.output import check_writable, machine, say, write_json
+from wanderbus.errors import ConfigurationError
+from wanderbus.evaluation.merging.growth import Growth, growths
+from wanderbus.evaluation.merging.measuring import Job, Outcome, run_all
+from wanderbus.evaluation.merging.mixes import MIXES, Mix
+from wanderbus.evaluation.merging.plots import merging_plot
+from wanderbus.evaluation.merging.summary import PUBLISHED, SOURCE, Summary, goals, summarize
+from wanderbus.evaluation.merging.workload import SUBSCRIPTIONS
+from wanderbus.filters.merging import PRECISION_MIN
+
+RUNS: Final = 20
+"""Replications, as many as the paper's."""
+
+SIZES: Final = (25, 50, 100, 150, SUBSCRIPTIONS)
+"""Of the sets of subscriptions; the paper's other than the last are lost."""
+
+
+def merging(
+    mix: Annotated[
+        list[str] | None,
+        typer.Option(
+            help=f"Only this mix of {', '.join(each.name for each in MIXES)}; again for another. All unless given.",
+            show_default=False,
+        ),
+    ] = None,
+    tuples: Annotated[
+        list[int] | None,
+        typer.Option(min=1, max=8, help="Tuples of a filter; again for another. 2, 3 and 4 unless given."),
+    ] = None,
+    subscriptions: Annotated[
+        list[int] | None,
+        typer.Option(
+            min=1, max=10_000, help=f"Subscriptions; again for another. {', '.join(map(str, SIZES))} unless given."
+        ),
+    ] = None,
+    runs: Annotated[int, typer.Option(min=1, help="Replications of each.")] = RUNS,
+    seed: Annotated[int, typer.Option(min=0, help="Seed of the first replication.")] = 1,
+    precision_min: Annotated[
+        float, typer.Option(min=0.0, max=1.0, help="What adaptive merging is held to.")
+    ] = PRECISION_MIN,
+    json: Annotated[Path | None, typer.Option(help="Write results to this file.")] = None,
+    plots: Annotated[Path | None, typer.Option(help="Draw each mix as an SVG file in this directory.")] = None,
+    strict: Annotated[bool, typer.Option("--strict", help="Exit with status 1 if a goal is not met.")] = False,
+) -> None:
+    """Measure what merging makes of random subscriptions: the event service paper's figure 1.
+
+    Ten random schemas of 2, 3 or 4 tuples get 200 random subscriptions. Their filters are merged perfectly,
+    imperfectly, and adaptively between the two. Measured are the filters that are left, how many of the events that
+    they let through some subscription wants, what they weigh as XML, compressed one by one and as a stream, and how
+    long merging and matching take.
+
+    The paper leaves open which constraints and which events there were. Each mix is one reading of it.
+
+    Example: wanderbus eval merging --mix one-sided --runs 5
+    """
+    if json is not None:
+        check_writable(json)
+    started = time.monotonic()
+    mixes = list(dict.fromkeys(map(Mix.named, mix))) if mix else list(MIXES)
+    sizes = tuple(sorted(set(subscriptions or SIZES)))
+    say(f"seeds {seed} to {seed + runs - 1} of each mix; one again: --mix M --tuples K --runs 1 --seed N")
+    jobs = [
+        Job(each, count, number, sizes, precision_min)
+        for each in mixes
+        for count in sorted(set(tuples or PUBLISHED))
+        for number in range(seed, seed + runs)
+    ]
+    outcomes = _run(jobs)
+    grown = list(growths(precision_min, seed))
+    summaries = summarize(outcomes)
+    _report(mixes, summaries, grown)
+    met = goals(summaries, grown, precision_min)
+    for goal in met:
+        say(str(goal))
+    if plots is not None:
+        _plot(plots, mixes, summaries)
+    if json is not None:
+        head = {"command": "eval merging", "machine": machine(), "source": SOURCE, "mixes": mixes}
+        facts = {"first_seed": seed, "precision_min": precision_min, "wall_s": round(time.monotonic() - started, 1)}
+        results = {"cells": summaries, "growth": grown, "runs": outcomes}
+        write_json(json, {**head, **facts, "results": results, "goals": met})
+    if strict and not all(each.met for each in met):
+        raise typer.Exit(1)
+
+
+def _run(jobs: Sequence[Job]) -> list[Outcome]:
+    console, quiet = Console(stderr=True), not sys.stderr.isatty()
+    done = track(run_all(jobs), "merging", len(jobs), console=console, transient=True, disable=quiet)
+    return [outcome for outcomes in done for outcome in outcomes]
+
+
+def _report(mixes: Sequence[Mix], summaries: Sequence[Summary], grown: Sequence[Growth]) -> None:
+    console = Console()
+    for mix in mixes:
+        own = [each for each in summaries if each.cell.mix == mix.name]
+        console.print(sizes_table(mix, own))
+        console.print(costs_table(mix, own))
+    console.print(mixes_table(summaries))
+    console.print(growth_table(grown))
+
+
+def _plot(directory: Path, mixes: Sequence[Mix], summaries: Sequence[Summary]) -> None:
+    try:
+        directory.mkdir(parents=True, exist_ok=True)
+        for mix in mixes:
+            own = [each for each in summaries if each.cell.mix == mix.name]
+            (directory / f"merging-{mix.name}.svg").write_text(merging_plot(mix, own), encoding="utf-8")
+    except OSError as error:
+        raise ConfigurationError(f"{directory} cannot be written: {error.strerror}") from None

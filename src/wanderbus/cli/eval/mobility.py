@@ -1,0 +1,167 @@
+"""``wanderbus eval``: the paper's measurements repeated, beside what was published (SPEC section R, S-08)."""
+
+from __future__ import annotations
+
+import sys
+import time
+from collections.abc import Sequence
+from pathlib import Path
+from typing import Annotated, Final
+
+import typer
+from rich.console import Console
+from rich.progress import track
+
+from wanderbus.cli.eval.merging import merging
+from wanderbus.cli.eval.mobility_table import mobility_table
+from wanderbus.cli.eval.overhead import overhead
+from wanderbus.cli.eval.remedies import remedies
+from wanderbus.cli.output import check_writable, machine, run_async, say, write_json
+from wanderbus.errors import ConfigurationError
+from wanderbus.evaluation.goals import Goal
+from wanderbus.evaluation.grid import EVENTS, GRID, OUTAGE_S, RATE_PER_S, SOURCE, Cell, Experiment, Outage
+from wanderbus.evaluation.hosts import LoopbackHosts, NamespaceHosts
+from wanderbus.evaluation.outcome import CellSummary, Outcome, goals, summarize
+from wanderbus.evaluation.plots import loss_plot
+from wanderbus.evaluation.real import RealRun, run_side_by_side
+from wanderbus.evaluation.simulated import run_all
+
+RUNS: Final = 30
+"""Of each cell in virtual time."""
+
+app = typer.Typer(help="The paper's measurements repeated, beside what was published.", no_args_is_help=True)
+
+
+app.command()(merging)
+app.command()(overhead)
+app.command()(remedies)
+
+
+@app.command()
+def mobility(
+    real: Annotated[
+        bool, typer.Option("--real", help="In real time, all cells side by side: about two minutes for each run.")
+    ] = False,
+    simulated: Annotated[bool, typer.Option("--simulated", help="In virtual time, many runs of each cell.")] = False,
+    runs: Annotated[
+        int | None, typer.Option(min=1, help=f"Runs of each cell; {RUNS} in virtual time, 1 in real time unless given.")
+    ] = None,
+    seed: Annotated[int, typer.Option(min=0, help="Seed of the first run in virtual time.")] = 1,
+    outage: Annotated[
+        list[Outage] | None,
+        typer.Option(
+            help="How long a change keeps the consumer away; again for another. imposed and ours unless given."
+        ),
+    ] = None,
+    outage_s: Annotated[
+        float, typer.Option(min=0.2, help="Seconds of an imposed outage, and mean of a random one.")
+    ] = OUTAGE_S,
+    rate: Annotated[float, typer.Option(min=0.1, max=1_000, help="Events published a second.")] = RATE_PER_S,
+    events: Annotated[int, typer.Option(min=1, help="Events of a sample.")] = EVENTS,
+    cell: Annotated[
+        list[str] | None,
+        typer.Option(help="Only this cell, BUFFER/PERIOD as in 150/20; again for another.", show_default=False),
+    ] = None,
+    json: Annotated[Path | None, typer.Option(help="Write results to this file.")] = None,
+    plots: Annotated[Path | None, typer.Option(help="Draw the tables as SVG files in this directory.")] = None,
+    strict: Annotated[bool, typer.Option("--strict", help="Exit with status 1 if a goal is not met.")] = False,
+) -> None:
+    """Measure how many events a consumer loses whose address changes: the paper's Table 2.
+
+    A publisher on the fixed network publishes 20 events a second, 2,000 of them are a sample. The consumer changes its
+    address every 60, 30 or 20 seconds and is away for some time, while the broker keeps 100, 150 or 200 events for it
+    and drops the oldest beyond that. Loss is what was published less what was received.
+
+    In real time there are servers, agents and changes of address, in network namespaces that are made for it, which
+    takes root; without, addresses of the loopback interface change, and no outage can be imposed. In virtual time the
+    same machines run in a simulator. Without --real and --simulated it is real time for root, else virtual time.
+
+    Example: wanderbus eval mobility --simulated --cell 150/20 --runs 1 --seed 17
+    """
+    if json is not None:
+        check_writable(json)
+    started = time.monotonic()
+    if not (real or simulated):
+        real = NamespaceHosts.missing() is None
+    cells = list(dict.fromkeys(map(Cell.parse, cell))) if cell else list(GRID)
+    outages = dict.fromkeys(outage or (Outage.IMPOSED, Outage.OURS))
+    wanted = [Experiment(each, outage_s, rate, events) for each in outages]
+    forms: dict[str, list[Outcome]] = {}
+    if real:
+        forms["real"] = _in_real_time(cells, wanted, runs or 1)
+    if simulated or not real:
+        forms["simulated"] = _in_virtual_time(cells, wanted, range(seed, seed + (runs or RUNS)))
+    summaries = {form: _summarize(wanted, outcomes) for form, outcomes in forms.items()}
+    met = _report(wanted, summaries)
+    if plots is not None:
+        _plot(plots, summaries)
+    if json is not None:
+        results = {form: {"cells": summaries[form], "runs": outcomes} for form, outcomes in forms.items()}
+        head = {"command": "eval mobility", "machine": machine(), "source": SOURCE, "experiments": wanted}
+        facts = {"first_seed": seed, "wall_s": round(time.monotonic() - started, 1)}
+        write_json(json, {**head, **facts, "results": results, "goals": met})
+    if strict and not all(each.met for each in met):
+        raise typer.Exit(1)
+
+
+def _in_real_time(cells: Sequence[Cell], experiments: Sequence[Experiment], runs: int) -> list[Outcome]:
+    """Run the cells of all experiments side by side, so many times; samples of several runs lie evenly."""
+    if (reason := NamespaceHosts.missing()) is not None:
+        if any(each.outage is not Outage.OURS for each in experiments):
+            raise ConfigurationError(f"an outage cannot be imposed here: {reason}; give --outage ours, or --simulated")
+        say(f"addresses change on the loopback interface ({reason})")
+    outcomes: list[Outcome] = []
+    console = Console(stderr=True)
+    for run in range(runs):
+        jobs = [
+            RealRun(number, cell, experiment, (run + 0.5) / runs, run)
+            for number, (experiment, cell) in enumerate((e, c) for e in experiments for c in cells)
+        ]
+        hosts = LoopbackHosts(len(jobs)) if reason else NamespaceHosts(len(jobs))
+        with console.status(f"run {run + 1} of {runs}") as status:
+            outcomes += run_async(run_side_by_side(jobs, hosts, status.update))
+    return outcomes
+
+
+def _in_virtual_time(cells: Sequence[Cell], experiments: Sequence[Experiment], seeds: range) -> list[Outcome]:
+    say(f"seeds {seeds.start} to {seeds.stop - 1} of each cell; one again: --simulated --cell B/P --runs 1 --seed N")
+    jobs = [(cell, experiment, seed) for experiment in experiments for cell in cells for seed in seeds]
+    console, quiet = Console(stderr=True), not sys.stderr.isatty()
+    return list(track(run_all(jobs), "simulating", len(jobs), console=console, transient=True, disable=quiet))
+
+
+def _summarize(experiments: Sequence[Experiment], outcomes: Sequence[Outcome]) -> list[CellSummary]:
+    return [
+        summary
+        for experiment in experiments
+        for summary in summarize(experiment, (each for each in outcomes if each.outage is experiment.outage))
+    ]
+
+
+def _report(experiments: Sequence[Experiment], summaries: dict[str, list[CellSummary]]) -> list[Goal]:
+    """Print a table for each form and experiment, and the goals; return the goals, of both forms the worse."""
+    console = Console()
+    for form, cells in summaries.items():
+        for experiment in experiments:
+            own = [each for each in cells if each.outage is experiment.outage]
+            console.print(mobility_table(form, experiment, own))
+    met: dict[str, Goal] = {}
+    for cells in summaries.values():
+        for goal in goals(cells):
+            if goal.name not in met or not goal.met:
+                met[goal.name] = goal
+    for goal in met.values():
+        say(str(goal))
+    return list(met.values())
+
+
+def _plot(directory: Path, summaries: dict[str, list[CellSummary]]) -> None:
+    try:
+        directory.mkdir(parents=True, exist_ok=True)
+        for form, cells in summaries.items():
+            for outage in dict.fromkeys(each.outage for each in cells):
+                own = [each for each in cells if each.outage is outage]
+                title = f"Loss under mobility, {form}, outage: {outage}"
+                (directory / f"mobility-{form}-{outage}.svg").write_text(loss_plot(title, own), encoding="utf-8")
+    except OSError as error:
+        raise ConfigurationError(f"{directory} cannot be written: {error.strerror}") from None

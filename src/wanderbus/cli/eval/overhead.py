@@ -1,0 +1,161 @@
+"""``wanderbus eval overhead``: what mobility costs, the paper's figure 8 (SPEC R-01)."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Sequence
+from pathlib import Path
+from typing import Annotated, Final
+
+import typer
+from rich.console import Console
+
+from wanderbus.cli.eval.overhead_tables import steps_table, sums_table
+from wanderbus.cli.output import check_writable, machine, run_async, say, write_json
+from wanderbus.errors import ConfigurationError
+from wanderbus.evaluation.goals import Goal
+from wanderbus.evaluation.overhead.experiment import (
+    CONSUMERS,
+    EVENTS,
+    RATE_PER_S,
+    RELAY_RTT_S,
+    SOURCE,
+    WIFI_RTT_S,
+    Configuration,
+    Experiment,
+)
+from wanderbus.evaluation.overhead.network import missing
+from wanderbus.evaluation.overhead.plots import overhead_plot
+from wanderbus.evaluation.overhead.running import run
+from wanderbus.evaluation.overhead.summary import (
+    Places,
+    Sample,
+    Step,
+    Summary,
+    goals,
+    mobility_ms,
+    ranking,
+    small_increase,
+    steps,
+    summarize,
+)
+
+QUICK_EVENTS: Final = 100
+QUICK_CONSUMERS: Final = (1, 4)
+
+
+def overhead(
+    configuration: Annotated[
+        list[int] | None,
+        typer.Option(min=1, max=4, help="Only this one; again for another. All four unless given.", show_default=False),
+    ] = None,
+    consumers: Annotated[
+        list[int] | None,
+        typer.Option(
+            min=1,
+            max=64,
+            help=f"Number of consumers; again for another. {', '.join(map(str, CONSUMERS))} unless given.",
+            show_default=False,
+        ),
+    ] = None,
+    events: Annotated[int | None, typer.Option(min=1, help="Events of a sample.", show_default=str(EVENTS))] = None,
+    rate: Annotated[float, typer.Option(min=0.1, max=1_000, help="Events published a second.")] = RATE_PER_S,
+    wifi_rtt_ms: Annotated[
+        float, typer.Option(min=0.0, max=1_000, help="Round trip of the device's link; 0 adds nothing to it.")
+    ] = WIFI_RTT_S * 1_000,
+    relay_rtt_ms: Annotated[
+        float, typer.Option(min=0.0, max=1_000, help="Round trip to a remote relay; 0 adds nothing to it.")
+    ] = RELAY_RTT_S * 1_000,
+    encryption: Annotated[bool, typer.Option(help="Whether events travel encrypted; never in original ECI.")] = True,
+    runs: Annotated[int, typer.Option(min=1, help="Samples of each.")] = 1,
+    seed: Annotated[int, typer.Option(min=0, help="Seed of the order in which configurations have their turns.")] = 1,
+    quick: Annotated[
+        bool, typer.Option("--quick", help=f"{QUICK_EVENTS} events a sample, of 1 and 4 consumers, unless given.")
+    ] = False,
+    json: Annotated[Path | None, typer.Option(help="Write results to this file.")] = None,
+    plots: Annotated[Path | None, typer.Option(help="Draw the curves as an SVG file in this directory.")] = None,
+    strict: Annotated[bool, typer.Option("--strict", help="Exit with status 1 if a goal is not met.")] = False,
+) -> None:
+    """Measure how much longer events take with mobility, through NAT and a relay: the paper's figure 8.
+
+    A publisher and its consumers are on one device, the broker on another host. 20 events a second are published, 2,000
+    of them are a sample, and each consumer sums up how long they took. The four configurations: 1 the original ECI,
+    2 MD-ECI with SIP mobility, 3 the same behind NAT with a relay beside the broker, 4 with the relay on a third host.
+
+    All of it is real, in network namespaces that are made for it, which takes root; the time that links take is made by
+    a program. The configurations have turns of 20 events, in random order. A run of the published size takes 40
+    minutes.
+
+    Example: wanderbus eval overhead --events 400 --consumers 1 --consumers 4
+    """
+    if json is not None:
+        check_writable(json)
+    started = time.monotonic()
+    experiment = Experiment(
+        tuple(sorted(map(Configuration, set(configuration or Configuration)))),
+        tuple(sorted(set(consumers or (QUICK_CONSUMERS if quick else CONSUMERS)))),
+        events or (QUICK_EVENTS if quick else EVENTS),
+        rate,
+        wifi_rtt_ms / 1_000,
+        relay_rtt_ms / 1_000,
+        encryption,
+    )
+    if (reason := missing(experiment)) is not None:
+        raise ConfigurationError(f"this cannot be measured here: {reason}")
+    say(f"seeds {seed} to {seed + runs - 1} of the order of turns")
+    samples, places = _run(experiment, runs, seed)
+    summaries = summarize(samples)
+    met = goals(summaries, places)
+    _report(experiment, summaries, steps(samples), places, met)
+    if plots is not None:
+        _plot(plots, experiment, summaries)
+    if json is not None:
+        facts = {"first_seed": seed, "wall_s": round(time.monotonic() - started, 1), "places": places}
+        write_json(json, {**_head(experiment), **facts, "results": _results(summaries, samples), "goals": met})
+    if strict and not all(each.met for each in met):
+        raise typer.Exit(1)
+
+
+def _head(experiment: Experiment) -> dict[str, object]:
+    return {"command": "eval overhead", "machine": machine(), "source": SOURCE, "experiment": experiment}
+
+
+def _results(summaries: Sequence[Summary], samples: Sequence[Sample]) -> dict[str, object]:
+    return {
+        "curves": summaries,
+        "steps": steps(samples),
+        "ranking": ranking(summaries),
+        "small_increase": small_increase(summaries),
+        "mdeci_minus_eci_p50_ms": mobility_ms(summaries),
+        "samples": samples,
+    }
+
+
+def _run(experiment: Experiment, runs: int, seed: int) -> tuple[list[Sample], Places]:
+    with Console(stderr=True).status("") as status:
+        return run_async(run(experiment, runs, seed, status.update))
+
+
+def _report(
+    experiment: Experiment, summaries: Sequence[Summary], differences: Sequence[Step], places: Places, met: list[Goal]
+) -> None:
+    console = Console()
+    console.print(sums_table(experiment, summaries))
+    if differences:
+        console.print(steps_table(differences))
+    links = ", ".join(f"{pair} {ms:.2f}" for pair, ms in places.round_trip_p50_ms.items())
+    say(f"p50 in ms: one sync of the disk {places.sync_p50_ms:.2f}; round trips {links}")
+    for goal in met:
+        say(str(goal))
+
+
+def _plot(directory: Path, experiment: Experiment, summaries: Sequence[Summary]) -> None:
+    title = (
+        f"Overhead of mobility, {experiment.events} events; round trips: Wi-Fi {experiment.wifi_rtt_s * 1_000:g} ms, "
+        f"remote relay {experiment.relay_rtt_s * 1_000:g} ms"
+    )
+    try:
+        directory.mkdir(parents=True, exist_ok=True)
+        (directory / "overhead.svg").write_text(overhead_plot(title, summaries), encoding="utf-8")
+    except OSError as error:
+        raise ConfigurationError(f"{directory} cannot be written: {error.strerror}") from None

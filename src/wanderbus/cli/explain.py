@@ -1,0 +1,92 @@
+"""``wanderbus explain``: what became of an event for a subscription, read from a server's log (SPEC U-01)."""
+
+from __future__ import annotations
+
+import sys
+from pathlib import Path
+from typing import Annotated, Final
+
+import msgspec
+import typer
+from rich.console import Console
+from rich.progress import Progress
+
+from wanderbus.broker.explanation import Explained, Pair
+from wanderbus.cli.connection_options import AsJson
+from wanderbus.cli.output import log_to_stderr, say, say_json
+from wanderbus.errors import ConfigurationError, StorageError
+from wanderbus.event import EventId
+from wanderbus.records import AnyRecord, Subscribed, decode_record
+from wanderbus.runtime.log.log_reader import durable_end, oldest_record, read_log
+from wanderbus.segments import Frame
+from wanderbus.subscription import Subscription
+
+_RECORDS_A_STEP: Final = 10_000
+"""Of the progress bar."""
+
+
+def explain(
+    event: Annotated[str, typer.Argument(help="Id of the event, as 'pub' prints it.", show_default=False)],
+    subscription: Annotated[
+        str, typer.Argument(help="Id of the subscription, as 'subscriptions' lists it.", show_default=False)
+    ],
+    data_dir: Annotated[Path, typer.Option(help="Directory of a server's log and state.")] = Path("wanderbus-data"),
+    device: Annotated[str | None, typer.Option(help="Tell what became of it for this device.")] = None,
+    json: AsJson = False,
+) -> None:
+    """Say why an event was, or was not, delivered for a subscription.
+
+    Reads the log of a server, be it running or not, and changes nothing.
+
+    Example: wanderbus explain wb1234-1042 wb1234-17 --data-dir wanderbus-data
+    """
+    log_to_stderr(verbose=False)
+    explained = _explained(
+        data_dir / "log" if (data_dir / "log").is_dir() else data_dir, _event_id(event), subscription, device
+    )
+    if json:
+        say_json(explained)
+    else:
+        say(f"{explained.outcome.replace('_', ' ')}: {explained.reason}")
+
+
+def _explained(directory: Path, event: EventId, identity: str, device: str | None) -> Explained:
+    end = durable_end(directory)
+    pair = Pair(event, _submitted(directory, identity, end), device)
+    if event.origin != identity.rpartition("-")[0] or event.offset >= end:
+        raise StorageError(f"the log holds no event {event}; one that was refused has no id")
+    first = oldest_record(directory)
+    with Progress(console=Console(stderr=True), transient=True, disable=not sys.stderr.isatty()) as progress:
+        reading = progress.add_task("reading the log", total=end - first)
+        for frame in read_log(directory, first, end):
+            if pair.concerns(frame.offset, frame.payload):
+                pair.apply(frame.offset, _record(frame))
+            if pair.settled:
+                break
+            if frame.offset % _RECORDS_A_STEP == 0:
+                progress.update(reading, completed=frame.offset - first)
+    return pair.explained()
+
+
+def _submitted(directory: Path, identity: str, end: int) -> Subscription:
+    """Return a subscription as it was submitted: its id names the record."""
+    offset = _event_id(identity).offset
+    for frame in read_log(directory, offset, min(offset + 1, end)):
+        record = _record(frame)
+        if isinstance(record, Subscribed) and record.subscription.id == identity:
+            return record.subscription
+    raise StorageError(f"the log holds no subscription {identity}; 'wanderbus subscriptions' lists those that live")
+
+
+def _record(frame: Frame) -> AnyRecord:
+    try:
+        return decode_record(frame.payload)
+    except msgspec.DecodeError as error:
+        raise StorageError(f"record {frame.offset} was written by another version: {error}") from None
+
+
+def _event_id(text: str) -> EventId:
+    origin, dash, offset = text.rpartition("-")
+    if not (dash and origin and offset.isascii() and offset.isdecimal() and len(offset) < 19):
+        raise ConfigurationError(f"{text!r} is no id; write it as it was printed, SERVER-NUMBER")
+    return EventId(origin, int(offset))

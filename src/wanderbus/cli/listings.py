@@ -1,0 +1,330 @@
+"""``wanderbus sessions``, ``subscriptions`` and ``queues``: what is at the broker, as a table or as JSON."""
+
+from __future__ import annotations
+
+import asyncio
+import fnmatch
+import sys
+from collections.abc import AsyncIterator, Callable, Iterator, Mapping, Sequence
+from textwrap import wrap
+from typing import Annotated, Any, Final, Literal, NamedTuple
+
+import typer
+from rich.console import Console
+from rich.live import Live
+from rich.text import Text
+
+from wanderbus.cli.connection_options import AsJson, Connection, visiting
+from wanderbus.cli.output import run_async, say_json, say_lines
+from wanderbus.client.operations import Operations, Row
+from wanderbus.errors import UnknownUser
+from wanderbus.event_text import escaped
+from wanderbus.runtime.system_random import wall_us
+from wanderbus.subscription import instant_shown
+
+_LINE: Final = 80
+_INDENT: Final = "  "
+
+What = Literal["sessions", "subscriptions", "queues"]
+Columns = Mapping[str, Callable[[Row], object]]
+Rows = Callable[[Operations], AsyncIterator[Row]]
+Table = Callable[[list[Row]], str]
+
+Users = Annotated[
+    str | None, typer.Argument(metavar="USER", help="Whose: a URI, or a pattern with * and ?.", show_default=False)
+]
+SessionPattern = Annotated[str | None, typer.Option("--session", help="Only sessions of this name; * and ? match.")]
+Watch = Annotated[
+    float | None, typer.Option("--watch", min=0.1, metavar="SECONDS", help="List again and again, after this pause.")
+]
+
+
+class Wanted(NamedTuple):
+    """A listing, and of that the rows whose fields match these patterns."""
+
+    what: What
+    columns: Columns
+    user: str | None
+    patterns: Mapping[str, str | None]
+    test: Callable[[Row], bool] = lambda row: True
+
+    def details(self, row: Row) -> Iterator[tuple[str, object]]:
+        """Yield what stands below a row."""
+        return _DETAILS[self.what](row)
+
+
+@visiting
+def sessions(
+    whose: Users = None,
+    *,
+    connection: Connection,
+    session: SessionPattern = None,
+    status: Annotated[str | None, typer.Option(help="Only of users who are CONNECTED or DISCONNECTED.")] = None,
+    watch: Watch = None,
+    json: AsJson = False,
+) -> None:
+    """List sessions: users, their devices, what became of matches, and what is unread.
+
+    Yours; with the role of operator everybody's.
+
+    Example: wanderbus sessions "sip:a*" --status DISCONNECTED --user sip:olga@localhost
+    """
+    patterns = {"session": session, "status": status and status.upper()}
+    _list(connection, Wanted("sessions", SESSIONS, whose, patterns), watch, json)
+
+
+@visiting
+def subscriptions(
+    whose: Users = None,
+    *,
+    connection: Connection,
+    session: SessionPattern = None,
+    subject: Annotated[str | None, typer.Option(help="Only of this subject; * and ? match.")] = None,
+    watch: Watch = None,
+    json: AsJson = False,
+) -> None:
+    """List subscriptions, with what waits for each, and why if it is not read.
+
+    Yours; with the role of operator everybody's.
+
+    Example: wanderbus subscriptions --subject "Dep*" --user sip:alice@localhost
+    """
+    patterns = {"session": session, "subject": subject}
+    _list(connection, Wanted("subscriptions", SUBSCRIPTIONS, whose, patterns), watch, json)
+
+
+@visiting
+def queues(
+    whose: Users = None,
+    *,
+    connection: Connection,
+    session: SessionPattern = None,
+    waiting: Annotated[bool, typer.Option("--waiting", help="Only those in which something waits.")] = False,
+    watch: Watch = None,
+    json: AsJson = False,
+) -> None:
+    """List the queue of each session: length, age, gaps, bounds, and what is unread.
+
+    Yours; with the role of operator everybody's.
+
+    Example: wanderbus queues --waiting --watch 2 --user sip:olga@localhost
+    """
+    test = (lambda row: row["notifications"] > 0) if waiting else (lambda row: True)
+    _list(connection, Wanted("queues", QUEUES, whose, {"session": session}, test), watch, json)
+
+
+def _list(connection: Connection, wanted: Wanted, watch_s: float | None, json: bool) -> None:
+    show(connection, lambda operations: _rows(operations, wanted), lambda rows: _table(rows, wanted), watch_s, json)
+
+
+def show(connection: Connection, rows: Rows, table: Table, watch_s: float | None, json: bool) -> None:
+    """Show ``rows`` as a ``table``, or as JSON; again and again after ``watch_s`` if that is given."""
+    as_json = json or (watch_s is not None and not sys.stdout.isatty())
+    run_async(_print(connection, rows, watch_s) if as_json else _show(connection, rows, table, watch_s))
+
+
+async def _print(connection: Connection, rows: Rows, watch_s: float | None) -> None:
+    """Print a line of JSON for each row; of a row that is watched, when it was so."""
+    async with connection.operations() as operations:
+        while True:
+            at_us = wall_us()
+            async for row in rows(operations):
+                say_json(row if watch_s is None else {"at_us": at_us, **row})
+            if watch_s is None:
+                return
+            await asyncio.sleep(watch_s)
+
+
+async def _show(connection: Connection, rows: Rows, table: Table, watch_s: float | None) -> None:
+    async with connection.operations() as operations:
+        if watch_s is None:
+            say_lines(table([row async for row in rows(operations)]))
+            return
+        with Live(console=Console(), auto_refresh=False) as live:
+            while True:
+                live.update(Text(table([row async for row in rows(operations)])), refresh=True)
+                await asyncio.sleep(watch_s)
+
+
+async def _rows(operations: Operations, wanted: Wanted) -> AsyncIterator[Row]:
+    """Yield what is wanted; a pattern of users is matched here, as the broker knows users by their URI alone."""
+    is_pattern = wanted.user is not None and any(character in wanted.user for character in "*?[")
+    patterns = {**wanted.patterns, "user": wanted.user if is_pattern else None}
+    found = False
+    async for row in getattr(operations, wanted.what)(None if is_pattern else wanted.user):
+        found = True
+        if wanted.test(row) and all(
+            pattern is None or fnmatch.fnmatchcase(str(row[name]), pattern) for name, pattern in patterns.items()
+        ):
+            yield row
+    if not found and wanted.user is not None and not is_pattern:
+        await _check_known(operations, wanted.user)
+
+
+async def _check_known(operations: Operations, user: str) -> None:
+    """Raise :class:`UnknownUser` if the broker has no session of ``user``."""
+    async for _ in operations.sessions(user):
+        return
+    raise UnknownUser(f"the broker has no session of {user}; 'wanderbus sessions' lists who has one")
+
+
+def _table(rows: list[Row], wanted: Wanted) -> str:
+    """Return the rows below their headings, and under each what has no place in a column."""
+    found = sorted(rows, key=lambda row: (row["user"], row["session"]))
+    heading, *lines = aligned(found, wanted.columns)
+    table = [heading]
+    for row, line in zip(found, lines, strict=True):
+        table += [line, *_details(wanted.details(row))]
+    return "\n".join(table)
+
+
+def aligned(rows: Sequence[Row], columns: Columns) -> list[str]:
+    """Return a line of headings, and one of cells for each row."""
+    cells = [list(columns), *([_cell(column(row)) for column in columns.values()] for row in rows)]
+    widths = [max(map(len, column)) for column in zip(*cells, strict=True)]
+    return ["  ".join(map(str.ljust, line, widths)).rstrip() for line in cells]
+
+
+def _details(given: Iterator[tuple[str, object]]) -> Iterator[str]:
+    for name, value in given:
+        yield from wrap(
+            f"{name} {_cell(value)}",
+            _LINE,
+            initial_indent=_INDENT,
+            subsequent_indent=_INDENT * 2,
+            break_long_words=False,
+        )
+
+
+def _cell(value: object) -> str:
+    """Return a value as a terminal may have it: what users call their things must not steer it."""
+    return "" if value is None else escaped(str(value))
+
+
+def _field(name: str) -> Callable[[Row], object]:
+    return lambda row: row.get(name)
+
+
+def _instant(at_us: int | None) -> str:
+    return "" if at_us is None else instant_shown(at_us)
+
+
+def span(seconds: float | None) -> str:
+    """Return a time in the largest unit that leaves some of it."""
+    if seconds is None:
+        return ""
+    for unit, size in (("d", 86_400), ("h", 3_600), ("min", 60)):
+        if seconds >= 2 * size:
+            return f"{seconds / size:.0f} {unit}"
+    return f"{seconds:.1f} s"
+
+
+def _user(row: Row) -> str:
+    return str(row["user"]).removeprefix("sip:")
+
+
+def _device(device: Row) -> str:
+    place = f"at {device['address']}" if device["address"] else ""
+    away = "" if device["away_s"] is None else f"for {span(device['away_s'])}"
+    reading = f"reads {device['reading']}" if device["reading"] else ""
+    return " ".join(filter(None, (device["device"], device["status"], away or place, reading)))
+
+
+def _unread(subscription: Row) -> str:
+    """Return how much waits for a subscription that is not read on, and why."""
+    waiting = f"{subscription['queued']} waiting, the oldest for {span(subscription['oldest_s'])}"
+    if subscription["state"] == "not_read":
+        return f"{waiting}; nobody reads it"
+    readers = (
+        f"{each['device']} has {each['unacknowledged']} unacknowledged" for each in subscription.get("readers", ())
+    )
+    return "; ".join((waiting, f"blocked for {span(subscription['blocked_s'])}", *readers))
+
+
+def _bounds(row: Row) -> str:
+    names = ("notifications_max", "bytes_max", "age_max_s")
+    return " ".join(f"{name}={row[name]}" for name in names if row[name] is not None)
+
+
+def _restriction(restriction: Mapping[str, Any]) -> str:
+    values = {
+        name: value for name, value in restriction.items() if name != "type" and value not in (None, [], "always")
+    }
+    return " ".join((str(restriction["type"]), *(f"{name}={value}" for name, value in values.items())))
+
+
+SESSIONS: Final[Columns] = {
+    "user": _user,
+    "session": _field("session"),
+    "status": _field("status"),
+    "subs": _field("subscriptions"),
+    "queued": _field("queued"),
+    "taken": _field("delivered"),
+    "lost": lambda row: sum(row.get("dropped", {}).values()),
+}
+
+SUBSCRIPTIONS: Final[Columns] = {
+    "subscription": _field("subscription"),
+    "user": _user,
+    "session": _field("session"),
+    "subject": _field("subject"),
+    "queued": _field("queued"),
+}
+
+QUEUES: Final[Columns] = {
+    "user": _user,
+    "session": _field("session"),
+    "waiting": _field("notifications"),
+    "bytes": _field("queued_bytes"),
+    "oldest": lambda row: span(row["oldest_s"]),
+    "gaps": _field("gaps"),
+    "missing": _field("missing"),
+}
+
+
+def _of_session(row: Row) -> Iterator[tuple[str, object]]:
+    for device in row.get("devices", ()):
+        yield "device", _device(device)
+    if row.get("dropped"):
+        yield "lost", ", ".join(f"{count} {reason}" for reason, count in row["dropped"].items())
+    if row.get("restricted"):
+        yield "restricted", row["restricted"]
+    yield from _unread_of(row)
+
+
+def _unread_of(row: Row) -> Iterator[tuple[str, object]]:
+    """Yield the subscriptions that are not read on, as many as the row of a session or of its queue holds."""
+    shown = row.get("unread_subscriptions", ())
+    for subscription in shown:
+        yield "unread", f"{subscription['subscription']}: {_unread(subscription)}"
+    if more := row.get("unread", 0) - len(shown):
+        yield "unread", f"{more} more; 'wanderbus subscriptions' lists them"
+
+
+def _of_subscription(row: Row) -> Iterator[tuple[str, object]]:
+    if row.get("expression"):
+        yield row["language"], row["expression"]
+    for restriction in row.get("restrictions", ()):
+        yield "restriction", _restriction(restriction)
+    if row.get("device"):
+        yield "device", row["device"]
+    times = {"expires": row["expires_us"], "last": row["last_us"]}
+    if shown := ", ".join(f"{name} {_instant(at_us)}" for name, at_us in times.items() if at_us is not None):
+        name, _, rest = shown.partition(" ")
+        yield name, rest
+    if row["state"] != "reading":
+        yield "unread", _unread(row)
+    elif row.get("readers"):
+        yield "read by", ", ".join(each["device"] for each in row["readers"])
+
+
+def _of_queue(row: Row) -> Iterator[tuple[str, object]]:
+    yield from _unread_of(row)
+    yield "bounds", _bounds(row)
+
+
+_DETAILS: Final[Mapping[What, Callable[[Row], Iterator[tuple[str, object]]]]] = {
+    "sessions": _of_session,
+    "subscriptions": _of_subscription,
+    "queues": _of_queue,
+}

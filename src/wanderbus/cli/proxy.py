@@ -1,0 +1,74 @@
+"""``wanderbus proxy``: registrar and proxy without a broker."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Annotated
+
+import typer
+
+from wanderbus.cli.output import ended_by_signal, log_to_stderr, run_async, say, say_json
+from wanderbus.cli.up import (
+    Advertise,
+    Certificate,
+    CertificateKey,
+    Config,
+    Domain,
+    Host,
+    Port,
+    Relay,
+    RelayCalls,
+    Relays,
+    SipTrace,
+    Tcp,
+    TlsPort,
+    Users,
+    given_to,
+    option,
+)
+from wanderbus.config import ProxySettings
+from wanderbus.machine import shown
+from wanderbus.server.proxy_server import ProxyServer
+
+DataDir = Annotated[Path | None, option("data_dir", "Directory of registrations and keys; made if need be.")]
+
+
+def proxy(
+    context: typer.Context,
+    config: Config = None,
+    users: Users = None,
+    data_dir: DataDir = None,
+    host: Host = None,
+    advertise: Advertise = None,
+    port: Port = None,
+    tcp: Tcp = None,
+    tls_certificate: Certificate = None,
+    tls_key: CertificateKey = None,
+    tls_port: TlsPort = None,
+    domain: Domain = None,
+    sip_trace: SipTrace = None,
+    relay: Relay = None,
+    relays: Relays = None,
+    relay_calls: RelayCalls = None,
+    json: Annotated[bool, typer.Option("--json", help="Print the ready line as JSON.")] = False,
+    verbose: Annotated[bool, typer.Option("--verbose", help="Log more than warnings.")] = False,
+) -> None:
+    """Run a SIP registrar and proxy alone; brokers are user agents of it, as 'wanderbus up --sip-server' runs them.
+
+    The broker is then one of the users, with a line in their file. Prints "ready sip:HOST:PORT" when user agents can
+    register, and after it "sips:HOST:PORT" where TLS is served. Ends at SIGINT or SIGTERM; registrations outlive it.
+
+    Example: wanderbus proxy --users users.txt --domain example.org --host 192.0.2.1
+    """
+    log_to_stderr(verbose=verbose)
+    run_async(_serve(ProxyServer(**given_to(ProxySettings, context.params, config)), json))
+
+
+async def _serve(server: ProxyServer, json: bool) -> None:
+    """Serve until a signal, which is the ordinary end."""
+    async with server:
+        ended = ended_by_signal()
+        place = f"sip:{shown(server.address)}"
+        others = {} if server.tls_address is None else {"tls": f"sips:{shown(server.tls_address)}"}
+        say_json({"ready": place, **others}) if json else say(" ".join(("ready", place, *others.values())))
+        await ended.wait()

@@ -1,0 +1,290 @@
+"""``wanderbus sim``: seeded histories of the very machines, checked (DESIGN rule 3)."""
+
+from __future__ import annotations
+
+import os
+import sys
+import time
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from concurrent.futures import ProcessPoolExecutor
+from enum import StrEnum
+from pathlib import Path
+from typing import Annotated, Final
+
+import msgspec
+import typer
+from rich.console import Console
+from rich.progress import track
+
+from wanderbus.cli.output import check_writable, complain, machine, say, write_json
+from wanderbus.errors import ConfigurationError
+from wanderbus.simulation.nat.scenario import NATScenario, run_nat_seed
+from wanderbus.simulation.relay.hostile_scenario import HostileRelayResult, HostileRelayScenario, run_hostile_relay_seed
+from wanderbus.simulation.relay.scenario import RelayResult, RelayScenario, run_relay_seed
+from wanderbus.simulation.rudp.scenario import RudpResult, RudpScenario, run_rudp_seed
+from wanderbus.simulation.sip.domains_scenario import DomainsScenario, run_domains_seed
+from wanderbus.simulation.sip.scenario import HEAL_RTT_GOAL, SIPResult, SIPScenario, run_sip_seed
+from wanderbus.simulation.system.scenario import Result, Scenario, run_seed
+from wanderbus.simulation.weeks.scenario import WeeksResult, WeeksScenario, run_weeks_seed
+
+AnyScenario = (
+    type[Scenario]
+    | type[SIPScenario]
+    | type[RudpScenario]
+    | type[RelayScenario]
+    | type[HostileRelayScenario]
+    | type[WeeksScenario]
+)
+AnyResult = Result | SIPResult | RudpResult | RelayResult | HostileRelayResult | WeeksResult
+
+
+class Layer(StrEnum):
+    """What is simulated."""
+
+    BROKER = "broker"
+    SIP = "sip"
+    DOMAINS = "domains"
+    RUDP = "rudp"
+    RELAY = "relay"
+    HOSTILE_RELAY = "hostile-relay"
+    NAT = "nat"
+    WEEKS = "weeks"
+
+
+class _Kind(msgspec.Struct, frozen=True):
+    """How the worlds of one layer are run, and what is counted in them: field of the result to words."""
+
+    scenario: AnyScenario
+    run_seed: Callable[[int], AnyResult]
+    counted: Mapping[str, str]
+
+
+_KINDS: Final = {
+    Layer.BROKER: _Kind(
+        Scenario,
+        run_seed,
+        {
+            "events": "events",
+            "notifications": "notifications",
+            "address_changes": "address changes",
+            "agent_kills": "agents killed",
+            "server_crashes": "server crashes",
+            "datagrams": "datagrams",
+        },
+    ),
+    Layer.SIP: _Kind(
+        SIPScenario,
+        run_sip_seed,
+        {
+            "parties": "parties",
+            "calls": "calls",
+            "address_changes": "address changes",
+            "kills": "parties killed",
+            "server_restarts": "server restarts",
+            "heals": "undisturbed moves measured",
+            "datagrams": "datagrams",
+        },
+    ),
+    Layer.DOMAINS: _Kind(
+        DomainsScenario,
+        run_domains_seed,
+        {
+            "parties": "parties",
+            "calls": "calls",
+            "address_changes": "address changes",
+            "kills": "parties killed",
+            "server_restarts": "server restarts",
+            "datagrams": "datagrams",
+        },
+    ),
+    Layer.RUDP: _Kind(
+        RudpScenario,
+        run_rudp_seed,
+        {
+            "connections": "connections",
+            "messages": "messages",
+            "moves": "announced moves",
+            "rebindings": "others",
+            "learnt": "of them challenged",
+            "failures": "failures",
+            "resets": "resets",
+            "injected": "injected datagrams",
+            "datagrams": "datagrams",
+        },
+    ),
+    Layer.RELAY: _Kind(
+        RelayScenario,
+        run_relay_seed,
+        {
+            "messages": "messages",
+            "moves": "announced moves",
+            "rebindings": "others",
+            "restarts": "relays killed",
+            "learnt": "parties found elsewhere",
+            "injected": "datagrams of strangers",
+            "refused": "refused",
+            "datagrams": "datagrams",
+        },
+    ),
+    Layer.HOSTILE_RELAY: _Kind(
+        HostileRelayScenario,
+        run_hostile_relay_seed,
+        {
+            "messages": "messages",
+            "failures": "failures",
+            "harmed": "datagrams harmed",
+            "flooded": "made up",
+            "forged": "not opened",
+            "learnt": "parties led elsewhere",
+            "to_bystanders": "bytes to bystanders",
+            "datagrams": "datagrams",
+        },
+    ),
+    Layer.NAT: _Kind(
+        NATScenario,
+        run_nat_seed,
+        {
+            "events": "events",
+            "notifications": "notifications",
+            "address_changes": "address changes",
+            "moves_into_nat": "of them into NATs",
+            "moves_out_of_nat": "out of them",
+            "moves_behind_firewall": "of them behind firewalls",
+            "nat_restarts": "NATs restarted",
+            "relay_restarts": "relays killed",
+            "server_crashes": "server crashes",
+            "relayed": "datagrams relayed",
+            "filtered": "kept out by NATs",
+            "dropped": "dropped by firewalls",
+        },
+    ),
+    Layer.WEEKS: _Kind(
+        WeeksScenario,
+        run_weeks_seed,
+        {
+            "days": "days",
+            "devices": "devices",
+            "events": "events",
+            "matches": "matches",
+            "restricted": "restricted",
+            "dropped": "dropped",
+            "subscriptions": "subscriptions",
+            "links": "links",
+            "server_crashes": "server crashes",
+            "clock_jumps": "clocks set",
+        },
+    ),
+}
+
+PROGRESS_EACH_S: Final = 5.0
+
+
+def sim(
+    layer: Annotated[
+        Layer,
+        typer.Option(
+            help="The whole system with its broker; registration, calls and moves; reliable UDP alone; reliable UDP"
+            " through a media relay, or through one that wants to harm; the whole system behind NATs, with a relay; or"
+            " the broker alone over weeks."
+        ),
+    ] = Layer.BROKER,
+    seeds: Annotated[int, typer.Option(min=1, help="How many histories.")] = 200,
+    first_seed: Annotated[int, typer.Option(min=0, help="Seed of the first.")] = 1,
+    seed: Annotated[int | None, typer.Option(min=0, help="Replay this one alone.", show_default=False)] = None,
+    trace: Annotated[Path | None, typer.Option(help="With --seed: write everything that happened.")] = None,
+    json: Annotated[Path | None, typer.Option(help="Write results to this file.")] = None,
+) -> None:
+    """Simulate users who move, crash and lose the network, and check that every promise holds.
+
+    Of the broker: nothing is lost, repeated or reordered. Of SIP: in the end everybody is registered where they are,
+    every session is CONNECTED on both sides, and nothing is left over. Of reliable UDP: every message once and in
+    order, repeats at their times, and nothing that was forged believed. Of the relay: the same through NATs, and
+    strangers are sent nothing; also after a relay that wanted to harm. Behind NATs: what holds of the broker, and
+    data go by the relay where they have to and straight where they can. Of weeks: lifetimes, restrictions and the
+    bounds of queues hold while people come and go, clocks are set and the broker crashes. Exit status 1 if a promise
+    was broken; each failure names the command that replays it.
+
+    Example: wanderbus sim --seeds 50 --first-seed 1000
+    """
+    if trace is not None and seed is None:
+        raise ConfigurationError("--trace goes with --seed")
+    for path in (trace, json):
+        if path is not None:
+            check_writable(path)
+    started = time.monotonic()
+    kind = _KINDS[layer]
+    if seed is not None:
+        results = [_replay(kind, seed, trace)]
+    else:
+        wanted = range(first_seed, first_seed + seeds)
+        results = list(_with_progress(_in_parallel(kind, wanted), seeds))
+    failed = [result for result in results if result.problems]
+    _complain_of(failed, "" if layer is Layer.BROKER else f" --layer {layer}")
+    summary = _summary(kind, results, time.monotonic() - started)
+    counts = ", ".join(f"{summary[name]} {words}" for name, words in kind.counted.items())
+    say(f"{summary['seeds']} seeds, {len(failed)} failed; {counts}, {summary['wall_s']} s")
+    if json is not None:
+        goals = _goals(results, len(failed))
+        report = {"command": "sim", "layer": layer, "machine": machine(), "summary": summary}
+        write_json(json, {**report, "results": results, "goals": goals})
+    if failed:
+        raise typer.Exit(1)
+
+
+def _complain_of(failed: Sequence[AnyResult], option: str) -> None:
+    for result in failed:
+        for problem in result.problems:
+            complain(f"seed {result.seed}: {problem}")
+        complain(f"replay it with: wanderbus sim{option} --seed {result.seed} --trace FILE")
+
+
+def _replay(kind: _Kind, seed: int, trace: Path | None) -> AnyResult:
+    scenario = kind.scenario(seed, keep_trace=trace is not None)
+    result = scenario.run()
+    if trace is not None:
+        try:
+            trace.write_text("".join(f"{line}\n" for line in scenario.world.trace or ()), encoding="utf-8")
+        except OSError as error:
+            raise ConfigurationError(f"{trace} cannot be written: {error.strerror}") from None
+    return result
+
+
+def _in_parallel(kind: _Kind, seeds: Iterable[int]) -> Iterator[AnyResult]:
+    with ProcessPoolExecutor(os.cpu_count()) as pool:
+        yield from pool.map(kind.run_seed, seeds, chunksize=4)
+
+
+def _with_progress(results: Iterable[AnyResult], seeds: int) -> Iterator[AnyResult]:
+    """Show how far it is: a bar on a terminal, elsewhere a line every few seconds."""
+    if sys.stderr.isatty():
+        yield from track(results, "simulating", seeds, console=Console(stderr=True), transient=True)
+        return
+    shown_at, failed = time.monotonic(), 0
+    for number, result in enumerate(results, 1):
+        if result.problems:
+            failed += 1
+            print(f"seed {result.seed}: {result.problems[0]}", file=sys.stderr, flush=True)
+        if time.monotonic() - shown_at >= PROGRESS_EACH_S:
+            shown_at = time.monotonic()
+            print(f"{number} of {seeds} seeds, {failed} failed", file=sys.stderr, flush=True)
+        yield result
+
+
+def _summary(kind: _Kind, results: Sequence[AnyResult], wall_s: float) -> dict[str, float]:
+    totals: dict[str, float] = {name: sum(getattr(result, name) for result in results) for name in kind.counted}
+    return {"seeds": len(results), **totals, "wall_s": round(wall_s, 1)}
+
+
+def _goals(results: Sequence[AnyResult], failed: int) -> list[dict[str, object]]:
+    """Return what the run is held to."""
+    if any(isinstance(result, Result) for result in results):
+        return [{"name": "failed", "value": failed, "unit": "seeds", "goal": 0, "met": not failed}]
+    goals: list[dict[str, object]] = [
+        {"name": "worlds_failed", "value": failed, "unit": "seeds", "goal": 0, "met": not failed}
+    ]
+    if any(isinstance(result, SIPResult) for result in results):
+        heals = [result.heal_rtt for result in results if isinstance(result, SIPResult) and result.heals]
+        longest = max(heals, default=None)
+        met = longest is not None and longest <= HEAL_RTT_GOAL
+        goals.append({"name": "heal_rtt", "value": longest, "unit": "round trips", "goal": HEAL_RTT_GOAL, "met": met})
+    return goals

@@ -1,0 +1,171 @@
+"""``wanderbus up``: the server."""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+import signal
+from collections.abc import Mapping
+from pathlib import Path
+from typing import Annotated, Any, Final
+
+import msgspec
+import typer
+
+from wanderbus.cli.output import log_to_stderr, run_async, say, say_json
+from wanderbus.config import RelaySettings, ServerSettings
+from wanderbus.config.keys import default_of
+from wanderbus.errors import ConfigurationError
+from wanderbus.machine import shown
+from wanderbus.runtime.files.config_files import settings_in
+from wanderbus.server.server import Server
+
+_UNLESS_GIVEN: Final = {"domain": "localhost", "data_dir": Path("wanderbus-data")}
+"""What the command adds to a file or options that do not say it."""
+
+
+def option(key: str, help: str, *names: str, **more: Any) -> Any:
+    """Return an option that shows the default of ``key`` and is None unless given, so that a file can say it."""
+    default = _UNLESS_GIVEN.get(key, default_of(ServerSettings, key))
+    return typer.Option(*names, help=help, show_default=str(default), **more)
+
+
+Config = Annotated[
+    Path | None, typer.Option(help="TOML file of settings; the other options come before it.", show_default=False)
+]
+Users = Annotated[Path | None, typer.Option(help="File of name:password lines.", show_default=False)]
+DataDir = Annotated[Path | None, option("data_dir", "Directory of log and state; made if need be.")]
+Host = Annotated[str | None, option("host", "IP address to listen on.")]
+Advertise = Annotated[
+    str | None, typer.Option(help="IP address to tell instead, if another stands before --host, as in clouds.")
+]
+Port = Annotated[int | None, option("port", "UDP and TCP port of SIP; 0 takes a free one.", min=0, max=65_535)]
+Tcp = Annotated[bool | None, option("tcp", "Serve TCP besides UDP.")]
+Certificate = Annotated[Path | None, typer.Option(help="PEM file of a certificate chain: serve TLS too.")]
+CertificateKey = Annotated[Path | None, typer.Option(help="PEM file of its key, unless that is in the same file.")]
+TlsPort = Annotated[int | None, typer.Option(min=0, max=65_535, help="TCP port of TLS; --port + 1 if not given.")]
+Domain = Annotated[str | None, option("domain", "SIP domain to serve.")]
+Encryption = Annotated[
+    bool | None, option("encryption", "Whether events travel encrypted; agents have to say the same.")
+]
+EciPort = Annotated[
+    int | None,
+    typer.Option(
+        min=0,
+        max=65_535,
+        help="UDP port for the original ECI: plain, and without any authentication. Not served unless given.",
+    ),
+]
+EciHost = Annotated[str | None, option("eci_host", "IP address of --eci-port, wherever --host is.")]
+SipTrace = Annotated[
+    Path | None, typer.Option(help="Write every SIP message to this file, for 'wanderbus sip ladder'.")
+]
+
+
+Relay = Annotated[
+    bool | None,
+    typer.Option(
+        help="Have a media relay in this process, on --host: it carries data channels between those behind NAT."
+    ),
+]
+Relays = Annotated[
+    list[str] | None,
+    typer.Option(help="Media relay elsewhere, as HOST:PORT of its commands (ng); repeatable."),
+]
+RelayCalls = Annotated[
+    str | None, option("relay_calls", "What passes a relay: nat, calls with a side behind NAT, or all.")
+]
+SipServer = Annotated[
+    str | None,
+    typer.Option(
+        help="Registrar and proxy elsewhere, as sip:HOST:PORT;transport=tcp or sips:HOST: the broker is a user agent "
+        "there, and this process serves no SIP itself.",
+        show_default=False,
+    ),
+]
+BrokerPasswordFile = Annotated[
+    Path | None,
+    typer.Option(help="File with the broker's password at --sip-server; the one in --users unless given."),
+]
+CaFile = Annotated[Path | None, typer.Option(help="PEM file of the authorities that vouch for --sip-server (TLS).")]
+
+
+def up(
+    context: typer.Context,
+    config: Config = None,
+    users: Users = None,
+    data_dir: DataDir = None,
+    host: Host = None,
+    advertise: Advertise = None,
+    port: Port = None,
+    tcp: Tcp = None,
+    tls_certificate: Certificate = None,
+    tls_key: CertificateKey = None,
+    tls_port: TlsPort = None,
+    domain: Domain = None,
+    encryption: Encryption = None,
+    eci_port: EciPort = None,
+    eci_host: EciHost = None,
+    sip_trace: SipTrace = None,
+    relay: Relay = None,
+    relays: Relays = None,
+    relay_calls: RelayCalls = None,
+    sip_server: SipServer = None,
+    broker_password_file: BrokerPasswordFile = None,
+    ca_file: CaFile = None,
+    json: Annotated[bool, typer.Option("--json", help="Print the ready line as JSON.")] = False,
+    verbose: Annotated[bool, typer.Option("--verbose", help="Log more than warnings.")] = False,
+) -> None:
+    """Run a server: SIP registrar and proxy, broker, event log.
+
+    Prints "ready sip:HOST:PORT" when agents can connect, and after it "sips:HOST:PORT" where TLS is served and
+    "eci://HOST:PORT" where the original ECI is. With --sip-server that is "ready sip:USER@HOST:PORT", where the broker
+    itself is. Ends at SIGINT or SIGTERM; killing it loses nothing. All else that can be set stands in a file:
+    'wanderbus config sample broker' prints one.
+
+    Example: wanderbus up --users users.txt --domain example.org --host 192.0.2.1
+
+    Example: wanderbus up --config broker.toml --sip-server "sip:192.0.2.1:5060;transport=tcp" --host 192.0.2.2
+    """
+    log_to_stderr(verbose=verbose)
+    run_async(_serve(Server(**given_to(ServerSettings, context.params, config)), json))
+
+
+def given_to(kind: type[msgspec.Struct], options: Mapping[str, Any], config: Path | None) -> Any:
+    """Return the settings of ``kind`` that the options say, and where they are silent the file."""
+    # Every option that is a setting has the name of its key.
+    given = {name: options[name] for name in kind.__struct_fields__ if options.get(name) not in (None, [], ())}
+    from_file = {} if config is None else settings_in(kind, config)
+    if "relay" in given:
+        given["relay"] = (from_file.get("relay") or RelaySettings()) if given["relay"] else None
+    if "relays" in given:
+        given["relays"] = tuple(given["relays"])
+    settings = {**_UNLESS_GIVEN, **from_file, **given}
+    if "users" not in settings:
+        raise ConfigurationError(
+            "no users given; pass --users FILE (lines of name:password, or made by 'wanderbus users add')"
+        )
+    return settings
+
+
+async def _serve(server: Server, json: bool) -> None:
+    """Serve until a signal or a broken disk; a signal is the ordinary end."""
+    loop = asyncio.get_running_loop()
+    async with server:
+        running = loop.create_task(server.run())
+        for number in (signal.SIGINT, signal.SIGTERM):
+            loop.add_signal_handler(number, running.cancel)
+        place = f"sip:{shown(server.address)}"
+        others = {}
+        if server.sip_server is not None:
+            place = f"sip:{server.broker_uri.partition(':')[2].partition('@')[0]}@{shown(server.broker_address)}"
+        if server.tls_address is not None:
+            others["tls"] = f"sips:{shown(server.tls_address)}"
+        if server.eci_address is not None:
+            others["eci"] = f"eci://{shown(server.eci_address)}"
+        if json:
+            say_json({"ready": place, "broker": server.broker_uri, **others})
+        else:
+            say(" ".join(("ready", place, *others.values())))
+        with contextlib.suppress(asyncio.CancelledError):
+            await running

@@ -1,0 +1,1 @@
+"""The agent: its machine, and its awaitable interface for applications."""

@@ -1,0 +1,270 @@
+"""An agent's end of the path: its machine, its sockets, and what becomes of them when the device moves."""
+
+from __future__ import annotations
+
+import contextlib
+import ipaddress
+import logging
+import ssl
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Final, Protocol
+
+import msgspec
+
+from wanderbus.client.machine import baseline, core
+from wanderbus.client.machine.messages import AgentProperties, Moved
+from wanderbus.client.machine.path_choice import allowed_ways
+from wanderbus.datachannel import DISCARD_PORT
+from wanderbus.domain.baseline import user_at
+from wanderbus.errors import ConfigurationError, Unreachable
+from wanderbus.machine import Address
+from wanderbus.rudp import RudpConfig
+from wanderbus.runtime.files.device_file import Device
+from wanderbus.runtime.net.addresses import AddressMonitor, address_towards
+from wanderbus.runtime.net.driver import Driver
+from wanderbus.runtime.net.resolver import resolved
+from wanderbus.runtime.system_random import SystemRandom
+from wanderbus.stream_limits import DATA_STREAM_LIMITS
+from wanderbus.tcp import TcpConfig
+
+_log = logging.getLogger("wanderbus.agent")
+
+OUTBOX_FILE: Final = "outbox.db"
+"""In the state directory of a device."""
+
+
+class End(Protocol):
+    """What an agent asks of its end of the path."""
+
+    properties: AgentProperties
+    """Who the agent is; some of it is known only once it is open."""
+
+    @property
+    def ephemeral(self) -> bool:
+        """Whether nobody will come back as this device, so that it takes its leave for good."""
+        ...
+
+    @property
+    def has_outbox(self) -> bool:
+        """Whether there is an outbox of this device, which may hold events."""
+        ...
+
+    def outbox_file(self) -> Path:
+        """Return where this device has its outbox; :class:`ConfigurationError` says why it cannot have one."""
+        ...
+
+    @property
+    def outbox_owner(self) -> str:
+        """Who alone can publish what is in the outbox."""
+        ...
+
+    async def locate(self, wait_s_max: float) -> None:
+        """Look up the host of the server, beside the loop; before :meth:`open`.
+
+        :raises ConfigurationError: there is no such host
+        :raises Unreachable: no name server answered within ``wait_s_max``
+        """
+        ...
+
+    def open(self, driver: Driver) -> None:
+        """Give ``driver`` its sockets and its machine, which has to know their addresses.
+
+        :raises ConfigurationError: the local address cannot be used
+        :raises Unreachable: there is no route to the server
+        """
+        ...
+
+    def rebind(self, local_address: str) -> None:
+        """Be at ``local_address`` from now on, whatever the route; :class:`ConfigurationError` if that cannot be."""
+        ...
+
+    def close(self) -> None:
+        """Follow the route no more, and give back what belongs to the device."""
+        ...
+
+
+class MobileEnd:
+    """Sockets for SIP and for the data channel, which follow the device wherever it goes (SPEC D-05, D-08)."""
+
+    def __init__(
+        self,
+        properties: AgentProperties,
+        rudp: RudpConfig | None,
+        tcp_channels: TcpConfig | None,
+        *,
+        state_dir: Path,
+        outbox_file: Path | None,
+        local_address: str | None,
+        offline: bool,
+        tls: ssl.SSLContext | None,
+    ) -> None:
+        self.properties = properties
+        self._rudp = rudp
+        self._tcp_channels = tcp_channels
+        self._state_dir = state_dir if outbox_file is None else outbox_file.with_name(f"{outbox_file.name}.device")
+        self._outbox_file = outbox_file
+        self._outbox = outbox_file or state_dir / OUTBOX_FILE
+        self._local_address = local_address
+        self._offline = offline
+        self._tls = tls
+        self._device: Device | None = None
+        self._monitor: AddressMonitor | None = None
+
+    @property
+    def ephemeral(self) -> bool:
+        """Whether the device's directory was in use, so that its identity is for this time only."""
+        return self._device is not None and self._device.ephemeral
+
+    @property
+    def has_outbox(self) -> bool:
+        """See :meth:`End.has_outbox`."""
+        return not self.ephemeral and self._outbox.exists()
+
+    def outbox_file(self) -> Path:
+        """See :meth:`End.outbox_file`."""
+        if self.ephemeral and self._outbox_file:
+            raise ConfigurationError(f"another agent uses the outbox {self._outbox_file} now; wait, or give another")
+        if self.ephemeral:
+            raise ConfigurationError(
+                f"no outbox: another agent uses {self._state_dir}, so this one is a device for this time only and "
+                "nobody would publish what it leaves; give it a state_dir of its own"
+            )
+        return self._outbox
+
+    @property
+    def outbox_owner(self) -> str:
+        """See :meth:`End.outbox_owner`. A file may be parted from its device, by which the broker knows repeats."""
+        owner = f"{self.properties.uri} at {self.properties.broker}"
+        return f"{owner}, device {self.properties.device}" if self._outbox_file else owner
+
+    async def locate(self, wait_s_max: float) -> None:
+        """See :meth:`End.locate`."""
+        self.properties = await _located(self.properties, wait_s_max)
+
+    def open(self, driver: Driver) -> None:
+        """See :meth:`End.open`."""
+        self._driver = driver
+        self._device = Device(self._state_dir)
+        self.properties = msgspec.structs.replace(self.properties, device=self._device.uuid)
+        bound = self._bind(_local_address(self._local_address, self.properties.server, offline=self._offline))
+        driver.machine = core.Agent(
+            self.properties,
+            SystemRandom(),
+            sip=bound[core.SIP_SOCKET],
+            data=bound[core.DATA_SOCKET],
+            rudp=self._rudp,
+            tcp=self._tcp_channels,
+        )
+        if self._local_address is None:
+            self._monitor = AddressMonitor(self.properties.server, self._followed)
+
+    def rebind(self, local_address: str) -> None:
+        """See :meth:`End.rebind`."""
+        self._move(local_address)
+        self._stop_following()
+
+    def close(self) -> None:
+        """See :meth:`End.close`."""
+        self._stop_following()
+        if self._device is not None:
+            self._device.close()
+
+    def _stop_following(self) -> None:
+        if self._monitor is not None:
+            self._monitor.close()
+            self._monitor = None
+
+    def _bind(self, local: str) -> dict[str, Address]:
+        driver = self._driver
+        with _usable(local):
+            ways = allowed_ways(self.properties.data_transport, self.properties.data_ways)
+            over_udp, over_tcp = (any(way.startswith(kind) for way in ways) for kind in ("udp", "tcp"))
+            sockets = [core.SIP_SOCKET, core.DATA_SOCKET] if over_udp else [core.SIP_SOCKET]
+            bound = driver.bind(dict.fromkeys(sockets, (local, 0)))
+            if over_tcp:
+                driver.bind_streams(core.STREAM_SOCKET, {}, local_host=local, limits=DATA_STREAM_LIMITS)
+            if not over_udp:
+                bound[core.DATA_SOCKET] = (local, DISCARD_PORT)
+            if self.properties.transport != "UDP":
+                # Nobody need connect to us: requests come on the connection that we open to the server.
+                driver.bind_streams(core.SIP_SOCKET, {}, client_tls=self._tls, local_host=local)
+        return bound
+
+    def _move(self, local: str) -> None:
+        bound = self._bind(local)
+        self._driver.feed(Moved(bound[core.SIP_SOCKET], bound[core.DATA_SOCKET]))
+
+    def _followed(self, local: str) -> bool:
+        try:
+            self._move(local)
+        except ConfigurationError as error:
+            _log.warning("could not follow a change of address yet: %s", error)
+            return False
+        return True
+
+
+class BaselineEnd:
+    """One socket, whose address is the user; where the device goes does not matter to it (SPEC A-09)."""
+
+    ephemeral = True
+    has_outbox = False
+    outbox_owner = ""
+
+    def __init__(self, properties: AgentProperties, *, local_address: str | None) -> None:
+        self.properties = properties
+        self._local_address = local_address
+
+    def outbox_file(self) -> Path:
+        """See :meth:`End.outbox_file`."""
+        raise ConfigurationError("original ECI has no outbox: it knows addresses, and no device that comes back")
+
+    async def locate(self, wait_s_max: float) -> None:
+        """See :meth:`End.locate`."""
+        self.properties = await _located(self.properties, wait_s_max)
+
+    def open(self, driver: Driver) -> None:
+        """See :meth:`End.open`."""
+        self._driver = driver
+        data = self._bind(_local_address(self._local_address, self.properties.server))
+        driver.machine = baseline.Agent(self.properties, data=data)
+
+    def rebind(self, local_address: str) -> None:
+        """See :meth:`End.rebind`; the broker is not told, and goes on sending to the address of before."""
+        data = self._bind(local_address)
+        self._driver.feed(Moved(data, data))
+
+    def close(self) -> None:
+        """See :meth:`End.close`."""
+
+    def _bind(self, local: str) -> Address:
+        with _usable(local):
+            data = self._driver.bind({baseline.ECI_SOCKET: (local, 0)})[baseline.ECI_SOCKET]
+        self.properties = msgspec.structs.replace(self.properties, uri=user_at(data))
+        return data
+
+
+async def _located(properties: AgentProperties, wait_s_max: float) -> AgentProperties:
+    return msgspec.structs.replace(properties, server=await resolved(properties.server, wait_s_max))
+
+
+def _local_address(wanted: str | None, server: Address, *, offline: bool = False) -> str:
+    local = wanted or address_towards(server)
+    if local is None and offline:
+        return "::1" if ":" in server[0] else "127.0.0.1"  # until there is a route, which the monitor reports
+    if local is None:
+        raise Unreachable(f"there is no route to {server[0]}; check the network")
+    return local
+
+
+@contextlib.contextmanager
+def _usable(local: str) -> Iterator[None]:
+    """Let sockets be bound to ``local``; :class:`ConfigurationError` says why that is not to be."""
+    try:
+        if ipaddress.ip_address(local).is_unspecified:
+            raise ConfigurationError(f"the local address {local} is no address: peers are told where to send")
+        yield
+    except ValueError:
+        raise ConfigurationError(f"the local address {local!r} is not an IP address") from None
+    except OSError as error:
+        raise ConfigurationError(f"the local address {local} cannot be used: {error.strerror}") from None

@@ -1,0 +1,276 @@
+"""The agent's side of the application protocol, over however many connections it takes (DESIGN 5.2, 5.5).
+
+What was said and not yet answered is said again on every new connection, in order; what is heard twice is
+passed on once.
+"""
+
+from __future__ import annotations
+
+import msgspec
+
+from wanderbus import protocol
+from wanderbus.broker import presentation
+from wanderbus.client.machine.answer_checks import Question
+from wanderbus.client.machine.lifetimes import Decision, Lifetimes
+from wanderbus.client.machine.messages import (
+    Acknowledge,
+    AgentProperties,
+    Arrived,
+    Ask,
+    ConnectRefused,
+    PublishEvent,
+    PublishSettled,
+    RequestSettled,
+    StartReading,
+    StopReading,
+    SubscriptionNotRead,
+    SubscriptionOver,
+)
+from wanderbus.client.machine.outbox import passes
+from wanderbus.client.machine.reading import Readings, read_message
+from wanderbus.client.machine.untaken import Untaken
+from wanderbus.errors import RemoteProtocolError
+from wanderbus.event import Gap, Position
+from wanderbus.machine import Output
+
+OfReaders = StartReading | StopReading | Acknowledge
+"""What the application says of those who read."""
+
+
+class Conversation:
+    """Turns the application's requests into messages, and the broker's messages into reports.
+
+    What is said of its own accord, about subscriptions that end, is found in :meth:`unsaid`.
+    """
+
+    def __init__(self, properties: AgentProperties) -> None:
+        self._properties = properties
+        self._epoch = 0
+        self._keep = properties.keep
+        self._readings = Readings()
+        self._untaken = Untaken(properties.untaken_bytes_max)
+        self._reads: dict[int, tuple[int, Position | None]] = {}
+        """By request for a subscription that is read at once: the handle, and the position to resume from."""
+        self._lifetimes = Lifetimes(properties.on_ended)
+        self._publishes: dict[tuple[bool, int], bytes] = {}
+        """By whether they are of the outbox, and number."""
+        self._held_up: PublishSettled | None = None
+        """The lowest event of the outbox that was refused for the time being; none behind it may be said anew."""
+        self._requests: dict[int, Question] = {}
+        self._unsaid: list[bytes] = []
+
+    @property
+    def unanswered(self) -> int:
+        """Return how many publishes and requests wait for an answer."""
+        return len(self._publishes) + len(self._requests)
+
+    @property
+    def attached(self) -> bool:
+        """Return whether the broker has said which stream it goes on with."""
+        return self._epoch != 0
+
+    def opening(self) -> list[bytes]:
+        """Return what to say first on a new connection."""
+        for question in self._requests.values():
+            question.forget_parts()
+        resume, keep_queue = self._properties.resume, self._properties.keep_queue
+        attach = protocol.Attach(self._properties.epoch, self._properties.session, resume, self._keep, keep_queue)
+        readings = self._readings.all()
+        read = [protocol.encode(read_message(readings, self._epoch))] if readings else []
+        publishes = (payload for key, payload in self._publishes.items() if not self._would_overtake(key))
+        requests = (question.payload for question in self._requests.values())
+        return [protocol.encode(attach), *read, *requests, *publishes]
+
+    def _would_overtake(self, publish: tuple[bool, int]) -> bool:
+        """Return whether an event of the outbox before this one has to be said first (SPEC X25)."""
+        outbox, number = publish
+        return outbox and self._held_up is not None and number > self._held_up.number
+
+    def say(self, given: PublishEvent | Ask | OfReaders) -> bytes | None:
+        """Return the message for one request of the application, None if it adds nothing."""
+        match given:
+            case PublishEvent(number=number, event=event, outbox=outbox):
+                payload = protocol.encode(protocol.Publish(number, event, outbox))
+                self._publishes[outbox is not None, number] = payload
+                if outbox is not None and self._held_up and number <= self._held_up.number:
+                    self._held_up = None
+            case Ask():
+                payload = self._ask(given)
+            case _:
+                said = self._say_of_reader(given)
+                return None if said is None else protocol.encode(said)
+        return payload
+
+    def _ask(self, given: Ask) -> bytes:
+        request = given.message
+        if given.reads and isinstance(request, protocol.Subscribe):
+            handle = self._readings.next_handle()
+            self._reads[request.request] = handle, request.resume
+            request = msgspec.structs.replace(request, reader=handle)
+        self._lifetimes.asked(request)
+        payload = protocol.encode(request)
+        self._requests[request.request] = Question(request, payload)
+        return payload
+
+    def _say_of_reader(self, given: OfReaders) -> protocol.OfReaders | None:
+        reading = self._readings.get(given.subscription)
+        match given:
+            case StartReading(subscription=subscription, resume=resume):
+                if reading is not None:
+                    return None
+                taken = resume.number if resume is not None and resume.epoch == self._epoch else 0
+                started = self._readings.start(subscription, self._readings.next_handle(), taken)
+                return read_message([started], self._epoch)
+            case StopReading(subscription=subscription):
+                stopped = self._readings.stop(subscription)
+                self._untaken.stopped(subscription)
+                return None if stopped is None else protocol.StopReading(stopped.handle)
+            case Acknowledge(position=position):
+                if reading is not None:
+                    self._untaken.taken(reading.subscription, position)
+                if reading is None or position.epoch != self._epoch or position.number <= reading.taken:
+                    return None
+                reading.taken = position.number
+                return protocol.Take(reading.handle, position.number)
+
+    def unsaid(self) -> list[bytes]:
+        """Return what is to be said because of what was heard; it is returned once, and repeated by :meth:`opening`."""
+        unsaid, self._unsaid = self._unsaid, []
+        return unsaid
+
+    def give_up(self, given: PublishEvent | Ask) -> bool:
+        """Wait no longer for the answer to ``given``; return whether it was still to come."""
+        match given:
+            case PublishEvent(number=number, outbox=outbox):
+                return self._publishes.pop((outbox is not None, number), None) is not None
+            case Ask(message=message):
+                self._reads.pop(message.request, None)
+                self._lifetimes.gave_up(message.request)
+                return self._requests.pop(message.request, None) is not None
+
+    def hear(self, payload: bytes) -> list[Output]:
+        """Return what a message of the broker means; :class:`RemoteProtocolError` if it means nothing."""
+        match protocol.decode_from_broker(payload):
+            case protocol.Notify() as notify:
+                return self._notified(notify, len(payload))
+            case protocol.NotifyGap() as gap:
+                return self._gap(gap, len(payload))
+            case protocol.PublishAccepted(number=number, id=identity, outbox=outbox):
+                known = self._publishes.pop((outbox, number), None)
+                return [PublishSettled(number, identity, outbox=outbox)] if known else []
+            case protocol.PublishRefused(number=number, outbox=outbox) as refused:
+                known = self._publishes.pop((outbox, number), None)
+                return [self._refused(refused)] if known else []
+            case protocol.RequestRefused(request=0, reason=reason):
+                return [ConnectRefused("attachment", None, reason)]
+            case protocol.Attachment(epoch=epoch):
+                return self._attached(epoch)
+            case protocol.NotRead(subscription=subscription, waiting=waiting):
+                return [] if self._readings.get(subscription.id) else [SubscriptionNotRead(subscription, waiting)]
+            case protocol.SubscriptionEnded() as ended:
+                return self._of_its_own_accord(self._lifetimes.ended(ended))
+            case protocol.RequestRefused(request=request) as refusal:
+                asked = self._requests.pop(request, None)
+                return self._settled(RequestSettled(request, (), refusal)) if asked else []
+            case answer:
+                return self._answered(answer, len(payload))
+
+    def _answered(self, answer: protocol.Done | protocol.Listing, size: int) -> list[Output]:
+        """Report the answer to a request once its last part is here."""
+        question = self._requests.get(answer.request)
+        whole = None if question is None else question.whole(answer, size)
+        if whole is None:
+            return []
+        del self._requests[answer.request]
+        if isinstance(answer, protocol.Listing):
+            return self._settled(RequestSettled(answer.request, (), rows=whole, next=answer.next))
+        return self._settled(RequestSettled(answer.request, whole))
+
+    def _settled(self, settled: RequestSettled) -> list[Output]:
+        """Report an answer to the application; what was asked by ourselves is not for it."""
+        if (reads := self._reads.pop(settled.request, None)) is not None:
+            self._start_reading(settled, *reads)
+        outputs = self._of_its_own_accord(self._lifetimes.settled(settled))
+        return outputs if settled.request < 0 else [settled, *outputs]
+
+    def _start_reading(self, settled: RequestSettled, handle: int, resume: Position | None) -> None:
+        """Read what was subscribed to, unless it is read already: the broker goes by the same rule."""
+        for subscription in settled.subscriptions:
+            if self._readings.get(subscription.id) is None:
+                taken = resume.number if resume is not None and resume.epoch == self._epoch else 0
+                self._readings.start(subscription.id, handle, taken)
+
+    def _of_its_own_accord(self, decided: Decision) -> list[Output]:
+        for message in decided.messages:
+            question = self._requests[message.request] = Question(message, protocol.encode(message))
+            self._unsaid.append(question.payload)
+        for over in decided.reports:
+            self._succeed(over)
+        return list(decided.reports)
+
+    def _succeed(self, over: SubscriptionOver) -> None:
+        """Go on with what stands for a subscription that has ended, if that was read."""
+        if over.successor is None:
+            return
+        reading = self._readings.succeed(over.subscription.id, over.successor.id)
+        if reading is not None:
+            self._untaken.succeed(over.subscription.id, over.successor.id)
+            self._unsaid.append(protocol.encode(read_message([reading], self._epoch)))
+
+    def _refused(self, refused: protocol.PublishRefused) -> PublishSettled:
+        number, outbox, limit = refused.number, refused.outbox, refused.limit
+        settled = PublishSettled(number, None, refused.reason, outbox=outbox, limit=limit)
+        if outbox and passes(limit) and (self._held_up is None or number < self._held_up.number):
+            self._held_up = settled
+        return settled
+
+    def _attached(self, epoch: int) -> list[Output]:
+        """Go on where we were; another epoch is another stream, whose numbers begin anew."""
+        if epoch != self._epoch:
+            if self._epoch:
+                self._readings.restart()
+            self._epoch = epoch
+        self._keep = True
+        self._of_its_own_accord(self._lifetimes.attached())
+        return self._overtaking()
+
+    def _overtaking(self) -> list[Output]:
+        """Settle what was not said anew, lest it overtake another event of the outbox, with the answer to that one."""
+        numbers = [number for outbox, number in self._publishes if self._would_overtake((outbox, number))]
+        if self._held_up is None or not numbers:
+            return []
+        for number in numbers:
+            del self._publishes[True, number]
+        return [msgspec.structs.replace(self._held_up, number=number) for number in numbers]
+
+    def _notified(self, notify: protocol.Notify, size: int) -> list[Output]:
+        self._check_attached()
+        readings = self._readings.of(notify.readers, notify.subscriptions)
+        if all(notify.number <= reading.received for reading in readings):
+            return []
+        notification = presentation.read(notify, self._epoch)
+        for reading in readings:
+            if notify.number > reading.received:
+                self._untaken.came(reading.subscription, notification.position, size)
+        new = tuple([reading.subscription for reading in readings if reading.notified(notify.number)])
+        return [Arrived(notification, new)]
+
+    def _gap(self, gap: protocol.NotifyGap, size: int) -> list[Output]:
+        """Pass on a gap; numbers that were received before they were dropped are not missing."""
+        self._check_attached()
+        handles = () if gap.reader is None else (gap.reader,)
+        arrived: list[Output] = []
+        for reading in self._readings.of(handles, dict.fromkeys(loss.subscription for loss in gap.lost)):
+            is_new = gap.last > reading.received
+            if is_new:
+                self._untaken.came(reading.subscription, Position(self._epoch, gap.last), size)
+            lost = reading.missing(gap)
+            if is_new:
+                reasons = ", ".join(dict.fromkeys(loss.reason for loss in lost or gap.lost))
+                missing = Gap(sum(loss.count for loss in lost), reasons, Position(self._epoch, gap.last), lost)
+                arrived.append(Arrived(missing, (reading.subscription,)))
+        return arrived
+
+    def _check_attached(self) -> None:
+        if not self._epoch:
+            raise RemoteProtocolError("a notification came before the attachment", None)

@@ -1,0 +1,72 @@
+"""Data channel of an agent: its transports, and the way that it takes (SPEC F-01, I-08)."""
+
+from __future__ import annotations
+
+import msgspec
+
+from wanderbus.client.machine.identity import parties_of
+from wanderbus.client.machine.messages import AgentProperties
+from wanderbus.client.machine.path_choice import PathChoice, allowed_ways
+from wanderbus.datachannel import DataChannel, Protocol, Transports, protocol_over
+from wanderbus.machine import Address, Output, RandomSource
+from wanderbus.rudp import RudpConfig
+from wanderbus.tcp import TcpConfig
+
+
+class DataPath:
+    """The channel, the transports that carry it, and the choice between them."""
+
+    def __init__(
+        self,
+        properties: AgentProperties,
+        random: RandomSource,
+        host: str,
+        *,
+        rudp: RudpConfig | None,
+        tcp: TcpConfig | None,
+    ) -> None:
+        self.transports = Transports(
+            random,
+            rudp_config=msgspec.structs.replace(
+                rudp or RudpConfig(), keepalive_s=properties.keepalive_s, ack_delay_s=0.0
+            ),
+            tcp_config=msgspec.structs.replace(tcp or TcpConfig(), keepalive_s=properties.keepalive_s),
+            reset_key=random.token(32),
+        )
+        self.choice = PathChoice(allowed_ways(properties.data_transport, properties.data_ways), host)
+        self._encryption = properties.encryption
+        self.channel = DataChannel(
+            self.transports, parties_of(properties, ""), encryption=properties.encryption, protocol=self._protocol
+        )
+        self._offered_at: float | None = None
+        """When our offer under way was sent, None if there is none."""
+
+    @property
+    def sends_to(self) -> Address | None:
+        """Return the address that data go to, as the broker's description has it; None until that is agreed on."""
+        remote = self.channel.remote
+        return None if remote is None else remote.address
+
+    def take_way(self, now: float) -> list[Output]:
+        """Prepare the channel for an offer by the chosen way, which is sent now."""
+        self._offered_at = now
+        self.channel.relayed = self.choice.relayed
+        return self.channel.switch(self._protocol, now) if self.channel.protocol != self._protocol else []
+
+    def begin_trial(self, now: float) -> float | None:
+        """Begin to wait for an acknowledgement by the way that was agreed on; return until when.
+
+        None if it leads to where nothing was acknowledged before.
+        """
+        assert self.sends_to is not None, "a trial begins with an agreement"
+        round_trip_s = 0.0 if self._offered_at is None else now - self._offered_at
+        self._offered_at = None
+        return self.choice.agreed(self.sends_to, round_trip_s, now)
+
+    def is_reached(self) -> bool:
+        """Return whether the broker acknowledged something on the present path."""
+        return self.transports.reached(self.channel.local)
+
+    @property
+    def _protocol(self) -> Protocol:
+        return protocol_over("TCP" if self.choice.over_tcp else "UDP", encryption=self._encryption)

@@ -1,0 +1,45 @@
+"""The user and the device of an agent, as its SIP user agent and its data channel name them."""
+
+from __future__ import annotations
+
+from wanderbus.client.machine.messages import AgentProperties
+from wanderbus.datachannel import Parties, channel_secret
+from wanderbus.mobility.flow import KEEP_ALIVE_S
+from wanderbus.mobility.properties import Properties
+from wanderbus.sip.authentication.digest import ha1
+from wanderbus.sip.message.uri import canonical_uri
+
+
+def sip_properties_of(properties: AgentProperties) -> Properties:
+    """Return the settings of the agent's SIP user agent."""
+    return Properties(
+        uri=properties.uri,
+        server=properties.server,
+        password=properties.password,
+        instance=f"<urn:uuid:{properties.device}>",
+        digest_algorithms=properties.digest_algorithms,
+        register_expires_s=properties.register_expires_s,
+        transport=properties.transport,
+        server_name=properties.server_name,
+        keep_alive_s=KEEP_ALIVE_S[properties.transport],
+    )
+
+
+def parties_of(properties: AgentProperties, session: str) -> Parties:
+    """Return both parties of the SIP ``session``, with the secret derived from the password (DESIGN 6.5).
+
+    A broker of another domain shares no secret with us, as it does not know the password.
+    """
+    ours, password = sip_properties_of(properties), properties.password
+    domain, broker = ours.uri.partition("@")[2], canonical_uri(properties.broker)
+    secret = None
+    if password is not None and broker.partition("@")[2] == domain:
+        secret = channel_secret(ha1(ours.username, domain, password))
+    return Parties(
+        role="agent",
+        agent=ours.uri,
+        broker=broker,
+        dialog=session,
+        secret=secret,
+        over_tls=ours.transport == "TLS",
+    )

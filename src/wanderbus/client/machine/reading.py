@@ -1,0 +1,146 @@
+"""Reading: the subscriptions that an application reads, and how far each has got (SPEC G-25, DESIGN 5.5).
+
+The broker may send an item again on a new connection, and a gap over numbers that have come meanwhile. An application
+sees each notification of a subscription once and in order, and of a gap what it has not seen.
+"""
+
+from __future__ import annotations
+
+from collections import deque
+from collections.abc import Collection, Iterable, Sequence
+from typing import Final
+
+import msgspec
+
+from wanderbus import protocol
+from wanderbus.event import Loss, Position
+
+REMEMBERED_MAX: Final = 1_024
+"""Items of one subscription that are remembered: more than a broker sends ahead of what is taken, unless set to."""
+
+FORMER_MAX: Final = 1_024
+"""Subscriptions for which another one stands now that are remembered."""
+
+
+class Reading(msgspec.Struct):
+    """One subscription that is read."""
+
+    handle: int
+    subscription: str
+    received: int = 0
+    """Highest number that has come."""
+    taken: int = 0
+    """Everything up to this number was taken by the application."""
+    recent: deque[tuple[int, int]] | None = None
+    """What came last: number, and how many notifications of the subscription that were, or were missing up to it."""
+
+    def notified(self, number: int) -> bool:
+        """Take note of a notification; return whether it is new."""
+        if number <= self.received:
+            return False
+        self._remember(number, 1)
+        return True
+
+    def missing(self, gap: protocol.NotifyGap) -> tuple[Loss, ...]:
+        """Take note of a gap; return what of it has not come before it was dropped.
+
+        That is exact as far as the gap reaches back over what is remembered, and never more than there can be.
+        """
+        if gap.last <= self.received:
+            return ()
+        before = max(self.received, gap.first - 1)
+        known = sum(count for number, count in self.recent or () if number >= gap.first)
+        total = sum(loss.count for loss in gap.lost)
+        missing = max(0, min(total - known, gap.last - before))
+        self._remember(gap.last, missing)
+        return _less(gap.lost, total - missing)
+
+    def restart(self) -> None:
+        """Begin with another epoch of numbers."""
+        self.received = self.taken = 0
+        self.recent = None
+
+    def _remember(self, number: int, count: int) -> None:
+        self.received = number
+        if self.recent is None:
+            self.recent = deque(maxlen=REMEMBERED_MAX)
+        self.recent.append((number, count))
+
+
+class Readings:
+    """All subscriptions that one application reads."""
+
+    def __init__(self) -> None:
+        self._by_subscription: dict[str, Reading] = {}
+        self._by_handle: dict[int, Reading] = {}
+        self._former: dict[str, Reading] = {}
+        """By subscriptions that others stand for now: what came under their names may be acknowledged under them."""
+        self._handles = 0
+
+    def next_handle(self) -> int:
+        """Return the handle for another reading."""
+        self._handles += 1
+        return self._handles
+
+    def get(self, subscription: str) -> Reading | None:
+        """Return the reading of a subscription, None if it is not read."""
+        return self._by_subscription.get(subscription) or self._former.get(subscription)
+
+    def start(self, subscription: str, handle: int, taken: int = 0) -> Reading:
+        """Begin to read a subscription that is not read yet."""
+        reading = Reading(handle, subscription, taken, taken)
+        self._by_subscription[subscription] = self._by_handle[handle] = reading
+        self._former.pop(subscription, None)
+        return reading
+
+    def stop(self, subscription: str) -> Reading | None:
+        """Read a subscription no more; return its reading."""
+        if (reading := self._by_subscription.pop(subscription, None)) is not None:
+            del self._by_handle[reading.handle]
+            self._former = {former: each for former, each in self._former.items() if each is not reading}
+        return reading
+
+    def succeed(self, ended: str, successor: str) -> Reading | None:
+        """Read ``successor`` in place of ``ended``, unless it is read already; return the reading."""
+        if successor in self._by_subscription or (reading := self._by_subscription.pop(ended, None)) is None:
+            return None
+        reading.subscription = successor
+        self._by_subscription[successor] = self._former[ended] = reading
+        if len(self._former) > FORMER_MAX:
+            del self._former[next(iter(self._former))]
+        return reading
+
+    def of(self, handles: Sequence[int], subscriptions: Iterable[str]) -> list[Reading]:
+        """Return the readings with these handles; if none are named, those of these subscriptions."""
+        found = map(self._by_handle.get, handles) if handles else map(self._by_subscription.get, subscriptions)
+        return [reading for reading in found if reading is not None]
+
+    def restart(self) -> None:
+        """Begin with another epoch of numbers."""
+        for reading in self._by_handle.values():
+            reading.restart()
+
+    def all(self) -> Collection[Reading]:
+        """Return all readings."""
+        return self._by_handle.values()
+
+
+def read_message(readings: Iterable[Reading], epoch: int) -> protocol.Read:
+    """Return the message that these subscriptions are read."""
+    return protocol.Read(
+        tuple(
+            protocol.Reader(each.handle, each.subscription, Position(epoch, each.taken) if each.taken else None)
+            for each in readings
+        )
+    )
+
+
+def _less(losses: Sequence[Loss], known: int) -> tuple[Loss, ...]:
+    """Return the losses without the first so many."""
+    left = []
+    for loss in losses:
+        gone = min(known, loss.count)
+        known -= gone
+        if loss.count > gone:
+            left.append(Loss(loss.subscription, loss.reason, loss.count - gone))
+    return tuple(left)

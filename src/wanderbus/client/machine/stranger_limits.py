@@ -1,0 +1,54 @@
+"""Limits on SIP messages to an agent from others than the server and the broker: next to none are read.
+
+Anybody who learns the port can call an agent, and each call costs a transaction that repeats its refusal for half a
+minute. An agent has no use for such calls, so the first few are refused as RFC 3261 has it, and the rest is dropped
+unread.
+"""
+
+from __future__ import annotations
+
+import contextlib
+from typing import Final
+
+from wanderbus.errors import SIPParseError
+from wanderbus.hosts import network_of
+from wanderbus.machine import Address, Output
+from wanderbus.refusal_table import Tally
+from wanderbus.sip.message.dialog import Dialog
+from wanderbus.tokens import Tokens
+
+BURST_S: Final = 5.0
+"""So many seconds' worth of messages may come at once."""
+
+KNOWN_PER_S: Final = 500.0
+"""SIP messages a second of the hosts of server and broker together: their addresses may be forged."""
+
+
+class Strangers:
+    """Judges datagrams to the SIP port by their source; ``per_s`` bounds those of all strangers together."""
+
+    def __init__(self, server: Address, per_s: float) -> None:
+        self._server = server[0]
+        self._known = frozenset({self._server})
+        self._of_strangers = Tokens(per_s, max(1.0, per_s * BURST_S))
+        self._of_known = Tokens(KNOWN_PER_S, KNOWN_PER_S * BURST_S)
+        self._tally = Tally()
+
+    def know(self, broker: Dialog | None) -> None:
+        """Take what comes from where the dialog with the ``broker`` leads for the broker's from now on."""
+        if broker is not None:
+            with contextlib.suppress(SIPParseError):
+                self._known = frozenset({self._server, broker.next_hop().address[0]})
+
+    def admits(self, source: Address, now: float) -> bool:
+        """Count a datagram from ``source`` at monotonic second ``now``; return whether to read it."""
+        is_known = source[0] in self._known
+        if (self._of_known if is_known else self._of_strangers).take(now):
+            return True
+        limit = "known_per_s" if is_known else "strangers_per_s"
+        self._tally.note(limit, network_of(source[0]), "SIP messages to an agent")
+        return False
+
+    def take_reports(self, now: float) -> list[Output]:
+        """Return what is to be reported of those that were not admitted."""
+        return list(self._tally.take(now))

@@ -1,0 +1,166 @@
+"""The outbox as an application sees it: events that are safe here, and go out when the broker can be reached."""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+import logging
+from collections.abc import Callable, Sequence
+from functools import partial
+from pathlib import Path
+
+import msgspec
+
+from wanderbus import protocol
+from wanderbus.client.machine import outbox as order
+from wanderbus.client.machine.messages import PublishEvent, PublishSettled
+from wanderbus.client.pacing import Turnstile
+from wanderbus.client.reports import OutboxRefusal
+from wanderbus.errors import LimitExceeded
+from wanderbus.event import Event
+from wanderbus.runtime.files.outbox_file import OutboxFile
+from wanderbus.runtime.files.outbox_writer import OutboxWriter
+
+_log = logging.getLogger("wanderbus.agent")
+
+
+class OutboxConfig(msgspec.Struct, frozen=True):
+    """Bounds of an outbox; what would exceed one raises :class:`LimitExceeded` with its name."""
+
+    outbox_events_max: int = 10_000
+    outbox_bytes_max: int = 16 * 2**20
+
+
+class OutboxSize(msgspec.Struct, frozen=True):
+    """What waits in an outbox: a number of events, and how many bytes they take."""
+
+    events: int = 0
+    bytes: int = 0
+
+
+class Outbox:
+    """One device's outbox, open; made by :meth:`load`."""
+
+    def __init__(
+        self,
+        file: OutboxFile,
+        stored: list[tuple[int, bytes]],
+        config: OutboxConfig,
+        feed: Callable[[PublishEvent], None],
+        turnstile: Turnstile,
+        on_refused: Callable[[OutboxRefusal], None],
+    ) -> None:
+        self._epoch = file.epoch
+        self._config = config
+        self._feed = feed
+        self._turnstile = turnstile
+        self._on_refused = on_refused
+        self._events = dict(stored)
+        self._size = OutboxSize(len(stored), sum(len(event) for _, event in stored))
+        self._order = order.Outbox(self._events)
+        self._writer = OutboxWriter(file, self._removed)
+        self._news = asyncio.Event()
+        self._sending = asyncio.create_task(self._send(), name="wanderbus-outbox")
+
+    @classmethod
+    async def load(
+        cls,
+        path: Path,
+        owner: str,
+        config: OutboxConfig,
+        feed: Callable[[PublishEvent], None],
+        turnstile: Turnstile,
+        on_refused: Callable[[OutboxRefusal], None],
+    ) -> Outbox:
+        """Open the outbox of ``owner`` at ``path``; :class:`StorageError` if it cannot be used."""
+
+        def read() -> tuple[OutboxFile, list[tuple[int, bytes]]]:
+            file = OutboxFile(path, owner)
+            try:
+                return file, file.load()
+            except BaseException:
+                file.close()
+                raise
+
+        file, stored = await asyncio.to_thread(read)
+        return cls(file, stored, config, feed, turnstile, on_refused)
+
+    @property
+    def size(self) -> OutboxSize:
+        """Return what waits here."""
+        return self._size
+
+    async def put(self, event: Event) -> None:
+        """Store ``event`` durably, after all before it.
+
+        :raises LimitExceeded: there is no room
+        :raises StorageError: it could not be written
+        """
+        encoded = protocol.encode_event(event)
+        grown = OutboxSize(self._size.events + 1, self._size.bytes + len(encoded))
+        self._check(grown.events, "outbox_events_max")
+        self._check(grown.bytes, "outbox_bytes_max")
+        self._size = grown
+        stored = self._writer.append(encoded)
+        stored.add_done_callback(partial(self._stored, encoded))
+        await asyncio.shield(stored)
+
+    def settle(self, settled: PublishSettled) -> None:
+        """Take the broker's answer to an event of this outbox."""
+        number = settled.number
+        if self._order.settled(number, settled.limit, asyncio.get_running_loop().time()):
+            if settled.id is None:
+                refusal = OutboxRefusal(protocol.decode_event(self._events[number]), settled.reason or "")
+                _log.warning("the broker refuses an event of the outbox: %s", refusal.reason)
+                self._on_refused(refusal)
+            self._writer.remove(number)
+        else:
+            _log.debug("event %s of the outbox waits: %s", number, settled.reason)
+        self._news.set()
+
+    async def finish(self) -> None:
+        """Send no more, and wait until what was handed over is written."""
+        self._sending.cancel()
+        await asyncio.wait([self._sending])
+        await self._writer.finish()
+
+    def close(self) -> None:
+        """Give up the file; what it holds stays for the next start."""
+        self._sending.cancel()
+        self._writer.close()
+
+    def _check(self, wanted: int, limit: str) -> None:
+        if wanted > (most := getattr(self._config, limit)):
+            raise LimitExceeded(f"the outbox is full: {limit} is {most}; wait until the broker can be reached", limit)
+
+    def _stored(self, encoded: bytes, stored: asyncio.Future[int]) -> None:
+        if stored.exception() is not None:
+            self._shrink(encoded)
+            return
+        self._events[stored.result()] = encoded
+        self._order.stored(stored.result())
+        self._news.set()
+
+    def _removed(self, numbers: Sequence[int]) -> None:
+        for number in numbers:
+            self._shrink(self._events.pop(number))
+        self._order.removed(numbers)
+        self._news.set()
+
+    def _shrink(self, encoded: bytes) -> None:
+        self._size = OutboxSize(self._size.events - 1, self._size.bytes - len(encoded))
+
+    async def _send(self) -> None:
+        loop = asyncio.get_running_loop()
+        while True:
+            self._news.clear()
+            while self._order.ready(loop.time()):
+                await self._turnstile.turn()
+                # Those before it may have been refused meanwhile, and go first then.
+                if (number := self._order.next(loop.time())) is None:
+                    break
+                event = protocol.decode_event(self._events[number])
+                self._feed(PublishEvent(number, event, outbox=self._epoch))
+            with contextlib.suppress(TimeoutError):
+                async with asyncio.timeout_at(self._order.wake_at()):
+                    await self._news.wait()

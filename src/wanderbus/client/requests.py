@@ -1,0 +1,101 @@
+"""Requests to the broker that an answer is waited for."""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+from collections.abc import Callable, Sequence
+from typing import Any
+
+from wanderbus import protocol
+from wanderbus.client.error_mapping import request_error, unanswered
+from wanderbus.client.machine.messages import Acknowledge, Ask, RequestSettled, StopReading
+from wanderbus.errors import Closed, LimitExceeded, LocalProtocolError, RemoteProtocolError, WanderbusError
+from wanderbus.event import Position
+from wanderbus.limits import MESSAGE_BYTES_MAX
+from wanderbus.machine import Input
+from wanderbus.subscription import Subscription
+
+
+class Requests:
+    """The requests of one agent: numbered, fed to its machine by ``feed``, each answer brought to its caller.
+
+    ``feed`` raises :class:`Closed` while the agent is not open.
+    """
+
+    def __init__(self, feed: Callable[[Input], None]) -> None:
+        self._feed = feed
+        self._last = 0
+        self._open: dict[int, tuple[asyncio.Future[RequestSettled], str]] = {}
+        """By number; with the expression that is to be matched, if it has one."""
+
+    def next_request(self) -> int:
+        """Return the number for another request."""
+        self._last += 1
+        return self._last
+
+    async def ask(self, request: Any) -> Sequence[Subscription]:
+        """Make one request and return the subscriptions in its answer."""
+        return (await self.begin(request)).subscriptions
+
+    def begin(self, request: Any, *, reads: bool = False) -> asyncio.Future[RequestSettled]:
+        """Make one request; return its answer to come. Raises the errors of :func:`check_message`.
+
+        With ``reads`` a subscription that it asks for is read at once.
+        """
+        answered = self._open_one(request)
+        try:
+            self._feed(Ask(request, reads))
+        except WanderbusError:
+            del self._open[request.request]
+            raise
+        return answered
+
+    def stop_reading(self, subscription: str) -> None:
+        """Tell the broker that nobody reads a subscription here any more; nothing to do once the agent is closed."""
+        with contextlib.suppress(Closed):
+            self._feed(StopReading(subscription))
+
+    def acknowledge(self, subscription: str, position: Position) -> None:
+        """Tell the broker that what came for a subscription was taken up to ``position``; as above."""
+        with contextlib.suppress(Closed):
+            self._feed(Acknowledge(subscription, position))
+
+    def _open_one(self, request: Any) -> asyncio.Future[RequestSettled]:
+        check_message(request)
+        answered: asyncio.Future[RequestSettled] = asyncio.get_running_loop().create_future()
+        self._open[request.request] = answered, getattr(request, "expression", "")
+        return answered
+
+    def settle(self, settled: RequestSettled, broker: str) -> None:
+        """Bring an answer of ``broker`` to who waits for it."""
+        answered, expression = self._open.pop(settled.request)
+        if answered.done():
+            return
+        if settled.refusal is None:
+            answered.set_result(settled)
+        elif not settled.answered:
+            answered.set_exception(unanswered(broker, settled.refusal.reason))
+        else:
+            answered.set_exception(request_error(settled.refusal, expression))
+
+    def close(self, reason: WanderbusError) -> None:
+        """Let nobody wait any more."""
+        for answered, _ in self._open.values():
+            if not answered.done():
+                answered.set_exception(reason)
+                answered.exception()
+        self._open.clear()
+
+
+def check_message(message: protocol.AgentMessage) -> None:
+    """Raise :class:`LocalProtocolError` for what the broker could not read, :class:`LimitExceeded` if too large."""
+    try:
+        payload = protocol.encode(message)
+        protocol.decode_from_agent(payload)
+    except (TypeError, ValueError, OverflowError) as error:
+        raise LocalProtocolError(f"it cannot be encoded: {error}") from None
+    except RemoteProtocolError as error:
+        raise LocalProtocolError(f"it would be {error}") from None
+    if (size := len(payload)) > MESSAGE_BYTES_MAX:
+        raise LimitExceeded(f"the message takes {size} bytes, {MESSAGE_BYTES_MAX} is the most", "message_bytes_max")

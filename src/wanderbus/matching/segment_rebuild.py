@@ -1,0 +1,126 @@
+"""Segments made anew of the rows of others: ordered, with a shape that fits them, in short steps (DESIGN 7.4)."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Any, Final, NamedTuple
+
+import numpy as np
+
+from wanderbus.matching.incremental import FIXED_US, Stepped, Steps
+from wanderbus.matching.layout import BLOCK_ROWS, ROW_PARTS, SLOT
+from wanderbus.matching.segment import Array, Segment, Shape
+from wanderbus.matching.segment_shape import SAMPLE_ROWS, shape_of
+
+SLACK: Final = 1 / 16
+"""The share of rows, and of entries, that is kept free for those that come."""
+
+_KEYS_A_STEP: Final = 1_024
+_SORTED_AT_ONCE: Final = 32_768
+_ENTRIES_SPARE: Final = 2_048
+
+
+class Slots(NamedTuple):
+    """What an index knows of every slot: its traits, and in which segment and row it is."""
+
+    traits: Array
+    homes: Array
+    places: Array
+
+
+class Rebuilding(Stepped):
+    """The making of one segment of the rows of several that are still in use."""
+
+    def __init__(self, sources: Mapping[int, Segment], number: int, slots: Slots, kernel: Any) -> None:
+        """``number`` is that of the new segment; no row may be added to the sources any more."""
+        self.sources = sources
+        self.number = number
+        self.made: Segment | None = None
+        """The new one, as far as it is; None at the end if no row is left."""
+        self._segments = list(sources.values())
+        self._slots = slots
+        self._kernel = kernel
+        super().__init__()
+        for segment in self._segments:
+            segment.is_frozen = True
+
+    def _work(self) -> Steps:
+        most = sum(map(len, self._segments))  # rows may go while others are looked for
+        source, rows = np.empty(most, np.int32), np.empty(most, np.int32)
+        count = entries = 0
+        for number, segment in enumerate(self._segments):
+            its = segment.live_rows()
+            source[count : count + len(its)] = number
+            rows[count : count + len(its)] = its
+            count += len(its)
+            entries += int(segment.lengths(its).sum())
+            yield FIXED_US + len(segment.rows) // 50
+        if not count:
+            return
+        source, rows = source[:count], rows[:count]
+        sample = np.arange(0, count, count // SAMPLE_ROWS + 1)
+        shape = shape_of(*self._gathered(source[sample], rows[sample]))
+        yield 1_500
+        keys = np.empty(count, np.uint64)
+        for first in range(0, count, _KEYS_A_STEP):
+            some = slice(first, first + _KEYS_A_STEP)
+            keys[some] = self._keys(source[some], rows[some], shape)
+            yield 800
+        order = np.empty(count, np.int64)
+        yield from _sort(keys, order)
+        blocks = -(-int(count * (1 + SLACK)) // BLOCK_ROWS)
+        per_block = -(-count // blocks)
+        self.made = made = Segment(shape, blocks, int(entries * (1 + SLACK)) + _ENTRIES_SPARE)
+        made.keys[:] = keys[order[np.minimum(np.arange(blocks) * per_block, count - 1)]]
+        for block in range(blocks):
+            its = order[block * per_block : (block + 1) * per_block]
+            self._fill(block, self._gathered(source[its], rows[its]))
+            yield 500
+        made.settled()
+
+    def _keys(self, source: Array, rows: Array, shape: Shape) -> Array:
+        keys = np.empty(len(rows), np.uint64)
+        for at in np.unique(source).tolist():
+            mine = source == at
+            keys[mine] = self._kernel.keys_of(
+                rows[mine], *self._segments[at].tables[:3], shape.places, shape.worths, shape.line_starts, shape.cuts
+            )
+        return keys
+
+    def _fill(self, block: int, fresh: tuple[Array, Array, Array]) -> None:
+        """Write some rows to a block of the new segment, and from now on say that they are there."""
+        made = self.made
+        assert made is not None
+        self._kernel.fill(block, *fresh, made.shape.places, *made.tables, made.sizes)
+        slots = fresh[0][:, SLOT]
+        self._slots.homes[slots] = self.number
+        self._slots.places[slots] = block * BLOCK_ROWS + np.arange(len(slots))
+
+    def _gathered(self, source: Array, rows: Array) -> tuple[Array, Array, Array]:
+        """Return those of some rows that are still in use, as arrays without gaps."""
+        several = [(self._segments[at], rows[source == at]) for at in np.unique(source).tolist()]
+        entries = sum(int(segment.lengths(its).sum()) for segment, its in several)
+        fresh = np.empty((len(rows), ROW_PARTS), np.int32), np.empty(entries, np.int32), np.empty((entries, 2))
+        filled = np.zeros(2, np.int64)
+        for segment, its in several:
+            self._kernel.gather(its, *segment.tables[:3], self._slots.traits, filled, *fresh)
+        count, used = filled.tolist()
+        return fresh[0][:count], fresh[1][:used], fresh[2][:used]
+
+
+def _sort(keys: Array, order: Array) -> Steps:
+    """Write the order of ``keys`` to ``order``, one part of their range after the other."""
+    parts = len(keys) // _SORTED_AT_ONCE + 1
+    sample = np.sort(keys[:: len(keys) // SAMPLE_ROWS + 1])
+    cuts = sample[np.arange(1, parts) * len(sample) // parts]
+    yield 100
+    part = np.empty(len(keys), np.uint16)
+    for first in range(0, len(keys), _SORTED_AT_ONCE):
+        part[first : first + _SORTED_AT_ONCE] = np.searchsorted(cuts, keys[first : first + _SORTED_AT_ONCE], "right")
+        yield 800
+    begin = 0
+    for number in range(parts):
+        its = np.flatnonzero(part == number)
+        order[begin : begin + len(its)] = its[np.argsort(keys[its])]
+        begin += len(its)
+        yield 1_000 + len(keys) // 1_000

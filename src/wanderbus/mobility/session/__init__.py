@@ -1,0 +1,1 @@
+"""Sessions that survive changes of address (SPEC C, D; RFC 3261 12 to 15)."""

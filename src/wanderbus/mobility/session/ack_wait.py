@@ -1,0 +1,88 @@
+"""Our 200 to an INVITE, from its sending to its ACK, which may bring the answer to our offer (RFC 3261 13.3.1.4)."""
+
+from __future__ import annotations
+
+import msgspec
+
+from wanderbus.errors import SIPParseError
+from wanderbus.machine import SetTimer
+from wanderbus.mobility.messages import SessionEstablished
+from wanderbus.mobility.session.bye import Ending
+from wanderbus.mobility.session.calls import ANSWER_TIMER, Call, Calls, Effect, Unconfirmed, stop_repeating
+from wanderbus.mobility.session.offer_answer import agreed_media, description_in
+from wanderbus.mobility.session.status import Occurrence
+from wanderbus.mobility.session.uac_invite import Inviting
+from wanderbus.sip.message.message import Request, Response
+from wanderbus.sip.transaction.transaction_layer import Respond, Timers
+
+
+class Confirming:
+    """Repeats our 200 until it is confirmed."""
+
+    def __init__(self, calls: Calls, inviting: Inviting, ending: Ending, timers: Timers) -> None:
+        self._calls = calls
+        self._inviting = inviting
+        self._ending = ending
+        self._timers = timers
+
+    def begin(
+        self, call: Call, transaction: str, response: Response, now: float, *, update: bool, offers: bool
+    ) -> list[Effect]:
+        """Send ``response``, which is itself the offer if ``offers``."""
+        t1_s, give_up_at = self._timers.t1_s, now + self._timers.timeout_s
+        cseq = response.cseq.number
+        call.unconfirmed = Unconfirmed(transaction, response, cseq, t1_s, give_up_at, update, offers)
+        return [Respond(transaction, response), SetTimer((call.session.id, ANSWER_TIMER), now + t1_s)]
+
+    def acknowledged(self, request: Request, now: float) -> list[Effect]:
+        """Stop repeating the 200 that this ACK confirms, and take the answer in it if one is due."""
+        call = self._calls.get(request.call_id)
+        if call is None or call.unconfirmed is None or call.session.dialog is None:
+            return []
+        if call.session.dialog.accepts(request) == 481 or request.cseq.number != call.unconfirmed.cseq:
+            return []
+        confirmed = call.unconfirmed
+        effects = stop_repeating(call) + self._inviting.confirmed(call)
+        return effects + self._answered(call, request, confirmed, now) if confirmed.offers else effects
+
+    def timer_fired(self, call: Call, now: float) -> list[Effect]:
+        """Repeat our 200; after 64*T1 see whether the caller of a new session is there at all.
+
+        RFC 3261 13.3.1.4 would end the session with BYE. But where much is lost, the caller may have answered every
+        200 in vain, so we ask with a re-INVITE: its answer confirms, and its failure ends the session. An update
+        that was never confirmed needs nothing: its sender is on the move and will update again. A new session whose
+        offer was never answered has no media to ask about and ends.
+        """
+        waiting, media = call.unconfirmed, call.session.local_media
+        if waiting is None:
+            return []
+        if now >= waiting.give_up_at:
+            call.unconfirmed = None
+            if not call.established:
+                return self._ending.begin(call, "the caller never confirmed")
+            if waiting.offers:
+                return self._inviting.resume(call, now, answered=False)
+            if waiting.update or call.outgoing is not None or media is None:
+                return []
+            return self._inviting.begin(call, media, now)
+        interval_s = min(2 * waiting.interval_s, self._timers.t2_s)
+        call.unconfirmed = msgspec.structs.replace(waiting, interval_s=interval_s)
+        at = min(now + interval_s, waiting.give_up_at)
+        return [Respond(waiting.transaction, waiting.response), SetTimer((call.session.id, ANSWER_TIMER), at)]
+
+    def _answered(self, call: Call, request: Request, confirmed: Unconfirmed, now: float) -> list[Effect]:
+        """Take the answer in the ACK; without one a new session ends, an older one stays as it was."""
+        assert call.session.local_media is not None
+        try:
+            description = description_in(request)
+            media = agreed_media(call.session.slots, description.media, call.session.local_media)
+        except SIPParseError as error:
+            if not call.established:
+                return self._ending.begin(call, f"no answer in the ACK: {error}")
+            return self._inviting.resume(call, now, answered=False)
+        self._calls.change(call, remote_media=media, remote_origin=description.origin)
+        return [
+            *self._calls.advance(call, Occurrence.ESTABLISHED),
+            SessionEstablished(call.session.id, media, confirmed.update),
+            *self._inviting.resume(call, now, answered=True),
+        ]

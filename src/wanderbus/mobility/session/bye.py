@@ -1,0 +1,84 @@
+"""The end of a session: our BYE, theirs, and ours again when we move meanwhile (RFC 3261 15)."""
+
+from __future__ import annotations
+
+from typing import Final
+
+from wanderbus.machine import Output
+from wanderbus.mobility.challenges import CHALLENGE_STATUSES, Challenges
+from wanderbus.mobility.composer import Composer
+from wanderbus.mobility.messages import SessionRemoved
+from wanderbus.mobility.paths import reachable
+from wanderbus.mobility.session.calls import Call, Calls, Effect, Farewell
+from wanderbus.mobility.session.status import Occurrence
+from wanderbus.sip.message.message import Request, Response, make_response
+from wanderbus.sip.transaction.transaction_layer import ForgetTransaction, Respond, SendRequest
+
+BYE_KIND: Final = "bye"
+"""How the names of our BYE transactions begin."""
+
+
+class Ending:
+    """Both halves of BYE."""
+
+    def __init__(self, composer: Composer, calls: Calls, challenges: Challenges) -> None:
+        self._composer = composer
+        self._calls = calls
+        self._challenges = challenges
+
+    def begin(self, call: Call, reason: str) -> list[Effect]:
+        """Send BYE; the session has ended with that (RFC 3261 15.1.1), its removal is reported with the answer."""
+        call.farewell = Farewell("", reason)
+        return [
+            *self._calls.stop(call),
+            *self._calls.advance(call, Occurrence.ENDED),
+            *self._send(call, call.farewell),
+        ]
+
+    def at_once(self, call: Call, report: Output) -> list[Effect]:
+        """Send BYE and drop the session without waiting for the answer: what was agreed is of no use."""
+        dialog = call.session.dialog
+        assert dialog is not None
+        following, request = dialog.next_request("BYE")
+        request = self._challenges.answered_ahead(request)
+        name = self._calls.transaction_name(BYE_KIND, call.session.id)
+        return [SendRequest(name, request, reachable(following)), *self._calls.end(call, report)]
+
+    def moved(self, call: Call) -> list[Effect]:
+        """Say BYE anew from where we are now: the answer to the last one would go to where we were."""
+        if call.farewell is None:
+            return []
+        return [ForgetTransaction(call.farewell.transaction), *self._send(call, call.farewell)]
+
+    def requested(self, transaction: str, request: Request, call: Call | None) -> list[Effect]:
+        """Handle the other side's BYE (RFC 3261 15.1.2)."""
+        dialog = None if call is None else call.session.dialog
+        status = 481 if dialog is None else dialog.accepts(request)
+        if call is None or status is not None:
+            return [Respond(transaction, self._composer.refusal(request, status or 481))]
+        report = SessionRemoved(call.session.id, "ended by the other side")
+        return [Respond(transaction, make_response(request, 200)), *self._calls.end(call, report)]
+
+    def responded(self, call: Call, transaction: str, response: Response) -> list[Effect]:
+        """Handle the answer to our BYE: whatever it is, the session is over (RFC 3261 15.1.1)."""
+        farewell = call.farewell
+        if farewell is None or farewell.transaction != transaction or response.status < 200:
+            return []
+        if response.status in CHALLENGE_STATUSES and self._challenges.worth_retrying(response, farewell.challenges):
+            farewell.challenges += 1
+            return self._send(call, farewell)
+        return self._calls.end(call, SessionRemoved(call.session.id, farewell.reason))
+
+    def timed_out(self, call: Call, transaction: str) -> list[Effect]:
+        """Handle that nobody answered our BYE."""
+        if call.farewell is None or call.farewell.transaction != transaction:
+            return []
+        return self._calls.end(call, SessionRemoved(call.session.id, call.farewell.reason))
+
+    def _send(self, call: Call, farewell: Farewell) -> list[Effect]:
+        assert call.session.dialog is not None
+        dialog, request = call.session.dialog.next_request("BYE")
+        self._calls.change(call, dialog=dialog)
+        farewell.transaction = self._calls.transaction_name(BYE_KIND, call.session.id)
+        request = self._challenges.answered_ahead(request)
+        return [SendRequest(farewell.transaction, request, reachable(dialog))]

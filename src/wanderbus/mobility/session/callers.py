@@ -1,0 +1,96 @@
+"""Who calls: users of our domain by digest, those of other domains by the word of our server (DESIGN 6.4; RFC 3325).
+
+An asserted identity is believed only in what came from the server itself: on a connection that we opened to it over
+TLS, or from its address if it runs on this host. Anybody else may write the header field too.
+"""
+
+from __future__ import annotations
+
+import msgspec
+
+from wanderbus.machine import StreamClosed, StreamReceived
+from wanderbus.mobility.composer import Composer
+from wanderbus.sip.authentication.digest import Accepted, Authenticator, Challenged
+from wanderbus.sip.authentication.login_guard import LoginRefused
+from wanderbus.sip.message.message import Request, Response
+from wanderbus.sip.message.uri import SIPUri
+from wanderbus.sip.proxy.asserted_identity import asserted
+from wanderbus.sip.transaction.transaction_layer import RequestReceived
+
+
+class Callers:
+    """Checks the senders of requests; without ``authenticator`` anybody may be anybody of our domain."""
+
+    def __init__(self, composer: Composer, authenticator: Authenticator | None) -> None:
+        self._composer = composer
+        self._properties = composer.properties
+        self._authenticator = authenticator
+        self._to_server: set[int] = set()
+        """Open connections to the server that it has proved itself on."""
+
+    @property
+    def proves(self) -> bool:
+        """Whether nobody is served who has not proved to be the user in From."""
+        return self._authenticator is not None
+
+    def note(self, item: StreamReceived | StreamClosed) -> None:
+        """Take note of a connection to the server."""
+        if isinstance(item, StreamClosed):
+            self._to_server.discard(item.connection)
+        elif item.transport == "TLS" and item.target == self._properties.server_target:
+            self._to_server.add(item.connection)
+
+    def take_refusals(self) -> list[LoginRefused]:
+        """Return the callers whose credentials were refused since the last call."""
+        return [] if self._authenticator is None else self._authenticator.take_refusals()
+
+    def refusal(self, received: RequestReceived, now: float, peer: str | None = None) -> Response | None:
+        """Challenge or refuse, unless the sender proved to be the user in From (RFC 3261 22.2).
+
+        Within a dialog that user has to be ``peer``, its other side: Call-ID and tags are seen by others too.
+
+        Raises:
+            SIPParseError: From cannot be read.
+        """
+        if self._authenticator is None:
+            return None
+        sender = received.request.from_.uri
+        if sender.is_sip and sender.host in self._properties.vouched_domains:
+            refusal = self._unvouched(received, sender.address_of_record)
+        elif sender.host != SIPUri.parse(self._properties.uri).host:
+            refusal = self._composer.refusal(received.request, 403, reason="Not For Users Of Your Domain")
+        else:
+            refusal = self._unproved(received.request, self._authenticator, now)
+        if refusal is None and peer not in (None, sender.address_of_record):
+            return self._composer.refusal(received.request, 403, reason="Not Your Dialog")
+        return refusal
+
+    def _unvouched(self, received: RequestReceived, sender: str) -> Response | None:
+        """Refuse, unless the server asserts that the request is of ``sender``."""
+        if self._came_from_server(received) and asserted(received.request) == sender:
+            return None
+        return self._composer.refusal(received.request, 403, reason="Nobody Vouches For You")
+
+    def _came_from_server(self, received: RequestReceived) -> bool:
+        if received.connection is not None:
+            return received.connection in self._to_server
+        return self._properties.server_is_local and received.source == self._properties.server
+
+    def _unproved(self, request: Request, authenticator: Authenticator, now: float) -> Response | None:
+        """Challenge or refuse, unless the digest proves the sender; those that it can prove are of our own domain.
+
+        A proxy writes our Contact in the place of our address of record, which its sender has signed for.
+        """
+        verdict = authenticator.check(request, now, known_as=self._is_ours)
+        if isinstance(verdict, Challenged):
+            challenges = [("WWW-Authenticate", challenge) for challenge in verdict.challenges]
+            return self._composer.refusal(request, 401, *challenges)
+        if not isinstance(verdict, Accepted):
+            return self._composer.refusal(request, verdict.status, *verdict.headers, reason=verdict.reason)
+        sender = msgspec.structs.replace(SIPUri.parse(self._properties.uri), user=verdict.username)
+        if request.from_.uri.address_of_record != sender.address_of_record:
+            return self._composer.refusal(request, 403, reason="Not Your Address")
+        return None
+
+    def _is_ours(self, uri: SIPUri) -> bool:
+        return uri.address_of_record == self._properties.uri

@@ -1,0 +1,235 @@
+"""Establishes, updates and ends sessions; one per Call-ID (SPEC C-05, C-18, C-19, D-06, D-08; RFC 3261 13 to 15).
+
+The two halves of INVITE are in :mod:`.uac_invite` and :mod:`.uas_invite`, BYE in :mod:`.bye`, session timers in
+:mod:`.session_refresh`; here are the owner's requests, and who gets which message.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+
+from wanderbus.errors import LocalProtocolError, SIPParseError
+from wanderbus.machine import Address, RandomSource
+from wanderbus.mobility.challenges import Challenges
+from wanderbus.mobility.composer import Composer
+from wanderbus.mobility.messages import (
+    Answer,
+    ChangeMedia,
+    CreateSession,
+    Refuse,
+    Ring,
+    SetMediaStatus,
+    TerminateSession,
+    UpdateSession,
+)
+from wanderbus.mobility.session import calls
+from wanderbus.mobility.session.ack_wait import Confirming
+from wanderbus.mobility.session.bye import BYE_KIND, Ending
+from wanderbus.mobility.session.calls import Call, Calls, Effect
+from wanderbus.mobility.session.forking import FORK_KIND, Forking
+from wanderbus.mobility.session.offer_answer import relocated
+from wanderbus.mobility.session.session import SIPSession
+from wanderbus.mobility.session.session_refresh import REFRESH_KIND, Refreshing
+from wanderbus.mobility.session.uac_invite import INVITE_KIND, Inviting
+from wanderbus.mobility.session.uas_invite import Answering
+from wanderbus.sip.message.message import Request, Response
+from wanderbus.sip.message.sdp import MediaDescription
+from wanderbus.sip.message.uri import canonical_uri
+from wanderbus.sip.transaction.transaction_layer import Timers
+
+Wish = CreateSession | UpdateSession | ChangeMedia | TerminateSession | Ring | Answer | Refuse | SetMediaStatus
+"""What the owner may ask of a session."""
+
+
+class SessionManager:
+    """All sessions of one user agent. Its methods return requests for the transaction layer, timers and reports."""
+
+    def __init__(self, composer: Composer, challenges: Challenges, random: RandomSource, timers: Timers) -> None:
+        self._composer = composer
+        self._challenges = challenges
+        self._calls = Calls()
+        self._forking = Forking(self._calls, challenges, timers)
+        self._ending = Ending(composer, self._calls, challenges)
+        self._inviting = Inviting(composer, self._calls, challenges, self._ending, self._forking, random, timers)
+        self._confirming = Confirming(self._calls, self._inviting, self._ending, timers)
+        self._answering = Answering(composer, self._calls, self._inviting, self._confirming, random)
+        self._refreshing = Refreshing(composer, self._calls, challenges, self._inviting, self._ending)
+
+    @property
+    def sessions(self) -> Mapping[str, SIPSession]:
+        """Every session by id; a live view."""
+        return self._calls.sessions
+
+    def adopt(self, snapshot: bytes) -> str:
+        """Go on with a session stored before a restart; return its id (DESIGN 6.3).
+
+        Raises LocalProtocolError when the snapshot is not one, is another user's, or the session is here already.
+        """
+        session = SIPSession.restore(snapshot)
+        if session.owner_uri != self._composer.properties.uri:
+            raise LocalProtocolError(f"session {session.id} belongs to {session.owner_uri}, not to us")
+        self._calls.add(session)
+        return session.id
+
+    def ask(self, wish: Wish, now: float) -> list[Effect]:
+        """Do what the owner asks; what concerns a session or an offer that has just gone is ignored.
+
+        Raises LocalProtocolError for a CreateSession with an id in use or without a user's URI, and for a Refuse
+        that refuses nothing.
+        """
+        if isinstance(wish, CreateSession):
+            return self._create(wish, now)
+        if isinstance(wish, ChangeMedia):
+            return [effect for call in self._calls for effect in self._update(call, wish.media, now)]
+        call = self._calls.get(wish.id)
+        if call is None:
+            return []
+        match wish:
+            case UpdateSession(media=media, method=method):
+                return self._update(call, media, now, method)
+            case TerminateSession(quietly=quietly):
+                return self._terminate(call, now, quietly=quietly)
+            case Ring():
+                return self._answering.ring(call, now)
+            case Answer(media=media, renews=renews) if call.offer is not None:
+                if renews and call.outgoing is not None:
+                    call.outgoing.media, call.outgoing.following = media, None
+                return self._answering.answer(call, media, now)
+            case Refuse(status=status, reason=reason) if call.offer is not None:
+                return self._answering.refuse(call, status, now, reason)
+            case SetMediaStatus(media=media_status):
+                return self._calls.set_media_status(call, media_status)
+        return []
+
+    def terminate_all(self, now: float) -> list[Effect]:
+        """End every session."""
+        return [effect for call in self._calls for effect in self._terminate(call, now)]
+
+    def address_changed(self, former: Address, now: float) -> list[Effect]:
+        """Send afresh what is unanswered, a first INVITE, a BYE, a refresh: the answer would go to ``former``.
+
+        Established sessions wait for the owner, who knows their new media (SPEC D-08 step 2).
+        """
+        effects: list[Effect] = []
+        for call in self._calls:
+            effects += self._ending.moved(call) + self._refreshing.moved(call, now)
+            if call.outgoing is not None and not call.established and not call.ending:
+                media = relocated(call.outgoing.media, former[0], self._composer.contact[0])
+                effects += self._inviting.moved(call, media, now)
+        return effects
+
+    def offered(self, transaction: str, request: Request, now: float) -> list[Effect]:
+        """Handle an INVITE or UPDATE of the other side."""
+        return self._answering.requested(transaction, request, now)
+
+    def cancelled(self, transaction: str, request: Request, now: float) -> list[Effect]:
+        """Handle that the other side cancelled its INVITE."""
+        return self._answering.cancelled(transaction, request, now)
+
+    def acknowledged(self, request: Request, now: float) -> list[Effect]:
+        """Handle the ACK for a 200 of ours."""
+        return self._confirming.acknowledged(request, now)
+
+    def ended(self, transaction: str, request: Request) -> list[Effect]:
+        """Handle a BYE (RFC 3261 15.1.2)."""
+        return self._ending.requested(transaction, request, self._calls.get(request.call_id))
+
+    def peer_in(self, request: Request) -> str | None:
+        """Return the other side of the dialog that ``request`` belongs to, None if that is none of ours (12.2.2)."""
+        call = self._calls.get(request.call_id)
+        if call is None or call.session.dialog is None or call.session.dialog.accepts(request) == 481:
+            return None
+        return call.session.remote_uri
+
+    def responded(self, transaction: str, response: Response, now: float) -> list[Effect]:
+        """Handle a response to a request of ours; one that cannot be used is dropped, as if it had been lost."""
+        try:
+            return self._responded(transaction, response, now)
+        except SIPParseError as error:
+            kind, call = self._calls.named_in(transaction)
+            if kind != INVITE_KIND or call is None or response.status < 200:
+                return []
+            return self._inviting.unusable(call, transaction, response, str(error), now)
+
+    def timed_out(self, transaction: str, now: float, *, sent: bool = True) -> list[Effect]:
+        """Handle that nobody answered a request of ours, or that it could not even be ``sent``."""
+        kind, call = self._calls.named_in(transaction)
+        if kind == INVITE_KIND:
+            self._forking.over(transaction)
+        if call is None:
+            return []
+        if kind == BYE_KIND:
+            return self._ending.timed_out(call, transaction)
+        if kind == REFRESH_KIND:
+            return self._refreshing.timed_out(call, transaction, now)
+        if kind == INVITE_KIND and call.outgoing is not None and call.outgoing.transaction == transaction:
+            return self._inviting.timed_out(call, now) if sent else self._inviting.unsendable(call, now)
+        return []
+
+    def timer_fired(self, id: str, kind: str, now: float) -> list[Effect]:
+        """Handle a timer of session ``id``."""
+        call = self._calls.get(id)
+        if call is None:
+            return []
+        match kind:
+            case calls.INVITE_TIMER:
+                return self._inviting.timer_fired(call, now)
+            case calls.ANSWER_TIMER:
+                return self._confirming.timer_fired(call, now)
+            case calls.REPLY_TIMER:
+                return self._answering.timer_fired(call, now)
+            case calls.REFRESH_TIMER:
+                return self._refreshing.due(call, now)
+            case calls.EXPIRY_TIMER:
+                return self._refreshing.expired(call)
+        return []
+
+    def _responded(self, transaction: str, response: Response, now: float) -> list[Effect]:
+        """Handle a response; SIPParseError when it cannot be used."""
+        kind, call = self._calls.named_in(transaction)
+        if kind == FORK_KIND:
+            return self._forking.responded(transaction, response)
+        if kind == INVITE_KIND:
+            effects = self._inviting.responded(call, transaction, response, now)
+            if call is not None and call.ending and call.established and call.farewell is None:
+                effects += self._ending.begin(call, "ended here")
+            return effects
+        if call is None:
+            return []
+        if kind == BYE_KIND:
+            return self._ending.responded(call, transaction, response)
+        return self._refreshing.responded(call, transaction, response, now) if kind == REFRESH_KIND else []
+
+    def _create(self, wish: CreateSession, now: float) -> list[Effect]:
+        try:
+            remote_uri = canonical_uri(wish.uri)
+        except SIPParseError as error:
+            raise LocalProtocolError(f"cannot invite {wish.uri!r}: {error}") from error
+        if not wish.id or not wish.id.isascii() or not wish.id.isprintable() or " " in wish.id:
+            raise LocalProtocolError(f"{wish.id!r} cannot be a session id: it has to be one printable ASCII word")
+        session = SIPSession(
+            id=wish.id,
+            owner_uri=self._composer.properties.uri,
+            remote_uri=remote_uri,
+            created_here=True,
+            local_tag=self._composer.fresh_tag(),
+            local_cseq=0,
+            sip_address=self._composer.contact,
+            description_id=self._composer.fresh_description_id(),
+            sip_transport=self._composer.properties.transport,
+        )
+        return self._inviting.create(self._calls.add(session), wish.media, now, hurried=wish.hurried)
+
+    def _update(self, call: Call, media: MediaDescription, now: float, method: str = "INVITE") -> list[Effect]:
+        if call.farewell is not None or call.ending or (call.offer is not None and not call.established):
+            return []
+        return self._inviting.begin(call, media, now, method)
+
+    def _terminate(self, call: Call, now: float, *, quietly: bool = False) -> list[Effect]:
+        if call.farewell is not None or call.ending:
+            return []
+        if call.session.dialog is not None:
+            return self._ending.begin(call, "ended here")
+        if call.offer is not None:
+            return self._answering.refuse(call, 480, now)
+        return self._inviting.cancel(call, repeats=not quietly)

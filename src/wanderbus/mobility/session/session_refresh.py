@@ -1,0 +1,131 @@
+"""Keeps a session that has an interval alive, and ends one that nobody refreshed (RFC 4028 7.2, 7.4, 10).
+
+The refresher acts at half the interval: by UPDATE without offer where the other side takes that, else by re-INVITE.
+Every 2xx to an INVITE or UPDATE begins the interval anew (:meth:`.calls.Calls.keep_time`), so an update of the
+owner's is a refresh too. A refresh that nobody answers is repeated while the interval lasts: the other side may be
+between two networks. When the interval ends, so does the session, with BYE.
+"""
+
+from __future__ import annotations
+
+from typing import Final
+
+from wanderbus.machine import SetTimer
+from wanderbus.mobility.challenges import CHALLENGE_STATUSES, Challenges
+from wanderbus.mobility.composer import Composer, takes_update
+from wanderbus.mobility.messages import UpdateFailed
+from wanderbus.mobility.paths import reachable
+from wanderbus.mobility.session import session_timers
+from wanderbus.mobility.session.bye import Ending
+from wanderbus.mobility.session.calls import REFRESH_TIMER, Call, Calls, Effect, Refresh
+from wanderbus.mobility.session.uac_invite import INTERVALS_MAX, Inviting
+from wanderbus.sip.message.dialog import contact_uri
+from wanderbus.sip.message.message import Response
+from wanderbus.sip.transaction.transaction_layer import ForgetTransaction, SendRequest
+
+REFRESH_KIND: Final = "refresh"
+"""How the names of our transactions begin."""
+
+AGAIN_S: Final = 5.0
+"""Pause before a refresh that failed in passing, or met with another exchange, is tried again, in seconds."""
+
+_NO_UPDATE: Final = (405, 501)
+_GONE: Final = (481, 408)
+"""Answers that end a dialog (RFC 3261 12.2.1.2)."""
+
+
+class Refreshing:
+    """The session timers of every call."""
+
+    def __init__(
+        self, composer: Composer, calls: Calls, challenges: Challenges, inviting: Inviting, ending: Ending
+    ) -> None:
+        self._composer = composer
+        self._calls = calls
+        self._challenges = challenges
+        self._inviting = inviting
+        self._ending = ending
+
+    def due(self, call: Call, now: float) -> list[Effect]:
+        """Refresh, unless an exchange is open that may do so too: then see again."""
+        media = call.session.local_media
+        if call.session.timer is None or call.farewell is not None or media is None:
+            return []
+        if call.exchanging or call.outgoing is not None:
+            return [self._again(call, now)]
+        if not call.session.peer_updatable:
+            return [*self._inviting.begin(call, media, now), self._again(call, now)]
+        forgotten: list[Effect] = [] if call.refresh is None else [ForgetTransaction(call.refresh.transaction)]
+        call.refresh = Refresh("")
+        return [*forgotten, self._send(call, call.refresh)]
+
+    def expired(self, call: Call) -> list[Effect]:
+        """End the session with BYE (RFC 4028 10)."""
+        if call.session.timer is None or call.farewell is not None:
+            return []
+        return self._ending.begin(call, "the session expired")
+
+    def moved(self, call: Call, now: float) -> list[Effect]:
+        """Repeat a refresh under way from where we are now."""
+        return [] if call.refresh is None or call.farewell is not None else self.due(call, now)
+
+    def responded(self, call: Call, transaction: str, response: Response, now: float) -> list[Effect]:
+        """Handle the answer to our UPDATE; SIPParseError when it cannot be used."""
+        refresh = call.refresh
+        if refresh is None or refresh.transaction != transaction or response.status < 200 or call.farewell is not None:
+            return []
+        if response.status < 300:
+            return self._refreshed(call, response, now)
+        if self._worth_repeating(call, refresh, response):
+            return [self._send(call, refresh)]
+        call.refresh = None
+        if call.outgoing is not None:
+            return []
+        if response.status in _GONE:
+            return self._calls.end(call, UpdateFailed(call.session.id, response.status, response.reason))
+        if response.status in _NO_UPDATE:
+            self._calls.change(call, peer_updatable=False)
+            return self.due(call, now)
+        return [self._again(call, now)]
+
+    def timed_out(self, call: Call, transaction: str, now: float) -> list[Effect]:
+        """Try again soon: the session still has time."""
+        if call.refresh is None or call.refresh.transaction != transaction:
+            return []
+        call.refresh = None
+        return [self._again(call, now)]
+
+    def _refreshed(self, call: Call, response: Response, now: float) -> list[Effect]:
+        assert call.session.dialog is not None
+        call.refresh = None
+        dialog = call.session.dialog
+        if response.contact is not None:
+            dialog = dialog.retargeted(contact_uri(response))
+            reachable(dialog)
+        updatable = takes_update(response, call.session.peer_updatable)
+        self._calls.change(call, dialog=dialog, peer_updatable=updatable)
+        return self._calls.keep_time(call, session_timers.agreed(response), now)
+
+    def _worth_repeating(self, call: Call, refresh: Refresh, response: Response) -> bool:
+        """Take up a challenge, or the longer interval that a 422 asks for (RFC 4028 7.4)."""
+        if response.status in CHALLENGE_STATUSES:
+            refresh.challenges += 1
+            return self._challenges.worth_retrying(response, refresh.challenges - 1)
+        if response.status != session_timers.TOO_SMALL or refresh.intervals >= INTERVALS_MAX:
+            return False
+        refresh.intervals += 1
+        least_s = session_timers.least_in(response)
+        longer = least_s > call.session.min_se_s
+        self._calls.change(call, min_se_s=max(least_s, call.session.min_se_s))
+        return longer
+
+    def _send(self, call: Call, refresh: Refresh) -> Effect:
+        assert call.session.dialog is not None
+        dialog, request = call.session.dialog.next_request("UPDATE")
+        self._calls.change(call, dialog=dialog)
+        request = self._challenges.answered_ahead(self._composer.refreshing(request, call.session))
+        refresh.transaction = self._calls.transaction_name(REFRESH_KIND, call.session.id)
+        return SendRequest(refresh.transaction, request, reachable(dialog))
+
+    def _again(self, call: Call, now: float) -> Effect:
+        return SetTimer((call.session.id, REFRESH_TIMER), now + AGAIN_S)

@@ -1,0 +1,166 @@
+"""Registrations on disk, so that a restarted registrar still knows where everybody is (SPEC D-12).
+
+One row for each address of record, rewritten whenever it registers. Times are wall-clock seconds, for the monotonic
+clock means nothing to the next process. Nothing waits for the disk: every device registers again within a third of
+its time anyway, so what a power cut takes back is soon there again. So it is with what is damaged: a row that is not as
+it was written, which its checksum tells, is left out, a file that cannot be read is replaced, and one line says so.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import logging
+import os
+import zlib
+from collections.abc import Iterable, Mapping
+from pathlib import Path
+from typing import Any, Final
+
+import apsw
+import msgspec
+
+from wanderbus.errors import StorageError
+from wanderbus.runtime.files.file_modes import make_private
+from wanderbus.runtime.files.sqlite_files import DAMAGE, is_cut_off, put_aside
+from wanderbus.sip.proxy.location import Binding, moved
+
+LAYOUT: Final = 2
+"""Number of the table's layout; a file of the first one, without checksums, is taken over, of another one not."""
+
+_TABLES: Final = {
+    1: "CREATE TABLE bindings(aor TEXT PRIMARY KEY, row TEXT NOT NULL) WITHOUT ROWID",
+    2: "CREATE TABLE bindings(aor TEXT PRIMARY KEY, row TEXT NOT NULL, checksum INTEGER NOT NULL) WITHOUT ROWID",
+}
+_READ: Final = "SELECT CAST(aor AS BLOB), CAST(row AS BLOB), checksum FROM bindings"
+_WRITE: Final = "REPLACE INTO bindings(aor, row, checksum) VALUES(?, ?, ?)"
+
+_log = logging.getLogger("wanderbus.registrations")
+
+Bindings = Mapping[str, tuple[Binding, ...]]
+
+
+class BindingStore:
+    """The bindings of one registrar in one SQLite file; made by :meth:`open`."""
+
+    def __init__(self, path: Path, connection: apsw.Connection) -> None:
+        self.path = path
+        self._connection = connection
+
+    @classmethod
+    def open(cls, path: Path) -> BindingStore:
+        """Open the file, or begin one where there is none or none that can be used; the old one is then moved aside.
+
+        Raises :class:`StorageError` in one line if there is no writing to its directory, or another process has it.
+        """
+        try:
+            return cls(path, _connected(path))
+        except _Unusable as error:
+            aside = _put_aside(path)
+            _log.warning("%s cannot be used (%s): it is put aside as %s, and users register again", path, error, aside)
+        except OSError as error:
+            raise StorageError(f"{path} cannot be used: {error.strerror}") from None
+        except apsw.BusyError:
+            raise StorageError(f"{path} is in use by another process; stop that one first") from None
+        except apsw.Error as error:
+            raise StorageError(f"{path} cannot be used: {error}") from None
+        return cls(path, _connected(path))
+
+    def load(self, wall_s: float, now: float) -> dict[str, tuple[Binding, ...]]:
+        """Return all bindings, with their ends on the monotonic clock that shows ``now`` when it is ``wall_s``."""
+        decoder = msgspec.json.Decoder(tuple[Binding, ...])
+        loaded: dict[str, tuple[Binding, ...]] = {}
+        lost = []
+        stored: list[tuple[Any, ...]] = self._connection.execute(_READ).fetchall()
+        for aor, row, checksum in stored:
+            try:
+                if _checksum(aor, row) != checksum:
+                    raise ValueError
+                loaded[aor.decode()] = moved(decoder.decode(row), now - wall_s)
+            except (msgspec.DecodeError, ValueError):
+                lost.append((aor,))
+        if lost:
+            _log.warning(
+                "%s: registrations of %s users are damaged and left out; they register again", self.path, len(lost)
+            )
+            with contextlib.suppress(apsw.Error):
+                self._connection.executemany("DELETE FROM bindings WHERE CAST(aor AS BLOB) = ?", lost)
+        return loaded
+
+    def save(self, written: Bindings, wall_s: float, now: float) -> None:
+        """Store what became of these addresses of record in one transaction; no bindings: the row goes.
+
+        Raises :class:`StorageError` if it cannot be written; the file is as before.
+        """
+        rows = [_row(aor, moved(bindings, wall_s - now)) for aor, bindings in written.items() if bindings]
+        gone = [(aor,) for aor, bindings in written.items() if not bindings]
+        try:
+            with self._connection:
+                self._connection.executemany(_WRITE, rows)
+                self._connection.executemany("DELETE FROM bindings WHERE aor = ?", gone)
+        except apsw.Error as error:
+            raise StorageError(f"{self.path} cannot be written: {error}") from None
+
+    def close(self) -> None:
+        """Close the file; closing twice is harmless."""
+        self._connection.close()
+
+
+class _Unusable(Exception):
+    """The file is there and is not ours or not whole."""
+
+
+def _put_aside(path: Path) -> str:
+    try:
+        return put_aside(path).name
+    except OSError as error:
+        raise StorageError(f"{path} is damaged and cannot be put aside: {error.strerror}") from None
+
+
+def _connected(path: Path) -> apsw.Connection:
+    if is_cut_off(path):
+        raise _Unusable("it is empty")
+    make_private(path)
+    connection = apsw.Connection(str(path))
+    try:
+        # Two registrars of one file would each forget what the other was told.
+        connection.execute("PRAGMA locking_mode = EXCLUSIVE")
+        connection.execute("PRAGMA journal_mode = WAL")
+        connection.execute("PRAGMA synchronous = OFF")
+        _prepare(path, connection)
+    except (_Unusable, *DAMAGE) as error:
+        connection.close()
+        raise _Unusable(" ".join(str(error).split())) from None
+    except apsw.Error:
+        connection.close()
+        raise
+    return connection
+
+
+def _prepare(path: Path, connection: apsw.Connection) -> None:
+    """Check the file, and lay out a new one; :class:`_Unusable` says what is wrong with it."""
+    if connection.readonly("main") and os.access(path, os.W_OK):
+        raise _Unusable("its header is not as it was written")
+    if (verdict := connection.execute("PRAGMA integrity_check(1)").fetchall()) != [("ok",)]:
+        raise _Unusable(str(verdict[0][0]))
+    layout = connection.pragma("user_version")
+    tables = [sql for (sql,) in connection.execute("SELECT sql FROM sqlite_master")]
+    if tables and (layout not in _TABLES or tables != [_TABLES[layout]]):
+        raise _Unusable(f"its table is of another layout than {LAYOUT}")
+    if layout == LAYOUT:
+        return
+    with connection:
+        rows = connection.execute("SELECT aor, row FROM bindings").fetchall() if tables else []
+        connection.execute("DROP TABLE IF EXISTS bindings")
+        connection.execute(_TABLES[LAYOUT])
+        connection.execute(f"PRAGMA user_version = {LAYOUT}")
+        kept = [(str(aor), str(row)) for aor, row in rows]
+        connection.executemany(_WRITE, [(aor, row, _checksum(aor.encode(), row.encode())) for aor, row in kept])
+
+
+def _row(aor: str, bindings: Iterable[Binding]) -> tuple[str, str, int]:
+    row = msgspec.json.encode(tuple(bindings))
+    return aor, row.decode(), _checksum(aor.encode(), row)
+
+
+def _checksum(aor: bytes, row: bytes) -> int:
+    return zlib.crc32(row, zlib.crc32(aor))

@@ -1,0 +1,79 @@
+"""The UUID of an agent's device, kept between its lives, with a checksum, under a lock (DESIGN 5.4)."""
+
+from __future__ import annotations
+
+import logging
+import os
+import re
+import uuid
+import zlib
+from pathlib import Path
+
+from wanderbus.errors import StorageError
+from wanderbus.runtime.files.file_locks import lock_file
+from wanderbus.runtime.files.file_modes import make_private_directory, warn_if_others_write
+
+_log = logging.getLogger("wanderbus.agent")
+
+
+def default_state_dir(uri: str) -> Path:
+    """Return where the agent of ``uri`` keeps its state unless told otherwise (XDG Base Directory)."""
+    base = os.environ.get("XDG_STATE_HOME") or Path.home() / ".local" / "state"
+    return Path(base) / "wanderbus" / re.sub(r"[^A-Za-z0-9@._+-]", "_", uri.removeprefix("sip:"))
+
+
+class Device:
+    """This device's identity. Ephemeral where the directory is in use by another agent: then another device."""
+
+    def __init__(self, directory: Path) -> None:
+        self.uuid = str(uuid.uuid4())
+        self.ephemeral = True
+        self._lock: int | None = None
+        try:
+            make_private_directory(directory)
+            warn_if_others_write(directory, "the identity of a device")
+            is_new = not (directory / "device").exists()
+            self._lock = lock_file(directory / "device")
+        except OSError as error:
+            raise StorageError(
+                f"the agent's state directory {directory} cannot be used ({error.strerror}); give another as state_dir"
+            ) from None
+        if self._lock is not None:
+            self.ephemeral = False
+            self._load(directory / "device", is_new=is_new)
+
+    def close(self) -> None:
+        """Let another agent have the directory."""
+        if self._lock is not None:
+            os.close(self._lock)
+            self._lock = None
+
+    def _load(self, path: Path, *, is_new: bool) -> None:
+        assert self._lock is not None
+        stored = os.pread(self._lock, 128, 0).decode("ascii", "replace").split()
+        if not stored:
+            if not is_new:
+                _log.warning("%s is empty: this is a new device, and what waited for the old one does not come", path)
+            self._write()
+            return
+        try:
+            identity = str(uuid.UUID(stored[0]))
+        except ValueError:
+            self.close()
+            raise StorageError(f"{path} does not hold a UUID; delete it to become a new device") from None
+        # Earlier versions wrote the UUID alone.
+        if stored[1:] not in ([], [_checksum(identity)]):
+            self.close()
+            raise StorageError(f"{path} is damaged; delete it to become a new device")
+        self.uuid = identity
+        if stored == [identity]:
+            self._write()
+
+    def _write(self) -> None:
+        assert self._lock is not None
+        os.pwrite(self._lock, f"{self.uuid}\n{_checksum(self.uuid)}\n".encode(), 0)
+        os.fsync(self._lock)
+
+
+def _checksum(identity: str) -> str:
+    return f"{zlib.crc32(identity.encode()):08x}"

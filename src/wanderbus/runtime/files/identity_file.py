@@ -1,0 +1,92 @@
+"""A server's name and ports in ``server.json``; what is damaged of it is taken from the log."""
+
+from __future__ import annotations
+
+import logging
+import secrets
+import zlib
+from pathlib import Path
+
+import msgspec
+
+from wanderbus.errors import StateCorrupt
+from wanderbus.records import Started, decode_record
+from wanderbus.runtime.files.disk import Disk, replace_file
+from wanderbus.runtime.log.event_log import EventLog
+
+_log = logging.getLogger("wanderbus.server")
+
+
+class Identity(msgspec.Struct, frozen=True):
+    """What stays the same over restarts: the name in event ids, and the ports that agents know (DESIGN 6.3)."""
+
+    server: str
+    broker_port: int = 0
+    data_port: int = 0
+    """Where reliable UDP is received."""
+    stream_port: int = 0
+    """Where the data channel's TCP connections are accepted."""
+
+
+class _Content(msgspec.Struct, frozen=True):
+    """The file: an identity and its checksum, which one of an earlier version or of an editor does not have."""
+
+    server: str
+    broker_port: int = 0
+    data_port: int = 0
+    stream_port: int = 0
+    checksum: int | None = None
+
+
+def load_identity(path: Path, log: EventLog, disk: Disk) -> Identity:
+    """Return the identity in the file at ``path``; if there is none, or a damaged one, make it of the log.
+
+    The name is that in the log, or a new one where nothing is in the log; agents find other ports by themselves.
+
+    :raises StateCorrupt: the file is damaged, and the log does not tell the name
+    """
+    try:
+        identity, fault = _decoded(path.read_bytes()), "is damaged"
+    except FileNotFoundError:
+        identity, fault = None, "is missing"
+    if identity is not None:
+        return identity
+    name = _name_in(log) if log.next_offset else f"wb{secrets.token_hex(3)}"
+    if name is None:
+        raise StateCorrupt(
+            f'{path} {fault}; write {{"server": NAME}} with the name that event ids in the log begin with'
+        )
+    if log.next_offset or fault == "is damaged":
+        _log.warning("%s %s; the server is %s, as in its log, and takes other ports", path, fault, name)
+    identity = Identity(name)
+    save_identity(path, identity, disk)
+    return identity
+
+
+def save_identity(path: Path, identity: Identity, disk: Disk) -> None:
+    """Write an identity."""
+    content = _Content(**msgspec.structs.asdict(identity), checksum=_checksum(identity))
+    replace_file(disk, path, msgspec.json.encode(content) + b"\n")
+
+
+def _decoded(data: bytes) -> Identity | None:
+    """Return the identity in ``data``, None if it is not as it was written."""
+    try:
+        content = msgspec.json.decode(data, type=_Content)
+    except (msgspec.DecodeError, UnicodeDecodeError):
+        return None
+    identity = Identity(content.server, content.broker_port, content.data_port, content.stream_port)
+    return identity if content.checksum in (None, _checksum(identity)) else None
+
+
+def _checksum(identity: Identity) -> int:
+    return zlib.crc32(msgspec.json.encode(identity))
+
+
+def _name_in(log: EventLog) -> str | None:
+    """Return the name of the server that began the log, None if its first record is no longer there."""
+    try:
+        first = next((decode_record(frame.payload) for frame in log.read()), None)
+    except msgspec.DecodeError:
+        return None
+    return first.server if isinstance(first, Started) else None

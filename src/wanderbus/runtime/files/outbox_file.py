@@ -1,0 +1,162 @@
+"""An agent's outbox on disk: events that are durable here before the broker has them (SPEC G-20, X25).
+
+One SQLite file with a rollback journal, of which the core install needs no more than Python's own. The journal is
+truncated rather than deleted, since ``synchronous=FULL`` syncs the former: a power cut after a commit takes nothing
+back.
+"""
+
+from __future__ import annotations
+
+import logging
+import os
+import secrets
+import sqlite3
+import zlib
+from collections.abc import Sequence
+from pathlib import Path
+from typing import Final
+
+from wanderbus.errors import StorageError
+from wanderbus.runtime.files.disk import SYSTEM, sync_directory
+from wanderbus.runtime.files.file_modes import open_own
+
+_log = logging.getLogger("wanderbus.agent")
+
+SCHEMA: Final = 1
+
+_TABLES: Final = (
+    "CREATE TABLE outbox(schema INTEGER, epoch INTEGER, owner TEXT, next INTEGER, checksum INTEGER)",
+    "CREATE TABLE events(number INTEGER PRIMARY KEY, event BLOB NOT NULL, checksum INTEGER NOT NULL)",
+)
+
+_FAULTS: Final = (sqlite3.Error, UnicodeDecodeError)
+"""What SQLite raises over a damaged file; in the second case it quotes the damage."""
+
+
+class OutboxFile:
+    """Encoded events by number; numbers rise by one and are never used again within the ``epoch`` of the file."""
+
+    def __init__(self, path: Path, owner: str) -> None:
+        """Open the outbox at ``path`` that belongs to ``owner``, or begin it.
+
+        :raises StorageError: it is damaged, is somebody else's and not empty, or cannot be used
+        """
+        self.path = path
+        self.epoch = 0
+        self.next = 1
+        self._owner = owner
+        self._is_new = not path.exists()
+        try:
+            os.close(open_own(path))
+            # SQLite would take events from a journal that somebody else left beside it.
+            real = path.resolve()
+            os.close(open_own(real.with_name(f"{real.name}-journal")))
+            sync_directory(SYSTEM, path.parent)
+            self._connection = sqlite3.connect(path, isolation_level=None, check_same_thread=False)
+        except (OSError, sqlite3.Error) as error:
+            raise StorageError(f"the outbox {path} cannot be used: {error}") from None
+        try:
+            self._prepare()
+        except _FAULTS as error:
+            self._connection.close()
+            raise self._unusable(error) from None
+        except StorageError:
+            self._connection.close()
+            raise
+
+    def load(self) -> list[tuple[int, bytes]]:
+        """Return all events with their numbers, in order; :class:`StorageError` if one is damaged."""
+        try:
+            rows = self._connection.execute("SELECT number, event, checksum FROM events ORDER BY number").fetchall()
+        except _FAULTS as error:
+            raise self._unusable(error) from None
+        for number, event, checksum in rows:
+            if not isinstance(event, bytes) or _checksum(number, event) != checksum or number >= self.next:
+                raise self._damaged(f"event {number} is not as it was written")
+        return [(number, event) for number, event, _ in rows]
+
+    def write(self, events: Sequence[bytes], removed: Sequence[int]) -> int:
+        """Store ``events``, remove those numbered ``removed``, durably and as one; return the first one's number.
+
+        After :class:`StorageError`, as of a full disk, everything is as before.
+        """
+        first = self.next
+        rows = [(number, event, _checksum(number, event)) for number, event in enumerate(events, first)]
+        try:
+            with self._connection:
+                self._connection.execute("BEGIN IMMEDIATE")
+                self._connection.executemany("INSERT INTO events VALUES(?, ?, ?)", rows)
+                self._connection.executemany("DELETE FROM events WHERE number = ?", [(each,) for each in removed])
+                self._describe(first + len(events))
+        except sqlite3.Error as error:
+            raise StorageError(f"the outbox {self.path} cannot be written: {error}") from None
+        self.next = first + len(events)
+        return first
+
+    def close(self) -> None:
+        """Close the file."""
+        self._connection.close()
+
+    def _prepare(self) -> None:
+        execute = self._connection.execute
+        execute("PRAGMA journal_mode = TRUNCATE")
+        execute("PRAGMA synchronous = FULL")
+        if (verdict := execute("PRAGMA integrity_check(1)").fetchone()) != ("ok",):
+            raise self._damaged(str(verdict[0]))
+        if execute("SELECT count(*) FROM sqlite_master").fetchone() == (0,):
+            self._lay_out()
+            return
+        rows = execute("SELECT schema, epoch, owner, next, checksum FROM outbox").fetchall()
+        if len(rows) != 1:
+            raise self._damaged("it does not say whose it is")
+        schema, self.epoch, owner, self.next, checksum = rows[0]
+        if checksum != _checksum(schema, self.epoch, owner, self.next):
+            raise self._damaged("what it says of itself is not as it was written")
+        if schema != SCHEMA:
+            raise StorageError(f"the outbox {self.path} has schema {schema}, this version writes {SCHEMA}")
+        if owner != self._owner:
+            self._take_over(owner)
+
+    def _lay_out(self) -> None:
+        if self.path.stat().st_size:
+            raise self._damaged("it holds no outbox")
+        if not self._is_new:
+            _log.warning("the outbox %s is empty: another is made, without the events that it may have held", self.path)
+        with self._connection:
+            self._connection.execute("BEGIN IMMEDIATE")
+            for table in _TABLES:
+                self._connection.execute(table)
+            self._begin()
+
+    def _take_over(self, owner: str) -> None:
+        """An outbox that is empty may become another user's, as another one."""
+        (count,) = self._connection.execute("SELECT count(*) FROM events").fetchone()
+        if count:
+            raise StorageError(
+                f"the outbox {self.path} holds {count} events of {owner}; connect as that first, or have another outbox"
+            )
+        with self._connection:
+            self._connection.execute("BEGIN IMMEDIATE")
+            self._begin()
+
+    def _begin(self) -> None:
+        self.epoch, self.next = int.from_bytes(secrets.token_bytes(7), "big") | 1, 1
+        self._describe(1)
+
+    def _describe(self, following: int) -> None:
+        row = (SCHEMA, self.epoch, self._owner, following)
+        self._connection.execute("DELETE FROM outbox")
+        self._connection.execute("INSERT INTO outbox VALUES(?, ?, ?, ?, ?)", (*row, _checksum(*row)))
+
+    def _unusable(self, error: Exception) -> StorageError:
+        if isinstance(error, sqlite3.OperationalError):
+            return StorageError(f"the outbox {self.path} cannot be used: {error}")
+        return self._damaged(str(error))
+
+    def _damaged(self, why: str) -> StorageError:
+        why = " ".join(why.split())
+        return StorageError(f"the outbox {self.path} is damaged ({why}); move it away to go on without its events")
+
+
+def _checksum(*values: object) -> int:
+    return zlib.crc32(repr(values).encode())

@@ -1,0 +1,71 @@
+"""Keeps the registrations of a running server on disk, and brings them back at its next start."""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+from pathlib import Path
+
+from wanderbus.errors import StorageError
+from wanderbus.machine import Output
+from wanderbus.runtime.files.binding_store import BindingStore
+from wanderbus.runtime.system_random import wall_us
+from wanderbus.sip.proxy.location import Binding
+from wanderbus.sip.proxy.sip_server import SIPServer
+
+_log = logging.getLogger("wanderbus.registrations")
+
+
+class Registrations:
+    """A store, and what is still to be written to it; made by :meth:`open` on a running loop."""
+
+    def __init__(self, store: BindingStore) -> None:
+        self._store = store
+        self._loop = asyncio.get_running_loop()
+        self._unsaved: dict[str, tuple[Binding, ...]] = {}
+        self._turn: asyncio.Handle | None = None
+
+    @classmethod
+    def open(cls, path: Path) -> Registrations:
+        """Open or begin the file at ``path``; :class:`StorageError` if that cannot be."""
+        return cls(BindingStore.open(path))
+
+    def restore_into(self, machine: SIPServer, *, without: str) -> list[Output]:
+        """Give ``machine`` the registrations of before, but for the address of record ``without``.
+
+        Returns what the machine asks for. What it did not take is dropped from the file.
+        """
+        now = self._loop.time()
+        loaded = self._store.load(_wall_s(), now)
+        outputs = machine.restore({aor: bindings for aor, bindings in loaded.items() if aor != without}, now)
+        for aor in loaded.keys() - set(machine.location):
+            self.note(aor, ())
+        return outputs
+
+    def note(self, aor: str, bindings: tuple[Binding, ...]) -> None:
+        """Write ``bindings`` at the end of this turn of the loop, together with all others of the turn."""
+        self._unsaved[aor] = bindings
+        if self._turn is None:
+            self._turn = self._loop.call_soon(self._save)
+
+    def close(self) -> None:
+        """Write what is left and close the file."""
+        if self._turn is not None:
+            self._turn.cancel()
+        self._save()
+        self._store.close()
+
+    def _save(self) -> None:
+        """A registrar that cannot write goes on: devices register again, which makes good what is lost."""
+        self._turn = None
+        unsaved, self._unsaved = self._unsaved, {}
+        if not unsaved:
+            return
+        try:
+            self._store.save(unsaved, _wall_s(), self._loop.time())
+        except StorageError as error:
+            _log.warning("registrations are not kept over a restart: %s", error)
+
+
+def _wall_s() -> float:
+    return wall_us() / 1e6

@@ -1,0 +1,154 @@
+"""A server's data directory: who it is, which ports it had, its log and its state, brought up to date.
+
+The log is the truth. What is damaged and can be made of it is made of it, with one line in the server's log.
+"""
+
+from __future__ import annotations
+
+import logging
+from pathlib import Path
+
+import msgspec
+
+from wanderbus.broker.state.state import BrokerState
+from wanderbus.errors import LogCorrupt, StateCorrupt, StorageError
+from wanderbus.records import decode_record
+from wanderbus.runtime.files.disk import SYSTEM, Disk, make_directory
+from wanderbus.runtime.files.identity_file import Identity, load_identity, save_identity
+from wanderbus.runtime.files.kept_key import kept_key
+from wanderbus.runtime.files.sqlite_files import put_aside
+from wanderbus.runtime.files.state_store import StateStore
+from wanderbus.runtime.log.event_log import SEGMENT_BYTES_MAX, EventLog
+
+_log = logging.getLogger("wanderbus.server")
+
+
+class ServerFiles:
+    """The open files of one server; made by :meth:`open`."""
+
+    def __init__(
+        self,
+        directory: Path,
+        identity: Identity,
+        reset_key: bytes,
+        log: EventLog,
+        store: StateStore,
+        disk: Disk,
+        vfs: str | None,
+    ) -> None:
+        self.directory = directory
+        self.identity = identity
+        self.reset_key = reset_key
+        """Makes the tokens by which agents know a reset of this server, over restarts (DESIGN 6.3)."""
+        self.log = log
+        self.store = store
+        self._disk = disk
+        self._vfs = vfs
+
+    @classmethod
+    def open(
+        cls,
+        directory: Path,
+        *,
+        segment_bytes_max: int = SEGMENT_BYTES_MAX,
+        disk: Disk = SYSTEM,
+        vfs: str | None = None,
+    ) -> ServerFiles:
+        """Open or begin a data directory; :class:`StorageError` in one line says what cannot be used and why.
+
+        A new directory is for its owner alone: events and keys are in it. ``vfs`` names SQLite's way to the disk.
+        """
+        try:
+            make_directory(disk, directory, 0o700)
+            log = EventLog.open(directory / "log", segment_bytes_max=segment_bytes_max, disk=disk)
+            try:
+                identity = load_identity(directory / "server.json", log, disk)
+                reset_key = kept_key(directory / "reset.key", disk)
+                store = _open_store(directory / "state.db", identity.server, log, vfs)
+            except BaseException:
+                log.close()
+                raise
+        except OSError as error:
+            raise unusable(directory, error) from None
+        return cls(directory, identity, reset_key, log, store, disk, vfs)
+
+    def load_state(self, publishes_remembered: int) -> BrokerState:
+        """Return the state: the stored rows, brought up to date from the log.
+
+        Rows that are damaged are put aside, and all of the state is made of the log.
+        """
+        if self.store.offset > self.log.next_offset:
+            raise LogCorrupt(
+                f"{self.store.path} reflects {self.store.offset} records, {self.log.directory} holds "
+                f"{self.log.next_offset}: segments are missing; put them back"
+            )
+        try:
+            state = self._stored_state(publishes_remembered)
+        except StateCorrupt as error:
+            self.store.close()
+            self.store = _begin_anew(self.store.path, self.identity.server, self.log, self._vfs, error)
+            state = self._stored_state(publishes_remembered)
+        self._apply_log(state)
+        return state
+
+    def _stored_state(self, publishes_remembered: int) -> BrokerState:
+        state = BrokerState(self.identity.server, publishes_remembered)
+        try:
+            state.load({table.name: self.store.load(table.name) for table in state.tables}, self.store.offset)
+        except msgspec.DecodeError as error:
+            raise StateCorrupt(f"{self.store.path} cannot be used ({error})") from None
+        return state
+
+    def _apply_log(self, state: BrokerState) -> None:
+        if (oldest := self.log.oldest_offset) > state.offset:
+            raise LogCorrupt(
+                f"{self.store.path} reflects {state.offset} records, {self.log.directory} begins at record {oldest}: "
+                "segments are missing; put them back"
+            )
+        for frame in self.log.read(state.offset):
+            try:
+                state.apply(frame.offset, decode_record(frame.payload))
+            except msgspec.DecodeError as error:
+                raise StateCorrupt(
+                    f"record {frame.offset} in {self.log.directory} was written by another version: {error}"
+                ) from None
+
+    def keep_ports(self, broker_port: int, data_port: int, stream_port: int) -> None:
+        """Remember the ports for the next start; :class:`StorageError` if that cannot be written."""
+        self.identity = Identity(self.identity.server, broker_port, data_port, stream_port)
+        try:
+            save_identity(self.directory / "server.json", self.identity, self._disk)
+        except OSError as error:
+            raise unusable(self.directory, error) from None
+
+    def close(self) -> None:
+        """Close everything."""
+        self.store.close()
+        self.log.close()
+
+
+def unusable(directory: Path, error: OSError) -> StorageError:
+    """Return the error for a data directory, in one line."""
+    where = f" ({error.filename})" if error.filename else ""
+    return StorageError(f"the data directory {directory} cannot be used: {error.strerror}{where}")
+
+
+def _open_store(path: Path, server: str, log: EventLog, vfs: str | None) -> StateStore:
+    try:
+        return StateStore.open(path, server=server, vfs=vfs)
+    except StateCorrupt as error:
+        return _begin_anew(path, server, log, vfs, error)
+
+
+def _begin_anew(path: Path, server: str, log: EventLog, vfs: str | None, why: StateCorrupt) -> StateStore:
+    """Put aside a state that cannot be used and begin another one; refuse if the log cannot make good what it held."""
+    if log.oldest_offset:
+        raise StateCorrupt(
+            f"{why}, and the log begins at record {log.oldest_offset}, so it cannot be rebuilt; put the earlier "
+            "segments back, or restore the file from a copy"
+        )
+    aside = put_aside(path)
+    _log.warning(
+        "%s: it is put aside as %s, and the state is rebuilt from the log, %s records", why, aside.name, log.next_offset
+    )
+    return StateStore.open(path, server=server, vfs=vfs)

@@ -1,0 +1,246 @@
+"""The state derived from the event log, as rows in SQLite (DESIGN 5.1, 8).
+
+Every save is one transaction that also stores the log offset it reflects, so the state is always some prefix of
+the log and the rest is applied on start. ``synchronous=NORMAL`` is enough: what a power cut takes back is in the
+log. While the log is whole the file may be deleted; it is rebuilt.
+
+Each row has a checksum over its table, its key and itself, and so has the row that tells offset and tables: what
+SQLite does not notice of a damaged file is noticed here, and the file is refused as a whole.
+"""
+
+from __future__ import annotations
+
+import errno
+import os
+import re
+import zlib
+from collections.abc import Iterable, Iterator, Mapping
+from pathlib import Path
+from typing import Any, Final, NamedTuple
+
+import apsw
+
+from wanderbus.errors import StateCorrupt, StorageError
+from wanderbus.records import SCHEMA_VERSION
+from wanderbus.runtime.files.disk import FULL
+from wanderbus.runtime.files.file_modes import make_private
+from wanderbus.runtime.files.sqlite_files import DAMAGE, is_cut_off
+
+BUSY_TIMEOUT_MS: Final = 2_000
+"""How long to wait for another process that looks at the file."""
+
+FORMAT: Final = 4
+"""Of the rows: SQLite keeps it in the file's header, and a file from before there were formats has 0."""
+
+_TABLE_NAME = re.compile(r"[a-z][a-z_]*")
+_META: Final = (
+    "CREATE TABLE meta(offset INTEGER NOT NULL, schema INTEGER NOT NULL, server TEXT NOT NULL, tables TEXT NOT NULL, "
+    "checksum INTEGER NOT NULL)"
+)
+_WRITE: Final = (
+    "INSERT INTO {}(key, row, checksum) VALUES(?, ?, ?) "
+    "ON CONFLICT(key) DO UPDATE SET row = excluded.row, checksum = excluded.checksum"
+)
+
+
+class _Meta(NamedTuple):
+    """The description of the file in the file; ``tables`` are the names of its tables with spaces between."""
+
+    offset: int
+    schema: int
+    server: str
+    tables: str
+
+
+class StateStore:
+    """Tables of ``key -> row``, where a row is msgpack; made by :meth:`open`."""
+
+    def __init__(self, path: Path, connection: apsw.Connection, meta: _Meta) -> None:
+        self.path = path
+        self._connection = connection
+        self._meta = meta
+
+    @classmethod
+    def open(cls, path: Path, *, server: str = "", vfs: str | None = None) -> StateStore:
+        """Open the state in ``path``, or begin an empty one at offset 0 for the server named ``server``.
+
+        ``vfs`` names SQLite's way to the disk where it is not the usual one.
+
+        Raises :class:`StateCorrupt` if the file is damaged or of an earlier format, and has to be rebuilt,
+        :class:`StorageError` if it cannot be opened, is in use, or is another server's or a later version's.
+        """
+        if is_cut_off(path):
+            raise _unusable(path, "it is empty")
+        if vfs is None:
+            make_private(path)
+        try:
+            connection = apsw.Connection(str(path), vfs=vfs)
+        except apsw.Error as error:
+            raise StorageError(f"{path} cannot be used: {error}") from None
+        try:
+            connection.set_busy_timeout(BUSY_TIMEOUT_MS)
+            return cls(path, connection, _prepare(path, connection, server))
+        except StorageError:
+            connection.close()
+            raise
+        except DAMAGE as error:
+            connection.close()
+            raise _unusable(path, str(error)) from error
+        except apsw.Error as error:
+            connection.close()
+            raise StorageError(f"{path} cannot be used: {error}") from None
+
+    @property
+    def offset(self) -> int:
+        """Return the offset below which the rows contain every record of the log."""
+        return self._meta.offset
+
+    def load(self, table: str) -> Iterator[tuple[str, bytes]]:
+        """Yield the rows of ``table`` in order of their keys; nothing if no row was ever saved in it.
+
+        Raises :class:`StateCorrupt` if a row is not as it was written.
+        """
+        if _checked(table) not in self._meta.tables.split():
+            return
+        seed = zlib.crc32(table.encode())
+        try:
+            for key, row, checksum in self._connection.execute(f"SELECT key, row, checksum FROM {table} ORDER BY key"):
+                if type(key) is not str or type(row) is not bytes or _checksum(seed, key, row) != checksum:
+                    raise _unusable(self.path, f"a row of {table} is not as it was written")
+                yield key, row
+        except DAMAGE as error:
+            raise _unusable(self.path, str(error)) from error
+        except apsw.Error as error:
+            raise StorageError(f"{self.path} cannot be read: {error}") from None
+
+    def save(self, changes: Mapping[str, Mapping[str, bytes | None]], offset: int) -> None:
+        """Store ``changes`` (table, key, row; None deletes) and ``offset`` in one transaction.
+
+        ``offset`` is the first one whose record the rows do not contain yet; it never goes back. ``OSError`` says
+        that there is no room: everything is as before then, and the same call may be tried again.
+        """
+        assert offset >= self.offset, f"state at {self.offset} cannot go back to {offset}"
+        try:
+            self._write(changes, offset)
+        except (apsw.FullError, apsw.IOError, apsw.CantOpenError) as error:
+            why = errno.ENOSPC if isinstance(error, apsw.FullError) else self._connection.system_errno
+            if why in FULL:
+                raise OSError(why, os.strerror(why), str(self.path)) from error
+            raise
+
+    def close(self) -> None:
+        """Close the file; closing twice is harmless."""
+        self._connection.close()
+
+    def _write(self, changes: Mapping[str, Mapping[str, bytes | None]], offset: int) -> None:
+        # Not `with self._connection`: on a full disk SQLite rolls back itself, and that would try it once more.
+        known = self._meta.tables.split()
+        self._connection.execute("BEGIN IMMEDIATE")
+        try:
+            for table, rows in changes.items():
+                if table not in known:
+                    self._connection.execute(_layout(table))
+                self._connection.executemany(_WRITE.format(_checked(table)), _stored(table, rows))
+                self._connection.executemany(
+                    f"DELETE FROM {table} WHERE key = ?", [(key,) for key, row in rows.items() if row is None]
+                )
+            meta = self._meta._replace(offset=offset, tables=" ".join(sorted({*known, *changes})))
+            _keep_meta(self._connection, meta)
+            self._connection.execute("COMMIT")
+        except BaseException:
+            if self._connection.in_transaction:
+                self._connection.execute("ROLLBACK")
+            raise
+        self._meta = meta
+
+
+def _stored(table: str, rows: Mapping[str, bytes | None]) -> Iterable[tuple[str, bytes, int]]:
+    """Return what stands in the file for the rows that are not deleted."""
+    seed = zlib.crc32(table.encode())
+    return [(key, row, _checksum(seed, key, row)) for key, row in rows.items() if row is not None]
+
+
+def _prepare(path: Path, connection: apsw.Connection, server: str) -> _Meta:
+    """Check a file from start to end, or lay out a new one; return what it tells of itself."""
+    connection.execute("PRAGMA journal_mode = WAL")
+    connection.execute("PRAGMA synchronous = NORMAL")
+    verdict = connection.execute("PRAGMA integrity_check(1)").fetchall()
+    if verdict != [("ok",)]:
+        raise _unusable(path, str(verdict[0][0]))
+    if connection.readonly("main"):
+        # SQLite also takes a file for read-only whose header asks for a version to come.
+        if os.access(path, os.W_OK):
+            raise _unusable(path, "its header is not as it was written")
+        raise StorageError(f"{path} cannot be used: it is read-only; make it writable")
+    stored_format = connection.pragma("user_version")
+    layouts = {str(name): sql for name, sql in connection.execute("SELECT name, sql FROM sqlite_master")}
+    if not layouts and not stored_format:
+        return _laid_out(connection, server)
+    if stored_format != FORMAT:
+        raise _unusable(path, f"its rows have format {stored_format}, this version writes {FORMAT}")
+    meta = _read_meta(path, connection)
+    if layouts != {"meta": _META, **{table: _layout(table) for table in meta.tables.split()}}:
+        raise _unusable(path, "its tables are not as they were made")
+    _check_owner(path, meta, server)
+    return meta
+
+
+def _check_owner(path: Path, meta: _Meta, server: str) -> None:
+    """Raise for the state of another version or server."""
+    if meta.schema > SCHEMA_VERSION:
+        raise StorageError(
+            f"{path} has record schema {meta.schema}, this version writes {SCHEMA_VERSION}; "
+            "use the version that made it"
+        )
+    if meta.schema < SCHEMA_VERSION:
+        raise _unusable(path, f"it has record schema {meta.schema}, this version writes {SCHEMA_VERSION}")
+    if server and meta.server != server:
+        raise StorageError(
+            f"{path} belongs to the server {meta.server!r}, this one is {server!r}; move it and any {path.name}-wal "
+            "away, the state is rebuilt from the log"
+        )
+
+
+def _laid_out(connection: apsw.Connection, server: str) -> _Meta:
+    meta = _Meta(0, SCHEMA_VERSION, server, "")
+    with connection:
+        connection.execute(_META)
+        connection.execute(f"PRAGMA user_version = {FORMAT}")
+        _keep_meta(connection, meta)
+    return meta
+
+
+def _keep_meta(connection: apsw.Connection, meta: _Meta) -> None:
+    connection.execute("DELETE FROM meta")
+    connection.execute("INSERT INTO meta VALUES(?, ?, ?, ?, ?)", (*meta, _meta_checksum(meta)))
+
+
+def _read_meta(path: Path, connection: apsw.Connection) -> _Meta:
+    found: list[tuple[Any, ...]] = connection.execute("SELECT * FROM meta").fetchall()
+    if len(found) != 1 or _meta_checksum(found[0][:-1]) != found[0][-1]:
+        raise _unusable(path, "its offset is not as it was written")
+    return _Meta(*found[0][:-1])
+
+
+def _meta_checksum(columns: Iterable[Any]) -> int:
+    return zlib.crc32(repr(list(columns)).encode())
+
+
+def _checksum(seed: int, key: str, row: bytes) -> int:
+    return zlib.crc32(row, zlib.crc32(key.encode(), seed))
+
+
+def _layout(table: str) -> str:
+    columns = "key TEXT PRIMARY KEY, row BLOB NOT NULL, checksum INTEGER NOT NULL"
+    return f"CREATE TABLE {_checked(table)}({columns}) WITHOUT ROWID"
+
+
+def _checked(table: str) -> str:
+    """Return ``table`` if it can stand in a statement as it is: names come from the code, never from outside."""
+    assert _TABLE_NAME.fullmatch(table), table
+    assert table != "meta", "the name is taken"
+    return table
+
+
+def _unusable(path: Path, why: str) -> StateCorrupt:
+    return StateCorrupt(f"{path} cannot be used ({' '.join(why.split())})")

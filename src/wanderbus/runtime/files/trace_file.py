@@ -1,0 +1,159 @@
+"""A SIP trace in a file that cannot grow without bound (SPEC U-06).
+
+The file is lines of JSON: the first says what it is, each further one is a message, its text readable wherever it is
+text. When it has its size it is renamed to ``NAME.1``, in place of the one before, and begun anew.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import errno
+import os
+from collections.abc import Iterable, Iterator
+from pathlib import Path
+from typing import Final
+
+import msgspec
+
+from wanderbus.errors import ConfigurationError
+from wanderbus.runtime.files.file_locks import lock_file
+from wanderbus.sip.message.targets import Transport
+from wanderbus.sip.trace.trace import Direction, Microseconds, Port, Trace, TraceEntry
+
+FILE_BYTES_MAX: Final = 64 * 2**20
+"""Size at which a trace file is put aside; both together take twice as much at most."""
+
+READ_ENTRIES_MAX: Final = 200_000
+"""Messages that are taken from files; of more, the last."""
+
+READ_BYTES_MAX: Final = 4 * FILE_BYTES_MAX
+"""Bytes of messages that are taken from files."""
+
+_LINE_BYTES_MAX: Final = 2**20
+
+
+class _Heading(msgspec.Struct, frozen=True):
+    """The first line of a trace file."""
+
+    format: str = "wanderbus-sip-trace"
+    version: int = 1
+
+
+class _Line(msgspec.Struct, frozen=True, omit_defaults=True):
+    """One message in the file, as ``text`` where it is text, else in ``data`` as base64."""
+
+    at_us: Microseconds
+    source: tuple[str, Port]
+    destination: tuple[str, Port]
+    transport: Transport
+    direction: Direction
+    text: str | None = None
+    data: bytes = b""
+
+
+_HEADING_LINE: Final = msgspec.json.encode(_Heading()) + b"\n"
+_decode_line: Final = msgspec.json.Decoder(_Line).decode
+
+
+class TraceFile:
+    """A trace file that is being written; made by :meth:`open`."""
+
+    def __init__(self, path: Path, descriptor: int, bytes_max: int) -> None:
+        self.path = path
+        self._descriptor = descriptor
+        self._bytes_max = bytes_max
+        self._bytes = os.fstat(descriptor).st_size
+
+    @classmethod
+    def open(cls, path: Path, *, bytes_max: int = FILE_BYTES_MAX) -> TraceFile:
+        """Begin a trace file, or go on with one; :class:`ConfigurationError` if it is something else or in use."""
+        try:
+            descriptor = lock_file(path, os.O_RDWR | os.O_APPEND)
+        except OSError as error:
+            raise ConfigurationError(f"the SIP trace {path} cannot be written: {error.strerror}") from None
+        if descriptor is None:
+            raise ConfigurationError(f"the SIP trace {path} is written by another process; name another file")
+        try:
+            _make_ready(path, descriptor)
+        except BaseException:
+            os.close(descriptor)
+            raise
+        return cls(path, descriptor, bytes_max)
+
+    def write(self, entry: TraceEntry) -> None:
+        """Write one message; OSError when the disk does not take it."""
+        line = _encode(entry)
+        if self._bytes + len(line) > self._bytes_max and self._bytes > len(_HEADING_LINE):
+            self._put_aside()
+        if os.write(self._descriptor, line) != len(line):
+            raise OSError(errno.ENOSPC, os.strerror(errno.ENOSPC))
+        self._bytes += len(line)
+
+    def close(self) -> None:
+        """Stop writing."""
+        os.close(self._descriptor)
+
+    def _put_aside(self) -> None:
+        with contextlib.suppress(FileNotFoundError):
+            self.path.replace(f"{self.path}.1")
+        fresh = TraceFile.open(self.path, bytes_max=self._bytes_max)
+        os.close(self._descriptor)
+        self._descriptor, self._bytes = fresh._descriptor, fresh._bytes
+
+
+def read_trace(paths: Iterable[Path]) -> Trace:
+    """Return what trace files hold, the last of it if that is too much; secrets they should not hold are taken out.
+
+    :class:`ConfigurationError` with file and line for what is no trace. A last line that is still being written is
+    left out.
+    """
+    trace = Trace(entries_max=READ_ENTRIES_MAX, bytes_max=READ_BYTES_MAX)
+    for path in paths:
+        try:
+            for entry in _entries(path):
+                trace.add(entry)
+        except OSError as error:
+            raise ConfigurationError(f"the SIP trace {path} cannot be read: {error.strerror}") from None
+    return trace
+
+
+def _make_ready(path: Path, descriptor: int) -> None:
+    """Write the heading of an empty file; of another one, check it, and cut off what a crash left of a line."""
+    size = os.fstat(descriptor).st_size
+    if size == 0:
+        os.write(descriptor, _HEADING_LINE)
+        return
+    if os.pread(descriptor, len(_HEADING_LINE), 0) != _HEADING_LINE:
+        raise ConfigurationError(f"{path} is there and is no SIP trace; name another file")
+    tail = os.pread(descriptor, _LINE_BYTES_MAX, max(0, size - _LINE_BYTES_MAX))
+    os.ftruncate(descriptor, size - len(tail) + tail.rfind(b"\n") + 1)
+
+
+def _entries(path: Path) -> Iterator[TraceEntry]:
+    with path.open("rb") as file:
+        if file.readline(_LINE_BYTES_MAX) != _HEADING_LINE:
+            raise ConfigurationError(f"{path} is no SIP trace: 'wanderbus up --sip-trace FILE' writes one")
+        number = 1
+        while line := file.readline(_LINE_BYTES_MAX):
+            number += 1
+            try:
+                yield _decode(line)
+            except (msgspec.DecodeError, UnicodeEncodeError) as error:
+                if len(line) < _LINE_BYTES_MAX and not line.endswith(b"\n"):
+                    return
+                raise ConfigurationError(f"{path}, line {number}: no message of a SIP trace: {error}") from None
+
+
+def _encode(entry: TraceEntry) -> bytes:
+    try:
+        text, data = entry.data.decode(), b""
+    except UnicodeDecodeError:
+        text, data = None, entry.data
+    ends = entry.source, entry.destination
+    return msgspec.json.encode(_Line(entry.at_us, *ends, entry.transport, entry.direction, text, data)) + b"\n"
+
+
+def _decode(line: bytes) -> TraceEntry:
+    read = _decode_line(line)
+    data = read.data if read.text is None else read.text.encode()
+    return TraceEntry(read.at_us, read.source, read.destination, read.transport, read.direction, data)

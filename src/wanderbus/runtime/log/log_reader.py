@@ -1,0 +1,66 @@
+"""The event log as whoever is not its writer reads it: in place, without its lock, up to the durable mark.
+
+What lies beyond the mark does not exist for a reader: it may be half written, or be cut off by the next start.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from itertools import islice, pairwise
+from pathlib import Path
+from typing import Final
+
+from wanderbus.errors import LogCorrupt, StorageError
+from wanderbus.runtime.files.disk import mapped
+from wanderbus.runtime.log.log_recovery import read_mark, segment_paths
+from wanderbus.segments import HEADER, Frame, frames
+
+_MARK_ATTEMPTS: Final = 20
+"""A mark may be met while it is being written."""
+
+
+def durable_end(directory: Path) -> int:
+    """Return the offset behind the last durable record; :class:`StorageError` if there is no log."""
+    try:
+        for _ in range(_MARK_ATTEMPTS):
+            if (mark := read_mark(directory)) is not None:
+                return mark
+    except OSError as error:
+        raise StorageError(f"the event log in {directory} cannot be read: {error.strerror}") from None
+    raise StorageError(f"{directory} holds no event log that a server has opened; give a server's data directory")
+
+
+def oldest_record(directory: Path) -> int:
+    """Return the offset of the oldest record that is kept, 0 if there is none yet."""
+    return next((int(path.stem) for path in segment_paths(directory)), 0)
+
+
+def read_log(directory: Path, start: int, end: int) -> Iterator[Frame]:
+    """Yield the records from offset ``start`` up to ``end``, which is not beyond :func:`durable_end`.
+
+    Raises :class:`StorageError` where records are no longer kept or a segment cannot be opened, :class:`LogCorrupt`
+    where a record cannot be read.
+    """
+    paths = segment_paths(directory)
+    if start < end and (not paths or int(paths[0].stem) > start):
+        raise StorageError(f"{directory} no longer has record {start}")
+    bases = [int(path.stem) for path in paths]
+    for path, (base, following) in zip(paths, pairwise([*bases, end]), strict=True):
+        if following <= start or base >= end:
+            continue
+        offset, byte = base, len(HEADER)
+        try:
+            # Not a byte beyond the mark is touched: a server that cuts it off takes it from under the mapping.
+            with mapped(path) as data:
+                for frame in islice(frames(data, byte), min(following, end) - base):
+                    if frame.offset != offset:
+                        break
+                    if offset >= start:
+                        yield frame
+                    offset, byte = offset + 1, frame.end
+        except OSError as error:
+            raise StorageError(f"{path} cannot be read: {error.strerror}; restore it from a copy") from None
+        if offset < min(following, end):
+            raise LogCorrupt(
+                f"{path} is damaged at byte {byte}: record {offset} cannot be read although it was durable"
+            )

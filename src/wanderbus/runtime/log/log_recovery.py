@@ -1,0 +1,165 @@
+"""Recovery of an event log that was not closed in good order (SPEC T-01: a torn tail is skipped, nothing more).
+
+After ``kill -9`` or a power cut the last segment may end in part of a write that nobody was told about; that tail
+is put aside and cut off. Any other damage may have hit records that were acknowledged, so it is reported and
+nothing is touched.
+"""
+
+from __future__ import annotations
+
+import logging
+import os
+import struct
+from collections.abc import Iterator
+from itertools import pairwise
+from pathlib import Path
+from typing import NamedTuple
+
+from wanderbus.errors import LogCorrupt
+from wanderbus.runtime.files.disk import SYSTEM, Disk, mapped, sync_directory, write_all
+from wanderbus.segments import FRAME_OVERHEAD_BYTES, HEADER, HIGH_WATER, frames, unpack_mark
+
+_log = logging.getLogger("wanderbus.server")
+
+_OFFSET = struct.Struct("<q")
+_OFFSET_IN_FRAME = 8
+
+_ADVICE = "restore it from a copy, or move the whole directory away to begin an empty log"
+
+
+class _Tail(NamedTuple):
+    """How far a segment can be read: the byte after its last whole record, that record's offset plus one."""
+
+    path: Path
+    end: int
+    next_offset: int
+    size: int
+
+
+def segment_paths(directory: Path) -> list[Path]:
+    """Return the segments of ``directory`` in order of their offsets."""
+    return sorted(path for path in directory.glob("*.seg") if len(path.stem) == 20 and path.stem.isdigit())
+
+
+def recover(directory: Path, disk: Disk = SYSTEM) -> int:
+    """Return the next offset of the log in ``directory``, after putting aside a torn tail if there is one.
+
+    Raises :class:`LogCorrupt`, before anything is modified, if other than the unsynced end is damaged. The last
+    segment is read in full; of the earlier ones, which were synced before the next began, only the last record.
+    """
+    mark = read_mark(directory)
+    paths = segment_paths(directory)
+    if not paths:
+        if mark:
+            raise LogCorrupt(f"{directory} has no segment although {mark} records were made durable; {_ADVICE}")
+        return 0
+    for path in paths:
+        if path.is_dir():
+            raise LogCorrupt(f"{path} is a directory, and no segment; move it away, or restore the segment from a copy")
+    for path, following in pairwise(paths):
+        if not ends_with(path, int(following.stem) - 1):
+            raise _unconnected(path, following)
+    last = _read_segment(paths[-1])
+    if last.next_offset < (mark or 0):
+        raise _damaged(last, f"but records below {mark} were durable")
+    if last.end < last.size:
+        # Without a mark nobody can say whether what follows the damage was acknowledged; with one it was not, and a
+        # power cut may well have written later pages before earlier ones.
+        found = next(_later_records(last), None) if mark is None else None
+        if found is not None:
+            raise _damaged(last, f"but record {found} after it is whole")
+        _put_aside(last, disk)
+    if mark is None and last.next_offset:
+        _log.warning(
+            "%s is damaged or missing: it is made again, for %s records", directory / HIGH_WATER, last.next_offset
+        )
+    return last.next_offset
+
+
+def read_mark(directory: Path) -> int | None:
+    """Return the high-water mark, None if none was published; a mark that was spoilt says nothing either."""
+    try:
+        return unpack_mark((directory / HIGH_WATER).read_bytes())
+    except FileNotFoundError:
+        return None
+
+
+def ends_with(path: Path, offset: int) -> bool:
+    """Return whether the record ``offset`` is whole and the last of a segment, looking for it from the end."""
+    with mapped(path) as data:
+        found = data.rfind(_OFFSET.pack(offset))
+        while found >= len(HEADER) + _OFFSET_IN_FRAME:
+            frame = next(frames(data, found - _OFFSET_IN_FRAME), None)
+            if frame is not None and frame.offset == offset and frame.end == len(data):
+                return True
+            found = data.rfind(_OFFSET.pack(offset), 0, found + _OFFSET.size - 1)
+    return False
+
+
+def _read_segment(path: Path) -> _Tail:
+    expected = int(path.stem)
+    with mapped(path) as data:
+        size = len(data)
+        if size < len(HEADER) or (data[:1] == b"\0" and not any(data[:])):
+            return _Tail(path, 0, expected, size)
+        if data[: len(HEADER)] != HEADER:
+            raise LogCorrupt(
+                f"{path} is damaged at byte 0: it has no segment header that this version knows; {_ADVICE}"
+            )
+        end = len(HEADER)
+        for frame in frames(data, end):
+            if frame.offset != expected:
+                raise LogCorrupt(f"{path} is damaged at byte {end}: record {frame.offset} is where {expected} belongs")
+            end, expected = frame.end, frame.offset + 1
+    return _Tail(path, end, expected, size)
+
+
+def _later_records(tail: _Tail) -> Iterator[int]:
+    """Yield the offsets of whole records after the damage, wherever they begin.
+
+    The stored offset is looked at first: it rules out nearly every position without a checksum.
+    """
+    records_max = (tail.size - tail.end) // FRAME_OVERHEAD_BYTES
+    with mapped(tail.path) as data:
+        for start in range(tail.end + 1, tail.size - FRAME_OVERHEAD_BYTES + 1):
+            (offset,) = _OFFSET.unpack_from(data, start + _OFFSET_IN_FRAME)
+            if tail.next_offset < offset <= tail.next_offset + records_max:
+                for frame in frames(data, start):
+                    yield frame.offset
+
+
+def _unconnected(path: Path, following: Path) -> LogCorrupt:
+    """Return why ``following`` does not go on where ``path`` ends."""
+    tail = _read_segment(path)
+    if tail.end < tail.size:
+        return _damaged(tail, "and later segments follow it")
+    return LogCorrupt(
+        f"{following} begins at another record than {tail.next_offset}, so a segment is missing; {_ADVICE}"
+    )
+
+
+def _damaged(tail: _Tail, why: str) -> LogCorrupt:
+    return LogCorrupt(
+        f"{tail.path} is damaged at byte {tail.end}: record {tail.next_offset} cannot be read, {why}; {_ADVICE}"
+    )
+
+
+def _put_aside(tail: _Tail, disk: Disk) -> None:
+    """Copy the torn end to ``<segment>.torn``, after what an earlier crash left there, then cut it off."""
+    with mapped(tail.path) as data:
+        torn_bytes = data[tail.end :]
+    torn = disk.open(
+        tail.path.with_name(f"{tail.path.name}.torn"), os.O_WRONLY | os.O_CREAT | os.O_APPEND | os.O_CLOEXEC, 0o600
+    )
+    try:
+        write_all(disk, torn, torn_bytes)
+        disk.fsync(torn)
+    finally:
+        disk.close(torn)
+    segment = disk.open(tail.path, os.O_WRONLY | os.O_CLOEXEC)
+    try:
+        disk.ftruncate(segment, tail.end)
+        disk.fsync(segment)
+    finally:
+        disk.close(segment)
+    sync_directory(disk, tail.path.parent)

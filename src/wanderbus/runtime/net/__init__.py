@@ -1,0 +1,1 @@
+"""Sockets, connections, TLS and name resolution."""

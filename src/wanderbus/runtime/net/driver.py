@@ -1,0 +1,330 @@
+"""The driver: lets a machine run on asyncio with real UDP sockets, TCP and TLS connections, and one heap of timers.
+
+All that arrived since the last turn of the loop is one batch: a burst of datagrams costs one ``step``, and so does
+what an application asks for in one turn. Datagrams do not wait for another turn, nor for a look whether there are
+more while they come one by one, since at a low rate that is what their latency is made of.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import heapq
+import itertools
+import logging
+import socket
+import ssl
+from collections.abc import Callable, Hashable, Mapping, Sequence
+from typing import Any, Final
+
+from wanderbus.hosts import is_ip_address
+from wanderbus.machine import (
+    Address,
+    CancelTimer,
+    ClockRead,
+    CloseStream,
+    DatagramReceived,
+    Input,
+    Machine,
+    Output,
+    SendDatagram,
+    SendOnStream,
+    SetTimer,
+    StreamClosed,
+    TimerFired,
+)
+from wanderbus.runtime.net.streams import Streams
+from wanderbus.runtime.system_random import wall_us
+from wanderbus.stream_limits import StreamLimits
+
+_log = logging.getLogger("wanderbus.driver")
+
+RECEIVE_BUFFER_BYTES: Final = 4 * 2**20
+_DATAGRAMS_A_TURN: Final = 128
+_BYTES_A_TURN: Final = 2**18
+"""No datagram more in one turn once so many bytes have come: the largest take longest, and others wait meanwhile."""
+_DATAGRAM_BYTES: Final = 65_536
+
+_HEAP_RATIO_MAX: Final = 1.5
+"""Entries of the heap for each timer that is set: one that was cancelled stays there, which may be for minutes."""
+_HEAP_SLACK: Final = 64
+
+
+class Driver:
+    """Runs one machine; reports that are not for the world go to ``on_report`` in order.
+
+    ``tap`` is told of every input before the machine takes it, and of every output before it is performed. An
+    exception out of the machine, a fault of ours, ends the driver and goes to ``on_fault``; without one it is logged
+    by the loop, its batch is lost, and the machine goes on.
+    """
+
+    def __init__(
+        self,
+        machine: Machine,
+        on_report: Callable[[Output], None],
+        *,
+        wall_clock: bool = False,
+        tap: Callable[[Input | Output], None] | None = None,
+        on_fault: Callable[[Exception], None] | None = None,
+    ) -> None:
+        self.machine = machine
+        self.unsent = 0
+        """Datagrams to a host name, and those that the operating system would not take: as good as lost on the way."""
+        self._on_report = on_report
+        self._wall_clock = wall_clock
+        self._tap = tap
+        self._on_fault = on_fault
+        self._loop = asyncio.get_running_loop()
+        self._sockets: dict[str, socket.socket] = {}
+        self._most: dict[str, int] = {}
+        """By socket, how many datagrams are taken in one turn."""
+        self._bursts = False
+        """Whether more than one datagram was there when it was last looked."""
+        self._streams: dict[str, Streams] = {}
+        self._stream_numbers = itertools.count(1)
+        self._inbox: list[Input] = []
+        self._turn: asyncio.Handle | None = None
+        self._deadlines: dict[Hashable, float] = {}
+        self._heap: list[tuple[float, int, Hashable]] = []
+        self._heap_count = 0
+        self._alarm: asyncio.TimerHandle | None = None
+        self._alarm_at: float | None = None
+        self._closed = False
+        self._performers: dict[type[Output], Callable[[Any], None]] = {
+            SendDatagram: self._send,
+            SendOnStream: self._send_on_stream,
+            CloseStream: self._close_stream,
+            SetTimer: self._set_timer,
+            CancelTimer: self._cancel_timer,
+        }
+
+    def bind(
+        self, addresses: Mapping[str, Address], *, datagrams_a_turn: int = _DATAGRAMS_A_TURN
+    ) -> dict[str, Address]:
+        """Open these UDP sockets by name, and only then close those they replace; return the addresses in use.
+
+        No more than ``datagrams_a_turn`` of each are taken before other sockets have their turn.
+
+        Raises ``OSError`` if one cannot be had, ``OverflowError`` for a port that does not exist; the sockets of
+        before then stay.
+        """
+        opened: dict[str, socket.socket] = {}
+        try:
+            for name, address in addresses.items():
+                opened[name] = open_udp(address)
+        except BaseException:
+            for each in opened.values():
+                each.close()
+            raise
+        for name, each in opened.items():
+            self._unbind(name)
+            self._sockets[name] = each
+            self._most[name] = datagrams_a_turn
+            self._loop.add_reader(each, self._readable, name, each)
+        return {name: each.getsockname()[:2] for name, each in opened.items()}
+
+    def bind_streams(
+        self,
+        name: str,
+        addresses: Mapping[str, Address],
+        *,
+        server_tls: ssl.SSLContext | None = None,
+        client_tls: ssl.SSLContext | None = None,
+        peer_tls: ssl.SSLContext | None = None,
+        local_host: str | None = None,
+        limits: StreamLimits | None = None,
+    ) -> dict[str, Address]:
+        """Let the socket ``name`` have connections: accepted at ``addresses``, by transport, and opened from here.
+
+        Those of before are closed. Returns the addresses in use; for the other parameters see :class:`Streams`.
+        Raises ``OSError`` if an address cannot be had; the connections of before then stay.
+        """
+        fresh = Streams(
+            name,
+            self.feed,
+            self._stream_numbers,
+            server_tls=server_tls,
+            client_tls=client_tls,
+            peer_tls=peer_tls,
+            local_host=local_host,
+            limits=limits,
+            note=self._on_report,
+        )
+        bound = fresh.listen(addresses)
+        if (old := self._streams.get(name)) is not None:
+            old.close()
+        self._streams[name] = fresh
+        return bound
+
+    def feed(self, *inputs: Input) -> None:
+        """Let the machine take ``inputs`` in this turn of the loop, together with what else arrives."""
+        self._inbox += inputs
+        if self._turn is None and not self._closed:
+            self._turn = self._loop.call_soon(self._run)
+
+    def take(self, *inputs: Input) -> None:
+        """Let the machine take ``inputs`` at once, with what else has arrived: for what comes from another thread."""
+        self._inbox += inputs
+        self._run()
+
+    def perform(self, outputs: Sequence[Output]) -> None:
+        """Do what the machine asks."""
+        performers, report, tap = self._performers, self._on_report, self._tap
+        for output in outputs:
+            if tap is not None:
+                tap(output)
+            performers.get(type(output), report)(output)
+        self._set_alarm()
+
+    def close(self) -> None:
+        """Close every socket and connection and forget every timer; the machine is not asked again."""
+        self._closed = True
+        for streams in self._streams.values():
+            streams.close()
+        for name in list(self._sockets):
+            self._unbind(name)
+        for handle in (self._turn, self._alarm):
+            if handle is not None:
+                handle.cancel()
+
+    def _unbind(self, name: str) -> None:
+        if (old := self._sockets.pop(name, None)) is not None:
+            self._loop.remove_reader(old)
+            old.close()
+
+    def _readable(self, name: str, source: socket.socket) -> None:
+        """Take what has arrived: one by one before looking for more, while that is how they come."""
+        alone = not self._bursts
+        if alone and self._receive(name, source, 1):
+            self._run()
+        self._bursts = self._receive(name, source, self._most[name]) > (0 if alone else 1)
+        self._run()
+
+    def _receive(self, name: str, source: socket.socket, most: int) -> int:
+        """Put what has arrived into the inbox, ``most`` at most; return how many that are."""
+        count = size = 0
+        for _ in range(most):
+            if size >= _BYTES_A_TURN:
+                break
+            try:
+                data, address = source.recvfrom(_DATAGRAM_BYTES)
+            except BlockingIOError:
+                break
+            except OSError:
+                # An ICMP error of an earlier datagram: its loss is for the machine's timers to notice.
+                continue
+            self._inbox.append(DatagramReceived(name, address[:2], data))
+            size += len(data)
+            count += 1
+        return count
+
+    def _run(self) -> None:
+        if self._turn is not None:
+            self._turn.cancel()
+            self._turn = None
+        if self._closed or not self._inbox:
+            return
+        batch, self._inbox = self._inbox, []
+        if self._wall_clock:
+            batch.insert(0, ClockRead(wall_us()))
+        if self._tap is not None:
+            for given in batch:
+                self._tap(given)
+        try:
+            outputs = self.machine.step(batch, self._loop.time())
+        except Exception as error:
+            if self._on_fault is None:
+                raise
+            self.close()
+            self._on_fault(error)
+        else:
+            self.perform(outputs)
+
+    def _send(self, wanted: SendDatagram) -> None:
+        sender = self._sockets.get(wanted.socket)
+        if sender is None:
+            return
+        if not is_ip_address(wanted.destination[0]):
+            # The operating system would look a name up, and everybody would wait for that.
+            self._note_unsent(wanted.destination, "not an IP address")
+            return
+        try:
+            sender.sendto(wanted.data, wanted.destination)
+        except OSError as error:
+            self._note_unsent(wanted.destination, error)
+
+    def _note_unsent(self, destination: Address, reason: object) -> None:
+        self.unsent += 1
+        _log.debug("datagram to %s:%s not sent: %s", *destination, reason)
+
+    def _send_on_stream(self, wanted: SendOnStream) -> None:
+        streams = self._streams.get(wanted.socket)
+        if streams is None:
+            number = next(self._stream_numbers)
+            self.feed(StreamClosed(wanted.socket, number, "there are no streams here", wanted.target))
+        else:
+            streams.send(wanted)
+
+    def _close_stream(self, wanted: CloseStream) -> None:
+        if wanted.socket in self._streams:
+            self._streams[wanted.socket].close_connection(wanted.connection)
+
+    def _set_timer(self, wanted: SetTimer) -> None:
+        self._deadlines[wanted.key] = wanted.at
+        self._heap_count += 1
+        heapq.heappush(self._heap, (wanted.at, self._heap_count, wanted.key))
+        if len(self._heap) > _HEAP_RATIO_MAX * len(self._deadlines) + _HEAP_SLACK:
+            self._heap = [entry for entry in self._heap if self._deadlines.get(entry[2]) == entry[0]]
+            heapq.heapify(self._heap)
+
+    def _cancel_timer(self, wanted: CancelTimer) -> None:
+        self._deadlines.pop(wanted.key, None)
+
+    def _set_alarm(self) -> None:
+        while self._heap and self._deadlines.get(self._heap[0][2]) != self._heap[0][0]:
+            heapq.heappop(self._heap)
+        due = self._heap[0][0] if self._heap else None
+        if due == self._alarm_at:
+            return
+        if self._alarm is not None:
+            self._alarm.cancel()
+            self._alarm = None
+        self._alarm_at = due
+        if due is not None and not self._closed:
+            self._alarm = self._loop.call_at(due, self._ring)
+
+    def _ring(self) -> None:
+        self._alarm = self._alarm_at = None
+        now = self._loop.time()
+        fired: list[Input] = []
+        while self._heap and self._heap[0][0] <= now:
+            at, _, key = heapq.heappop(self._heap)
+            if self._deadlines.get(key) == at:
+                del self._deadlines[key]
+                fired.append(TimerFired(key))
+        self.feed(*fired)
+        self._set_alarm()
+
+
+class Unmade:
+    """Stands in a driver until its sockets are bound, for a machine that has to know its addresses to be made.
+
+    Nothing can arrive before the loop turns.
+    """
+
+    def step(self, inputs: object, now: float) -> list[Output]:
+        """Do nothing."""
+        return []
+
+
+def open_udp(address: Address) -> socket.socket:
+    """Return a bound socket that does not block; ``OSError`` or ``OverflowError`` if ``address`` cannot be had."""
+    family = socket.AF_INET6 if ":" in address[0] else socket.AF_INET
+    opened = socket.socket(family, socket.SOCK_DGRAM)
+    try:
+        opened.setblocking(False)
+        opened.setsockopt(socket.SOL_SOCKET, socket.SO_RCVBUF, RECEIVE_BUFFER_BYTES)
+        opened.bind(address)
+    except BaseException:
+        opened.close()
+        raise
+    return opened

@@ -1,0 +1,1 @@
+"""Servers and the roles that they host: SIP, broker."""

@@ -1,0 +1,130 @@
+"""Settings about other domains, checked and completed before anything is opened (SPEC D-13)."""
+
+from __future__ import annotations
+
+import ipaddress
+from collections.abc import Iterable
+from typing import Final
+
+from wanderbus.config import DomainsSettings, ProxySettings, ServerSettings
+from wanderbus.errors import ConfigurationError, SIPParseError
+from wanderbus.hosts import is_ip_address
+from wanderbus.machine import Address
+from wanderbus.runtime.net.tls import own_sip_domains
+from wanderbus.sip.message.targets import Target, target_of
+from wanderbus.sip.message.uri import SIPUri, canonical_uri, parse_host_port
+from wanderbus.sip.proxy.domain_routes import SERVERS_MAX, DomainServer, OtherDomains
+
+_DNS_PORT: Final = 53
+
+
+def other_domains(settings: ProxySettings) -> OtherDomains | None:
+    """Return what the proxy may do about other domains, None if that is nothing.
+
+    Raises :class:`ConfigurationError` for what cannot be used, or would prove nothing to other domains.
+    """
+    wanted = settings.domains
+    if wanted is None:
+        return None
+    routes = {domain.lower(): _servers(domain, wanted.routes[domain], settings) for domain in wanted.routes}
+    trusted = frozenset(_domain("domains.trusted", domain) for domain in wanted.trusted)
+    for domain in sorted(trusted & routes.keys()):
+        if any(server.target.transport != "TLS" for server in routes[domain]):
+            raise ConfigurationError(
+                f"domains.trusted: {domain} has a route that is not TLS, over which nothing is proved; "
+                "leave out its transport, or do not trust it"
+            )
+    needs_tls = wanted.lookup or any(each.target.transport == "TLS" for servers in routes.values() for each in servers)
+    if needs_tls:
+        _check_certificate(settings)
+    name_servers(wanted)
+    return OtherDomains(routes, wanted.lookup, trusted)
+
+
+def name_servers(settings: DomainsSettings) -> list[Address]:
+    """Return the name servers to ask, none for those of the system; :class:`ConfigurationError` for no address."""
+    return [_address("domains.name_servers", text, _DNS_PORT) for text in settings.name_servers]
+
+
+def check_user_domains(settings: ServerSettings, sip_server: Target | None) -> frozenset[str]:
+    """Return the other domains whose users may use the broker.
+
+    Raises :class:`ConfigurationError` if nobody could vouch for them.
+    """
+    admitted = frozenset(_domain("user_domains", domain) for domain in settings.user_domains)
+    if settings.domain.lower() in admitted:
+        raise ConfigurationError(f"user_domains: {settings.domain} is the domain served here; name others")
+    if not admitted:
+        return admitted
+    if sip_server is not None:
+        if sip_server.transport != "TLS":
+            raise ConfigurationError(
+                "user_domains: what sip_server vouches for is believed over TLS alone; write sips:"
+            )
+        return admitted
+    trusted = {domain.lower() for domain in settings.domains.trusted} if settings.domains else set()
+    if missing := sorted(admitted - trusted):
+        raise ConfigurationError(
+            f"user_domains: nobody vouches for the users of {missing[0]}; add it to domains.trusted"
+        )
+    return admitted
+
+
+def _servers(domain: str, written: Iterable[str], settings: ProxySettings) -> tuple[DomainServer, ...]:
+    name = _domain("domains.routes", domain)
+    if name == settings.domain.lower():
+        raise ConfigurationError(f"domains.routes: {name} is the domain served here; name others")
+    servers = tuple(DomainServer(_target(name, text, settings), priority) for priority, text in enumerate(written))
+    if not 0 < len(servers) <= SERVERS_MAX:
+        raise ConfigurationError(f"domains.routes: {name} has {len(servers)} servers; give 1 to {SERVERS_MAX}")
+    return servers
+
+
+def _target(domain: str, text: str, settings: ProxySettings) -> Target:
+    where = f"domains.routes: {text!r}, a server of {domain}, cannot be used"
+    try:
+        target = target_of(SIPUri.parse(f"sip:{text}"), default="TLS")
+    except SIPParseError as error:
+        raise ConfigurationError(f"{where}: {error}; write address:port;transport=tls") from None
+    host, port = target.address
+    if not is_ip_address(host):
+        raise ConfigurationError(f"{where}: write an IP address; names are looked up where there is no route")
+    if ipaddress.ip_address(host).version != ipaddress.ip_address(settings.host).version:
+        raise ConfigurationError(f"{where}: it is of another IP version than host {settings.host}")
+    if target.transport == "TCP" and not settings.tcp:
+        raise ConfigurationError(f"{where}: tcp is turned off")
+    return Target(target.transport, (host, port), None, domain if target.transport == "TLS" else None)
+
+
+def _check_certificate(settings: ProxySettings) -> None:
+    """Raise :class:`ConfigurationError` unless other domains can know this server by its certificate."""
+    if settings.tls_certificate is None:
+        raise ConfigurationError(
+            "domains: servers of other domains know this one by its certificate; give one that names "
+            f"{settings.domain} as tls_certificate, or only routes with transport=tcp or udp and lookup = false"
+        )
+    named = own_sip_domains(settings.tls_certificate)
+    if settings.domain.lower() not in named:
+        raise ConfigurationError(
+            f"domains: the certificate of {settings.domain}, {settings.tls_certificate}, names "
+            f"{', '.join(named) or 'no domain'}; other domains would not believe it"
+        )
+
+
+def _domain(key: str, text: str) -> str:
+    try:
+        if is_ip_address(text):
+            raise SIPParseError("an address")
+        return canonical_uri(f"sip:user@{text}").rpartition("@")[2]
+    except SIPParseError as error:
+        raise ConfigurationError(f"{key}: {text!r} is not a domain: {error}") from None
+
+
+def _address(key: str, text: str, default_port: int) -> Address:
+    try:
+        host, port = parse_host_port(text if text.count(":") < 2 or "[" in text else f"[{text}]", key)
+    except SIPParseError as error:
+        raise ConfigurationError(f"{key}: {text!r} cannot be used: {error}; write address:port") from None
+    if not is_ip_address(host):
+        raise ConfigurationError(f"{key}: {text!r} is not an IP address")
+    return host, port or default_port

@@ -1,0 +1,72 @@
+"""Code of the operator in a server: given as objects, or named in its settings (SPEC H-10, G-23, G-24)."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Any, TypeVar
+
+import msgspec
+
+from wanderbus.broker.config import BrokerConfig
+from wanderbus.broker.disconnection import DisconnectionHook, Hook
+from wanderbus.broker.queues.queue_policies import Policies, Policy
+from wanderbus.broker.restrictions.custom_restrictions import Kind, Kinds
+from wanderbus.config import ServerSettings
+from wanderbus.config.settings import ExtensionSettings
+from wanderbus.errors import ConfigurationError, Refused
+from wanderbus.runtime.plugins import load
+
+Loaded = TypeVar("Loaded")
+
+
+class Extensions(msgspec.Struct, frozen=True):
+    """What one broker is extended by."""
+
+    restrictions: Kinds
+    policies: Policies
+    hook: DisconnectionHook
+
+
+def extensions_of(
+    settings: ServerSettings,
+    restrictions: Mapping[str, Kind] | None = None,
+    policies: Mapping[str, Policy] | None = None,
+    hook: Hook | None = None,
+) -> Extensions:
+    """Return the extensions that the settings name, with those given as objects, which come first.
+
+    :raises ConfigurationError: what is named cannot be loaded, or is something else
+    """
+    named = settings.extensions or ExtensionSettings()
+    kinds = {
+        name: _loaded(f"extensions.restrictions.{name}", place, Kind) for name, place in named.restrictions.items()
+    }
+    if hook is None and named.disconnection is not None:
+        hook = _callable("extensions.disconnection", named.disconnection)
+    named_policies = {
+        name: _callable(f"extensions.queue_policies.{name}", place) for name, place in named.queue_policies.items()
+    }
+    known = Policies({**named_policies, **(policies or {})})
+    _check_default(settings, known)
+    return Extensions(Kinds({**kinds, **(restrictions or {})}), known, DisconnectionHook(hook))
+
+
+def _check_default(settings: ServerSettings, policies: Policies) -> None:
+    try:
+        policies.check((settings.broker or BrokerConfig()).queue.policy)
+    except Refused as error:
+        raise ConfigurationError(f"broker.queue.policy: {error}; name it in [extensions.queue_policies]") from None
+
+
+def _loaded(key: str, place: str, wanted: type[Loaded]) -> Loaded:
+    found = load(key, place)
+    if not isinstance(found, wanted):
+        raise ConfigurationError(f"{key}: {place} is no {wanted.__module__}.{wanted.__qualname__}, but {found!r}")
+    return found
+
+
+def _callable(key: str, place: str) -> Any:
+    found = load(key, place)
+    if not callable(found):
+        raise ConfigurationError(f"{key}: {place} is no function, but {found!r}")
+    return found

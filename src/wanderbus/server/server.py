@@ -1,0 +1,218 @@
+"""A server in this process: SIP registrar and proxy, broker, event log (DESIGN 1).
+
+::
+
+    async with Server(domain="localhost", data_dir=Path("data"), users={"alice": "secret"}) as server:
+        print(server.address)
+        await server.run()          # until something breaks or the task is cancelled
+"""
+
+from __future__ import annotations
+
+import asyncio
+import shutil
+import ssl
+from collections import ChainMap
+from collections.abc import Mapping
+from pathlib import Path
+from types import TracebackType
+from typing import Self, Unpack, cast
+
+from wanderbus.broker.disconnection import Hook
+from wanderbus.broker.queues.queue_policies import Policy
+from wanderbus.broker.restrictions.custom_restrictions import Kind
+from wanderbus.client.completion import public_names
+from wanderbus.config import ServerArguments, ServerSettings
+from wanderbus.config.reading import make
+from wanderbus.errors import ConfigurationError
+from wanderbus.machine import Address, shown
+from wanderbus.mobility.flow import KEEP_ALIVE_S
+from wanderbus.mobility.properties import Properties
+from wanderbus.runtime.files.config_files import settings_in
+from wanderbus.runtime.files.file_modes import warn_if_open
+from wanderbus.runtime.files.users_file import Users, follow
+from wanderbus.runtime.limit_log import Refusals
+from wanderbus.runtime.net.descriptors import allow_files
+from wanderbus.runtime.net.sip_trace import SipRecorder
+from wanderbus.runtime.net.tls import client_tls
+from wanderbus.runtime.system_random import SystemRandom
+from wanderbus.server import validation
+from wanderbus.server.broker_role import BrokerService
+from wanderbus.server.domain_settings import check_user_domains
+from wanderbus.server.extensions import extensions_of
+from wanderbus.server.sip_role import SIPService
+from wanderbus.sip.authentication.digest import Secret
+from wanderbus.sip.message.targets import Target
+from wanderbus.sip.proxy.routing_script import RoutingScript
+from wanderbus.sip.transaction.flood_limits import FloodLimits
+
+
+class Server:
+    """Registrar, proxy and broker of one domain on one address; an async context manager.
+
+    With ``sip_server`` it is a broker alone, a user agent of that server like any other (DESIGN 6.4).
+
+    Its keyword arguments are the keys of a file of settings; ``domain``, ``data_dir`` and ``users`` must be given.
+    docs/configuration.md lists them, and so does ``wanderbus config sample broker``.
+
+    :param routing: decides where the proxy sends requests (:mod:`wanderbus.sip.proxy.routing_script`); None: to the
+        user
+    :param restrictions: kinds of restriction besides those that are built in, by their names (SPEC H-10)
+    :param policies: queue policies besides those that are built in, by their names (SPEC G-23)
+    :param hook: decides about devices that disconnect, reconnect and leave (SPEC G-24); docs/extending.md
+    :raises ConfigurationError: what is given cannot be used
+    """
+
+    def __init__(
+        self,
+        *,
+        routing: RoutingScript | None = None,
+        restrictions: Mapping[str, Kind] | None = None,
+        policies: Mapping[str, Policy] | None = None,
+        hook: Hook | None = None,
+        **given: Unpack[ServerArguments],
+    ) -> None:
+        settings = self._settings = make(ServerSettings, given)
+        validation.check_server(settings)
+        self.domain = settings.domain.lower()
+        self.broker_uri = validation.user_uri(settings.broker_user, self.domain)
+        self.sip_server: Target | None = None
+        """The registrar and proxy that the broker is registered at; None if they are here."""
+        self.address: Address = (settings.host, settings.port)
+        """Where agents find registrar and proxy: here, over UDP and TCP, once started, or ``sip_server``."""
+        self.tls_address: Address | None = None
+        """Where they listen over TLS, once started; None without a certificate."""
+        self.eci_address = None if settings.eci_port is None else (settings.eci_host, settings.eci_port)
+        """Where the original ECI is served, once started; None if it is not."""
+        self.broker_address: Address = (settings.host, 0)
+        """Where the broker's user agent is reached, once started."""
+        self._tls: ssl.SSLContext | None = None
+        self._routing = routing
+        self._extensions = extensions_of(settings, restrictions, policies, hook)
+        self._take_users(settings)
+        self._user_domains = check_user_domains(settings, self.sip_server)
+        self._broker_config = validation.broker_config(settings)
+        self._refusals = Refusals()
+        self._following: asyncio.Task[None] | None = None
+        self._recorder: SipRecorder | None = None
+        self._sip: SIPService | None = None
+        self._broker: BrokerService | None = None
+
+    def __repr__(self) -> str:
+        place = shown(self.address)
+        state = f"ready at {place}" if self._broker is not None else f"not running; for {place}"
+        return f"<Server of {self.domain} {state}; data in {self._settings.data_dir}>"
+
+    def __dir__(self) -> list[str]:
+        return public_names(self)
+
+    @classmethod
+    def from_file(
+        cls,
+        file: Path | str,
+        *,
+        routing: RoutingScript | None = None,
+        restrictions: Mapping[str, Kind] | None = None,
+        policies: Mapping[str, Policy] | None = None,
+        hook: Hook | None = None,
+        **given: Unpack[ServerArguments],
+    ) -> Self:
+        """Return a server with the settings of a TOML file; what is given here comes before them."""
+        settings = cast(ServerArguments, settings_in(ServerSettings, Path(file)) | given)
+        return cls(routing=routing, restrictions=restrictions, policies=policies, hook=hook, **settings)
+
+    async def __aenter__(self) -> Self:
+        is_new = not self._settings.data_dir.exists()
+        warn_if_open(self._settings.data_dir, "events and keys")
+        try:
+            await self._start()
+        except BaseException:
+            await self.close()
+            if is_new:
+                # Nothing was acknowledged from it yet.
+                shutil.rmtree(self._settings.data_dir, ignore_errors=True)
+            raise
+        return self
+
+    async def __aexit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        await self.close()
+
+    async def run(self) -> None:
+        """Serve until cancelled; :class:`StorageError` when the disk fails, after which nothing is acknowledged."""
+        assert self._broker is not None
+        await asyncio.shield(self._broker.broken)
+
+    async def close(self) -> None:
+        """Stop serving; what was acknowledged is on disk, agents stay in their sessions until the next start."""
+        if self._following is not None:
+            self._following.cancel()
+        for service in (self._sip, self._broker):
+            if service is not None:
+                await service.close()
+        if self._recorder is not None:
+            self._recorder.close()
+        self._broker = self._sip = self._recorder = None
+
+    def _take_users(self, settings: ServerSettings) -> None:
+        """Find out who may call, and how the broker proves who it is."""
+        name = settings.broker_user
+        if settings.sip_server is None:
+            self._users = validation.secrets(settings, taken=name)
+            own = SystemRandom().token(16).hex()
+            self._broker_password: str | None = own
+            self._secrets: Mapping[str, Secret] = ChainMap({name: own}, cast(dict[str, Secret], self._users))
+            return
+        if self._routing is not None:
+            raise ConfigurationError("routing: the proxy is at sip_server, not here; leave one of them out")
+        self.sip_server = validation.sip_server(settings.sip_server, settings.host)
+        self.address = self.sip_server.address
+        if self.sip_server.transport == "TLS":
+            self._tls = client_tls(settings.ca_file)
+        users = validation.secrets(settings, taken=None)
+        self._broker_password = validation.broker_password(settings, users)
+        self._users = users.but(name) if isinstance(users, Users) else {**users}
+        if isinstance(self._users, dict):
+            self._users.pop(name, None)
+        self._secrets = self._users
+
+    async def _start(self) -> None:
+        allow_files()
+        trace = self._settings.sip_trace
+        self._recorder = None if trace is None else SipRecorder.open(trace)
+        broker = self._broker = await BrokerService.open(
+            self._settings, self._broker_config, self._extensions, self._secrets, self._recorder, self._refusals
+        )
+        server = self.sip_server or await self._start_sip()
+        properties = Properties(
+            uri=self.broker_uri,
+            server=server.address,
+            password=self._broker_password,
+            digest_algorithms=self._settings.digest_algorithms,
+            transport=server.transport,
+            server_name=server.server_name,
+            server_known_as=None
+            if self.sip_server
+            else (self._settings.advertise or server.address[0], server.address[1]),
+            server_is_local=self.sip_server is None,
+            vouched_domains=tuple(sorted(self._user_domains)),
+            flood=self._settings.flood or FloodLimits(),
+            keep_alive_s=KEEP_ALIVE_S[server.transport] if self.sip_server else None,
+        )
+        await broker.start(properties, self._tls)
+        self._following = follow(self._users)
+        self.broker_address, self.eci_address = broker.sip_address, broker.eci_address
+
+    async def _start_sip(self) -> Target:
+        self._sip = SIPService(
+            self._settings,
+            self._secrets,
+            routing=self._routing,
+            recorder=self._recorder,
+            lodger=self.broker_uri,
+            refusals=self._refusals,
+        )
+        await self._sip.start()
+        self.address, self.tls_address = self._sip.address, self._sip.tls_address
+        return Target("UDP", self.address)

@@ -1,0 +1,1 @@
+"""Simulated histories behind NATs and firewalls (SPEC I-08)."""

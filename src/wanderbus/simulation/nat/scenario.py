@@ -1,0 +1,232 @@
+"""One simulated history behind NATs: agents that move into, out of and between them, and a media relay (SPEC I).
+
+It is a history of the whole system as in :mod:`wanderbus.simulation.system.scenario`, with its checkers. Behind every
+NAT the agents have one and the same address, and nothing reaches them there that they have not sent for; NATs forget,
+and lose all that they know; the relay is restarted. Other networks have a firewall, which lets signalling pass, and of
+the data those of a relay, or those over TCP; at last all agents make a tour through such (:mod:`.firewall_tour`). In
+the end every agent is registered where it is seen and in a session with the broker, whose data go by the relay for
+those behind NAT and straight for all others, and the relay has nothing left once all are gone.
+"""
+
+from __future__ import annotations
+
+from typing import Final
+
+import msgspec
+
+from wanderbus.client.machine.core import DATA_SOCKET, SIP_SOCKET
+from wanderbus.client.machine.messages import Disconnect
+from wanderbus.machine import Address, shown
+from wanderbus.relay import RelayLimits
+from wanderbus.simulation.nat.firewall import Firewall
+from wanderbus.simulation.nat.firewall_tour import FIREWALLS, RELAY_IP, FirewallTour
+from wanderbus.simulation.nat.nat import NAT
+from wanderbus.simulation.node import Wire
+from wanderbus.simulation.relay.relay_host import NG_PORT, RelayHost
+from wanderbus.simulation.server import DOMAIN, SERVER_ADDRESS, SERVER_IP
+from wanderbus.simulation.system.scenario import ACTIVE_S, Result, Scenario
+from wanderbus.simulation.system.traveller import Traveller
+from wanderbus.sip.message.message import Request, Response, encode_message, parse_message
+from wanderbus.sip.message.uri import SIPUri
+
+PORTS: Final = range(30_000, 30_200)
+INSIDE_IP: Final = "192.168.0.5"
+CALLER: Final[Address] = ("198.51.100.9", 5060)
+REGISTERED_S: Final = 230.0
+"""A registration of 600 s is refreshed after a third of that; what a NAT or the server has lost is then put right."""
+
+IDLE_S: Final = (30.0, 60.0, 300.0)
+"""How long NATs keep a mapping; half a minute is what UDP is given by the worst (RFC 4787 4.3 asks for two)."""
+
+
+class NATResult(Result, frozen=True):
+    """What became of one seed: as without NATs, and what the NATs and the relay did."""
+
+    moves_into_nat: int
+    moves_out_of_nat: int
+    moves_behind_firewall: int
+    nat_restarts: int
+    relay_restarts: int
+    relayed: int
+    """Datagrams of data that the relay has passed on."""
+    filtered: int
+    """Datagrams that NATs let in to nobody."""
+    dropped: int
+    """Datagrams and attempts to connect that firewalls dropped."""
+
+
+class NATTraveller(Traveller):
+    """A user whose device is behind NAT now and then."""
+
+    nat: NAT | None = None
+
+    @property
+    def ip(self) -> str:
+        """Return where the device is seen."""
+        return super().ip if self.nat is None else self.nat.ip
+
+    @property
+    def wire(self) -> Wire:
+        """Return the NAT that the device is behind, or the network."""
+        return super().wire if self.nat is None else self.nat
+
+    def disconnect(self) -> None:
+        """End the session."""
+        assert self._node is not None
+        self._node.feed([Disconnect()])
+
+    def _addresses(self) -> dict[str, Address]:
+        if self.nat is None:
+            return super()._addresses()
+        return {SIP_SOCKET: (INSIDE_IP, 5060), DATA_SOCKET: (INSIDE_IP, 40_000)}
+
+
+class NATScenario(Scenario):
+    """A world with one server, one relay, and a few travellers before and behind NATs."""
+
+    traveller_class = NATTraveller
+    relay_addresses = ((RELAY_IP, NG_PORT),)
+    over_tcp = 0.0
+
+    def __init__(self, seed: int, *, keep_trace: bool = False) -> None:
+        super().__init__(seed, keep_trace=keep_trace)
+        self.into = self.out_of = self.behind_firewall = self.nat_restarts = 0
+        self.problems: list[str] = []
+        self.nats: list[NAT] = []
+        self.relays = [self._new_relay()]
+        for traveller in self.travellers:
+            assert isinstance(traveller, NATTraveller)
+            if self.world.random.random() < 0.7:
+                traveller.nat = self._new_nat()
+
+    def run(self) -> NATResult:
+        """Let the world happen, mend it, let it come to rest, and check it."""
+        return NATResult(
+            **msgspec.structs.asdict(super().run()),
+            moves_into_nat=self.into,
+            moves_out_of_nat=self.out_of,
+            moves_behind_firewall=self.behind_firewall,
+            nat_restarts=self.nat_restarts,
+            relay_restarts=len(self.relays) - 1,
+            relayed=sum(host.relay.figures.datagrams for host in self.relays),
+            filtered=sum(nat.filtered for nat in self.nats),
+            dropped=self.network.dropped,
+        )
+
+    def plan(self, traveller: Traveller) -> None:
+        """Lose the mappings of the traveller's NAT besides, and the relay."""
+        super().plan(traveller)
+        draw = self.world.random
+        for _ in range(draw.choice([0, 1, 2])):
+            self.world.at(draw.uniform(3, ACTIVE_S), lambda: self._restart_nat(traveller))
+        if draw.random() < 0.2:
+            self.world.at(draw.uniform(3, ACTIVE_S), self._restart_relay)
+
+    def move(self, traveller: Traveller) -> None:
+        """Move behind another NAT, behind a firewall, or to where there is neither."""
+        draw = self.world.random
+        nat = self._new_nat() if draw.random() < 0.5 else None
+        self.move_to(traveller, nat, None if nat or draw.random() < 0.4 else draw.choice([*FIREWALLS.values()]))
+
+    def tour(self) -> None:
+        """Make the tour through firewalls, and end behind NAT or not."""
+        tour = FirewallTour(
+            self.world,
+            self.network,
+            self.travellers,
+            lambda traveller, firewall: self.move_to(traveller, firewall=firewall),
+        )
+        self.problems = [*tour.problems()]
+        for traveller in self.travellers:
+            self.move_to(traveller, self._new_nat() if self.world.random.random() < 0.6 else None)
+        self._settle()
+
+    def move_to(self, traveller: Traveller, nat: NAT | None = None, firewall: Firewall | None = None) -> None:
+        """Move behind ``nat``, behind ``firewall``, or to where there is neither."""
+        assert isinstance(traveller, NATTraveller)
+        self.moves += 1
+        self.network.mend(traveller.ip)
+        was_behind = traveller.nat is not None
+        traveller.nat = nat
+        self.into += not was_behind and nat is not None
+        self.out_of += was_behind and nat is None
+        self.behind_firewall += firewall is not None
+        traveller.move()
+        if firewall is not None:
+            self.network.firewalls[traveller.ip] = firewall
+
+    def check(self) -> list[str]:
+        """Everybody can be called; data go by the relay for those behind NAT alone; nothing is left of all of it."""
+        problems = [*self.problems, *self._call_everybody()]
+        for traveller in self.travellers:
+            assert isinstance(traveller, NATTraveller)
+            where = RELAY_IP if traveller.nat is not None else traveller.ip
+            known = self.server.address_of(traveller.uri)
+            if known is None or not known.startswith(f"{where}:"):
+                problems.append(f"{traveller.name}: the broker sends to {known} and not to {where}")
+            there = RELAY_IP if traveller.nat is not None else SERVER_IP
+            if traveller.sends_to != there:
+                problems.append(f"{traveller.name} sends to {traveller.sends_to} and not to {there}")
+            traveller.disconnect()
+        relay = self.relays[-1]
+        self.world.run(self.world.now + RelayLimits().idle_s + 60.0)
+        if relay.ports or relay.relay.calls:
+            problems.append(f"the relay has {len(relay.relay.calls)} calls when all are gone")
+        return problems
+
+    def _call_everybody(self) -> list[str]:
+        """Ask every device something through the proxy, until it has registered after whatever its NAT lost."""
+        silent = {traveller.name for traveller in self.travellers}
+        asked = iter(range(1, 1_000))
+
+        def heard(source: Address, data: bytes) -> None:
+            response = parse_message(data)
+            if isinstance(response, Response) and response.status == 200:
+                silent.discard(SIPUri.parse(str(response.to.uri)).user or "")
+
+        def ask() -> None:
+            for name in sorted(silent):
+                self.network.send(CALLER, SERVER_ADDRESS, _question(name, next(asked)))
+            self.world.after(5.0, ask)
+
+        self.network.bind(CALLER, heard)
+        ask()
+        self.world.run(self.world.now + REGISTERED_S, lambda: not silent)
+        self.network.unbind(CALLER)
+        return [f"{name}: cannot be called" for name in sorted(silent)]
+
+    def _new_nat(self) -> NAT:
+        draw = self.world.random
+        self.nats.append(NAT(f"203.0.113.{len(self.nats) + 1}", draw.choice(IDLE_S), self.world, self.network))
+        return self.nats[-1]
+
+    def _new_relay(self) -> RelayHost:
+        return RelayHost(RELAY_IP, PORTS, self.world, self.network)
+
+    def _restart_nat(self, traveller: Traveller) -> None:
+        assert isinstance(traveller, NATTraveller)
+        if traveller.nat is not None:
+            self.nat_restarts += 1
+            traveller.nat.restart()
+
+    def _restart_relay(self) -> None:
+        self.relays[-1].kill()
+        self.relays.append(self._new_relay())
+
+
+def _question(name: str, number: int) -> bytes:
+    uri = f"sip:{name}@{DOMAIN}"
+    headers = (
+        ("Via", f"SIP/2.0/UDP {shown(CALLER)};rport;branch=z9hG4bKcaller{number}"),
+        ("From", "<sip:caller@elsewhere.test>;tag=c"),
+        ("To", f"<{uri}>"),
+        ("Call-ID", f"question-{number}"),
+        ("CSeq", "1 OPTIONS"),
+        ("Max-Forwards", "70"),
+    )
+    return encode_message(Request("OPTIONS", uri, headers))
+
+
+def run_nat_seed(seed: int) -> NATResult:
+    """Return what becomes of ``seed``; the same every time."""
+    return NATScenario(seed).run()

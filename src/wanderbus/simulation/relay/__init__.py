@@ -1,0 +1,1 @@
+"""Simulated histories of the media relay (SPEC I)."""

@@ -1,0 +1,1 @@
+"""Simulated histories of reliable UDP (SPEC F)."""

@@ -1,0 +1,299 @@
+"""A simulated party of the SIP layer: a user agent and an owner that calls, answers, moves and stores its sessions.
+
+The owner is as plain as an application can be: it wants one session with each peer it calls, tells every session
+where it is after a move (SPEC D-08), makes a session that failed anew, answers what it is offered, and keeps one
+session with each caller. Its disk holds the established sessions (:meth:`SIPSession.snapshot`).
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from typing import Final, Literal
+
+import msgspec
+
+from wanderbus.machine import Address, Input, Output
+from wanderbus.mobility.messages import (
+    AddressChanged,
+    Answer,
+    CreateSession,
+    Refuse,
+    RegistrationFailed,
+    Ring,
+    SessionEstablished,
+    SessionFailed,
+    SessionOffered,
+    SessionRemoved,
+    Start,
+    Stop,
+    TerminateSession,
+    UpdateFailed,
+    UpdateSession,
+)
+from wanderbus.mobility.properties import Properties
+from wanderbus.mobility.session.session import SIPSession
+from wanderbus.mobility.session.status import SIPCommunicationStatus
+from wanderbus.mobility.user_agent import UserAgent
+from wanderbus.simulation.network import Network
+from wanderbus.simulation.node import Node
+from wanderbus.simulation.server import DOMAIN, SERVER_ADDRESS, password_of
+from wanderbus.simulation.world import SeededRandom, World
+from wanderbus.sip.authentication.digest import Authenticator
+from wanderbus.sip.message.sdp import MediaDescription
+
+SIP_PORT: Final = 5060
+DATA_PORT: Final = 40_000
+AUTHENTICATION_FAILURES: Final = (401, 403, 407)
+"""Statuses that nobody with the right password may see."""
+
+
+class Manner(msgspec.Struct, frozen=True):
+    """How a party and its owner behave."""
+
+    register_expires_s: int = 60
+    session_expires_s: int = 90
+    """Session interval (RFC 4028): without it a BYE that never arrives leaves the other side alone for ever."""
+    authenticates: bool = False
+    """Whether callers have to prove who they are."""
+    answer_s_max: float = 0.0
+    """How long the owner thinks about an offer at most."""
+    rings: bool = False
+    refusal: float = 0.0
+    """Chance that the owner is busy when called."""
+    pause_s_min: float = 0.2
+    pause_s_max: float = 2.0
+    """How long the owner waits before it calls again after a failure."""
+    method: Literal["INVITE", "UPDATE"] = "INVITE"
+    """How moves are told."""
+
+
+class Home(msgspec.Struct, frozen=True):
+    """A home domain: where its server is, and for which other domains it vouches."""
+
+    domain: str = DOMAIN
+    address: Address = SERVER_ADDRESS
+    vouches_for: tuple[str, ...] = ()
+
+
+class SIPParty:
+    """One user of ``home`` on one device, through all its lives.
+
+    ``on_established`` is told of each session that both sides agreed on, with whether it was an update.
+    """
+
+    def __init__(
+        self, name: str, ip: str, manner: Manner, world: World, network: Network, home: Home | None = None
+    ) -> None:
+        self.name = name
+        self.home = home or Home()
+        self.uri = f"sip:{name}@{self.home.domain}"
+        self.ip = ip
+        self.manner = manner
+        self.wanted: dict[str, str | None] = {}
+        """URI of each peer to be in a session with, and the id of the present one."""
+        self.disk: dict[str, bytes] = {}
+        self.problems: list[str] = []
+        self.node: Node | None = None
+        self.on_established: Callable[[SIPParty, str, bool], None] = lambda party, id, update: None
+        self._world = world
+        self._network = network
+        self._random = SeededRandom(world)
+        self._instance = f"<urn:uuid:{self._random.token(16).hex()}>"
+        self._calls = 0
+        self._life = 0
+
+    @property
+    def contact(self) -> Address:
+        """Return where the party is reached."""
+        return self.ip, SIP_PORT
+
+    @property
+    def media(self) -> MediaDescription:
+        """Return where the party receives data."""
+        return MediaDescription(address=self.ip, port=DATA_PORT)
+
+    @property
+    def running(self) -> bool:
+        """Return whether the process lives."""
+        return self.node is not None
+
+    @property
+    def agent(self) -> UserAgent:
+        """Return the user agent of the present life."""
+        assert self.node is not None
+        assert isinstance(self.node.machine, UserAgent)
+        return self.node.machine
+
+    @property
+    def sessions(self) -> Mapping[str, SIPSession]:
+        """Return the sessions of the user agent, none while it is down."""
+        return self.agent.sessions if self.running else {}
+
+    def start(self, *, forgetful: bool = False) -> None:
+        """Begin a life with what the disk holds, or without if ``forgetful``."""
+        self._life += 1
+        if forgetful:
+            self.disk.clear()
+        agent = self._new_agent()
+        adopted = [agent.adopt(snapshot) for snapshot in self.disk.values()]
+        self.node = Node(self.name, agent, {"sip": self.contact}, self._world, self._network, self._report_later)
+        ours = {agent.sessions[id].remote_uri: id for id in adopted if agent.sessions[id].created_here}
+        self.wanted = {uri: ours.get(uri) for uri in self.wanted}
+        self._feed(Start(), *self._updates())
+        for id in adopted:
+            if agent.sessions[id].created_here and self.wanted.get(agent.sessions[id].remote_uri) != id:
+                self._terminate(id)
+        for uri in [uri for uri in self.wanted if uri not in ours]:
+            self._call_later(uri)
+
+    def kill(self) -> None:
+        """Die as by kill -9; the disk stays."""
+        assert self.node is not None
+        self.node.kill()
+        self.node = None
+
+    def move(self, ip: str) -> None:
+        """Be at ``ip`` from now on; the registration and every session hear of it (SPEC D-08)."""
+        self.ip = ip
+        if self.node is not None:
+            self.node.rebind({"sip": self.contact})
+            self._feed(AddressChanged(self.contact), *self._updates())
+
+    def call(self, uri: str) -> None:
+        """Want a session with ``uri`` from now on."""
+        if self.wanted.setdefault(uri, None) is None:
+            self._create(uri)
+
+    def end(self, uri: str) -> None:
+        """Want no session with ``uri`` any more."""
+        self.wanted.pop(uri, None)
+        for session in list(self.sessions.values()):
+            if session.remote_uri == uri and session.created_here:
+                self._terminate(session.id)
+
+    def hang_up(self) -> None:
+        """End whatever others called us for; they may call again."""
+        for session in list(self.sessions.values()):
+            if not session.created_here:
+                self._terminate(session.id)
+
+    def retire(self) -> None:
+        """End every session and the registration, and want nothing more."""
+        self.wanted.clear()
+        self.disk.clear()
+        self._feed(Stop())
+
+    def talks_to(self, peer: SIPParty, id: str) -> bool:
+        """Return whether session ``id`` is CONNECTED here and leads to where ``peer`` is."""
+        session = self.sessions.get(id)
+        return (
+            session is not None
+            and session.communication is SIPCommunicationStatus.CONNECTED
+            and session.remote_media is not None
+            and (session.remote_media.address, session.remote_media.port) == (peer.ip, DATA_PORT)
+        )
+
+    def _new_agent(self) -> UserAgent:
+        properties = Properties(
+            uri=self.uri,
+            server=self.home.address,
+            server_is_local=bool(self.home.vouches_for),
+            vouched_domains=self.home.vouches_for,
+            password=password_of(self.name),
+            instance=self._instance,
+            register_expires_s=self.manner.register_expires_s,
+            session_expires_s=self.manner.session_expires_s,
+        )
+        asks = self.manner.authenticates
+        authenticator = Authenticator(self.home.domain, password_of, self._random.token(16)) if asks else None
+        return UserAgent(properties, self._random, contact=self.contact, authenticator=authenticator)
+
+    def _updates(self) -> list[Input]:
+        return [UpdateSession(id, self.media, self.manner.method) for id in self.sessions]
+
+    def _feed(self, *inputs: Input) -> None:
+        if self.node is not None:
+            self.node.feed(inputs)
+
+    def _create(self, uri: str) -> None:
+        if self.running:
+            self._calls += 1
+            self.wanted[uri] = id = f"{self.name}-{self._life}-{self._calls}"
+            self._feed(CreateSession(id, uri, self.media))
+
+    def _call_later(self, uri: str) -> None:
+        life = self._life
+
+        def call() -> None:
+            if life == self._life and uri in self.wanted and self.wanted[uri] is None:
+                self._create(uri)
+
+        self._world.after(self._world.random.uniform(self.manner.pause_s_min, self.manner.pause_s_max), call)
+
+    def _terminate(self, id: str) -> None:
+        self.disk.pop(id, None)
+        self._feed(TerminateSession(id))
+
+    def _report_later(self, output: Output) -> None:
+        """Let the owner hear of it when the machine's outputs are performed: its reply must not overtake them."""
+        life = self._life
+
+        def report() -> None:
+            if self.running and life == self._life:
+                self._report(output)
+
+        self._world.after(0.0, report)
+
+    def _report(self, output: Output) -> None:
+        match output:
+            case SessionOffered(id=id, update=update):
+                self._consider(id, update=update)
+            case SessionEstablished(id=id, update=update):
+                self._established(id, update=update)
+            case SessionFailed(id=id, status=status) | UpdateFailed(id=id, status=status):
+                if status in AUTHENTICATION_FAILURES:
+                    self.problems.append(f"session {id} failed with {status} despite the right password")
+                self._gone(id)
+            case SessionRemoved(id=id):
+                self._gone(id)
+            case RegistrationFailed(status=int(status)) if status in AUTHENTICATION_FAILURES:
+                self.problems.append(f"registering failed with {status} despite the right password")
+
+    def _consider(self, id: str, *, update: bool) -> None:
+        """Answer an offer, at once or after some thought; what was offered may be gone by then."""
+        draw = self._world.random
+        life = self._life
+
+        def answer() -> None:
+            if life != self._life:
+                return
+            if not update and draw.random() < self.manner.refusal:
+                self._feed(Refuse(id, 486))
+            else:
+                self._feed(Answer(id, self.media))
+
+        if self.manner.answer_s_max == 0.0:
+            answer()
+            return
+        if self.manner.rings and not update:
+            self._feed(Ring(id))
+        self._world.after(draw.uniform(0.0, self.manner.answer_s_max), answer)
+
+    def _established(self, id: str, *, update: bool) -> None:
+        """Store the session; a caller that calls anew has given up what it had (one session with each caller)."""
+        session = self.sessions.get(id)
+        if session is None or session.dialog is None:
+            return
+        self.disk[id] = session.snapshot()
+        if not session.created_here and not update:
+            for other in list(self.sessions.values()):
+                if other.remote_uri == session.remote_uri and not other.created_here and other.id != id:
+                    self._terminate(other.id)
+        self.on_established(self, id, update)
+
+    def _gone(self, id: str) -> None:
+        self.disk.pop(id, None)
+        for uri, present in self.wanted.items():
+            if present == id:
+                self.wanted[uri] = None
+                self._call_later(uri)

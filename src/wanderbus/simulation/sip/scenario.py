@@ -1,0 +1,302 @@
+"""One simulated history of the SIP layer alone: parties that call and move around one registrar (SPEC C, D; U-06).
+
+A quarter of the seeds are calm: nothing is lost, every datagram takes the same time and one party moves at a time, so
+that the time to heal can be held to one round trip. In the others whatever can go wrong does, and then the world is
+mended and has to come to rest: everybody registered where they are, every wanted session CONNECTED on both sides.
+"""
+
+from __future__ import annotations
+
+import traceback
+from collections.abc import Mapping, Sequence
+from pathlib import Path
+from typing import Final
+
+import msgspec
+
+from wanderbus.machine import Output
+from wanderbus.simulation.network import Conditions, Network
+from wanderbus.simulation.node import Node
+from wanderbus.simulation.server import DOMAIN, SERVER_ADDRESS, SERVER_IP, password_of
+from wanderbus.simulation.sip.checkers import check_left_over, check_mended
+from wanderbus.simulation.sip.party import Manner, SIPParty
+from wanderbus.simulation.sip.plans import plan_calm, plan_rough
+from wanderbus.simulation.world import SeededRandom, World
+from wanderbus.sip.proxy.location import Binding
+from wanderbus.sip.proxy.sip_server import SIPServer
+
+ACTIVE_S: Final = 40.0
+"""Seconds in which things happen."""
+
+SETTLE_S: Final = 300.0
+"""Seconds that a mended world has to come to rest: a session expires 90 s after its last refresh (RFC 4028)."""
+
+REST_S: Final = 60.0
+"""Seconds that a world has to stay at rest; every session is refreshed once in them."""
+
+RETIRED_S: Final = 200.0
+"""Seconds after which nothing may be left of those who retired: timer C is 180 s (RFC 3261 16.6)."""
+
+HEAL_RTT_GOAL: Final = 1.0
+"""A move heals in one round trip."""
+
+HEAL_RTT_MAX: Final = 1.05
+"""Round trips in which an undisturbed move has to be known on both sides: one, and the grain of the clock."""
+
+
+class SIPResult(msgspec.Struct, frozen=True):
+    """What became of one seed; ``problems`` is empty when every promise held."""
+
+    seed: int
+    problems: list[str]
+    parties: int
+    calls: int
+    address_changes: int
+    kills: int
+    server_restarts: int
+    heals: int
+    """Undisturbed moves of a session that were measured."""
+    heal_rtt: float
+    """The longest of these took this many round trips."""
+    datagrams: int
+    virtual_s: float
+    fingerprint: str
+
+
+class SIPScenario:
+    """A world with one SIP server and two to fifty parties, set up by the seed."""
+
+    calm_share = 0.25
+    """The share of seeds in which nothing goes wrong."""
+
+    def __init__(self, seed: int, *, keep_trace: bool = False) -> None:
+        self.world = World(seed, keep_trace=keep_trace)
+        self.seed = seed
+        self.calm = self.world.random.random() < self.calm_share
+        self.network = Network(self.world, self._conditions())
+        self.moves = self.kills = self.restarts = self.calls = self.heals = 0
+        self.heal_rtt = 0.0
+        self.problems: list[str] = []
+        self._left: list[str] = []
+        self._places = 0
+        self._moved_at: dict[tuple[str, str], float] = {}
+        self._registrar: Node | None = None
+        self._kept: dict[str, tuple[Binding, ...]] = {}
+        draw = self.world.random
+        most = draw.choices([2, 5, 15, 50], [35, 40, 20, 5])[0]
+        count = draw.randint(2, most)
+        self.parties = [self._new_party(number) for number in range(1, count + 1)]
+        self._by_uri = {party.uri: party for party in self.parties}
+        for party in self.parties:
+            party.on_established = self._established
+
+    @property
+    def server(self) -> SIPServer:
+        """Return the SIP server of its present life."""
+        assert self._registrar is not None
+        assert isinstance(self._registrar.machine, SIPServer)
+        return self._registrar.machine
+
+    @property
+    def servers(self) -> Mapping[str, SIPServer]:
+        """Return the SIP servers of their present lives, by domain."""
+        return {DOMAIN: self.server}
+
+    def run(self) -> SIPResult:
+        """Let the world happen, mend it, let it come to rest, and check it.
+
+        An exception out of a machine ends the world: that is a broken promise too.
+        """
+        try:
+            self._play()
+        except Exception as error:
+            place = traceback.extract_tb(error.__traceback__)[-1]
+            what = f"{type(error).__name__}: {error} in {place.name}, {Path(place.filename).name}:{place.lineno}"
+            self.problems.append(what)
+        return SIPResult(
+            seed=self.seed,
+            problems=self.problems,
+            parties=len(self.parties),
+            calls=self.calls,
+            address_changes=self.moves,
+            kills=self.kills,
+            server_restarts=self.restarts,
+            heals=self.heals,
+            heal_rtt=round(self.heal_rtt, 3),
+            datagrams=self.network.delivered,
+            virtual_s=round(self.world.now, 3),
+            fingerprint=self.world.fingerprint(),
+        )
+
+    def _conditions(self) -> Conditions:
+        draw = self.world.random
+        if self.calm:
+            delay_s = draw.choice([0.001, 0.01, 0.05, 0.1])
+            return Conditions(delay_min_s=delay_s, delay_max_s=delay_s)
+        return Conditions(
+            loss=draw.choice([0.0, 0.02, 0.1, 0.3]),
+            duplication=draw.choice([0.0, 0.02, 0.1]),
+            delay_min_s=0.0005,
+            delay_max_s=draw.choice([0.002, 0.02, 0.1, 0.3]),
+            spike=draw.choice([0.0, 0.0, 0.02, 0.05]),
+            spike_s=draw.choice([0.5, 2.0]),
+        )
+
+    def _registrars(self) -> Sequence[Node | None]:
+        return [self._registrar]
+
+    def _new_party(self, number: int) -> SIPParty:
+        return SIPParty(f"user{number}", self._fresh_ip(), self._manner(), self.world, self.network)
+
+    def _manner(self) -> Manner:
+        draw = self.world.random
+        common = Manner(
+            register_expires_s=draw.choice([15, 30, 60]),
+            session_expires_s=draw.choice([90, 120]),
+            authenticates=draw.random() < 0.4,
+            method="UPDATE" if draw.random() < 0.2 else "INVITE",
+        )
+        if self.calm:
+            return common
+        return msgspec.structs.replace(
+            common,
+            answer_s_max=draw.choice([0.0, 0.0, 0.05, 0.5, 3.0]),
+            rings=draw.random() < 0.5,
+            refusal=draw.choice([0.0, 0.0, 0.3]),
+        )
+
+    def _play(self) -> None:
+        self.start_server()
+        for party in self.parties:
+            self.world.at(self.world.random.uniform(0, 0.5), party.start)
+        (plan_calm if self.calm else plan_rough)(self, ACTIVE_S)
+        self.world.run(ACTIVE_S)
+        self._mend()
+        broken = self._wait(ACTIVE_S, SETTLE_S)
+        if not broken:
+            self.world.run(self.world.now + REST_S)
+            broken = self._wait(self.world.now, 5.0)
+        self.problems += broken
+        if not broken:
+            self._retire()
+
+    def _wait(self, begin: float, seconds: float) -> list[str]:
+        """Let up to ``seconds`` pass, until every promise holds; return those that do not."""
+        end = begin
+        while broken := check_mended(self.servers, self.parties, self.world.now):
+            end += 0.5
+            if end > begin + seconds:
+                return broken
+            self.world.run(end)
+        return []
+
+    def _mend(self) -> None:
+        conditions = self.network.conditions
+        conditions.loss = conditions.spike = conditions.duplication = 0.0
+        self.start_server()
+        for party in self.parties:
+            self.network.mend(party.ip)
+            party.manner = msgspec.structs.replace(party.manner, refusal=0.0)
+            self.revive(party)
+
+    def _retire(self) -> None:
+        """Let everybody leave; when all timers had their time, nothing may be left of them."""
+        for party in self.parties:
+            party.retire()
+        self.world.run(self.world.now + RETIRED_S)
+        nodes = [node for node in (*self._registrars(), *(party.node for party in self.parties)) if node is not None]
+        self.problems += check_left_over(nodes, self.servers, self.parties)
+
+    # What the plans do --------------------------------------------------------------------------------------------
+
+    def call(self, party: SIPParty, peer: SIPParty) -> None:
+        """Let ``party`` want a session with ``peer``."""
+        self.calls += 1
+        party.call(peer.uri)
+
+    def move(self, party: SIPParty) -> None:
+        """Give ``party`` another address, sometimes one that somebody else left."""
+        self.moves += 1
+        self.network.mend(party.ip)
+        left = [ip for ip in self._left if not self.network.is_bound((ip, party.contact[1]))]
+        again = bool(left) and self.world.random.random() < 0.2
+        ip = self.world.random.choice(left) if again else self._fresh_ip()
+        if again:
+            self._left.remove(ip)
+        self._left.append(party.ip)
+        if self.calm:
+            self._expect_heals(party)
+        party.move(ip)
+
+    def kill(self, party: SIPParty) -> None:
+        """Kill the process of ``party``."""
+        if party.running:
+            self.kills += 1
+            party.kill()
+
+    def revive(self, party: SIPParty, *, forgetful: bool = False) -> None:
+        """Start ``party`` if it is down."""
+        if not party.running:
+            party.start(forgetful=forgetful)
+
+    def stop_server(self, *, forgetful: bool) -> None:
+        """Kill the server; its bindings are kept unless it is ``forgetful``."""
+        if self._registrar is not None and self._registrar.alive:
+            self.restarts += 1
+            self._kept = {} if forgetful else self.server.location.snapshot()
+            self._registrar.kill()
+
+    def start_server(self) -> None:
+        """Start the server if it is down, with the bindings that were kept."""
+        if self._registrar is None or not self._registrar.alive:
+            random = SeededRandom(self.world)
+            server = SIPServer(DOMAIN, SERVER_ADDRESS, password_of, random, random.token(16), expires_min_s=5)
+            self._registrar = Node(
+                "registrar", server, {"sip": SERVER_ADDRESS}, self.world, self.network, self._ignore_report
+            )
+            self._registrar.perform(server.restore(self._kept, self.world.now))
+
+    def cut_server(self, seconds: float) -> None:
+        """Cut the server off for a while."""
+        self.network.cut(SERVER_IP)
+        self.world.after(seconds, lambda: self.network.mend(SERVER_IP))
+
+    def _ignore_report(self, output: Output) -> None:
+        """The bindings are read from the server itself."""
+
+    def _fresh_ip(self) -> str:
+        self._places += 1
+        return f"10.1.{self._places // 250}.{self._places % 250 + 1}"
+
+    # How fast moves heal ------------------------------------------------------------------------------------------
+
+    def _expect_heals(self, party: SIPParty) -> None:
+        """Hold every session that is at rest to :data:`HEAL_RTT_MAX`, unless the peer has to challenge us first."""
+        for id, session in party.sessions.items():
+            peer = self._by_uri[session.remote_uri]
+            challenged = session.created_here and all(s.remote_uri == peer.uri for s in party.sessions.values())
+            at_rest = party.talks_to(peer, id) and peer.talks_to(party, id)
+            if at_rest and (challenged or not peer.manner.authenticates):
+                self._moved_at[party.name, id] = self.world.now
+                self.world.after(1.0, lambda id=id: self._check_healed(party, id))  # type: ignore[misc]
+
+    def _check_healed(self, party: SIPParty, id: str) -> None:
+        if self._moved_at.pop((party.name, id), None) is not None:
+            self.problems.append(f"{party.name}: a second after an undisturbed move session {id} has not healed")
+
+    def _established(self, party: SIPParty, id: str, update: bool) -> None:
+        """Measure how long a move took, when both sides know it."""
+        moved_at = self._moved_at.pop((party.name, id), None)
+        if moved_at is None or not update:
+            return
+        peer = self._by_uri[party.sessions[id].remote_uri]
+        round_trips = (self.world.now - moved_at) / (2 * self.network.conditions.delay_max_s)
+        self.heals += 1
+        self.heal_rtt = max(self.heal_rtt, round_trips)
+        if round_trips > HEAL_RTT_MAX or not peer.talks_to(party, id):
+            self.problems.append(f"{party.name}: session {id} took {round_trips:.2f} round trips to heal")
+
+
+def run_sip_seed(seed: int) -> SIPResult:
+    """Return what becomes of ``seed``; the same every time."""
+    return SIPScenario(seed).run()

@@ -1,0 +1,1 @@
+"""Simulated histories of the whole system."""

@@ -1,0 +1,126 @@
+"""What must hold in every history: nothing lost, nothing twice, in order, nothing stuck, state equals log."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+
+import msgspec
+
+from wanderbus import filters, records
+from wanderbus.broker.state.state import BrokerState
+from wanderbus.event import Gap, Notification
+from wanderbus.records import decode_record
+from wanderbus.simulation.server import SimulatedServer
+from wanderbus.simulation.system.traveller import Traveller
+
+
+def check_all(server: SimulatedServer, travellers: Sequence[Traveller]) -> list[str]:
+    """Return one line for every broken promise in the finished world."""
+    log = [decode_record(payload) for _, _, payload in server.disk.log]
+    problems: list[str] = []
+    for traveller in travellers:
+        problems += [f"{traveller.name}: {problem}" for problem in traveller.problems]
+        problems += [f"{traveller.name}: {problem}" for problem in _check_stuck(traveller)]
+        problems += [f"{traveller.name}: {problem}" for problem in _check_publishes(log, traveller)]
+        problems += [f"{traveller.name}: {problem}" for problem in _check_stream(log, traveller)]
+    return problems + list(_check_state(server)) + list(_check_uids(log))
+
+
+def _check_stuck(traveller: Traveller) -> Iterator[str]:
+    if not traveller.connected:
+        yield "is still DISCONNECTED"
+    elif not traveller.settled:
+        yield "has requests that were never answered"
+
+
+def _check_publishes(log: Sequence[records.AnyRecord], traveller: Traveller) -> Iterator[str]:
+    """What was acknowledged is in the log under the id that was told, and in the order of publishing."""
+    for uid, identity in traveller.accepted.items():
+        record = log[identity.offset] if identity.offset < len(log) else None
+        if not isinstance(record, records.Published) or record.event["Uid"] != uid:
+            yield f"publish {uid} was acknowledged as {identity} but is not there"
+    uids = [r.event["Uid"] for r in log if isinstance(r, records.Published) and r.user == traveller.uri]
+    if uids != sorted(uids):
+        yield "its events are in the log out of order"
+
+
+def _check_uids(log: Sequence[records.AnyRecord]) -> Iterator[str]:
+    seen = set()
+    for record in log:
+        if isinstance(record, records.Published):
+            if record.event["Uid"] in seen:
+                yield f"event {record.event['Uid']} was published twice"
+            seen.add(record.event["Uid"])
+
+
+def _check_stream(log: Sequence[records.AnyRecord], traveller: Traveller) -> Iterator[str]:
+    """The application saw what each subscription asked for, by the reference evaluator over the log."""
+    for place, expression in enumerate(traveller.expressions, 1):
+        expected = list(_expected(log, traveller, expression))
+        for problem in _check_items(traveller, traveller.committed.items.get(place, ()), expected):
+            yield f"{expression!r}: {problem}"
+
+
+def _check_items(
+    traveller: Traveller, items: Sequence[Notification | Gap], expected: Sequence[object]
+) -> Iterator[str]:
+    seen: list[object] = []
+    dropped = 0
+    number = 0
+    for item in items:
+        if isinstance(item, Gap):
+            dropped += max(0, min(item.count, item.position.number - number))
+            number = max(number, item.position.number)
+        elif item.position.number > number:
+            seen.append(item.event["Uid"])
+            number = item.position.number
+        elif not item.redelivered or traveller.resumes:
+            yield f"number {item.position.number} came again"
+    if dropped == 0 and seen != expected:
+        yield _difference(expected, seen)
+    # A gap tells whoever does not say what was committed of that too, as far as it was not acknowledged.
+    told_again = 0 if traveller.resumes else len(seen)
+    if dropped and not (0 <= len(seen) + dropped - len(expected) <= told_again and _in_order(seen, expected)):
+        yield f"{len(seen)} seen and {dropped} dropped do not make {len(expected)} in order"
+
+
+def _expected(log: Sequence[records.AnyRecord], traveller: Traveller, expression: str) -> Iterator[object]:
+    wanted: filters.Filter | None = None
+    for record in log:
+        match record:
+            case records.Subscribed(subscription=subscription):
+                if (subscription.owner, subscription.expression) == (traveller.uri, expression):
+                    wanted = filters.parse(subscription.expression, subscription.language)
+            case records.Published(event=event):
+                if wanted is not None and wanted.evaluate(event) is True:
+                    yield event["Uid"]
+
+
+def _in_order(some: Sequence[object], of: Sequence[object]) -> bool:
+    rest = iter(of)
+    return all(item in rest for item in some)
+
+
+def _difference(expected: Sequence[object], seen: Sequence[object]) -> str:
+    lost = [uid for uid in expected if uid not in set(seen)]
+    extra = [uid for uid in seen if uid not in set(expected)]
+    if lost or extra:
+        return f"lost {lost[:5]} ({len(lost)}), unexpected {extra[:5]} ({len(extra)})"
+    return "notifications came out of order"
+
+
+def _check_state(server: SimulatedServer) -> Iterator[str]:
+    """The live state is what the log gives, with the rows of the state file and without (DESIGN 5.1)."""
+    live = _as_rows(server.state)
+    if live != _as_rows(server.recovered_state()):
+        yield "the state file brought up to date from the log differs from the live state"
+    if live != _as_rows(server.recovered_state(from_log_alone=True)):
+        yield "the state rebuilt from the log alone differs from the live state"
+    for user in {row.user for row in server.state.devices.values()}:
+        rows = [row for row in server.state.devices.values() if row.user == user]
+        if any(row.status == "CONNECTED" and row.away_since_us is not None for row in rows):
+            yield f"{user} is CONNECTED and away at once"
+
+
+def _as_rows(state: BrokerState) -> dict[str, dict[str, bytes]]:
+    return {table.name: {key: msgspec.json.encode(row) for key, row in table.items()} for table in state.tables}

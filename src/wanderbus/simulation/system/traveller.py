@@ -1,0 +1,254 @@
+"""A simulated user: an agent machine and an application that commits what it takes (DESIGN 5.5)."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+
+import msgspec
+
+from wanderbus import protocol
+from wanderbus.client.machine.core import DATA_SOCKET, SIP_SOCKET, STREAM_SOCKET, Agent
+from wanderbus.client.machine.messages import (
+    Acknowledge,
+    AgentProperties,
+    AgentStatusChanged,
+    Arrived,
+    Ask,
+    Connect,
+    ConnectRefused,
+    Moved,
+    PublishEvent,
+    PublishSettled,
+    RequestSettled,
+)
+from wanderbus.client.machine.path_choice import DataTransport
+from wanderbus.event import Event, EventId, Gap, Notification, Position
+from wanderbus.machine import Address, Output
+from wanderbus.rudp import RudpConfig
+from wanderbus.simulation.network import Network
+from wanderbus.simulation.node import Node, Wire
+from wanderbus.simulation.server import BROKER_URI, DOMAIN, SERVER_ADDRESS, password_of
+from wanderbus.simulation.world import SeededRandom, World
+
+SUBJECT = "Trade"
+
+
+class Committed(msgspec.Struct):
+    """The application's own disk: by subscription, items in the order it committed them, and the last position.
+
+    A subscription is known by its place among the expressions, from 1.
+    """
+
+    items: dict[int, list[Notification | Gap]] = msgspec.field(default_factory=dict)
+    positions: dict[int, Position] = msgspec.field(default_factory=dict)
+
+
+class Traveller:
+    """One user's device.
+
+    ``resumes`` says whether the application commits the position with its results, ``think_s_max`` how long it
+    looks at a notification at most before it takes it.
+    """
+
+    def __init__(
+        self,
+        name: str,
+        number: int,
+        world: World,
+        network: Network,
+        rudp: RudpConfig,
+        *,
+        expressions: Sequence[str],
+        resumes: bool,
+        think_s_max: float,
+        encryption: bool = True,
+        data_transport: DataTransport = "AUTO",
+    ) -> None:
+        self.name = name
+        self.uri = f"sip:{name}@{DOMAIN}"
+        self.expressions = expressions
+        self.resumes = resumes
+        self._think_s_max = think_s_max
+        self._encryption = encryption
+        self._data_transport: DataTransport = data_transport
+        self.committed = Committed()
+        self.accepted: dict[int, EventId] = {}
+        self.submitted = 0
+        self.subscribed = False
+        self.problems: list[str] = []
+        self.on_arrival: Callable[[Notification | Gap], None] = lambda item: None
+        """Sees every item when it reaches the device, before the application takes it."""
+        self._world = world
+        self._network = network
+        self._rudp = rudp
+        self._random = SeededRandom(world)
+        self._device = self._random.token(16).hex()
+        self._number = number
+        self._moves = 0
+        self._node: Node | None = None
+        self._life = 0
+        self._status = "DISCONNECTED"
+        self._in_hand: list[tuple[Notification | Gap, str]] = []
+        self._requests: dict[str, int] = {}
+        """By id of a subscription: its place among the expressions."""
+        self._asked: set[int] = set()
+        self._published_in_life = 0
+        self._unsettled: dict[int, int] = {}
+
+    @property
+    def ip(self) -> str:
+        """Return the present address."""
+        return f"10.{self._number}.{self._moves // 250}.{self._moves % 250 + 1}"
+
+    @property
+    def wire(self) -> Wire:
+        """Return what the device's datagrams go by."""
+        return self._network
+
+    @property
+    def running(self) -> bool:
+        """Return whether the agent process lives."""
+        return self._node is not None
+
+    @property
+    def connected(self) -> bool:
+        """Return the ECIAgent Status."""
+        return self._node is not None and self._agent.connected
+
+    @property
+    def way(self) -> str:
+        """Return the way of the agent's data channel."""
+        return self._agent.way
+
+    @property
+    def watched(self) -> tuple[str, Agent, str] | None:
+        """Return the statuses to compare (SPEC E-07); None while not running."""
+        return (self.name, self._agent, self._status) if self._node is not None else None
+
+    @property
+    def settled(self) -> bool:
+        """Return whether nothing of this application is still under way."""
+        return self.is_answered and not self._in_hand
+
+    @property
+    def is_answered(self) -> bool:
+        """Return whether the broker has answered everything; what has arrived may be in the application's hands."""
+        return self.running and self.subscribed and not self._unsettled
+
+    @property
+    def is_updating(self) -> bool:
+        """Return whether its agent waits for the answer to an update of its session."""
+        return self._agent.is_updating
+
+    @property
+    def sends_to(self) -> str | None:
+        """The IP address that its agent sends data to; None while none is agreed on."""
+        address = self._agent.sends_to
+        return None if address is None else address[0]
+
+    @property
+    def _agent(self) -> Agent:
+        assert self._node is not None
+        machine = self._node.machine
+        assert isinstance(machine, Agent)
+        return machine
+
+    def start(self) -> None:
+        """Start the agent process and subscribe (again)."""
+        self._life += 1
+        properties = AgentProperties(
+            uri=self.uri,
+            server=SERVER_ADDRESS,
+            broker=BROKER_URI,
+            device=self._device,
+            epoch=int.from_bytes(self._random.token(7), "big"),
+            password=password_of(self.name),
+            encryption=self._encryption,
+            data_transport=self._data_transport,
+        )
+        sockets = self._addresses()
+        agent = Agent(properties, self._random, sip=sockets[SIP_SOCKET], data=sockets[DATA_SOCKET], rudp=self._rudp)
+        streams = {STREAM_SOCKET: sockets[DATA_SOCKET]}
+        self._node = Node(
+            self.name, agent, sockets, self._world, self._network, self._report, streams=streams, wire=self.wire
+        )
+        self._status = "DISCONNECTED"
+        self._published_in_life = 0
+        self._unsettled.clear()
+        self._in_hand.clear()
+        self._asked = set(range(1, len(self.expressions) + 1))
+        self._node.feed([Connect(), *(self._subscribe(request) for request in self._asked)])
+
+    def _subscribe(self, request: int) -> Ask:
+        """Ask for a subscription: one that is kept goes on, from where it was committed."""
+        expression = self.expressions[request - 1]
+        position = self.committed.positions.get(request) if self.resumes else None
+        return Ask(protocol.Subscribe(request, SUBJECT, expression, None, (), False, resume=position), reads=True)
+
+    def kill(self) -> None:
+        """Kill the agent process; what the application committed stays."""
+        assert self._node is not None
+        self._node.kill()
+        self._node = None
+
+    def move(self) -> None:
+        """Change the device's address: the old one is gone at once."""
+        self._moves += 1
+        if self._node is not None:
+            self._node.wire = self.wire
+            addresses = self._addresses()
+            self._node.rebind(addresses, {STREAM_SOCKET: addresses[DATA_SOCKET]})
+            self._node.feed([Moved(addresses[SIP_SOCKET], addresses[DATA_SOCKET])])
+
+    def publish(self, attributes: dict[str, int | str]) -> None:
+        """Publish an event whose ``Uid`` is unique in the world."""
+        assert self._node is not None
+        self._published_in_life += 1
+        self.submitted += 1
+        uid = self._number * 1_000_000 + self.submitted
+        self._unsettled[self._published_in_life] = uid
+        self._node.feed([PublishEvent(self._published_in_life, Event(SUBJECT, {**attributes, "Uid": uid}))])
+
+    def _addresses(self) -> dict[str, Address]:
+        return {SIP_SOCKET: (self.ip, 5060), DATA_SOCKET: (self.ip, 40_000 + self._life)}
+
+    def _report(self, output: Output) -> None:
+        match output:
+            case Arrived(item=item, subscriptions=subscriptions):
+                self.on_arrival(item)
+                self._in_hand += [(item, subscription) for subscription in subscriptions]
+                if len(self._in_hand) == len(subscriptions):
+                    self._think()
+            case PublishSettled(number=number, id=identity):
+                uid = self._unsettled.pop(number)
+                if identity is None:
+                    self.problems.append(f"publish {uid} was refused")
+                else:
+                    self.accepted[uid] = identity
+            case RequestSettled(request=request, subscriptions=subscriptions, refusal=refusal):
+                self._asked.discard(request)
+                self._requests.update((subscription.id, request) for subscription in subscriptions)
+                self.subscribed = not self._asked
+                if refusal:
+                    self.problems.append(f"subscribe was refused: {refusal.reason}")
+            case ConnectRefused(status=status, reason=reason):
+                self.problems.append(f"refused with {status}: {reason}")
+            case AgentStatusChanged(status=status):
+                self._status = status
+
+    def _think(self) -> None:
+        """The application looks at the first item in hand, commits its result, and asks for the next."""
+        life = self._life
+
+        def commit() -> None:
+            if self._node is None or life != self._life:
+                return
+            item, subscription = self._in_hand.pop(0)
+            request = self._requests[subscription]
+            self.committed.items.setdefault(request, []).append(item)
+            self.committed.positions[request] = item.position
+            self._node.feed([Acknowledge(subscription, item.position)])
+            if self._in_hand:
+                self._think()
+
+        self._world.after(self._world.random.uniform(0.0, self._think_s_max), commit)

@@ -1,0 +1,1 @@
+"""Simulated histories of weeks: lifetimes, restrictions, queue limits."""

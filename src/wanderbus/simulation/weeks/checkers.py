@@ -1,0 +1,276 @@
+"""What must hold in every history of weeks: each match delivered, waiting, or told of as lost; nothing else said."""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Iterable, Iterator, Sequence
+from typing import Final
+
+from wanderbus import protocol
+from wanderbus.broker.state.rows import session_key
+from wanderbus.event import Gap, Notification
+from wanderbus.records import AnyRecord, Published, decode_record
+from wanderbus.simulation.weeks.device import Heard, Life, WeeksDevice
+from wanderbus.simulation.weeks.server import WeeksServer
+from wanderbus.simulation.weeks.stream import Stream, name_of
+from wanderbus.simulation.weeks.truth import Happened, Truth
+
+_NEWS_US: Final = 5_000_000
+"""What was decided so long before the end may still be on its way."""
+
+_UNMARKED: Final = frozenset({"device_left", "forgotten"})
+"""Reasons of drops that leave no gap: nobody is there to be told."""
+
+_UNTOLD: Final = _UNMARKED | {"discarded", "unsubscribed"}
+"""Reasons of drops of which a device need not hear: it asked for them, or could not."""
+
+_HELD_S: Final = 1.0
+"""A notification decided upon waits for the disk for less than this before it goes out."""
+
+
+def check_weeks(server: WeeksServer, devices: Sequence[WeeksDevice]) -> list[str]:
+    """Return one line for every broken promise in the finished world."""
+    log = [decode_record(payload) for _, _, payload in server.disk.log]
+    truth = Truth(server.config, _happened(server, devices))
+    truth.fold(log)
+    problems = [*server.problems, *server.watch.problems, *truth.problems, *server.check_rows()]
+    problems += _check_counters(server, truth)
+    problems += _check_growth(server, truth)
+    problems += _check_said(server, truth, log)
+    for device in devices:
+        found = [*device.problems, *_check_publishes(device, log, truth), *_check_streams(server, device, log, truth)]
+        problems += [f"{device.user} {device.name}: {problem}" for problem in found]
+    return problems
+
+
+def _happened(server: WeeksServer, devices: Sequence[WeeksDevice]) -> Happened:
+    anew = {(d.user, d.name, life.epoch) for d in devices for life in d.lives if not life.keep}
+    taken = {(d.user, d.name, session): number for d in devices for session, number in d.taken.items()}
+    left = {(d.user, d.name) for d in devices if d.leaves}
+    purgers = {d.user for d in devices if d.purges}
+    kickers = {d.user for d in devices if d.kicks}
+    unsubscribed = {identity for d in devices for identity in d.unsubscribed}
+    refused = [
+        (server.offered[uid], refusal.limit)
+        for device in devices
+        for uid, refusal in device.refused.items()
+        if refusal.limit not in (None, "disk_full") and uid in server.offered
+    ]
+    return Happened(server.walls_us, anew, taken, left, purgers, kickers, unsubscribed, refused)
+
+
+# The broker ----------------------------------------------------------------------------------------------------
+
+
+def _check_counters(server: WeeksServer, truth: Truth) -> Iterator[str]:
+    """What the broker counts is what the log tells (SPEC G-21)."""
+    assert server.broker is not None
+    state = server.broker.state
+    for row in state.sessions.values():
+        stream = truth.stream(row.user, row.name)
+        counted = (row.next, row.generated, row.delivered, row.queued, row.queued_bytes, row.restricted, row.dropped)
+        expected = (
+            *(stream.next, stream.generated, stream.delivered, stream.queued, stream.queued_bytes, stream.restricted),
+            dict(stream.dropped),
+        )
+        if counted != expected:
+            yield f"{row.key} counts {counted}, the log tells {expected}"
+        members = sorted(stream.members)
+        if sorted(row.devices) != members:
+            yield f"{row.key} has the members {row.devices}, the log tells {members}"
+    live = {identity for identity, known in truth.known.items() if known.live}
+    if live != set(dict(state.subscriptions.items())):
+        yield f"live are {sorted(dict(state.subscriptions.items()))}, the log tells {sorted(live)}"
+    for identity, kept in state.subscriptions.items():
+        waiting = truth.stream(kept.subscription.owner, kept.subscription.session).waiting_for(identity)
+        known = truth.known[identity]
+        queue = state.queue.get(session_key(kept.subscription.owner, kept.subscription.session))
+        its_own = None if queue is None else queue.queues.get(identity)
+        kept_waiting = 0 if its_own is None else its_own.waiting
+        if (kept.subscription, kept.last_us, kept_waiting) != (known.subscription, known.last_us, len(waiting)):
+            yield f"{identity} is {kept}, the log tells {known} and {len(waiting)} waiting"
+
+
+def _check_growth(server: WeeksServer, truth: Truth) -> Iterator[str]:
+    """Nothing is kept for longer than somebody may ask for it."""
+    assert server.broker is not None
+    state, config = server.broker.state, server.config
+    queues = [its_own for _, queue in state.queue.waiting() for its_own in queue.queues.values()]
+    events = {entry.event.offset for _, queue in state.queue.waiting() for entry in queue}
+    if set(state.events.rows) != events:
+        yield f"{len(state.events.rows)} events are kept, {len(events)} of them wait"
+    for its_own in queues:
+        if its_own.holes > its_own.waiting + 1:
+            yield f"{its_own.holes} gaps are kept among {len(its_own)} items of a subscription"
+    for key, _ in state.publishers.items():
+        user, _, device = key.removesuffix("/outbox").rpartition("/")
+        if (user, device) in truth.gone:
+            yield f"the publisher {key} is kept, its device has left for good"
+    if config.sweep_s is not None:
+        late_us = 1.2 * config.sweep_s * 1e6
+        for identity, tombstone in state.tombstones.items():
+            stream = truth.stream(tombstone.subscription.owner, tombstone.subscription.session)
+            until_us = max(tombstone.ended_us + config.tombstone_s * 1e6, stream.settled_us.get(identity, 0))
+            if not stream.waiting_for(identity) and state.wall_us > until_us + late_us:
+                yield f"{identity} ended at {tombstone.ended_us} and is not forgotten"
+        for identity, row in state.subscriptions.items():
+            expires_us = row.subscription.expires_us
+            if expires_us is not None and state.wall_us > expires_us + late_us:
+                yield f"{identity} expired at {expires_us} and has not ended"
+
+
+def _check_said(server: WeeksServer, truth: Truth, log: Sequence[AnyRecord]) -> Iterator[str]:
+    """Nothing went out that had waited for too long (SPEC G-17)."""
+    for said in server.said:
+        matched = [truth.known[identity] for identity in said.subscriptions]
+        policies = [each.subscription.queue for each in matched if said.at_us <= (each.forgotten_us or said.at_us)]
+        ages_s = [each.age_max_s for each in (server.config.queue, *policies) if each.age_max_s is not None]
+        age_s = (said.at_us - log[said.notify.id.offset].at_us) / 1e6
+        if ages_s and age_s > min(ages_s) + _HELD_S:
+            yield f"{said.user} {said.device} heard of {said.notify.id} after {age_s:.0f} s, {min(ages_s)} at most"
+
+
+# A device ------------------------------------------------------------------------------------------------------
+
+
+def _check_publishes(device: WeeksDevice, log: Sequence[AnyRecord], truth: Truth) -> Iterator[str]:
+    """What was acknowledged is in the log under the id that was told; what was refused for want of room is not."""
+    for uid, identity in device.accepted.items():
+        record = log[identity.offset]
+        if not isinstance(record, Published) or name_of(record.event) != uid:
+            yield f"event {uid} was acknowledged as {identity} but is not there"
+    for uid, refusal in device.refused.items():
+        if refusal.limit is not None and uid in truth.events:
+            yield f"event {uid} was refused ({refusal.limit}) and is in the log"
+
+
+def _check_streams(server: WeeksServer, device: WeeksDevice, log: Sequence[AnyRecord], truth: Truth) -> Iterator[str]:
+    """The application saw each match that concerns its device once and in order, or a gap that says what was lost."""
+    seen: dict[str, set[int]] = {}
+    told: dict[str, set[int]] = {}
+    for life in device.lives:
+        if (device.user, device.name, life.epoch) in truth.joined:
+            seen.clear()
+        listener = _Listener(device, life, truth, seen, told)
+        for heard in life.heard:
+            yield from listener.hear(heard)
+        yield from _check_processed(life)
+        for item, subscription in life.processed:
+            if isinstance(item, Notification):
+                seen.setdefault(truth.present(subscription), set()).add(item.position.number)
+        if life is device.lives[-1] and device.alive and device.settled and device.reachable:
+            yield from _check_owed(device, life, truth, told)
+            yield from _check_ends(server, device, life, truth)
+
+
+def _check_processed(life: Life) -> Iterator[str]:
+    numbers: dict[str, list[int]] = {}
+    for item, subscription in life.processed:
+        numbers.setdefault(subscription, []).append(item.position.number)
+    for subscription, taken in numbers.items():
+        if taken != sorted(set(taken)):
+            yield f"life {life.epoch} took {taken} of {subscription}"
+
+
+def _check_owed(device: WeeksDevice, life: Life, truth: Truth, told: dict[str, set[int]]) -> Iterator[str]:
+    """In the end everything was heard of, whatever else the device or the user does not read (SPEC G-25)."""
+    stream = truth.stream(device.user, life.session)
+    for subscription, number in sorted(truth.owed.get((device.user, device.name), ())):
+        if truth.known[subscription].subscription.session != life.session:
+            continue
+        present = truth.present(subscription)
+        lost = {reason for s, reason in stream.entries[number].lost.items() if truth.present(s) == present}
+        if number in told.get(present, ()) or lost & _UNTOLD:
+            continue
+        if lost and truth.known[present].forgotten_us:
+            continue  # nobody can ask for it any more
+        if number > truth.has_taken(device.user, device.name, subscription):
+            yield f"{number} of {subscription} was never heard of in the end ({lost or 'not lost'})"
+
+
+def _check_ends(server: WeeksServer, device: WeeksDevice, life: Life, truth: Truth) -> Iterator[str]:
+    """Whoever asked for a subscription has learnt that it is over, and what stands for it (SPEC G-10 to G-12, X21)."""
+    assert server.broker is not None
+    told = {over.subscription.id for over in life.over}
+    for identity in life.wanted:
+        known = truth.known[identity]
+        is_news = known.ended_us > server.broker.state.wall_us - _NEWS_US
+        if not known.live and not is_news and known.reason != "asked" and identity not in told:
+            yield f"{identity} has ended ({known.reason}), which nobody told"
+    for over in life.over:
+        if over.successor is not None and device.habits.on_ended == "ignore":
+            yield f"{over.successor.id} follows {over.subscription.id}, which nobody had asked for"
+        if over.successor is not None and over.successor.id not in truth.known:
+            yield f"{over.successor.id} is said to follow {over.subscription.id}, nobody knows it"
+
+
+class _Listener:
+    """Follows one life's streams; ``told`` collects what was heard of, in a notification or a gap."""
+
+    def __init__(
+        self, device: WeeksDevice, life: Life, truth: Truth, seen: dict[str, set[int]], told: dict[str, set[int]]
+    ) -> None:
+        self._device = device
+        self._life = life
+        self._truth = truth
+        self._seen = seen
+        self._told = told
+        self._received: dict[str, int] = {}
+        self._stream: Stream = truth.stream(device.user, life.session)
+
+    def hear(self, heard: Heard) -> Iterator[str]:
+        """Yield what is wrong with a message, after all before it."""
+        match heard.message:
+            case protocol.Notify() as notify:
+                yield from self._notified(notify, heard)
+            case protocol.NotifyGap() as gap:
+                yield from self._gap(gap, heard)
+
+    def _present(self, subscriptions: Iterable[str]) -> set[str]:
+        return {self._truth.present(each) for each in subscriptions}
+
+    def _notified(self, notify: protocol.Notify, heard: Heard) -> Iterator[str]:
+        number, entry = notify.number, self._stream.entries[notify.number]
+        if entry.offset != notify.id.offset:
+            yield f"{number} is event {notify.id}, it should be {entry.offset}"
+        concerned = self._present(entry.concerns(self._device.name))
+        if not self._present(notify.subscriptions) <= concerned:
+            yield f"{number} is for {notify.subscriptions}, it should be for {concerned}"
+        for _, subscriptions in heard.items:
+            for subscription in subscriptions:
+                if self._truth.present(subscription) not in concerned:
+                    yield f"{number} was read as {subscription}, which it is not for"
+                yield from self._received_now(subscription, number, notify)
+
+    def _received_now(self, subscription: str, number: int, notify: protocol.Notify) -> Iterator[str]:
+        if number <= self._received.get(subscription, 0):
+            yield f"{number} of {subscription} came after {self._received[subscription]}"
+        self._received[subscription] = number
+        present = self._truth.present(subscription)
+        self._told.setdefault(present, set()).add(number)
+        if number in self._seen.get(present, ()):
+            if self._device.habits.resumes:
+                yield f"{number} of {present} was seen in an earlier life, which told how far it had got"
+            elif not notify.redelivered:
+                yield f"{number} of {present} was seen in an earlier life and is not marked"
+
+    def _gap(self, gap: protocol.NotifyGap, heard: Heard) -> Iterator[str]:
+        """A gap says how many matches were dropped, for which subscription and why (SPEC U-02)."""
+        (present,) = self._present(loss.subscription for loss in gap.lost)
+        lost: Counter[str] = Counter()
+        numbers = set()
+        for number in range(gap.first, gap.last + 1):
+            for subscription, reason in self._stream.entries[number].lost.items():
+                if self._truth.present(subscription) == present and reason not in _UNMARKED:
+                    lost[reason] += 1
+                    numbers.add(number)
+        told = Counter({loss.reason: loss.count for loss in gap.lost})
+        if told != lost:
+            yield f"the gap {gap.first} to {gap.last} of {present} tells of {dict(told)}, it should of {dict(lost)}"
+        for item, _ in heard.items:
+            if not isinstance(item, Gap) or item.count > len(numbers):
+                yield f"the gap {gap.first} to {gap.last} of {present} was passed on as {item}"
+        for _, subscriptions in heard.items:
+            for subscription in subscriptions:
+                self._received[subscription] = max(self._received.get(subscription, 0), gap.last)
+        self._told.setdefault(present, set()).update(numbers)

@@ -1,0 +1,38 @@
+"""A queue policy of the operator's, and what it must come to (SPEC G-23)."""
+
+from __future__ import annotations
+
+from collections.abc import Collection, Iterator, Sequence
+from typing import Final
+
+from wanderbus.broker.queues.queue_policies import Queue
+from wanderbus.simulation.weeks.stream import Entry
+
+LATEST: Final = "latest"
+"""Name of the policy: the newest quote of each stock waits, the others are dropped."""
+
+UNLUCKY: Final = 13
+"""A price at which the policy fails, which drops nothing."""
+
+
+def latest(queue: Queue) -> Collection[int]:
+    """Decide for the broker."""
+    newest = {each.event["Stock"]: each.number for each in queue.newest}
+    if queue.newest[-1].event["Price"] == UNLUCKY:
+        raise RuntimeError("a fault of the operator's")
+    return {each.number for each in queue.newest} - set(newest.values())
+
+
+def check_stale(waiting: Sequence[Entry], whose: str) -> Iterator[str]:
+    """Yield what still waits for a subscription though a newer quote of its stock was queued just now."""
+    last = waiting[-1] if waiting else None
+    if last is not None and last.price != UNLUCKY and any(each.stock == last.stock for each in waiting[:-1]):
+        yield f"an older quote of {last.stock} waits for {whose} beside {last.number}"
+
+
+def check_superseded(waiting: Sequence[Entry], dropped: Entry, whose: str) -> Iterator[str]:
+    """Yield what is wrong with a drop by the policy, before it is done."""
+    if not any(each.number > dropped.number and each.stock == dropped.stock for each in waiting):
+        yield f"{dropped.number} was dropped for {whose}, it is the latest of {dropped.stock}"
+    if waiting[-1].price == UNLUCKY:
+        yield f"{dropped.number} was dropped for {whose} by a policy that failed"

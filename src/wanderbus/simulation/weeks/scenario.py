@@ -1,0 +1,314 @@
+"""One simulated history of weeks: people with several devices, a broker that crashes, clocks that are set."""
+
+from __future__ import annotations
+
+import traceback
+from pathlib import Path
+from typing import Final
+
+import msgspec
+
+from wanderbus import protocol
+from wanderbus.broker.core import DiskFreed, DiskFull
+from wanderbus.broker.state.rows import SessionRow, session_key
+from wanderbus.broker.state.state import BrokerState
+from wanderbus.simulation.weeks.checkers import check_weeks
+from wanderbus.simulation.weeks.clock import WallClock
+from wanderbus.simulation.weeks.device import WeeksDevice
+from wanderbus.simulation.weeks.plans import (
+    DAY_S,
+    HOUR_S,
+    STARTS_S,
+    draw_config,
+    draw_event,
+    draw_habits,
+    draw_lifetime,
+    draw_restrictions,
+    draw_subscribe,
+)
+from wanderbus.simulation.weeks.server import WeeksServer
+from wanderbus.simulation.world import World
+
+SETTLE_S: Final = 2 * DAY_S
+"""Seconds that a mended world has to come to rest."""
+
+
+class WeeksResult(msgspec.Struct, frozen=True):
+    """What became of one seed; ``problems`` is empty when every promise held."""
+
+    seed: int
+    problems: list[str]
+    days: int
+    devices: int
+    events: int
+    matches: int
+    """Notifications generated, each counted once for every subscription that it was for."""
+    restricted: int
+    dropped: int
+    subscriptions: int
+    links: int
+    server_crashes: int
+    clock_jumps: int
+    fingerprint: str
+
+
+class WeeksScenario:
+    """A world with one broker and a few people, set up by the seed."""
+
+    def __init__(self, seed: int, *, keep_trace: bool = False) -> None:
+        self.world = World(seed, keep_trace=keep_trace)
+        self.seed = seed
+        draw = self.world.random
+        self.days = draw.choice([7, 7, 14, 28])
+        self.clock = WallClock(self.world, (draw.choice(STARTS_S) + draw.randrange(86_400)) * 1_000_000)
+        self.server = WeeksServer(self.world, self.clock, draw_config(draw))
+        self.devices = [
+            WeeksDevice(self.world, self.server, f"sip:user{user}@sim.test", f"device{number}", draw_habits(draw))
+            for user in range(1, draw.randint(1, 4) + 1)
+            for number in range(1, draw.choice([1, 1, 2, 3, 4]) + 1)
+        ]
+        self._problems: list[str] = []
+
+    def run(self) -> WeeksResult:
+        """Let the weeks happen, mend everything, let it come to rest, and check it.
+
+        An exception out of a machine ends the world: that is a broken promise too.
+        """
+        try:
+            self._play()
+            self._problems += check_weeks(self.server, self.devices)
+        except Exception as error:
+            place = traceback.extract_tb(error.__traceback__)[-1]
+            self._problems.append(
+                f"{type(error).__name__}: {error} in {place.name}, {Path(place.filename).name}:{place.lineno}"
+            )
+        sessions = list(self.server.broker.state.sessions.values()) if self.server.broker else []
+        return WeeksResult(
+            seed=self.seed,
+            problems=self._problems,
+            days=self.days,
+            devices=len(self.devices),
+            events=sum(len(device.accepted) for device in self.devices),
+            matches=sum(row.generated for row in sessions),
+            restricted=sum(row.restricted for row in sessions),
+            dropped=sum(sum(row.dropped.values()) for row in sessions),
+            subscriptions=sum(len(device.subscriptions) for device in self.devices),
+            links=len(self.server.offsets),
+            server_crashes=self.server.crashes,
+            clock_jumps=self.clock.jumps,
+            fingerprint=self.world.fingerprint(),
+        )
+
+    def _play(self) -> None:
+        draw, world = self.world.random, self.world
+        self.server.start()
+        for device in self.devices:
+            world.at(draw.uniform(0, 0.5) * DAY_S, device.start)
+            self._plan_wishes(device)
+            self._plan_travels(device)
+        self._plan_events()
+        self._plan_server()
+        for day in range(1, self.days):
+            world.at(day * DAY_S, self._check)
+        world.after(HOUR_S, self._look_around)
+        world.run(self.days * DAY_S)
+        self._mend()
+        world.run(world.now + SETTLE_S, self._at_rest)
+        if not self._at_rest():
+            self._problems.append(f"{SETTLE_S / DAY_S:g} days after everything was mended it has not come to rest")
+        world.run(world.now + 2 * (self.server.config.sweep_s or 0) + HOUR_S)
+        self._check()
+        self._problems += self.server.check_reported()
+
+    def _instant(self) -> float:
+        """Draw a second of the world; most things happen by day."""
+        draw = self.world.random
+        hour = draw.uniform(8, 20) if draw.random() < 0.8 else draw.uniform(0, 24)
+        return (draw.randrange(self.days) + hour / 24) * DAY_S
+
+    # Plans -----------------------------------------------------------------------------------------------------
+
+    def _plan_events(self) -> None:
+        """Publish one at a time mostly, now and then many at once."""
+        draw = self.world.random
+        for _ in range(draw.randint(20, 120)):
+            at = self._instant()
+            device = draw.choice(self.devices)
+            for _ in range(draw.choice([1, 1, 1, 2, 5, 12])):
+                self.world.at(at, lambda device=device: self._publish(device))  # type: ignore[misc]
+                at += draw.choice([0.0, 0.5, 20.0, 600.0]) * draw.random()
+
+    def _publish(self, device: WeeksDevice) -> None:
+        draw = self.world.random
+        subject, attributes = draw_event(draw)
+        device.publish(subject, attributes, twice=draw.random() < 0.1, outbox=draw.random() < 0.2)
+
+    def _plan_wishes(self, device: WeeksDevice) -> None:
+        """Subscribe to something at first, and change one's mind later."""
+        draw, world = self.world.random, self.world
+        for _ in range(draw.randint(1, 3)):
+            world.at(draw.uniform(0.5, 1) * DAY_S, lambda: self._subscribe(device))
+        for _ in range(draw.randint(0, self.days)):
+            world.at(self._instant(), lambda: self._change_mind(device))
+
+    def _subscribe(self, device: WeeksDevice) -> None:
+        device.ask(draw_subscribe(self.world.random, self.clock.read(), lasting=device.habits.renews))
+
+    def _change_mind(self, device: WeeksDevice) -> None:
+        draw, wall_us = self.world.random, self.clock.read()
+        if not device.subscriptions or draw.random() < 0.4:
+            self._subscribe(device)
+            return
+        one = draw.choice(device.subscriptions)
+        match draw.choice(["renew", "renew", "unsubscribe", "restrict", "query", "purge", "kick"]):
+            case "purge":
+                device.ask(protocol.Purge(0, device.user, device.session, draw.choice([None, one])))
+            case "kick":
+                other = draw.choice([each.name for each in self.devices if each.user == device.user])
+                device.ask(protocol.Kick(0, device.user, draw.choice([None, other]), draw.random() < 0.3))
+            case "renew":
+                device.ask(protocol.Renew(0, one, *draw_lifetime(draw, wall_us, lasting=device.habits.renews)))
+            case "unsubscribe":
+                device.ask(protocol.Unsubscribe(0, one))
+            case "restrict":
+                device.ask(protocol.Restrict(0, one, draw_restrictions(draw, wall_us)))
+            case "query":
+                device.ask(protocol.Query(0))
+
+    def _plan_travels(self, device: WeeksDevice) -> None:
+        draw = self.world.random
+        for _ in range(draw.randint(1, 4 + self.days)):
+            at = self._instant()
+            match draw.choice(["move", "move", "away", "away", "break", "break", "crash", "replaced", "leave"]):
+                case "move":
+                    self.world.at(at, device.move)
+                case "break":
+                    up, down = draw.choice([(True, True), (True, False), (False, True)])
+                    self.world.at(at, lambda up=up, down=down: device.lose(up=up, down=down))  # type: ignore[misc]
+                case "away":
+                    self.world.at(at, lambda: self._go_away(device))
+                    self.world.at(at + self._pause(), device.come_back)
+                case "crash":
+                    self.world.at(at, device.crash)
+                    self.world.at(at + self._pause(), lambda: self._start(device))
+                case "replaced":
+                    self.world.at(at, lambda: self._replace(device))
+                case "leave":
+                    self.world.at(at, device.leave)
+                    self.world.at(at + self._pause(), lambda: self._start(device))
+
+    def _go_away(self, device: WeeksDevice) -> None:
+        """Be out of reach, now and then just after something was published and before it is answered."""
+        draw = self.world.random
+        if draw.random() < 0.4:
+            self._publish(device)
+        self.world.after(draw.uniform(0, 3) * device.habits.delay_s, device.go_away)
+
+    def _pause(self) -> float:
+        """Draw how long somebody is away: seconds to days."""
+        draw = self.world.random
+        return draw.uniform(0.3, 3) * draw.choice([10.0, HOUR_S, DAY_S, 3 * DAY_S])
+
+    def _replace(self, device: WeeksDevice) -> None:
+        """A new process with the same device id takes over from one that is there."""
+        device.crash()
+        self._start(device)
+
+    def _start(self, device: WeeksDevice) -> None:
+        draw = self.world.random
+        session = draw.choice(["default", "default", "default", "work"]) if draw.random() < 0.3 else None
+        device.start(session=session, keep=draw.random() > 0.1, keep_queue=draw.random() < 0.3)
+
+    def _plan_server(self) -> None:
+        """Crash at any time, or just after something was written; set the clock at any time, also while it is down."""
+        draw = self.world.random
+        for _ in range(draw.choice([0, 0, 1, 2, 4])):
+            crash = draw.choice([self._crash, self._crash_at_next_append])
+            self.world.at(self._instant(), crash)
+        for _ in range(draw.choice([0, 0, 1, 2, 5])):
+            self.world.at(self._instant(), self._jump)
+        if draw.random() < 0.2:
+            at = self._instant()
+            self.world.at(at, lambda: self.server.feed(DiskFull()))
+            self.world.at(at + draw.uniform(0.1, 1) * DAY_S, lambda: self.server.feed(DiskFreed()))
+
+    def _jump(self) -> None:
+        self.clock.jump(self.world.random.choice([1.0, 60.0, HOUR_S]) * self.world.random.uniform(-1, 1))
+
+    def _crash_at_next_append(self) -> None:
+        delay_s = self.world.random.uniform(0, 0.01)
+
+        def crash() -> None:
+            self.server.disk.on_append = lambda: None
+            self.world.after(delay_s, self._crash)
+
+        self.server.disk.on_append = crash
+
+    def _crash(self) -> None:
+        draw = self.world.random
+        if self.server.broker is None:
+            return
+        self.server.crash(lose_rows=draw.random() < 0.3)
+        for device in self.devices:
+            device.server_crashed()
+        if draw.random() < 0.3:
+            self._jump()
+        self.world.after(draw.choice([5.0, 300.0, 3 * HOUR_S]), self._boot)
+
+    def _boot(self) -> None:
+        if self.server.broker is None:
+            self.server.start()
+
+    # The end ---------------------------------------------------------------------------------------------------
+
+    def _look_around(self) -> None:
+        """Let every application read what others of its user have subscribed to since."""
+        for device in self.devices:
+            device.read_all()
+        self.world.after(HOUR_S, self._look_around)
+
+    def _check(self) -> None:
+        self._problems += [f"at {self.world.now:.0f} s: {problem}" for problem in self.server.check_now()]
+
+    def _mend(self) -> None:
+        """Bring everything back but some devices, which stay away for good."""
+        draw = self.world.random
+        self.server.disk.on_append = lambda: None
+        self._boot()
+        for device in self.devices:
+            device.hurry()
+            if draw.random() < 0.8:
+                device.come_back()
+                device.start()
+            else:
+                device.retired = True
+
+    def _at_rest(self) -> bool:
+        """Whoever is there has its answers and has taken all that the broker has for it."""
+        broker = self.server.broker
+        if broker is None:
+            return False
+        for device in self.devices:
+            if device.alive and device.reachable:
+                stream = broker.state.sessions.get(session_key(device.user, device.session))
+                if not device.settled or stream is None or self._waits(broker.state, stream, device):
+                    return False
+        return True
+
+    @staticmethod
+    def _waits(state: BrokerState, session: SessionRow, device: WeeksDevice) -> bool:
+        """Return whether something still waits for a device."""
+        if (queue := state.queue.get(session.key)) is None:
+            return False
+        for identity in queue.queues:
+            row = state.known(identity)
+            concerned = row is not None and row.subscription.device in (None, device.name)
+            cursors = (row.cursors if row is not None else None) or {}
+            if concerned and queue.after(identity, cursors.get(device.name, 0)) is not None:
+                return True
+        return False
+
+
+def run_weeks_seed(seed: int) -> WeeksResult:
+    """Return what becomes of ``seed``; the same every time."""
+    return WeeksScenario(seed).run()

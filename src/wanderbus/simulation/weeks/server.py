@@ -1,0 +1,327 @@
+"""The broker alone, on a simulated disk, under a wall clock that is set now and then; links are made to order."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Hashable, Iterator, Sequence
+from typing import Final
+
+import msgspec
+
+from wanderbus import protocol
+from wanderbus.broker.config import BrokerConfig
+from wanderbus.broker.core import (
+    Append,
+    Appended,
+    Broker,
+    LinkClosed,
+    LinkDropped,
+    LinkOpened,
+    MessageArrived,
+    SendOnLink,
+    ServerStarted,
+    UserStatusChanged,
+)
+from wanderbus.broker.disconnection import DisconnectionHook
+from wanderbus.broker.queues.queue_policies import Policies
+from wanderbus.broker.restrictions.custom_restrictions import Kind, Kinds
+from wanderbus.broker.state.rows import session_key
+from wanderbus.broker.state.state import BrokerState
+from wanderbus.event import Event
+from wanderbus.machine import CancelTimer, ClockRead, Input, Output, SetTimer, TimerFired
+from wanderbus.records import decode_record
+from wanderbus.simulation.disk import Disk
+from wanderbus.simulation.weeks.clock import ClockWatch, WallClock
+from wanderbus.simulation.weeks.hook import handled
+from wanderbus.simulation.weeks.policy import LATEST, latest
+from wanderbus.simulation.weeks.stream import name_of
+from wanderbus.simulation.weeks.windows import LOTS, are_lots
+from wanderbus.simulation.weeks.wire import Way, Wire
+from wanderbus.simulation.world import World
+
+Rows = dict[str, dict[str, bytes]]
+
+_HOUR_S: Final = 3_600.0
+
+
+class Said(msgspec.Struct, frozen=True):
+    """A notification went down a link to a device when the broker's clock showed ``at_us``."""
+
+    at_us: int
+    user: str
+    device: str
+    notify: protocol.Notify
+    subscriptions: tuple[str, ...]
+    """For whose readers it was."""
+
+
+class Offered(msgspec.Struct, frozen=True):
+    """An event was offered to the broker, which decided at one of the log's offsets ``first`` to ``last``."""
+
+    event: Event
+    first: int
+    last: int
+    at_us: int
+    wall_us: int
+
+
+class WeeksServer:
+    """Starts, crashes and restarts a broker, and writes down what the log does not say."""
+
+    def __init__(self, world: World, clock: WallClock, config: BrokerConfig) -> None:
+        self.config = config
+        self.disk = Disk(world)
+        self.watch = ClockWatch(config.clock_slew_max)
+        self.crashes = 0
+        self.broker: Broker | None = None
+        self.walls_us: dict[int, int] = {}
+        """By offset of a record: what the wall clock showed when it was decided."""
+        self.said: list[Said] = []
+        self.offered: dict[str, Offered] = {}
+        """By an event's name: when it was offered last."""
+        self.offsets: dict[int, int] = {}
+        """By link: the log's next offset when it was opened."""
+        self.problems: list[str] = []
+        self._world = world
+        self._clock = clock
+        self._links = 0
+        self._wires: dict[int, Wire] = {}
+        self._open: dict[int, tuple[str, str]] = {}
+        """User and device of every link that the broker has to hold for open."""
+        self._attached: set[int] = set()
+        self._statuses: dict[str, str] = {}
+        self._timers: dict[Hashable, object] = {}
+        self._durable = 0
+        self._overdue_us: dict[tuple[str, str], int] = {}
+        """Of devices that are away for longer than the grace, and not the last: since when that is known."""
+
+    # The host --------------------------------------------------------------------------------------------------
+
+    def start(self) -> None:
+        """Boot from what the disk holds."""
+        state = self.recovered()
+        self._durable = len(self.disk.log)
+        self.watch.booted(state.wall_us)
+        self.broker = Broker(
+            state,
+            self.config,
+            Kinds({LOTS: Kind(are_lots)}),
+            hook=DisconnectionHook(handled),
+            policies=Policies({LATEST: latest}),
+        )
+        self._note("starts")
+        self.feed(ServerStarted())
+        self._save_later(self.broker)
+
+    def crash(self, *, lose_rows: bool) -> None:
+        """Lose power, and with it every link; perhaps the state file is gone too."""
+        self.crashes += 1
+        self.problems += self.check_rows()
+        self.broker = None
+        self._timers.clear()
+        self._statuses.clear()
+        self._attached.clear()
+        for wire in self._wires.values():
+            wire.cut()
+        self._wires.clear()
+        self._open.clear()
+        self.disk.crash()
+        kept = len(self.disk.log)
+        self.offered = {uid: offered for uid, offered in self.offered.items() if offered.last <= kept}
+        if lose_rows:
+            self.disk.forget_rows()
+
+    def recovered(self, *, from_log_alone: bool = False) -> BrokerState:
+        """Return the state that the disk gives: rows brought up to date from the log, or the log alone."""
+        state = BrokerState(self.config.server, self.config.publishes_remembered)
+        log = self.disk.log
+        if not from_log_alone and self.disk.rows_offset:
+            state.load({name: rows.items() for name, rows in self.disk.rows.items()}, self.disk.rows_offset)
+            state.wall_us = log[state.offset - 1][1]
+        for offset, _, payload in log[state.offset :]:
+            state.apply(offset, decode_record(payload))
+        return state
+
+    def feed(self, *inputs: Input) -> None:
+        """Let the broker take ``inputs``, the wall clock first, and do what it asks."""
+        if self.broker is None:
+            return
+        wall_us = self._clock.read()
+        outputs = self.broker.step([ClockRead(wall_us), *inputs], self._world.now)
+        self.watch.observe(self._world.now, wall_us, self.broker.state.wall_us)
+        for output in outputs:
+            self._perform(output, wall_us)
+
+    def _perform(self, output: Output, wall_us: int) -> None:
+        match output:
+            case SendOnLink(link=link, payload=payload):
+                self._send(link, payload)
+            case Append(entries=entries, urgent=urgent):
+                self.walls_us.update((offset, wall_us) for offset, _, _ in entries)
+                broker = self.broker
+                self.disk.append(entries, lambda durable: self._appended(broker, durable), urgent=urgent)
+            case SetTimer(key=key, at=at):
+                self._set_timer(key, at)
+            case CancelTimer(key=key):
+                self._timers.pop(key, None)
+            case UserStatusChanged(user=user, status=status):
+                self._statuses[user] = status
+            case LinkDropped(link=link, reason=reason):
+                if wire := self._wires.get(link):
+                    wire.cut()
+                    wire.on_drop()
+                    self.close(link, reason)
+
+    def _appended(self, broker: Broker | None, durable: int) -> None:
+        if broker is self.broker:
+            self._durable = durable
+            self.feed(Appended(durable))
+
+    def _set_timer(self, key: Hashable, at: float) -> None:
+        token = self._timers[key] = object()
+
+        def fire() -> None:
+            if self._timers.get(key) is token:
+                del self._timers[key]
+                self.feed(TimerFired(key))
+
+        self._world.at(at, fire)
+
+    def _save_later(self, broker: Broker) -> None:
+        def save() -> None:
+            if broker is self.broker:
+                self.disk.save(broker.state.changes(), broker.state.offset)
+                self._save_later(broker)
+
+        self._world.after(self._world.random.uniform(1, 48) * _HOUR_S, save)
+
+    # Links -----------------------------------------------------------------------------------------------------
+
+    def open(self, user: str, device: str, delay_s: float, hear: Callable[[int, Sequence[bytes]], None]) -> Wire | None:
+        """Open a link to a device, whose earlier one is over; None while the server is down."""
+        if self.broker is None:
+            return None
+        self._links += 1
+        link = self._links
+        up = Way(self._world, delay_s, lambda payloads: self._arrived(link, payloads))
+        wire = Wire(link, up, Way(self._world, delay_s, lambda payloads: hear(link, payloads)))
+        for other, whose in list(self._open.items()):
+            if whose == (user, device):
+                del self._open[other]
+                self._wires.pop(other).cut()
+        self._open[link] = user, device
+        self._wires[link] = wire
+        self.offsets[link] = self.broker.state.offset
+        self._note(f"link {link} opens to {user}/{device}")
+        self.feed(LinkOpened(link, user, device))
+        return wire
+
+    def close(self, link: int, reason: str) -> None:
+        """Notice that a link is gone, if it is not known yet."""
+        if self._wires.pop(link, None) is not None:
+            self._open.pop(link, None)
+            self._note(f"link {link} closes: {reason}")
+            self.feed(LinkClosed(link, reason))
+
+    def _arrived(self, link: int, payloads: Sequence[bytes]) -> None:
+        if self.broker is None:
+            return
+        state, events, first = self.broker.state, [], self.broker.state.offset
+        for payload in payloads:
+            match protocol.decode_from_agent(payload):
+                case protocol.Attach():
+                    self._attached.add(link)
+                case protocol.Leave() if link in self._attached:
+                    self._open.pop(link, None)
+                case protocol.Publish(event=event):
+                    events.append(event)
+        self.feed(*[MessageArrived(link, payload) for payload in payloads])
+        for event in events:
+            self.offered[name_of(event)] = Offered(event, first, state.offset, state.wall_us, self._clock.read())
+
+    def _send(self, link: int, payload: bytes) -> None:
+        match protocol.decode_from_broker(payload):
+            case protocol.Notify(id=identity) as notify:
+                if opened := self._open.get(link):
+                    assert self.broker is not None
+                    read = self.broker.readers(link)
+                    subscriptions = tuple(read[handle] for handle in notify.readers if handle in read)
+                    self.said.append(Said(self.broker.state.wall_us, *opened, notify, subscriptions))
+                self._check_durable(identity.offset)
+            case protocol.PublishAccepted(id=identity):
+                self._check_durable(identity.offset)
+        if wire := self._wires.get(link):
+            wire.down.send(payload)
+
+    def _check_durable(self, offset: int) -> None:
+        if offset >= self._durable:
+            self.problems.append(f"event {offset} was told of before it was durable")
+
+    def _note(self, what: str) -> None:
+        self._world.note("server", what)
+
+    # What must hold at any moment ------------------------------------------------------------------------------
+
+    def check_now(self) -> Iterator[str]:
+        """Yield what does not add up in the live broker."""
+        if self.broker is None:
+            return
+        state = self.broker.state
+        for row in state.sessions.values():
+            if row.generated != row.delivered + row.queued + sum(row.dropped.values()):
+                yield f"{row.key} does not add up: {row}"
+        yield from self._check_overdue(state)
+        yield from self._check_readers(self.broker)
+        there = set(self._open.values())
+        for device in state.devices.values():
+            if (device.status == "CONNECTED") != ((device.user, device.device) in there):
+                yield f"{device.user}/{device.device} is {device.status}"
+        for user in sorted({row.user for row in state.devices.values()}):
+            expected = "CONNECTED" if any(user == of for of, _ in there) else "DISCONNECTED"
+            if self.broker.status(user) != expected:
+                yield f"{user} is {self.broker.status(user)}, it should be {expected}"
+
+    def _check_readers(self, broker: Broker) -> Iterator[str]:
+        """Yield the readers that get nothing though they have room, and those whose window is over its bound."""
+        for link, reader in broker.unserved():
+            yield f"{reader.subscription} is read on {link.user}/{link.device} and not sent, though it has room"
+        for link, reader in broker.readers_of_all():
+            if len(reader.unacknowledged or ()) > self.config.unacknowledged_max:
+                yield f"more than a window of {reader.subscription} is on its way to {link.user}/{link.device}"
+
+    def _check_overdue(self, state: BrokerState) -> Iterator[str]:
+        """Yield the devices that should have left their sessions, as they are away for too long (SPEC X40)."""
+        before = self._overdue_us
+        self._overdue_us = {}
+        for row in state.devices.values():
+            grace_us = 1e6 * (self.config.device_grace_s if row.grace_s is None else row.grace_s)
+            session = state.sessions.get(session_key(row.user, row.session))
+            away_us = 0 if row.away_since_us is None else state.wall_us - row.away_since_us
+            if away_us > grace_us and (session is None or len(session.devices) > 1):
+                key = (row.user, row.device)
+                since_us = self._overdue_us[key] = before.get(key, state.wall_us)
+                if state.wall_us - since_us > 1.2 * grace_us:
+                    yield f"{key} is away for {away_us / 1e6:.0f} s and still a member"
+
+    def check_reported(self) -> Iterator[str]:
+        """Yield the users whose status was reported last as something else than it is; nothing may be on its way."""
+        if self.broker is not None:
+            for user, status in self._statuses.items():
+                if status != self.broker.status(user):
+                    yield f"{user} is {self.broker.status(user)}, it was reported {status}"
+
+    def check_rows(self) -> Iterator[str]:
+        """Yield where live state, rows with the rest of the log, and the log alone differ (DESIGN 5.1)."""
+        if self.broker is None:
+            return
+        live = _rows(self.broker.state)
+        for what, state in (("rows and log", self.recovered()), ("log alone", self.recovered(from_log_alone=True))):
+            for table, rows in _rows(state).items():
+                if rows != live[table]:
+                    differing = sorted(
+                        key for key in rows.keys() | live[table] if rows.get(key) != live[table].get(key)
+                    )
+                    yield f"the {what} give other {table} than the live state: {differing[:3]}"
+
+
+def _rows(state: BrokerState) -> Rows:
+    return {table.name: {key: msgspec.json.encode(row) for key, row in table.items()} for table in state.tables}

@@ -1,0 +1,1 @@
+"""Digest authentication and its limits (RFC 3261 22, RFC 7616)."""

@@ -1,0 +1,344 @@
+"""The server's side of digest authentication, and the names of the whole of it (RFC 3261 22, RFC 7616, RFC 8760).
+
+A nonce carries the time it was issued, a serial number and a mark of where it was asked for, under a keyed hash, so
+that issuing one costs no memory. The registrar takes it from there alone: who writes another's address as the source of
+a REGISTER has no nonce for that. Memory is kept only for nonces that a known user has used rightly: the highest count
+seen, which has to rise. The key should be fresh in each process, because what was seen is forgotten with it.
+
+Wrong digests are counted, and after some the next are refused unread (:mod:`.login_guard`). Nobody but a device that
+has logged in knows a nonce that it has used rightly. So such a nonce is always read, though wrongly only once, and
+passes this on to the nonce that replaces it: strangers who guess cannot lock the device out. An unknown user is
+answered exactly as a wrong password, and a nonce that is not ours or too old as stale whatever the digest (RFC 7616
+3.3).
+"""
+
+from __future__ import annotations
+
+import hashlib
+import heapq
+import hmac
+import math
+import re
+from base64 import urlsafe_b64decode, urlsafe_b64encode
+from collections.abc import Callable, Mapping, Sequence
+from typing import Final
+
+import msgspec
+
+from wanderbus.errors import SIPParseError
+from wanderbus.sip.authentication.digest_client import DigestClient
+from wanderbus.sip.authentication.digest_values import (
+    HASHED,
+    Challenge,
+    Credentials,
+    Secret,
+    ha1,
+    response_digest,
+    secret_ha1,
+)
+from wanderbus.sip.authentication.login_guard import (
+    FREE_FAILURES,
+    NAME_CHARACTERS_MAX,
+    SOURCE_FAILURES,
+    LoginGuard,
+    LoginRefused,
+    NewestByUser,
+    Source,
+)
+from wanderbus.sip.message.message import Request
+from wanderbus.sip.message.uri import SIPUri
+
+__all__ = [
+    "ALGORITHMS",
+    "HASHED",
+    "Accepted",
+    "Authenticator",
+    "Challenge",
+    "Challenged",
+    "Credentials",
+    "DigestClient",
+    "Rejected",
+    "Secret",
+    "Verdict",
+    "ha1",
+    "response_digest",
+]
+
+ALGORITHMS: Final = ("SHA-256", "MD5")
+"""What is offered unless told otherwise, in order of preference (RFC 8760 2.4)."""
+
+NONCES_REMEMBERED_MAX: Final = 4_096
+"""Nonces in use whose count is remembered; beyond that the oldest is declared stale."""
+
+WRONG: Final = "Wrong User Or Password"
+TOO_MANY: Final = "Too Many Failed Logins"
+
+REFUSALS_KEPT_MAX: Final = 1_000
+"""Refusals that wait to be reported."""
+
+DEVICE_USERS_MAX: Final = 8_192
+"""Users whose devices are known by their nonces."""
+
+_TO_ESCAPE: Final = re.compile(r"[^A-Za-z0-9\-_.!~*'()&=+$,;?/]")
+"""Characters that the user of a URI cannot have (RFC 3261 25.1)."""
+
+_NONCE_NUMBER_BYTES: Final = 5
+_PLACE_BYTES: Final = 3
+_SEAL_BYTES: Final = 5
+_NONCE_CHARACTERS: Final = 24
+"""Short, because a challenge must not outgrow the request it answers; to guess 40 bits of seal takes 10^12 requests."""
+
+
+class Accepted(msgspec.Struct, frozen=True):
+    """The request is from ``username``."""
+
+    username: str
+
+
+class Challenged(msgspec.Struct, frozen=True):
+    """Answer 401 (407) with ``challenges`` as WWW-Authenticate (Proxy-Authenticate) fields, in this order."""
+
+    challenges: list[str]
+    stale: bool
+
+
+class Rejected(msgspec.Struct, frozen=True):
+    """Answer with ``status``, ``reason`` and ``headers``."""
+
+    status: int
+    reason: str
+    headers: tuple[tuple[str, str], ...] = ()
+
+
+Verdict = Accepted | Challenged | Rejected
+
+
+class _Nonce(msgspec.Struct, frozen=True):
+    issued_ms: int
+    serial: int
+    place: bytes
+
+
+class Authenticator:
+    """Checks who sent a request.
+
+    ``secrets`` gives a user's password, its digests, or None; ``key`` seals the nonces; ``algorithms`` is in order of
+    preference; a nonce holds for ``nonce_lifetime_s`` seconds; ``guard`` bounds wrong digests.
+    """
+
+    def __init__(
+        self,
+        realm: str,
+        secrets: Callable[[str], Secret | None],
+        key: bytes,
+        *,
+        algorithms: Sequence[str] = ALGORITHMS,
+        nonce_lifetime_s: float = 300.0,
+        guard: LoginGuard | None = None,
+    ) -> None:
+        self._realm = realm
+        self._secrets = secrets
+        self._key = key
+        self._algorithms = tuple(algorithms)
+        self._nonce_lifetime_ms = int(nonce_lifetime_s * 1000)
+        self._serial = 0
+        self._counts: dict[int, int] = {}
+        self._serials: list[tuple[int, int]] = []
+        self._forgotten_serial = 0
+        self._guard = LoginGuard() if guard is None else guard
+        self._devices: NewestByUser[int] = NewestByUser(DEVICE_USERS_MAX)
+        """Serial numbers of the nonces that devices of each user go on with."""
+        self._refusals: list[LoginRefused] = []
+
+    def check(
+        self,
+        request: Request,
+        now: float,
+        *,
+        header: str = "Authorization",
+        known_as: Callable[[SIPUri], bool] = lambda uri: False,
+        from_there: bool = False,
+    ) -> Verdict:
+        """Judge a request at monotonic second ``now`` by the credentials in ``header``.
+
+        With ``from_there`` a nonce is good only where it was asked for; elsewhere it counts as outdated.
+
+        None, unreadable or outdated ones give Challenged; with a nonce of ours a wrong digest and an unknown user give
+        Rejected 403, and any digest Rejected 500 with Retry-After while there were too many of these. Credentials made
+        for another resource than the Request-URI names give Rejected 400, unless that resource is ``known_as`` what
+        they name. A digest that is right but for its count gives Challenged with stale (RFC 7616 3.3).
+        """
+        now_ms = int(now * 1000)
+        credentials = self._credentials(request, header)
+        if credentials is None:
+            return self._challenged(request, now_ms, stale=False)
+        nonce = self._opened(credentials.nonce)
+        if nonce is None:
+            return self._challenged(request, now_ms, stale=True)
+        if self._is_outdated(nonce, now_ms) or (from_there and nonce.place != self._place_of(request)):
+            return self._replaced(nonce, credentials, request, now)
+        if refusal := self._refusal(nonce, credentials, request, now):
+            return refusal
+        if not _is_for(credentials, request, known_as):
+            return Rejected(400, "Credentials For Another URI")
+        return self._admitted(nonce, credentials, request, now)
+
+    def take_refusals(self) -> list[LoginRefused]:
+        """Return the refusals since the last call."""
+        refusals, self._refusals = self._refusals, []
+        return refusals
+
+    def knows(self, username: str) -> bool:
+        """Say whether there is such a user."""
+        return self._secrets(username) is not None
+
+    def secret_of(self, username: str) -> str | None:
+        """Return HA1 of a user under SHA-256 (RFC 7616 3.4.2), None for an unknown one; it is not to be shown."""
+        secret = self._secrets(username)
+        return None if secret is None else secret_ha1(secret, username, self._realm, "SHA-256")
+
+    def __repr__(self) -> str:
+        return f"Authenticator(realm={self._realm!r}, algorithms={self._algorithms!r})"
+
+    def _refusal(self, nonce: _Nonce, credentials: Credentials, request: Request, now: float) -> Rejected | None:
+        """Refuse a wrong digest with a nonce of ours that holds, and any digest while there are too many of them."""
+        user, source = credentials.username, self._guard.source_of(request)
+        copy = f"{request.via.branch} {request.cseq} {credentials.response}"
+        if self._guard.is_repeated(user, source, copy, now):
+            return Rejected(403, WRONG)
+        is_device = self._devices.noted_at(user, nonce.serial) is not None
+        wait_s, limit = (0.0, "") if is_device else self._guard.wait(user, source, now)
+        if wait_s > 0:
+            self._report(user, TOO_MANY, source, self._guard.refused(user, source, now), limit)
+            # 503 would make a proxy on the way hold back the requests of others too (RFC 3261 21.5.4).
+            return Rejected(500, TOO_MANY, (("Retry-After", str(math.ceil(wait_s))),))
+        if not self._is_right(credentials, request.method):
+            self._devices.forget(user, nonce.serial)
+            self._report(user, WRONG, source, self._guard.failed(user, source, now, copy))
+            return Rejected(403, WRONG)
+        return None
+
+    def _admitted(self, nonce: _Nonce, credentials: Credentials, request: Request, now: float) -> Verdict:
+        """Accept a right digest, unless it is repeated."""
+        user = credentials.username
+        if not self._counted(nonce, credentials.nonce_count or 0, int(now * 1000)):
+            return self._challenged(request, int(now * 1000), stale=True)
+        if self._devices.noted_at(user, nonce.serial) is None:
+            self._guard.accepted(user, self._guard.source_of(request), now)
+        self._devices.note(user, nonce.serial, now)
+        return Accepted(user)
+
+    def _replaced(self, nonce: _Nonce, credentials: Credentials, request: Request, now: float) -> Challenged:
+        """Challenge again; the new nonce of a device takes the place of the old one, which then is worth nothing."""
+        user = credentials.username
+        challenged = self._challenged(request, int(now * 1000), stale=True)
+        if self._devices.noted_at(user, nonce.serial) is not None and self._is_right(credentials, request.method):
+            self._devices.forget(user, nonce.serial)
+            self._devices.note(user, self._serial, now)
+        return challenged
+
+    def _report(self, user: str, reason: str, source: Source, count: int, limit: str = FREE_FAILURES) -> None:
+        """Report a refusal; the name is whatever a stranger wrote, and escaped it forges no line of a log."""
+        if len(self._refusals) < REFUSALS_KEPT_MAX:
+            name = _TO_ESCAPE.sub(_escape, user[:NAME_CHARACTERS_MAX])
+            by_source = source.address if limit == SOURCE_FAILURES else None
+            refused = LoginRefused(f"sip:{name}@{self._realm}", reason, source.path, count, limit, by_source)
+            self._refusals.append(refused)
+
+    def _challenged(self, request: Request, now_ms: int, *, stale: bool) -> Challenged:
+        self._serial += 1
+        nonce = self._sealed(_Nonce(now_ms, self._serial, self._place_of(request)))
+        offered = [Challenge(self._realm, nonce, algorithm, ("auth",), stale) for algorithm in self._algorithms]
+        return Challenged([str(challenge) for challenge in offered], stale)
+
+    def _credentials(self, request: Request, header: str) -> Credentials | None:
+        """The first credentials for our realm that are complete and use what we offer."""
+        offered = {algorithm.lower() for algorithm in self._algorithms}
+        for value in request.headers_all(header):
+            try:
+                found = Credentials.parse(value)
+            except SIPParseError:
+                continue
+            complete = found.qop == "auth" and found.nonce_count and found.cnonce
+            if found.realm == self._realm and found.algorithm.lower() in offered and complete:
+                return found
+        return None
+
+    def _is_right(self, credentials: Credentials, method: str) -> bool:
+        """Say whether the digest is that of the user; the work is the same for every user, known or not."""
+        user, algorithm = credentials.username, credentials.algorithm
+        secret = self._secrets(user)
+        of_text = ha1(user, self._realm, secret if isinstance(secret, str) else "", algorithm)
+        known = secret_ha1(secret, user, self._realm, algorithm) if isinstance(secret, Mapping) else of_text
+        expected = response_digest(known or of_text, credentials, method)
+        same = hmac.compare_digest(expected.encode(), credentials.response.encode())
+        return same and secret is not None and known is not None
+
+    def _place_of(self, request: Request) -> bytes:
+        """Return a mark of where ``request`` comes from, as far as that can be believed."""
+        address = self._guard.source_of(request).address
+        return hmac.digest(self._key, b"place " + address.encode(), hashlib.sha256)[:_PLACE_BYTES]
+
+    def _sealed(self, nonce: _Nonce) -> str:
+        content = b"".join(number.to_bytes(_NONCE_NUMBER_BYTES) for number in (nonce.issued_ms, nonce.serial))
+        content += nonce.place
+        return urlsafe_b64encode(content + self._seal(content)).decode()
+
+    def _opened(self, text: str) -> _Nonce | None:
+        """Return what a nonce of ours says, None for any other."""
+        if len(text) != _NONCE_CHARACTERS or not text.isascii():
+            return None
+        try:
+            sealed = urlsafe_b64decode(text)
+        except ValueError:
+            return None
+        content, seal = sealed[:-_SEAL_BYTES], sealed[-_SEAL_BYTES:]
+        if not hmac.compare_digest(seal, self._seal(content)):
+            return None
+        numbers, place = content[:-_PLACE_BYTES], content[-_PLACE_BYTES:]
+        issued_ms, serial = numbers[:_NONCE_NUMBER_BYTES], numbers[_NONCE_NUMBER_BYTES:]
+        return _Nonce(int.from_bytes(issued_ms), int.from_bytes(serial), place)
+
+    def _seal(self, content: bytes) -> bytes:
+        return hmac.digest(self._key, content + self._realm.encode(), hashlib.sha256)[:_SEAL_BYTES]
+
+    def _is_outdated(self, nonce: _Nonce, now_ms: int) -> bool:
+        age_ms = now_ms - nonce.issued_ms
+        return not 0 <= age_ms <= self._nonce_lifetime_ms or nonce.serial <= self._forgotten_serial
+
+    def _counted(self, nonce: _Nonce, count: int, now_ms: int) -> bool:
+        """Take note of a count; False if it does not rise, which is a repetition (RFC 7616 3.4)."""
+        seen = self._counts.get(nonce.serial)
+        if seen is not None and count <= seen:
+            return False
+        if seen is None:
+            self._forget(now_ms)
+            heapq.heappush(self._serials, (nonce.serial, nonce.issued_ms))
+        self._counts[nonce.serial] = count
+        return True
+
+    def _forget(self, now_ms: int) -> None:
+        """Drop nonces past their time, and the oldest ones while there are too many."""
+        while self._serials:
+            serial, issued_ms = self._serials[0]
+            if now_ms - issued_ms <= self._nonce_lifetime_ms and len(self._serials) < NONCES_REMEMBERED_MAX:
+                return
+            heapq.heappop(self._serials)
+            del self._counts[serial]
+            self._forgotten_serial = max(self._forgotten_serial, serial)
+
+
+def _escape(found: re.Match[str]) -> str:
+    return "".join(f"%{byte:02X}" for byte in found[0].encode(errors="replace"))
+
+
+def _is_for(credentials: Credentials, request: Request, known_as: Callable[[SIPUri], bool]) -> bool:
+    """Tell whether credentials were made for ``request`` (RFC 7616 3.4.6, RFC 3261 22.4 item 5).
+
+    Scheme, port and parameters are left out: proxies rewrite them on the way, and not every phone writes them twice.
+    """
+    try:
+        named, asked = SIPUri.parse_any(credentials.uri), SIPUri.parse_any(request.uri)
+    except SIPParseError:
+        return False
+    return named.address_of_record == asked.address_of_record or known_as(named)

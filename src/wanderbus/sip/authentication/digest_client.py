@@ -1,0 +1,127 @@
+"""The client's side of digest authentication (RFC 3261 22.2, 22.3; RFC 7616 3.6).
+
+The last challenge of each realm is kept and answered ahead with a rising count, so that a request costs a
+round trip of its own only the first time.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Collection
+from typing import Final
+
+import msgspec
+
+from wanderbus.errors import SIPParseError
+from wanderbus.machine import RandomSource
+from wanderbus.sip.authentication.digest_values import SUPPORTED, Challenge, Credentials, ha1, response_digest
+from wanderbus.sip.message.message import Request, Response
+
+REALMS_MAX: Final = 8
+"""Challenges kept; the one learned first goes first."""
+
+REQUESTS_REMEMBERED_MAX: Final = 256
+"""Requests of which the count they were sent with is remembered until their answer."""
+
+CNONCE_BYTES: Final = 12
+
+_PROOFS: Final = {"WWW-Authenticate": "Authorization", "Proxy-Authenticate": "Proxy-Authorization"}
+
+_Realm = tuple[str, str]
+"""The header field a proof goes into, and the realm."""
+
+
+class DigestClient:
+    """Answers challenges for one user, of the ``algorithms`` only. ``random`` gives the client nonces."""
+
+    def __init__(
+        self, username: str, password: str, random: RandomSource, algorithms: Collection[str] = SUPPORTED
+    ) -> None:
+        self._username = username
+        self._password = password
+        self._random = random
+        self._algorithms = frozenset(algorithm.lower() for algorithm in algorithms)
+        self._challenges: dict[_Realm, Challenge] = {}
+        self._counts: dict[_Realm, int] = {}
+        self._sent: dict[tuple[str, str], dict[_Realm, tuple[str, int]]] = {}
+
+    def authorize(self, request: Request) -> Request:
+        """Return the request with a fresh proof for every realm known, in place of older ones; else unchanged.
+
+        SIPParseError if the request has no Call-ID or CSeq.
+        """
+        if not self._challenges:
+            return request
+        for proof in _PROOFS.values():
+            request = request.without(proof)
+        used: dict[_Realm, tuple[str, int]] = {}
+        for realm, challenge in self._challenges.items():
+            self._counts[realm] += 1
+            used[realm] = challenge.nonce, self._counts[realm]
+            request = request.with_header(realm[0], str(self._credentials(challenge, self._counts[realm], request)))
+        self._remember((request.call_id, str(request.cseq)), used)
+        return request
+
+    def learn(self, response: Response) -> bool:
+        """Take the challenges of a 401 or 407 and return whether sending the request anew makes sense.
+
+        False if there is none we can answer, or if a proof was refused that was not called stale though its nonce
+        was used for the first time or is asked for again: then the password is wrong. How often to try anew is the
+        caller's to bound.
+        """
+        try:
+            key = (response.call_id, str(response.cseq))
+        except SIPParseError:
+            return False
+        refused = self._sent.pop(key, {})
+        worth_it = False
+        for realm, challenge in _answerable(response, self._algorithms).items():
+            nonce, count = refused.get(realm, ("", 0))
+            worth_it = worth_it or challenge.stale or (count != 1 and challenge.nonce != nonce)
+            known = self._challenges.pop(realm, None)
+            self._challenges[realm] = challenge
+            if known is None or known.nonce != challenge.nonce:
+                self._counts[realm] = 0
+        while len(self._challenges) > REALMS_MAX:
+            oldest = next(iter(self._challenges))
+            del self._challenges[oldest], self._counts[oldest]
+        return worth_it
+
+    def __repr__(self) -> str:
+        return f"DigestClient({self._username!r}, {len(self._challenges)} realms)"
+
+    def _credentials(self, challenge: Challenge, count: int, request: Request) -> Credentials:
+        with_qop = bool(challenge.qop)
+        unsigned = Credentials(
+            username=self._username,
+            realm=challenge.realm,
+            nonce=challenge.nonce,
+            uri=request.uri,
+            response="",
+            algorithm=challenge.algorithm,
+            cnonce=self._random.token(CNONCE_BYTES).hex() if with_qop else None,
+            nonce_count=count if with_qop else None,
+            qop="auth" if with_qop else None,
+            opaque=challenge.opaque,
+        )
+        secret = ha1(self._username, challenge.realm, self._password, challenge.algorithm)
+        return msgspec.structs.replace(unsigned, response=response_digest(secret, unsigned, request.method))
+
+    def _remember(self, key: tuple[str, str], used: dict[_Realm, tuple[str, int]]) -> None:
+        self._sent.pop(key, None)
+        self._sent[key] = used
+        if len(self._sent) > REQUESTS_REMEMBERED_MAX:
+            del self._sent[next(iter(self._sent))]
+
+
+def _answerable(response: Response, algorithms: Collection[str]) -> dict[_Realm, Challenge]:
+    """The first challenge of each realm that we can answer: the server's favourite stands first (RFC 8760 2.4)."""
+    found: dict[_Realm, Challenge] = {}
+    for asking, proof in _PROOFS.items():
+        for value in response.headers_all(asking):
+            try:
+                challenge = Challenge.parse(value)
+            except SIPParseError:
+                continue
+            if challenge.algorithm.lower() in algorithms and (not challenge.qop or "auth" in challenge.qop):
+                found.setdefault((proof, challenge.realm), challenge)
+    return found

@@ -1,0 +1,109 @@
+"""What an element has to make of some bytes: accept, answer or drop them (RFC 3261 8.2, 10.3, 16.3, 18.3; RFC 4475).
+
+It is ``parse_message`` and the checks of :mod:`.checks`, which the elements themselves go by, without what they know
+besides: bindings, dialogs, transactions and passwords.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterator
+from enum import StrEnum
+from typing import Final
+
+import msgspec
+
+from wanderbus.errors import SIPParseError
+from wanderbus.sip.message import checks
+from wanderbus.sip.message.message import Message, Request, parse_message, read_for_reply, take_apart
+
+
+class Role(StrEnum):
+    """The kind of element that is asked."""
+
+    UAS = "uas"
+    REGISTRAR = "registrar"
+    PROXY = "proxy"
+
+
+class Verdict(msgspec.Struct, frozen=True, kw_only=True):
+    """What a ``role`` makes of a message.
+
+    ``valid``: it can be served; ``reason`` says why not. ``status`` is the answer to give, None to drop it or when all
+    is well. A valid message has a status too where the answer is about the element alone: 405 or 501 for a method it
+    does not serve, 401 for credentials it cannot read; ``warnings`` says so then, and what else was put up with.
+    ``message`` is None for bytes that cannot be read.
+    """
+
+    role: Role
+    valid: bool
+    reason: str | None = None
+    status: int | None = None
+    warnings: tuple[str, ...] = ()
+    message: Message | None = None
+
+    def __str__(self) -> str:
+        """In a word or two: "valid", "valid 405" (answered so all the same), "400" (refused so) or "drop"."""
+        answer = None if self.status is None else str(self.status)
+        if self.valid:
+            return "valid" if answer is None else f"valid {answer}"
+        return answer or "drop"
+
+
+_GMT_DATE: Final = re.compile(
+    r"(?:Mon|Tue|Wed|Thu|Fri|Sat|Sun), [0-9]{2} (?:Jan|Feb|Mar|Apr|May|Jun|Jul|Aug|Sep|Oct|Nov|Dec) [0-9]{4} "
+    r"[0-9]{2}:[0-9]{2}:[0-9]{2} GMT"
+)
+
+
+def inspect(data: bytes, role: Role | None = None) -> Verdict:
+    """Judge one datagram as ``role`` would; raises nothing, whatever the bytes.
+
+    Without a role a REGISTER is judged as a registrar would, anything else as a user agent would.
+    """
+    try:
+        message = parse_message(data)
+    except SIPParseError as error:
+        request = read_for_reply(data)
+        role = role or (Role.REGISTRAR if request is not None and request.method == "REGISTER" else Role.UAS)
+        status = None if request is None else error.status
+        return Verdict(role=role, valid=False, reason=str(error), status=status)
+    if isinstance(message, Request):
+        role = role or (Role.REGISTRAR if message.method == "REGISTER" else Role.UAS)
+        return _request_verdict(message, role, tuple(_tolerated(message, data)))
+    role = role or Role.UAS
+    fault = checks.unforwardable(message) if role is Role.PROXY else checks.misrouted(message)
+    warnings = tuple(_tolerated(message, data))
+    return Verdict(role=role, valid=fault is None, reason=fault, warnings=warnings, message=message)
+
+
+def _request_verdict(request: Request, role: Role, warnings: tuple[str, ...]) -> Verdict:
+    match role:
+        case Role.UAS:
+            refusal = checks.user_agent_refusal(request)
+        case Role.REGISTRAR:
+            refusal = checks.registrar_refusal(request)
+        case Role.PROXY:
+            refusal = checks.proxy_refusal(request)
+    if refusal is None:
+        return Verdict(role=role, valid=True, warnings=warnings, message=request)
+    status = None if request.method == "ACK" else refusal.status
+    if not refusal.faulty:
+        return Verdict(role=role, valid=True, status=status, warnings=(*warnings, refusal.reason), message=request)
+    return Verdict(role=role, valid=False, reason=refusal.reason, status=status, warnings=warnings, message=request)
+
+
+def _tolerated(message: Message, data: bytes) -> Iterator[str]:
+    """Say what is not as it should be and yet no cause to refuse."""
+    if not message.via.names_transaction:
+        yield "Via: the branch is no transaction identifier, so that RFC 2543's rules tell the transaction"
+    if message.from_.tag is None:
+        yield "From: no tag, as before RFC 3261"
+    if isinstance(message, Request) and message.max_forwards is None:
+        yield "Max-Forwards is missing, as before RFC 3261"
+    date = message.header("Date")
+    if date is not None and not _GMT_DATE.fullmatch(date):
+        yield "Date: not a date in GMT; it is not used"
+    unread = len(take_apart(data)[2]) - len(message.body)
+    if unread:
+        yield f"{unread} bytes after the body were not read"

@@ -1,0 +1,107 @@
+"""Asserted identity: who vouches for the sender of a request between domains (RFC 3325, RFC 3261 22.3).
+
+A request leaves for another domain only if its sender is a user of ours who proved it by digest. Toward a domain that
+is trusted the proxy then asserts the user in P-Asserted-Identity. What others assert is taken off, unless a trusted
+domain asserts a user of its own.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Container
+from typing import Final
+
+import msgspec
+
+from wanderbus.errors import SIPParseError
+from wanderbus.sip.authentication.digest import Accepted, Authenticator, Challenged, Credentials
+from wanderbus.sip.message.headers import NameAddr
+from wanderbus.sip.message.message import Request
+from wanderbus.sip.proxy.location import Domain
+
+ASSERTED: Final = "P-Asserted-Identity"
+PREFERRED: Final = "P-Preferred-Identity"
+
+_PROOF: Final = "Proxy-Authorization"
+
+
+class Unproved(msgspec.Struct, frozen=True):
+    """The sender did not prove to be a user of the domain: answer ``status``, with ``challenges`` if it is 407."""
+
+    status: int
+    reason: str | None = None
+    challenges: tuple[str, ...] = ()
+    headers: tuple[tuple[str, str], ...] = ()
+
+
+def vouched(request: Request, trusted: Container[str]) -> Request:
+    """Return ``request`` without an asserted identity, unless one of the domains ``trusted`` asserts a user of its own.
+
+    These are the domains that the connection's certificate names and that are trusted; none for anybody else.
+    """
+    identity = asserted(request)
+    bare = request.without(ASSERTED).without(PREFERRED)
+    if identity is None or identity.rpartition("@")[2] not in trusted:
+        return bare
+    return bare.with_header(ASSERTED, f"<{identity}>")
+
+
+def asserted(request: Request) -> str | None:
+    """Return the user whom ``request`` asserts, as an address of record; None unless it is exactly one SIP user."""
+    try:
+        values = request.headers_all(ASSERTED)
+        uris = [NameAddr.parse(value).uri for value in values]
+        if len(uris) != 1 or not uris[0].is_sip or uris[0].user is None:
+            return None
+        return uris[0].address_of_record
+    except SIPParseError:
+        return None
+
+
+def without_private(request: Request) -> Request:
+    """Return ``request`` as it leaves the trusted: without the identity, if the sender wants that (RFC 3325 7)."""
+    try:
+        wishes = {wish.strip().lower() for value in request.headers_all("Privacy") for wish in value.split(";")}
+    except SIPParseError:
+        wishes = {"id"}
+    return request.without(ASSERTED) if "id" in wishes else request
+
+
+class Vouching:
+    """Proofs of the users of one ``domain``, as their home proxy asks for them; ``authenticator`` knows the users."""
+
+    def __init__(self, domain: Domain, authenticator: Authenticator | None) -> None:
+        self._domain = domain
+        self._authenticator = authenticator
+
+    def proved(self, request: Request, now: float) -> str | Unproved:
+        """Return the user who sent ``request``, as an address of record, or what to answer instead.
+
+        Raises:
+            SIPParseError: From cannot be read.
+        """
+        if self._authenticator is None or request.from_.uri.host != self._domain.name:
+            return Unproved(403, "Not For Other Domains")
+        verdict = self._authenticator.check(request, now, header=_PROOF)
+        if isinstance(verdict, Challenged):
+            return Unproved(407, challenges=tuple(verdict.challenges))
+        if not isinstance(verdict, Accepted):
+            return Unproved(verdict.status, verdict.reason, headers=verdict.headers)
+        user = self._domain.address_of_record(verdict.username)
+        return user if request.from_.uri.address_of_record == user else Unproved(403, "Not Your Address")
+
+    def leaving(self, request: Request, user: str, *, trusted: bool) -> Request:
+        """Return the request of ``user`` for another domain: without our proofs, with the identity if it is trusted."""
+        bare = request.without(ASSERTED).without(PREFERRED)
+        for name in (_PROOF, "Authorization"):
+            values = bare.headers_all(name)
+            bare = bare.without(name)
+            for value in values:
+                if not self._is_ours(value):
+                    bare = bare.with_header(name, value)
+        return bare.with_header(ASSERTED, f"<{user}>") if trusted else bare
+
+    def _is_ours(self, value: str) -> bool:
+        try:
+            return Credentials.parse(value).realm.lower() == self._domain.name
+        except SIPParseError:
+            return True

@@ -1,0 +1,309 @@
+"""The proxy: carries requests for users of the domain to where they are now (RFC 3261 16, SPEC D-07, D-09, X11).
+
+Stateful and pure: it takes what the transaction layer reports and returns what the layer has to do. A request goes
+to all its targets at once; the first device to accept it wins and the others are cancelled. The proxy steps aside
+once a call stands, unless the routing script wants it to stay or the call joins two domains. It forwards nothing that
+is none of its domain's business, so that it is no open relay.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable
+from typing import Final
+
+import msgspec
+
+from wanderbus.errors import SIPParseError
+from wanderbus.machine import RandomSource, SetTimer, TimerFired
+from wanderbus.sip.authentication.digest import Authenticator
+from wanderbus.sip.message.message import Request, make_response
+from wanderbus.sip.message.targets import Target
+from wanderbus.sip.proxy import domain_crossing, nat_contacts
+from wanderbus.sip.proxy.anchoring import Anchored, Described, RelayCalls, described, offers, release_of
+from wanderbus.sip.proxy.asserted_identity import Unproved, Vouching, vouched
+from wanderbus.sip.proxy.domain_crossing import Crossings
+from wanderbus.sip.proxy.domain_routes import DomainLookedUp, DomainRoutes, NotFound, OtherDomains
+from wanderbus.sip.proxy.location import Domain, LocationService
+from wanderbus.sip.proxy.media_queue import MediaDesk, Passage
+from wanderbus.sip.proxy.proxy_responses import OwnAnswers
+from wanderbus.sip.proxy.proxy_signals import Command, Report, refusal, refused_at_once
+from wanderbus.sip.proxy.request_preparation import (
+    PathMarks,
+    Side,
+    arrived,
+    destination_of,
+    leaving,
+    loop_mark,
+    recorded,
+    shares_of_breadth,
+)
+from wanderbus.sip.proxy.response_context import ResponseContext
+from wanderbus.sip.proxy.response_forwarding import TIMER_C_S, ResponseForwarding
+from wanderbus.sip.proxy.routing_script import DefaultRouting, RoutingScript
+from wanderbus.sip.proxy.target_selection import Aim, Refusal, TargetSelector
+from wanderbus.sip.transaction.transaction_signals import (
+    AckReceived,
+    CancelReceived,
+    RequestReceived,
+    Respond,
+    ResponseReceived,
+    SendAck,
+    SendRequest,
+    TransactionTimedOut,
+)
+
+PROXIED_TRANSACTIONS_MAX: Final = 10_000
+"""Requests under way at once; one more is answered 503."""
+
+RELAY_UNREACHABLE: Final = "Media Relay Unreachable"
+"""Why an offer goes nowhere that no relay describes."""
+
+
+class Proxy:
+    """Forwards what the transaction layer reports; REGISTER is the registrar's and does not come here.
+
+    ``knows`` says whether a user of the domain exists; ``key`` is a secret for Record-Route; ``routing`` decides
+    where requests go; ``connected`` finds the open connection to a device behind NAT; ``relay`` says which calls go by
+    a media relay, None where there is none; ``others`` what may go to other domains and come from there, None lets
+    nothing go there, and ``authenticator`` asks who sends it.
+    """
+
+    def __init__(
+        self,
+        domain: Domain,
+        location: LocationService,
+        knows: Callable[[str], bool],
+        random: RandomSource,
+        key: bytes,
+        routing: RoutingScript | None = None,
+        connected: Callable[[Target], int | None] = lambda target: None,
+        relay: RelayCalls | None = None,
+        others: OtherDomains | None = None,
+        authenticator: Authenticator | None = None,
+    ) -> None:
+        self._domain = domain
+        self._has_relay = relay is not None
+        self._answers = OwnAnswers(domain, random)
+        self._media = MediaDesk()
+        self._marks = PathMarks(domain, key)
+        self._routes = DomainRoutes(others)
+        self._crossings = Crossings(self._routes, Vouching(domain, authenticator))
+        self._selector = TargetSelector(
+            domain, location, knows, routing or DefaultRouting(), connected, relay, crosses=self._routes.enabled
+        )
+        self._forwarding = ResponseForwarding(domain, self._answers, self._media, self._crossings.avoid)
+
+    def __len__(self) -> int:
+        return len(self._forwarding) + len(self._media) + len(self._crossings)
+
+    def step(self, reports: Iterable[Report], now: float) -> list[Command]:
+        """Take reports in order at monotonic second ``now``; return what the transaction layer has to do."""
+        commands: list[Command] = []
+        for report in reports:
+            if isinstance(report, Described):
+                commands += self._described(report, now)
+            else:
+                commands += self._media.in_turn(self._handle(report, now))
+        return commands
+
+    def _handle(self, report: Report, now: float) -> list[Command]:
+        match report:
+            case RequestReceived():
+                return self._request(report, now)
+            case AckReceived():
+                return self._ack(report, now)
+            case CancelReceived(transaction=transaction):
+                return self._cancelled(transaction, now)
+            case ResponseReceived():
+                return self._forwarding.responded(report, now)
+            case TransactionTimedOut(transaction=name, reason=reason):
+                return self._timed_out(name, reason == "transport", now)
+            case DomainLookedUp():
+                return self._looked_up(report, now)
+            case TimerFired(key=(domain_crossing.TIMER, str(domain), int() | None as port)):
+                return self._looked_up(DomainLookedUp(domain, port, timed_out=True), now)
+            case TimerFired(key=str(name)):
+                return self._forwarding.fired(name, now)
+        return []
+
+    def _request(self, received: RequestReceived, now: float) -> list[Command]:
+        """Answer the request here or send it on (RFC 3261 16.2 to 16.6)."""
+        request, transaction = received.request, received.transaction
+        try:
+            request = nat_contacts.with_way_back(received)
+            came = arrived(vouched(request, self._routes.trusted(received.peer_domains)), self._domain, self._marks)
+            answer = self._answers.to(came.request, request)
+            if answer is not None:
+                return [refused_at_once(transaction, answer)]
+            chosen = self._selector.select(came, received.source, now)
+            if isinstance(chosen, Refusal):
+                return self._refuse(transaction, request, chosen)
+            return self._carry(Passage(received, came, chosen), now)
+        except SIPParseError as error:
+            return [self._unreadable(transaction, request, error)]
+
+    def _carry(self, passage: Passage, now: float) -> list[Command]:
+        """Send the request on, to another domain once it is found; end what the request ends.
+
+        Raises:
+            SIPParseError: a target cannot be sent to, or Max-Breadth cannot be read; nothing was kept.
+        """
+        request, transaction = passage.received.request, passage.transaction
+        shares = shares_of_breadth(request, len(passage.targets.aims))
+        if shares is None or passage.received.crowded or len(self) >= PROXIED_TRANSACTIONS_MAX:
+            return [refused_at_once(transaction, self._answers.make(request, 440 if shares is None else 503))]
+        following = self._cross(passage, now)
+        if request.method != "INVITE" or any(isinstance(each, Respond) for each in following):
+            return following
+        return [refusal(transaction, make_response(request, 100)), *following]
+
+    def _cross(self, passage: Passage, now: float) -> list[Command]:
+        """Find the servers of other domains that the request goes to, and send it on unless they are looked up.
+
+        Raises:
+            SIPParseError: as :meth:`_carry`.
+        """
+        request, transaction = passage.received.request, passage.transaction
+        match self._crossings.prepared(passage, now):
+            case Unproved(status=status, reason=reason, challenges=challenges, headers=others):
+                headers = [*(("Proxy-Authenticate", challenge) for challenge in challenges), *others]
+                return [refused_at_once(transaction, self._answers.make(request, status, headers, reason=reason))]
+            case NotFound(status=status, reason=reason):
+                return [refusal(transaction, self._answers.make(request, status, reason=reason))]
+            case Passage() as found:
+                return self._anchor(found, now)
+            case waiting:
+                return waiting
+
+    def _anchor(self, passage: Passage, now: float) -> list[Command]:
+        """Send the request on, with an offer once a relay has described that.
+
+        Raises:
+            SIPParseError: as :meth:`_carry`.
+        """
+        request = passage.received.request
+        if passage.targets.relay and offers(request):
+            return [self._media.wait(passage, nat_contacts.source_ip(request, passage.received.source))]
+        ended = release_of(request) if self._has_relay and request.method == "BYE" else []
+        return [*self._fork(passage, now), *ended]
+
+    def _looked_up(self, answer: DomainLookedUp, now: float) -> list[Command]:
+        """Go on with what waited for the resolver."""
+        waiting, commands = self._crossings.looked_up(answer, now)
+        for each in waiting:
+            if not isinstance(each, Passage):
+                commands += self._ack(each.received, now)
+                continue
+            try:
+                commands += self._cross(each, now)
+            except SIPParseError as error:
+                commands.append(self._unreadable(each.transaction, each.received.request, error))
+        return commands
+
+    def _described(self, report: Described, now: float) -> list[Command]:
+        """Go on with what waited for a relay."""
+        passage = self._media.take(report.key)
+        if passage is None:
+            return [*self._media.release(report)]
+        request, transaction = passage.received.request, passage.transaction
+        ended: list[Command] = []
+        if report.sdp is not None:
+            came = msgspec.structs.replace(passage.came, request=described(passage.came.request, report.sdp))
+            passage = msgspec.structs.replace(passage, came=came)
+        elif passage.targets.relay_optional:
+            targets = msgspec.structs.replace(passage.targets, relay=False)
+            passage = msgspec.structs.replace(passage, targets=targets)
+            ended += self._media.left(Anchored.of(request), None)
+        else:
+            answer = self._answers.make(request, 503, reason=RELAY_UNREACHABLE)
+            return [refusal(transaction, answer), *self._media.left(Anchored.of(request), None)]
+        try:
+            return [*ended, *self._fork(passage, now)]
+        except SIPParseError as error:
+            dropped = self._media.drop(request) if report.sdp is not None else []
+            return [self._unreadable(transaction, request, error), *dropped]
+
+    def _refuse(self, transaction: str, request: Request, refused: Refusal) -> list[Command]:
+        headers = [("Contact", contact) for contact in refused.contacts]
+        answer = self._answers.make(request, refused.status, headers, reason=refused.reason)
+        responded: list[Command] = [refused_at_once(transaction, answer)]
+        return responded if refused.failure is None else [refused.failure, *responded]
+
+    def _unreadable(self, transaction: str, request: Request, error: SIPParseError) -> Command:
+        return refused_at_once(transaction, self._answers.make(request, error.status or 400))
+
+    def _fork(self, passage: Passage, now: float) -> list[Command]:
+        """Send the request to every target and keep its context (RFC 3261 16.6).
+
+        Raises:
+            SIPParseError: a target cannot be sent to, or Max-Breadth cannot be read; nothing was kept.
+        """
+        request, chosen = passage.received.request, passage.targets
+        context = ResponseContext(passage.transaction, request, now)
+        if self._has_relay and offers(request):
+            context.anchored = Anchored.of(request) if chosen.relay else None
+            context.lets_go = not chosen.relay and request.to.tag is not None
+        commands: list[Command] = []
+        for aim, share in zip(chosen.aims, shares_of_breadth(request, len(chosen.aims)) or (), strict=True):
+            sent, destination = self._leaving(passage, aim, share)
+            branch = context.add(sent, destination, aim.alternatives)
+            mark, fixed = loop_mark(request), aim.destination is not None and aim.domain is None
+            commands.append(SendRequest(branch.name, sent, destination, mark, aim.connection, fixed))
+            if context.is_invite:
+                commands.append(SetTimer(branch.name, now + TIMER_C_S))
+        self._forwarding.add(context)
+        return commands
+
+    def _leaving(self, passage: Passage, aim: Aim, share: int) -> tuple[Request, Target]:
+        """Return the request as it goes to ``aim``, and where that is; its dialog stays here if it joins two domains.
+
+        Raises:
+            SIPParseError: the target cannot be sent to.
+        """
+        received = passage.received
+        sent, hop = leaving(passage.came.request, aim.uri, breadth=share)
+        destination = aim.destination or destination_of(hop)
+        if passage.targets.stay_on_path or aim.domain is not None or received.peer_domains:
+            came = Side(received.transport, by_name=bool(received.peer_domains))
+            leaves = Side(destination.transport, by_name=aim.domain is not None and destination.transport == "TLS")
+            sent = recorded(sent, self._marks.record_routes(received.request, came, leaves))
+        return self._crossings.signed(sent, aim, passage.sender), destination
+
+    def _cancelled(self, transaction: str, now: float) -> list[Command]:
+        """Cancel a request that waits here, or all that is open of it (RFC 3261 16.10)."""
+        waiting = self._media.take(transaction)
+        dropped = [] if waiting is None else self._media.drop(waiting.received.request)
+        waiting = waiting or self._crossings.take(transaction)
+        if waiting is not None:
+            return [refusal(transaction, self._answers.make(waiting.received.request, 487)), *dropped]
+        return self._forwarding.cancelled(transaction, now)
+
+    def _timed_out(self, name: str, unreachable: bool, now: float) -> list[Command]:
+        """Give up a request that waits here too long, or a branch that ended (RFC 3261 16.9)."""
+        if self._crossings.take(name) is not None:
+            return []
+        if (waiting := self._media.take(name)) is not None:
+            return [*self._media.drop(waiting.received.request)]
+        return self._forwarding.timed_out(name, unreachable, now)
+
+    def _ack(self, received: AckReceived, now: float) -> list[Command]:
+        """Pass on the ACK for a 2xx, statelessly; what cannot be passed on is dropped, for an ACK has no answer."""
+        request = received.request
+        try:
+            if request.max_forwards == 0 or any(map(self._answers.is_ours, request.vias)):
+                return []
+            came = arrived(vouched(nat_contacts.with_way_back(received), ()), self._domain, self._marks)
+            chosen = self._selector.select(came, received.source, now)
+            if isinstance(chosen, Refusal):
+                return [] if chosen.failure is None else [chosen.failure]
+            found = self._crossings.acknowledged(received, came, chosen, now)
+            if isinstance(found, list):
+                return found
+            commands: list[Command] = []
+            for aim in found.aims:
+                sent, hop = leaving(came.request, aim.uri)
+                sent = self._crossings.signed(sent, aim, "")
+                commands.append(SendAck(sent, aim.destination or destination_of(hop), aim.connection))
+            return commands
+        except SIPParseError:
+            return []

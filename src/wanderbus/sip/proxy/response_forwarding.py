@@ -1,0 +1,228 @@
+"""The proxy's response contexts: what becomes of the branches of each forwarded request (RFC 3261 16.7 to 16.10).
+
+The best answer of all branches goes back to the caller; the branches that are too late are cancelled.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Final
+
+from wanderbus.machine import CancelTimer, SetTimer
+from wanderbus.sip.message.checks import unforwardable
+from wanderbus.sip.message.headers import NameAddr
+from wanderbus.sip.message.message import Response
+from wanderbus.sip.message.targets import Target
+from wanderbus.sip.proxy import nat_contacts
+from wanderbus.sip.proxy.anchoring import describes, release_of
+from wanderbus.sip.proxy.location import Domain
+from wanderbus.sip.proxy.media_queue import MediaDesk
+from wanderbus.sip.proxy.proxy_responses import OwnAnswers
+from wanderbus.sip.proxy.proxy_signals import Command, refusal
+from wanderbus.sip.proxy.request_preparation import loop_mark
+from wanderbus.sip.proxy.response_context import Branch, ResponseContext, transaction_of
+from wanderbus.sip.transaction.client_transactions import make_cancel
+from wanderbus.sip.transaction.transaction_signals import ForgetTransaction, Respond, ResponseReceived, SendRequest
+
+TIMER_C_S: Final = 185.0
+"""How long a callee may let an INVITE wait after each sign of life (RFC 3261 16.6 item 11: over 3 minutes)."""
+
+SETTLING_S: Final = 32.0
+"""64*T1: how long repeated 2xx come in, or the end of a cancelled INVITE is awaited (RFC 3261 9.1, 13.3.1.4)."""
+
+CHALLENGE_PATIENCE_S: Final = 1.0
+"""How long a challenge waits for devices that give no sign of life: each was asked twice by then."""
+
+
+class ResponseForwarding:
+    """The response contexts of one proxy: takes what comes back from the branches, and passes on the best of it.
+
+    ``avoid`` is called for each server that did not answer where another of its domain is tried.
+    """
+
+    def __init__(
+        self, domain: Domain, answers: OwnAnswers, media: MediaDesk, avoid: Callable[[Target, float], None]
+    ) -> None:
+        self._domain = domain
+        self._avoid = avoid
+        self._answers = answers
+        self._media = media
+        self._contexts: dict[str, ResponseContext] = {}
+
+    def __len__(self) -> int:
+        return len(self._contexts)
+
+    def add(self, context: ResponseContext) -> None:
+        """Keep the context of a request that was just sent to its branches."""
+        self._contexts[context.transaction] = context
+
+    def responded(self, received: ResponseReceived, now: float) -> list[Command]:
+        """Handle an answer of a branch (RFC 3261 16.7); a lone Via is our own, so the response ends here."""
+        response = received.response
+        context, branch = self._find(received.transaction)
+        if context is None or branch is None or len(response.headers_all("Via")) < 2 or unforwardable(response):
+            return []
+        branch.showed_life = True
+        if response.status >= 300:
+            further = self._next_server(context, branch, now) if response.status == 503 else []
+            return further or self._refused(context, branch, response.without_first("Via"), now)
+        if response.status == 100 or (response.status < 200 and context.answered):
+            return []
+        passed = self._passed(context, branch, received)
+        if response.status >= 200:
+            let_go = release_of(response) if context.lets_go and not context.answered else []
+            return [*self._accepted(context, branch, now), *passed, *let_go]
+        if context.is_invite and not branch.cancelled:
+            return [SetTimer(branch.name, now + TIMER_C_S), *passed]
+        return passed
+
+    def _passed(self, context: ResponseContext, branch: Branch, received: ResponseReceived) -> list[Command]:
+        """Pass a response on, with the way back to its device; its answer to an anchored offer goes by the relay too.
+
+        What came through another proxy is that one's affair (:mod:`.nat_contacts`).
+        """
+        response, source, seen_at = received.response, received.source, ""
+        if source is not None and branch.straight and self._is_recorded_last_by_us(response):
+            seen_at = nat_contacts.source_ip(response, source)
+            response = nat_contacts.marked(response, source, received.transport)
+        respond = Respond(context.transaction, response.without_first("Via"))
+        if context.anchored is None or not describes(response):
+            return [respond]
+        return [*self._media.hold(respond, seen_at)]
+
+    def _is_recorded_last_by_us(self, response: Response) -> bool:
+        return all(self._domain.serves(NameAddr.parse(value).uri) for value in response.headers_all("Record-Route")[:1])
+
+    def _accepted(self, context: ResponseContext, branch: Branch, now: float) -> list[Command]:
+        """End the search, for all others are too late; more 2xx to an INVITE may come (RFC 3261 16.7 items 5, 10)."""
+        commands = self._ended(context, branch)
+        if not context.is_invite:
+            return [*commands, *self._drop(context)]
+        return commands if context.answered else [*commands, *self._settle(context, now)]
+
+    def _settle(self, context: ResponseContext, now: float) -> list[Command]:
+        """Let the branches of an answered INVITE come to their end."""
+        context.settle()
+        return [*self._cancel_pending(context, now), SetTimer(context.transaction, now + SETTLING_S)]
+
+    def _refused(self, context: ResponseContext, branch: Branch, response: Response, now: float) -> list[Command]:
+        """Keep a refusal until all branches have ended; a 6xx speaks for all (RFC 3261 16.7 items 5 and 6)."""
+        commands = self._ended(context, branch)
+        context.refusals.append(response)
+        if response.status >= 600 and context.is_invite:
+            commands += self._cancel_pending(context, now)
+        return commands + self._conclude(context, now)
+
+    def _conclude(self, context: ResponseContext, now: float) -> list[Command]:
+        """Pass on the best answer if there is nothing more to wait for."""
+        if context.answered:
+            return []
+        if not any(context.pending()):
+            status = context.best().status if context.refusals else 408
+            return [*self._drop(context, refused_with=status), *self._best(context)]
+        if context.waits_for_the_silent_alone():
+            return [SetTimer(context.transaction, max(now, context.started_at + CHALLENGE_PATIENCE_S))]
+        return []
+
+    def _best(self, context: ResponseContext) -> list[Command]:
+        """Pass on the best answer; a request nobody answered gets none, unless it is an INVITE (RFC 4320 4.2)."""
+        return [refusal(context.transaction, context.best())] if context.refusals else []
+
+    def cancelled(self, transaction: str, now: float) -> list[Command]:
+        """Cancel all that is open of an INVITE (RFC 3261 16.10); its 487 comes back as any response does."""
+        context = self._contexts.get(transaction)
+        if context is None:
+            return []
+        context.cancelled = True
+        return self._cancel_pending(context, now)
+
+    def _next_server(self, context: ResponseContext, branch: Branch, now: float) -> list[Command]:
+        """Send the request to the next server of its domain, if there is one and somebody waits (RFC 3263 4.3)."""
+        gave_up = context.answered or context.cancelled or branch.cancelled
+        if gave_up or branch.ended or not branch.alternatives:
+            return []
+        self._avoid(branch.destination, now)
+        sent = branch.sent
+        ended = self._ended(context, branch)
+        following = context.add(sent, branch.alternatives[0], branch.alternatives[1:])
+        again = SendRequest(following.name, sent, following.destination, loop_mark(context.received))
+        timer = [SetTimer(following.name, now + TIMER_C_S)] if context.is_invite else []
+        return [*ended, again, *timer]
+
+    def _cancel_pending(self, context: ResponseContext, now: float) -> list[Command]:
+        commands: list[Command] = []
+        for branch in context.pending():
+            commands += self._cancel(branch, now)
+        return commands
+
+    def _cancel(self, branch: Branch, now: float) -> list[Command]:
+        if branch.cancelled:
+            return []
+        branch.cancelled = True
+        cancel = SendRequest(f"{branch.name}/cancel", make_cancel(branch.sent), branch.destination)
+        return [cancel, SetTimer(branch.name, now + SETTLING_S)]
+
+    def timed_out(self, name: str, unreachable: bool, now: float) -> list[Command]:
+        """End what waits for somebody who is gone; one who cannot be sent to counts as a 503 (RFC 3261 16.9)."""
+        context, branch = self._find(name)
+        if context is None:
+            return []
+        if branch is not None and branch.ended:
+            return []
+        if branch is not None and (further := self._next_server(context, branch, now)):
+            return further
+        if branch is not None and unreachable:
+            return self._refused(context, branch, self._answers.make(context.received, 503), now)
+        if branch is not None:
+            return self._gave_up(context, branch, now)
+        if name != context.transaction:
+            return []
+        forgotten = [ForgetTransaction(branch.name) for branch in context.pending()]
+        return [*self._drop(context), *forgotten]
+
+    def fired(self, name: str, now: float) -> list[Command]:
+        """Handle the timer of a context or of a branch."""
+        context, branch = self._find(name)
+        if context is None:
+            return []
+        if branch is None:
+            return self._patience_ended(context, now)
+        if branch.ended:
+            return []
+        if branch.cancelled:
+            return [ForgetTransaction(branch.name), *self._gave_up(context, branch, now)]
+        return self._cancel(branch, now)
+
+    def _patience_ended(self, context: ResponseContext, now: float) -> list[Command]:
+        """Forget an INVITE that was answered long ago, or pass on a challenge without waiting for the silent."""
+        if context.answered:
+            forgotten = [ForgetTransaction(branch.name) for branch in context.pending()]
+            return [*self._drop(context), *forgotten]
+        if not context.waits_for_the_silent_alone():
+            return []
+        ending = self._settle(context, now) if context.is_invite else self._drop(context)
+        return [*ending, *self._best(context)]
+
+    def _gave_up(self, context: ResponseContext, branch: Branch, now: float) -> list[Command]:
+        """Count a branch without a final answer as a 408, or as 487 if nobody waits for it any more (16.8)."""
+        if not context.is_invite:
+            return [*self._ended(context, branch), *self._conclude(context, now)]
+        answer = self._answers.make(context.received, 487 if context.cancelled else 408)
+        return self._refused(context, branch, answer, now)
+
+    def _find(self, name: str) -> tuple[ResponseContext | None, Branch | None]:
+        context = self._contexts.get(transaction_of(name))
+        return context, None if context is None else context.branches.get(name)
+
+    def _ended(self, context: ResponseContext, branch: Branch) -> list[Command]:
+        branch.end()
+        return [CancelTimer(branch.name)] if context.is_invite else []
+
+    def _drop(self, context: ResponseContext, *, refused_with: int | None = None) -> list[Command]:
+        """Forget the context and its timers; transactions that still run come to nothing by themselves."""
+        del self._contexts[context.transaction]
+        ended = [] if context.anchored is None else self._media.left(context.anchored, refused_with)
+        names = [context.transaction]
+        if context.is_invite:
+            names += [branch.name for branch in context.pending()]
+        return [*(CancelTimer(name) for name in names), *ended]

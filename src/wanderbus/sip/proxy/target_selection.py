@@ -1,0 +1,217 @@
+"""Where a request goes, or why it goes nowhere (RFC 3261 16.5; SPEC D-07, I-03, X11).
+
+The routing script has the first word. Where it leaves the choice to the proxy, a user of the domain is found through
+the location service. The name of another domain is a target where other domains are served at all; who may send there
+is for :mod:`.domain_crossing` to say. Any other Request-URI is followed only within a dialog, and only if it is a
+contact registered here or a Route of ours brought the request, so that this is no open relay.
+
+A device behind NAT is reached by the alias in its contact (:mod:`.nat_contacts`). The alias in a Request-URI may be as
+old as the dialog, and that of the registration as old as its last refresh: where the two differ, and there is but one
+device that it can be, the registration has the better word.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+
+import msgspec
+
+from wanderbus.hosts import is_ip_address
+from wanderbus.machine import Address
+from wanderbus.sip.message.message import Request
+from wanderbus.sip.message.targets import Target
+from wanderbus.sip.message.uri import SIPUri
+from wanderbus.sip.proxy import nat_contacts
+from wanderbus.sip.proxy.anchoring import RelayCalls, wants_relay
+from wanderbus.sip.proxy.location import Binding, Domain, LocationService
+from wanderbus.sip.proxy.request_preparation import Arrived
+from wanderbus.sip.proxy.routing_script import (
+    TARGETS_MAX,
+    Forward,
+    Redirect,
+    Reject,
+    RoutingContext,
+    RoutingFailed,
+    RoutingScript,
+    consult,
+)
+
+
+class Aim(msgspec.Struct, frozen=True):
+    """One target, and the ``connection`` that its device keeps open to us, if any (RFC 5626).
+
+    ``destination`` is where it goes if not to where ``uri`` says: the way back through a NAT, or the server of another
+    ``domain``, whose other servers are ``alternatives``.
+    """
+
+    uri: SIPUri
+    connection: int | None = None
+    destination: Target | None = None
+    domain: str | None = None
+    alternatives: tuple[Target, ...] = ()
+
+
+class Targets(msgspec.Struct, frozen=True):
+    """Send the request to all ``aims``, at least one, with a Record-Route to ``stay_on_path``, or by a ``relay``.
+
+    With ``relay_optional`` it goes without one where none takes the call: only its sender asks for it.
+    """
+
+    aims: tuple[Aim, ...]
+    stay_on_path: bool
+    relay: bool = False
+    relay_optional: bool = False
+
+
+class Refusal(msgspec.Struct, frozen=True):
+    """Answer the request here; ``failure`` is the script's, if that is why."""
+
+    status: int
+    reason: str | None = None
+    contacts: tuple[str, ...] = ()
+    failure: RoutingFailed | None = None
+
+
+class TargetSelector:
+    """Chooses targets for the requests of one domain.
+
+    ``knows`` says whether a user exists, ``connected`` which open connection comes from a place behind NAT; ``relay``
+    which calls go by a media relay, None where there is none; ``crosses`` whether other domains are served.
+    """
+
+    def __init__(
+        self,
+        domain: Domain,
+        location: LocationService,
+        knows: Callable[[str], bool],
+        routing: RoutingScript,
+        connected: Callable[[Target], int | None],
+        relay: RelayCalls | None,
+        *,
+        crosses: bool = False,
+    ) -> None:
+        self._relay = relay
+        self._crosses = crosses
+        self._domain = domain
+        self._connected = connected
+        self._location = location
+        self._knows = knows
+        self._routing = routing
+
+    def select(self, arrived: Arrived, source: Address, now: float) -> Targets | Refusal:
+        """Return where the request goes at monotonic second ``now``.
+
+        Raises:
+            SIPParseError: Request-URI or To cannot be read.
+        """
+        request = arrived.request
+        if request.routes and not arrived.on_path:
+            return Refusal(403)
+        context = self._context(arrived, source, now)
+        match consult(self._routing, request, context):
+            case RoutingFailed() as failure:
+                return Refusal(500, failure=failure)
+            case Reject(status=status, reason=reason):
+                return Refusal(status, reason)
+            case Redirect(contacts=contacts):
+                return self._redirected(request, context, contacts)
+            case Forward() as verdict:
+                return self._forwarded(request, context, verdict)
+
+    def _forwarded(self, request: Request, context: RoutingContext, verdict: Forward) -> Targets | Refusal:
+        targets = verdict.targets
+        aims = self._usual(request, context) if targets is None else self._found(targets, context.now)
+        if isinstance(aims, Refusal):
+            return aims
+        # With a Route left the request goes there, and there once.
+        aims = (Aim(aims[0].uri),) if request.routes else self._followed(aims)
+        needed = (self._relay == "all" or context.behind_nat) if verdict.relay is None else verdict.relay
+        relay = context.relay and (needed or (verdict.relay is None and context.wants_relay))
+        return Targets(aims, verdict.stay_on_path or relay, relay, relay and not needed) if aims else Refusal(480)
+
+    def _context(self, arrived: Arrived, source: Address, now: float) -> RoutingContext:
+        uri = SIPUri.parse(arrived.request.uri)
+        user = SIPUri.parse(uri.address_of_record).user if self._domain.serves(uri) else None
+        contacts = self._location.contacts(self._domain.address_of_record(user), now) if user is not None else ()
+        return RoutingContext(
+            source=source,
+            now=now,
+            domain=self._domain.name,
+            user=user,
+            contacts=contacts,
+            in_dialog=arrived.request.to.tag is not None,
+            on_path=arrived.on_path,
+            relay=self._relay is not None,
+            wants_relay=wants_relay(arrived.request),
+            behind_nat=self._is_behind_nat(arrived.request, source, contacts if user is not None else (uri,)),
+        )
+
+    def _is_behind_nat(self, request: Request, source: Address, peers: Sequence[str | SIPUri]) -> bool:
+        """Say whether one side of ``request`` is behind NAT, as far as this proxy has to see to it."""
+        if nat_contacts.came_straight(request) and nat_contacts.is_behind_nat(request, source):
+            return True
+        uris = (peer if isinstance(peer, SIPUri) else SIPUri.parse(peer) for peer in peers)
+        return not request.routes and any(nat_contacts.way_back(uri) is not None for uri in uris)
+
+    def _usual(self, request: Request, context: RoutingContext) -> tuple[Aim, ...] | Refusal:
+        """Return the targets of a request about which the script said nothing."""
+        uri = SIPUri.parse(request.uri)
+        if not self._domain.serves(uri):
+            binding = self._binding_at(uri, context.now) if context.in_dialog else None
+            if binding is not None:
+                return (Aim(nat_contacts.redirected(uri, SIPUri.parse(binding.contact)), binding.connection),)
+            is_domain = self._crosses and uri.is_sip and not is_ip_address(uri.host)
+            return (Aim(uri),) if context.on_path or is_domain else Refusal(403)
+        if context.user is None or not self._knows(context.user):
+            return Refusal(404)
+        aims = self._devices(uri, context.user, context.now)
+        return aims or Refusal(480)
+
+    def _binding_at(self, uri: SIPUri, now: float) -> Binding | None:
+        """Return the binding that ``uri`` names, or the one of its user that differs from it by the alias alone.
+
+        Anybody may register the contact of another, who would then be reached elsewhere: of what others have
+        registered only that counts which leads to where ``uri`` itself does.
+        """
+        way = nat_contacts.way_back(uri)
+        for binding in self._location.bindings_at(uri, now):
+            if nat_contacts.way_back(SIPUri.parse(binding.contact)) == way:
+                return binding
+        aor = self._domain.address_of_record(uri.user or "")
+        same = [each for each in self._location.bindings(aor, now) if nat_contacts.is_same_device(uri, each.contact)]
+        return same[0] if len(same) == 1 else None
+
+    def _followed(self, aims: Sequence[Aim]) -> tuple[Aim, ...]:
+        """Return ``aims`` with their aliases followed; without those whose connection is gone, as only it led there."""
+        followed = []
+        for aim in aims:
+            target = nat_contacts.way_back(aim.uri)
+            connection = self._connected(target) if target is not None and target.reliable else None
+            if target is None:
+                followed.append(aim)
+            elif connection is not None or not target.reliable:
+                followed.append(Aim(nat_contacts.without_alias(aim.uri), connection, target))
+        return tuple(followed)
+
+    def _found(self, targets: Sequence[str], now: float) -> tuple[Aim, ...] | Refusal:
+        """Return the targets of a script; one that is a user of the domain stands for the devices of that user."""
+        aims: dict[str, Aim] = {}
+        for uri in map(SIPUri.parse, targets):
+            user = SIPUri.parse(uri.address_of_record).user if self._domain.serves(uri) else None
+            found = (Aim(uri),) if user is None else self._devices(uri, user, now)
+            aims |= {str(aim.uri): aim for aim in found}
+        return tuple(aims.values())[:TARGETS_MAX] or Refusal(480)
+
+    def _devices(self, uri: SIPUri, user: str, now: float) -> tuple[Aim, ...]:
+        """Return where ``user`` is reached, safely if ``uri`` asks for that (RFC 3261 26.2.2)."""
+        bindings = self._location.bindings(self._domain.address_of_record(user), now)
+        aims = tuple(Aim(SIPUri.parse(binding.contact), binding.connection) for binding in bindings)
+        return tuple(aim for aim in aims if aim.uri.scheme == "sips" or uri.scheme != "sips")
+
+    def _redirected(self, request: Request, context: RoutingContext, contacts: Sequence[str] | None) -> Refusal:
+        if contacts is None:
+            aims = self._usual(request, context)
+            if isinstance(aims, Refusal):
+                return aims
+            contacts = [str(nat_contacts.without_alias(aim.uri)) for aim in aims]
+        return Refusal(302, contacts=tuple(f"<{contact}>" for contact in contacts))

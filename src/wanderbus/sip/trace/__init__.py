@@ -1,0 +1,1 @@
+"""Traces of SIP messages: ladders, captures and exports (SPEC U-06)."""

@@ -1,0 +1,284 @@
+"""The client half of the transaction layer: our requests, and the responses that match them (RFC 3261 17.1.3, 9.1).
+
+A request too large for UDP goes over TCP; where nobody takes that, it goes over UDP after all, under the same branch,
+so that whoever may have seen the first copy takes the second for a retransmission (18.1.1).
+"""
+
+from __future__ import annotations
+
+from collections import Counter
+from typing import Final
+
+import msgspec
+
+from wanderbus.errors import LocalProtocolError
+from wanderbus.machine import Output, RandomSource, StreamClosed, StreamTarget, scoped
+from wanderbus.sip.message.headers import BRANCH_COOKIE, Via
+from wanderbus.sip.message.message import Request, Response
+from wanderbus.sip.message.response_routing import Origin, sent_by, with_via
+from wanderbus.sip.message.targets import Path, Target
+from wanderbus.sip.transaction.client_transactions import (
+    ClientTransaction,
+    InviteClientTransaction,
+    NonInviteClientTransaction,
+    make_cancel,
+)
+from wanderbus.sip.transaction.message_editor import MessageEditor
+from wanderbus.sip.transaction.transaction_machine import State, Timers, Trigger
+from wanderbus.sip.transaction.transaction_signals import (
+    CancelInvite,
+    ResponseReceived,
+    SendRequest,
+    TransactionTimedOut,
+)
+from wanderbus.sip.transaction.transport_table import Ways
+
+_BRANCH_BYTES: Final = 12
+
+CANCEL_KIND: Final = "cancel"
+"""How the names of the CANCEL transactions begin that :class:`CancelInvite` starts."""
+
+_UNANSWERED: Final = frozenset({State.CALLING, State.TRYING, State.PROCEEDING})
+
+ClientKey = tuple[str, str]
+"""Branch and method; the method tells a CANCEL from the INVITE whose branch it shares (RFC 3261 17.1.3)."""
+
+InviteKey = tuple[str, int, str]
+"""Call-ID, CSeq number and Request-URI: what a CANCEL has in common with its INVITE (RFC 3261 9.1)."""
+
+
+class ClientSide:
+    """All client transactions of one layer; at most ``transactions_max`` of them, ``drops`` counts the rest.
+
+    An answered one only absorbs further copies of the answer: the oldest of these gives way to a new one.
+    """
+
+    def __init__(
+        self,
+        random: RandomSource,
+        ways: Ways,
+        timers: Timers,
+        transactions_max: int,
+        drops: Counter[str],
+        editor: MessageEditor,
+    ) -> None:
+        self._editor = editor
+        self._random = random
+        self._ways = ways
+        self._timers = timers
+        self._transactions_max = transactions_max
+        self._drops = drops
+        self._transactions: dict[ClientKey, ClientTransaction] = {}
+        self._answered: dict[ClientKey, None] = {}
+        """Transactions in state Completed, oldest first."""
+        self._keys: dict[str, ClientKey] = {}
+        self._invites: dict[InviteKey, ClientKey] = {}
+        self._waiting_cancels: dict[ClientKey, SendRequest] = {}
+        self._unanswered_on: dict[int | StreamTarget, dict[ClientKey, None]] = {}
+        self._too_large: dict[ClientKey, Path] = {}
+
+    def __len__(self) -> int:
+        return len(self._transactions)
+
+    def fresh_branch(self) -> str:
+        """Return a branch nobody used or can guess (RFC 3261 8.1.1.7)."""
+        return BRANCH_COOKIE + self._random.token(_BRANCH_BYTES).hex()
+
+    def send(self, item: SendRequest, now: float) -> list[Output]:
+        """Start a transaction.
+
+        Raises:
+            LocalProtocolError: the name still waits for its final response, or the request is an ACK.
+        """
+        if item.request.method == "ACK":
+            raise LocalProtocolError("an ACK has no transaction; give it to SendAck")
+        running = self._named(item.transaction)
+        if running is not None and running.state in _UNANSWERED:
+            raise LocalProtocolError(f"transaction {item.transaction} still waits for its final response")
+        if item.request.method == "CANCEL":
+            return self._send_cancel(item, now)
+        path = self._ways.path(item.destination, item.connection)
+        if path is None:
+            return [TransactionTimedOut(item.transaction, "transport")]
+        branch = self.fresh_branch() + item.branch_suffix
+        return self._start(item, self._ways.via(path.target.transport, branch), path, now)
+
+    def receive(self, response: Response, origin: Origin, now: float) -> list[Output]:
+        """Hand ``response`` to its transaction; without one it is dropped (RFC 3261 18.1.2, RFC 6026 7.2).
+
+        Raises:
+            SIPParseError: its top Via or CSeq cannot be read.
+        """
+        via = response.via
+        key = (via.branch or "", response.cseq.method)
+        transaction = self._transactions.get(key)
+        if transaction is None or sent_by(via) != transaction.sent_by:
+            self._drops["stray response"] += 1
+            return []
+        return self._settle(key, transaction, _from(origin, transaction.receive(response, now)), now)
+
+    def fire(self, key: ClientKey, timer: Trigger, now: float) -> list[Output]:
+        """Hand a timer to its transaction, if that is still there."""
+        transaction = self._transactions.get(key)
+        if transaction is None:
+            return []
+        return self._settle(key, transaction, transaction.fire(timer, now), now)
+
+    def stream_closed(self, item: StreamClosed, now: float) -> list[Output]:
+        """End every transaction that waits for an answer on a connection that is gone, or send its request by UDP."""
+        waiting = [*self._unanswered_on.pop(item.connection, ())]
+        if item.target is not None:
+            waiting += self._unanswered_on.pop(item.target, ())
+        outputs: list[Output] = []
+        for key in waiting:
+            transaction = self._transactions[key]
+            repeats = not isinstance(transaction, InviteClientTransaction) or transaction.repeats
+            if key in self._too_large and transaction.state in (State.CALLING, State.TRYING) and repeats:
+                outputs += self._fall_back(key, transaction, now)
+            else:
+                outputs += self._settle(key, transaction, transaction.fail(now), now)
+        return outputs
+
+    def forget(self, name: str, now: float) -> list[Output]:
+        """End the transaction ``name`` in silence."""
+        for waiting in [key for key, item in self._waiting_cancels.items() if item.transaction == name]:
+            del self._waiting_cancels[waiting]
+        transaction = self._named(name)
+        if transaction is None:
+            return []
+        return self._settle(self._keys[name], transaction, transaction.stop(), now)
+
+    def cancel(self, item: CancelInvite, now: float) -> list[Output]:
+        """Give up an INVITE that has no final response."""
+        invite = self._named(item.transaction)
+        if not isinstance(invite, InviteClientTransaction) or invite.request is None:
+            return [TransactionTimedOut(item.transaction)]
+        key = self._keys[item.transaction]
+        outputs: list[Output] = [] if item.repeats else scoped(("client", key), invite.silence())
+        if not invite.given_up:
+            invite.given_up = True
+            name = f"{CANCEL_KIND} {item.transaction}"
+            self._waiting_cancels.setdefault(key, SendRequest(name, make_cancel(invite.request), invite.path.target))
+            outputs += self._release_cancel(key, invite, now)
+        return outputs
+
+    def _named(self, name: str) -> ClientTransaction | None:
+        key = self._keys.get(name)
+        return None if key is None else self._transactions[key]
+
+    def _send_cancel(self, item: SendRequest, now: float) -> list[Output]:
+        """Send a CANCEL the way its INVITE went, not before the INVITE had a provisional response (RFC 3261 9.1)."""
+        key = self._invites.get(_invite_key(item.request))
+        invite = None if key is None else self._transactions[key]
+        if key is None or invite is None or invite.state not in _UNANSWERED or self._is_cancelled(key):
+            return [TransactionTimedOut(item.transaction)]
+        if invite.state is State.CALLING:
+            self._waiting_cancels[key] = item
+            return []
+        return self._start(item, invite.via, invite.path, now)
+
+    def _is_cancelled(self, key: ClientKey) -> bool:
+        return key in self._waiting_cancels or (key[0], "CANCEL") in self._transactions
+
+    def _release_cancel(self, key: ClientKey, invite: ClientTransaction, now: float) -> list[Output]:
+        if invite.state is State.CALLING or key not in self._waiting_cancels:
+            return []
+        item = self._waiting_cancels.pop(key)
+        if invite.state is not State.PROCEEDING:
+            return [TransactionTimedOut(item.transaction)]
+        sent = self._start(item, invite.via, invite.path, now)
+        if isinstance(invite, InviteClientTransaction) and invite.given_up:
+            sent += scoped(("client", key), invite.expire(now))
+        return sent
+
+    def _start(self, item: SendRequest, via: Via, path: Path, now: float) -> list[Output]:
+        evicted: list[Output] = []
+        if len(self._transactions) >= self._transactions_max and self._answered:
+            oldest = next(iter(self._answered))
+            evicted = self._settle(oldest, self._transactions[oldest], self._transactions[oldest].stop(), now)
+        if len(self._transactions) >= self._transactions_max:
+            self._drops["over limit"] += 1
+            return [TransactionTimedOut(item.transaction)]
+        branch = via.branch or ""
+        key = (branch, item.request.method)
+        request = self._editor.request(with_via(item.request, via))
+        transaction = self._made(item.transaction, request, path)
+        stream = None if item.fixed else self._ways.instead(path, len(transaction.data), now)
+        if stream is not None:
+            request = with_via(request.without_first("Via"), self._ways.via(stream.target.transport, branch))
+            transaction = self._made(item.transaction, request, stream)
+            self._too_large[key] = path
+        self._transactions[key] = transaction
+        self._keys[item.transaction] = key
+        if request.method == "INVITE":
+            self._invites[_invite_key(request)] = key
+        if transaction.reliable:
+            self._unanswered_on.setdefault(_stream_of(transaction.path), {})[key] = None
+        return evicted + self._settle(key, transaction, transaction.start(now), now)
+
+    def _made(self, name: str, request: Request, path: Path) -> ClientTransaction:
+        if request.method == "INVITE":
+            return InviteClientTransaction(name, request, path, self._timers, self._editor)
+        return NonInviteClientTransaction(name, request, path, self._timers)
+
+    def _fall_back(self, key: ClientKey, transaction: ClientTransaction, now: float) -> list[Output]:
+        """Send by UDP what went over TCP for its size alone (RFC 3261 18.1.1)."""
+        path = self._too_large.pop(key)
+        self._ways.takes_no_tcp(path.target.address, now)
+        assert transaction.request is not None
+        via = self._ways.via(path.target.transport, transaction.via.branch or "")
+        request = with_via(transaction.request.without_first("Via"), via)
+        self._transactions[key] = following = self._made(transaction.name, request, path)
+        return scoped(("client", key), [*transaction.stop(), *following.start(now)])
+
+    def _settle(
+        self, key: ClientKey, transaction: ClientTransaction, outputs: list[Output], now: float
+    ) -> list[Output]:
+        """Name the timers in ``outputs`` and do what the transaction's new state calls for."""
+        settled: list[Output] = scoped(("client", key), outputs)
+        if transaction.request is not None and transaction.state not in _UNANSWERED:
+            self._conclude(key, transaction, transaction.request)
+        if transaction.state is State.COMPLETED:
+            self._answered[key] = None
+        if transaction.terminated:
+            del self._transactions[key]
+            self._answered.pop(key, None)
+            if self._keys.get(transaction.name) == key:
+                del self._keys[transaction.name]
+        return settled + self._release_cancel(key, transaction, now)
+
+    def _conclude(self, key: ClientKey, transaction: ClientTransaction, request: Request) -> None:
+        """Forget what only an unanswered request needs."""
+        transaction.conclude()
+        if transaction.reliable:
+            self._no_longer_waiting(key, transaction.path)
+        invite_key = _invite_key(request)
+        if self._invites.get(invite_key) == key:
+            del self._invites[invite_key]
+
+    def _no_longer_waiting(self, key: ClientKey, path: Path) -> None:
+        self._too_large.pop(key, None)
+        stream = _stream_of(path)
+        waiting = self._unanswered_on.get(stream, {})
+        waiting.pop(key, None)
+        if not waiting:
+            self._unanswered_on.pop(stream, None)
+
+
+def _from(origin: Origin, outputs: list[Output]) -> list[Output]:
+    """Return ``outputs`` with where the response came from in its report."""
+    return [
+        msgspec.structs.replace(output, source=origin.source, transport=origin.transport)
+        if isinstance(output, ResponseReceived)
+        else output
+        for output in outputs
+    ]
+
+
+def _stream_of(path: Path) -> int | Target:
+    """Name the stream of ``path`` as its end will be told: by number, or by what it was opened to."""
+    return path.target if path.connection is None else path.connection
+
+
+def _invite_key(request: Request) -> InviteKey:
+    return request.call_id, request.cseq.number, request.uri

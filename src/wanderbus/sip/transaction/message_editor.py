@@ -1,0 +1,43 @@
+"""The one place through which every message of a transaction layer passes before it is written (SPEC C-08)."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import cast
+
+from wanderbus.sip.message.message import Message, Request, Response, encode_message
+from wanderbus.sip.transaction.answer_size import fitted
+
+
+class MessageEditor:
+    """Gives each message to ``edit``, which returns the one to send; unless set, messages stay as they are.
+
+    ``edit`` changes nothing by which transactions are found. ``refused`` takes a change that is not sent.
+    """
+
+    __slots__ = ("edit", "refused")
+
+    def __init__(self) -> None:
+        self.edit: Callable[[Message], Message] = lambda message: message
+        self.refused: Callable[[Message, str], None] = lambda message, why: None
+
+    def request(self, request: Request) -> Request:
+        """Return the request to send."""
+        return cast(Request, self.edit(request))
+
+    def response(self, response: Response, bytes_max: int | None) -> bytes | None:
+        """Return the response to send, encoded; None if it has to fit into ``bytes_max`` bytes and cannot.
+
+        To fit it is cut down, but for what ``edit`` has changed; if that is too long, it goes out as it was before.
+        """
+        edited = cast(Response, self.edit(response))
+        if bytes_max is None:
+            return encode_message(edited)
+        if edited is response:
+            return fitted(response, bytes_max)
+        changed = {name for name, _ in {*edited.headers} - {*response.headers}}
+        data = fitted(edited, bytes_max, changed)
+        if data is not None and (edited.reason == response.reason or edited.reason.encode() in data):
+            return data
+        self.refused(response, f"the answer would be longer than the request, which has {bytes_max} bytes")
+        return fitted(response, bytes_max)

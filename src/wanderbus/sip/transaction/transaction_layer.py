@@ -1,0 +1,235 @@
+"""The transaction layer: requests and responses in order, over UDP that loses them or over streams (RFC 3261 17, 18).
+
+Bytes come in from sockets and connections; the layer stamps the Via (RFC 3581), finds the transaction they belong to
+(RFC 3261 17.1.3, 17.2.3), and reports what is new to the transaction user: every request once, every final response
+once. It answers by itself: retransmissions (with the last response), a CANCEL (9.2), an INVITE nobody answered within
+200 ms (100), refusals of our INVITE (ACK), keep-alives on streams (RFC 5626 4.4.1), and bytes that are no SIP message
+(statelessly, over UDP never with more bytes than came). Responses whose top Via is not ours are dropped (18.1.2), also
+those of ended transactions (RFC 6026 7.2).
+"""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Iterable, Mapping, Sequence
+from typing import Final
+
+from wanderbus.errors import SIPParseError
+from wanderbus.machine import (
+    Address,
+    DatagramReceived,
+    Input,
+    Output,
+    RandomSource,
+    StreamClosed,
+    StreamReceived,
+    TimerFired,
+)
+from wanderbus.sip.message.message import Response, encode_message, make_response, parse_message, read_for_reply
+from wanderbus.sip.message.response_routing import Origin, response_path, stamped, with_via
+from wanderbus.sip.message.targets import Target
+from wanderbus.sip.transaction.client_side import ClientSide
+from wanderbus.sip.transaction.client_transactions import make_cancel
+from wanderbus.sip.transaction.known_peers import KnownPeers
+from wanderbus.sip.transaction.message_editor import MessageEditor
+from wanderbus.sip.transaction.server_side import ServerSide
+from wanderbus.sip.transaction.stream_side import TIMER, StreamSide
+from wanderbus.sip.transaction.transaction_machine import DEFAULT_TIMERS, Timers, Trigger
+from wanderbus.sip.transaction.transaction_signals import (
+    AckReceived,
+    CancelInvite,
+    CancelReceived,
+    ForgetTransaction,
+    PongReceived,
+    RequestReceived,
+    Respond,
+    ResponseReceived,
+    SendAck,
+    SendPing,
+    SendRequest,
+    TransactionTimedOut,
+)
+from wanderbus.sip.transaction.transport_table import Ways
+
+__all__ = [
+    "TRANSACTIONS_MAX",
+    "AckReceived",
+    "CancelInvite",
+    "CancelReceived",
+    "ForgetTransaction",
+    "PongReceived",
+    "RequestReceived",
+    "Respond",
+    "ResponseReceived",
+    "SendAck",
+    "SendPing",
+    "SendRequest",
+    "Timers",
+    "TransactionLayer",
+    "TransactionTimedOut",
+    "make_cancel",
+]
+
+TRANSACTIONS_MAX: Final = 16_384
+"""Transactions of one layer in each direction: at 32 s for each, 500 new requests a second."""
+
+
+class TransactionLayer:
+    """All transactions of one SIP socket, and of the streams that belong to it.
+
+    ``transports`` is what may be sent over; what arrives is taken over any. With TCP among them, requests of over
+    1,300 bytes go there instead of over UDP (RFC 3261 18.1.1). ``drops`` counts by reason what was thrown away or could
+    not be read.
+    """
+
+    def __init__(
+        self,
+        random: RandomSource,
+        *,
+        socket: str = "sip",
+        timers: Timers = DEFAULT_TIMERS,
+        transactions_max: int = TRANSACTIONS_MAX,
+        transports: Iterable[str] = ("UDP",),
+    ) -> None:
+        self.drops: Counter[str] = Counter()
+        self._socket = socket
+        self._ways = Ways(socket, transports)
+        self.editor = MessageEditor()
+        """Sees every message before it leaves (SPEC C-08)."""
+        self._clients = ClientSide(random, self._ways, timers, transactions_max, self.drops, self.editor)
+        self._servers = ServerSide(random, socket, timers, transactions_max, self.drops, self.editor)
+        self._streams = StreamSide(self._ways, self.drops)
+
+    @property
+    def local(self) -> Address:
+        """The address that we put into our Via; it may change at any time, running transactions keep theirs."""
+        return self._ways.local
+
+    @local.setter
+    def local(self, address: Address) -> None:
+        self._ways.local = address
+
+    @property
+    def local_streams(self) -> Mapping[str, Address]:
+        """By transport, the address in our Via where it is another than ``local``."""
+        return self._ways.local_streams
+
+    @local_streams.setter
+    def local_streams(self, addresses: Mapping[str, Address]) -> None:
+        self._ways.local_streams = addresses
+
+    @property
+    def transports(self) -> frozenset[str]:
+        """What this layer can send over."""
+        return self._ways.transports
+
+    @property
+    def dropped(self) -> int:
+        """Messages thrown away or not readable so far, for any of the reasons in ``drops``."""
+        return self.drops.total()
+
+    @property
+    def transaction_count(self) -> int:
+        """Transactions alive now, both directions."""
+        return len(self._clients) + len(self._servers)
+
+    @property
+    def peers(self) -> KnownPeers:
+        """Sources of users, whose requests strangers cannot crowd out."""
+        return self._servers.peers
+
+    def connection_from(self, target: Target) -> int | None:
+        """Return the open connection whose other end is at ``target``, whoever opened it; None if there is none."""
+        return self._ways.connection_from(target)
+
+    def step(self, inputs: Iterable[Input], now: float) -> list[Output]:
+        """Take a batch of inputs at monotonic second ``now``; return what to send, to set and what happened.
+
+        Raises:
+            LocalProtocolError: a client transaction was started with an ACK, or under a name that still waits for
+                its final response.
+        """
+        outputs: list[Output] = []
+        for item in inputs:
+            outputs += self._handle(item, now)
+        return outputs
+
+    def _handle(self, item: Input, now: float) -> list[Output]:
+        match item:
+            case DatagramReceived(socket=self._socket):
+                return self._receive(Origin(item.source, datagram_bytes=len(item.data)), item.data, now)
+            case StreamReceived(socket=self._socket):
+                return self._receive_stream(item, now)
+            case StreamClosed(socket=self._socket):
+                return self._streams.closed(item) + self._clients.stream_closed(item, now)
+            case TimerFired(key=(("client", (str(branch), str(method))), str(timer))):
+                return self._clients.fire((branch, method), Trigger(timer), now)
+            case TimerFired(key=(("server", str(name)), str(timer))):
+                return self._servers.fire(name, Trigger(timer), now)
+            case TimerFired(key=(str(kind), int(connection))) if kind == TIMER:
+                return self._streams.expire(connection)
+            case SendRequest():
+                return self._clients.send(item, now)
+            case Respond():
+                return self._servers.respond(item, now)
+            case SendAck():
+                return self._send_ack(item)
+            case SendPing():
+                return self._streams.ping(item.destination, item.connection)
+            case CancelInvite():
+                return self._clients.cancel(item, now)
+            case ForgetTransaction():
+                return self._clients.forget(item.transaction, now) + self._servers.forget(item.transaction)
+            case _:
+                return []
+
+    def _send_ack(self, item: SendAck) -> list[Output]:
+        path = self._ways.path(item.destination, item.connection)
+        if path is None:
+            self.drops["no transport"] += 1
+            return []
+        ack = with_via(item.request, self._ways.via(path.target.transport, self._clients.fresh_branch()))
+        return [path.send(encode_message(self.editor.request(ack)))]
+
+    def _receive_stream(self, item: StreamReceived, now: float) -> list[Output]:
+        messages, outputs = self._streams.receive(item, now)
+        origin = Origin(item.source, item.transport, item.connection, peer_domains=item.peer_domains)
+        return [output for data in messages for output in self._receive(origin, data, now)] + outputs
+
+    def _receive(self, origin: Origin, data: bytes, now: float) -> list[Output]:
+        try:
+            message = parse_message(data)
+            if isinstance(message, Response):
+                return self._clients.receive(message, origin, now)
+            return self._servers.receive(stamped(message, origin.source), origin, now)
+        except SIPParseError as error:
+            self.drops["unreadable"] += 1
+            if error.status is None:
+                return []
+            return self.refuse(origin, data, error.status, reason=str(error) if error.status == 400 else None)
+
+    def refuse(
+        self,
+        origin: Origin,
+        data: bytes,
+        status: int,
+        headers: Sequence[tuple[str, str]] = (),
+        *,
+        reason: str | None = None,
+    ) -> list[Output]:
+        """Answer the request in ``data`` without a transaction, as when it cannot be read (RFC 3261 8.2.7).
+
+        The source of a datagram may be forged, so an answer to one never has more bytes than what came. A 400 says in
+        its ``reason`` which header field is at fault (RFC 3261 21.4.1), if there is room.
+        """
+        request = read_for_reply(data)
+        if request is None:
+            return []
+        try:
+            stamp = stamped(request, origin.source)
+            response = make_response(stamp, status, reason, to_tag=self._servers.fresh_tag(), headers=headers)
+            path = response_path(request.via, origin, self._socket)
+            answer = self.editor.response(response, None if origin.datagram_bytes is None else len(data))
+        except SIPParseError:
+            return []
+        return [path.send(answer)] if answer is not None else []

@@ -1,0 +1,143 @@
+"""What a server is told is checked before anything is opened: contradictions, places, users (SPEC Q-01)."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+import wanderbus
+from wanderbus.config import RelaySettings
+from wanderbus.errors import ConfigurationError
+from wanderbus.server import validation
+from wanderbus.server.proxy_server import ProxyServer
+from wanderbus.sip.message.targets import Target
+from wanderbus.sip.proxy.routing_script import DefaultRouting
+
+ELSEWHERE = {"sip_server": "sip:127.0.0.9"}
+HERE = ("127.0.0.9", 5060)
+
+
+def server(**given: Any) -> wanderbus.Server:
+    return wanderbus.Server(**({"domain": "localhost", "data_dir": "data", "users": {"alice": "secret"}} | given))
+
+
+@pytest.mark.parametrize(
+    ("given", "said"),
+    [
+        (ELSEWHERE | {"port": 5070}, "port: registrar and proxy are at sip_server, not here; leave one of them out"),
+        (ELSEWHERE | {"tcp": False}, "tcp: registrar and proxy"),
+        (ELSEWHERE | {"tls_certificate": "server.pem"}, "tls_certificate: registrar and proxy"),
+        (ELSEWHERE | {"relay": RelaySettings()}, "relay: registrar and proxy"),
+        (ELSEWHERE | {"relays": ("127.0.0.1",)}, "relays: registrar and proxy"),
+        (ELSEWHERE | {"routing": DefaultRouting()}, "routing: the proxy is at sip_server"),
+        ({"broker_password": "guess"}, "broker_password: only with sip_server"),
+        ({"broker_password_file": "word"}, "broker_password_file: only with sip_server"),
+        ({"ca_file": "ca.pem"}, "ca_file: only with sip_server"),
+        (
+            ELSEWHERE | {"broker_password": "a", "broker_password_file": "b"},
+            "broker_password: there is a broker_password_file too; leave one of them out",
+        ),
+        ({"relay": RelaySettings(), "relays": ("127.0.0.1",)}, r"relays: there is a \[relay\] table too"),
+        ({"relay_calls": "all"}, "relay_calls: there is no relay"),
+        ({"relay": RelaySettings(), "relay_calls": "some"}, "relay_calls: 'some' is no choice; use nat or all"),
+        ({"relays": ("127.0.0.1", "[::1]:22")}, "relays: these, and host, have to be all IPv4 addresses or all IPv6"),
+        ({"relays": ("192.0.2.9",), "host": "2001:db8::1"}, "relays: these, and host, have to be"),
+        ({"relays": ("192.0.2.9",)}, "host: 127.0.0.1 cannot be reached from relays"),
+        (ELSEWHERE | {"edge_proxies": ("127.0.0.1",)}, "edge_proxies: registrar and proxy"),
+        ({"edge_proxies": ("127.0.0.1", "edge")}, "edge_proxies: 'edge' is not an IP address; give those of the"),
+        ({"relays": ("127.0.0.1:x",)}, "relays: '127.0.0.1:x' is not host:port"),
+        ({"relay": RelaySettings(address="here")}, "relay.address: here is no IP address"),
+        ({"advertise": "here"}, "advertise: 'here' is not an IP address"),
+        ({"advertise": "2001:db8::1"}, "advertise: 2001:db8::1 cannot stand before 127.0.0.1"),
+        ({"advertise": "0.0.0.0"}, "advertise: 0.0.0.0 cannot stand before 127.0.0.1"),
+        ({"broker_user": "a b"}, "'a b' is not a user that SIP can name"),
+        ({"broker_user": "alice"}, "users: the name 'alice' is taken"),
+    ],
+)
+def test_what_contradicts_itself_is_refused_in_one_line(given: dict[str, Any], said: str) -> None:
+    with pytest.raises(ConfigurationError, match=said) as caught:
+        server(**given)
+    assert "\n" not in str(caught.value)
+
+
+@pytest.mark.parametrize(
+    ("text", "target"),
+    [
+        ("sip:127.0.0.9", Target("UDP", HERE)),
+        ("127.0.0.9", Target("UDP", HERE)),
+        ("127.0.0.9:5070", Target("UDP", ("127.0.0.9", 5070))),
+        ("sip:127.0.0.9:5070;transport=tcp", Target("TCP", ("127.0.0.9", 5070))),
+        ("SIP:127.0.0.9;transport=TLS", Target("TLS", ("127.0.0.9", 5061))),
+        ("sips:127.0.0.9", Target("TLS", ("127.0.0.9", 5061))),
+        ("sips:localhost:5070", Target("TLS", ("127.0.0.1", 5070), "localhost")),
+    ],
+)
+def test_where_the_sip_server_is(text: str, target: Target) -> None:
+    made = server(sip_server=text)
+    assert (made.sip_server, made.address) == (target, target.address)
+
+
+def test_a_sip_server_at_an_ipv6_address() -> None:
+    assert validation.sip_server("sip:[::1]:5070", "::1") == Target("UDP", ("::1", 5070))
+
+
+@pytest.mark.parametrize(
+    ("text", "said"),
+    [
+        ("sip:alice@127.0.0.9", "is a user, not a server; write sip:host:port"),
+        ("sip:127.0.0.9;transport=sctp", "cannot send over the transport 'sctp'"),
+        ("127.0.0.9:99999", "is no SIP server"),
+        ("sip:nowhere.invalid", "sip_server: the host of 'nowhere.invalid:5060' cannot be found"),
+        ("sip:192.0.2.9", "host: 127.0.0.1 cannot be reached from sip_server"),
+        ("sip:[::1]", "host: 127.0.0.1 cannot be reached from sip_server"),
+    ],
+)
+def test_what_is_no_sip_server(text: str, said: str) -> None:
+    with pytest.raises(ConfigurationError, match=said):
+        server(sip_server=text)
+
+
+@pytest.mark.parametrize(
+    ("relay", "address", "told"),
+    [
+        (RelaySettings(), "127.0.0.9", "192.0.2.8"),
+        (RelaySettings(advertise="192.0.2.7"), "127.0.0.9", "192.0.2.7"),
+        (RelaySettings(address="127.0.0.6"), "127.0.0.6", "127.0.0.6"),
+    ],
+)
+def test_where_the_relay_beside_it_is(relay: RelaySettings, address: str, told: str) -> None:
+    """What stands before the server stands before its relay, unless that is at an address of its own."""
+    made = validation.relay_server(server(host="127.0.0.9", advertise="192.0.2.8", relay=relay)._settings)
+    assert made is not None
+    assert (made._host, made._relay.address) == (address, told)
+    assert made.ng_address == ("127.0.0.1", 0)
+
+
+def test_how_the_broker_proves_who_it_is(tmp_path: Path) -> None:
+    """Its line in the file of users, unless it is given a word of its own; and nobody can call with that line."""
+    users = tmp_path / "users"
+    users.write_text("alice:secret\nbroker:quorum\n")
+    word = tmp_path / "word"
+    word.write_text("other\n")
+    for given, password in (
+        ({}, "quorum"),
+        ({"broker_password": "own"}, "own"),
+        ({"broker_password_file": word}, "other"),
+    ):
+        made = server(users=users, **ELSEWHERE, **given)
+        assert made._broker_password == password
+        assert made._secrets == {"alice": "secret"}
+    assert server(**ELSEWHERE)._broker_password is None
+    with pytest.raises(ConfigurationError, match="users, line 2: the name 'broker' is taken"):
+        server(users=users)
+
+
+def test_a_proxy_takes_the_brokers_line(tmp_path: Path) -> None:
+    given: dict[str, Any] = {"domain": "localhost", "data_dir": tmp_path, "users": {"broker": "quorum"}}
+    assert ProxyServer(**given)._secrets == {"broker": "quorum"}
+    with pytest.raises(ConfigurationError, match="relay_calls: there is no relay"):
+        ProxyServer(**given, relay_calls="all")
+    with pytest.raises(ConfigurationError, match="'a b' is not a domain that SIP can name"):
+        ProxyServer(**given | {"domain": "a b"})

@@ -1,0 +1,383 @@
+"""Why (not)? What the log says of every pair of an event and a subscription (SPEC U-01)."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from tests.broker.desk import ALICE, BOB, START_US, Desk
+from wanderbus import protocol, records
+from wanderbus.broker.config import BrokerConfig
+from wanderbus.broker.explanation import Explained, Pair
+from wanderbus.broker.restrictions.restriction_text import forbidding
+from wanderbus.errors import StorageError
+from wanderbus.event import EventId
+from wanderbus.protocol import Notify, PublishAccepted, Purge, Take, Unsubscribe
+from wanderbus.records import Published, Subscribed, decode_record
+from wanderbus.subscription import Custom, Daily, Frequency, Interval, QueuePolicy, Restriction, Subscription
+
+
+def explained(desk: Desk, event: EventId, subscription: str, device: str | None = None) -> Explained:
+    """What the whole log says, of which the pair may leave out what does not concern it."""
+    submitted = next(r.subscription for r in desk.written(Subscribed) if r.subscription.id == subscription)
+    every, some = Pair(event, submitted, device), Pair(event, submitted, device)
+    for offset, payload in enumerate(desk.log):
+        every.apply(offset, decode_record(payload))
+        if some.concerns(offset, payload):
+            some.apply(offset, decode_record(payload))
+    assert every.explained() == some.explained()
+    return every.explained()
+
+
+def outcome(desk: Desk, event: EventId, subscription: Subscription, device: str | None = None) -> tuple[str, str]:
+    found = explained(desk, event, subscription.id, device)
+    return found.outcome, found.reason
+
+
+def published(desk: Desk, link: int, n: int, **more: Any) -> EventId:
+    """Publish; give the event's id."""
+    desk.publish(link, n, **more)
+    return desk.heard(link, PublishAccepted)[-1].id
+
+
+@pytest.fixture
+def bob(desk: Desk) -> int:
+    return desk.attach(BOB)
+
+
+def test_what_the_filter_said(desk: Desk, bob: int) -> None:
+    subscription = desk.subscribed(desk.attach(), "N > 5 and Price < 10")
+    assert outcome(desk, published(desk, bob, 1), subscription) == ("filtered", "N > 5 is false: N is 1")
+    assert outcome(desk, published(desk, bob, 6), subscription) == (
+        "filtered",
+        "Price < 10 is unknown: the event has no Price",
+    )
+    other = published(desk, bob, 6, subject="Weather")
+    assert outcome(desk, other, subscription) == (
+        "wrong_subject",
+        "the event is of 'Weather', the subscription hears of 'Trade'",
+    )
+
+
+def test_what_the_filter_said_in_another_language(desk: Desk, bob: int) -> None:
+    subscription = desk.subscribed(desk.attach(), "N % 2 = 0", language="cesql")
+    assert outcome(desk, published(desk, bob, 2), subscription)[0] == "queued"
+    assert outcome(desk, published(desk, bob, 3), subscription) == (
+        "filtered",
+        'cesql "N % 2 = 0" is false: as cesql evaluates it: N is 3',
+    )
+
+
+def test_which_item_of_a_list_the_filter_said(desk: Desk, bob: int) -> None:
+    subscription = desk.subscribed(desk.attach(), "all Scores (> 5 and < 10)")
+    found = explained(desk, published(desk, bob, 1, Scores=[7, 12, 1]), subscription.id)
+    assert (found.outcome, found.reason) == ("filtered", "all Scores < 10 is false: item 2 of Scores is 12")
+    assert [(each.attribute, each.value, each.item) for each in found.predicates] == [("Scores", 12, 1)]
+
+
+def test_what_a_restriction_said(desk: Desk, bob: int) -> None:
+    alice = desk.attach()
+    subscription = desk.subscribed(alice, restrictions=(Frequency(15.0),))
+    published(desk, bob, 1)
+    desk.later(14)
+    event = published(desk, bob, 2)
+    found = explained(desk, event, subscription.id)
+    assert (found.outcome, found.reason) == (
+        "restricted",
+        "at most one notification in 15 s, and the last was 14 s before",
+    )
+    assert (found.restriction, found.at_us) == (Frequency(15.0), START_US + 14_000_000)
+
+
+def test_a_log_that_does_not_name_the_restriction(desk: Desk, bob: int) -> None:
+    subscription = desk.subscribed(desk.attach(), restrictions=(Frequency(15.0),))
+    published(desk, bob, 1)
+    event = published(desk, bob, 2)
+    pair = Pair(event, subscription)
+    for offset, payload in enumerate(desk.log):
+        record = decode_record(payload)
+        if isinstance(record, records.Published):
+            record = records.Published(
+                **{**{f: getattr(record, f) for f in record.__struct_fields__}, "restricted": ()}
+            )
+        pair.apply(offset, record)
+    assert pair.explained().reason == "by a restriction that the log does not name"
+
+
+MONDAY_US = 1_700_496_000_000_000  # 2023-11-20 16:00:00 UTC
+
+
+@pytest.mark.parametrize(
+    ("restrictions", "words"),
+    [
+        ((Frequency(0.5),), "at most one notification in 0.5 s, and the last was 0.25 s before"),
+        ((Frequency(60.0, "away"),), "while the user is away: at most one notification in 60 s, and the last was"),
+        ((Custom("tide", {"port": "Santos"}),), "the restriction tide port=Santos did not let it pass"),
+        (
+            (Interval(0, 1_000_000),),
+            "only from 1970-01-01T00:00:00.000Z to 1970-01-01T00:00:01.000Z, and it was 2023-11-20T16:00:00.000Z",
+        ),
+        (
+            (Interval(0, 2**62),),
+            "only from 1970-01-01T00:00:00.000Z to 4611686018427387904 µs since 1970, and it was 2023-11-20T16:00:00",
+        ),
+        (
+            (
+                Daily("16:00", "17:00", "America/Sao_Paulo"),
+                Frequency(1.0),
+                Daily("08:00", "09:00", "UTC", weekdays=(6, 7)),
+            ),
+            "only from 16:00 to 17:00 America/Sao_Paulo, and it was Monday 13:00:00 there; "
+            "only from 08:00 to 09:00 UTC on Saturday, Sunday, and it was Monday 16:00:00 there",
+        ),
+    ],
+)
+def test_restrictions_in_words(restrictions: tuple[Restriction, ...], words: str) -> None:
+    found = forbidding(restrictions, 0, now_us=MONDAY_US, received_us=MONDAY_US, last_us=MONDAY_US - 250_000)
+    assert found.startswith(words)
+
+
+def test_when_there_was_no_such_subscription(desk: Desk, bob: int) -> None:
+    alice = desk.attach()
+    early = published(desk, bob, 1)
+    short, asked = desk.subscribed(alice, lifetime_s=10.0), desk.subscribed(alice, "N > 0")
+    desk.say(alice, Unsubscribe(90, asked.id))
+    desk.later(11)
+    late = published(desk, bob, 2)
+    assert outcome(desk, early, short)[0] == "not_submitted"
+    assert outcome(desk, late, short) == ("expired", "the subscription expired at 2023-11-14T22:13:30.000Z")
+    assert outcome(desk, late, asked) == (
+        "ended",
+        "the subscription was ended at 2023-11-14T22:13:20.000Z as its user asked",
+    )
+    desk.say(alice, protocol.Renew(91, short.id, None))
+    assert outcome(desk, published(desk, bob, 3), short)[0] == "queued"
+    assert outcome(desk, late, short)[0] == "expired"
+
+
+def test_discarded_subscriptions_have_ended(desk: Desk, bob: int) -> None:
+    subscription = desk.subscribed(desk.attach())
+    desk.attach(epoch=2, keep=False)
+    assert "without the subscriptions" in outcome(desk, published(desk, bob, 1), subscription)[1]
+
+
+def test_on_the_way_to_the_devices(desk: Desk, bob: int) -> None:
+    phone, tablet = desk.attach(), desk.attach(ALICE, "tablet")
+    subscription = desk.subscribed(phone)
+    event = published(desk, bob, 1)
+    assert outcome(desk, event, subscription) == ("queued", "waits for phone, tablet")
+    desk.later(2)
+    desk.take(phone, 1)
+    assert outcome(desk, event, subscription) == ("queued", "waits for tablet")
+    assert outcome(desk, event, subscription, "phone")[0] == "delivered"
+    assert outcome(desk, event, subscription, "tablet") == ("queued", "waits for tablet")
+    assert outcome(desk, event, subscription, "watch") == (
+        "not_a_member",
+        "the device watch is no member of the session",
+    )
+    desk.later(3)
+    desk.take(tablet, 1)
+    found = explained(desk, event, subscription.id)
+    assert found.outcome == "delivered"
+    assert found.reason == (
+        "phone took it at 2023-11-14T22:13:22.000Z, 2.000 s after the event, "
+        "tablet took it at 2023-11-14T22:13:25.000Z, 5.000 s after the event"
+    )
+    assert [(each.device, each.after_s) for each in found.devices] == [("phone", 2.0), ("tablet", 5.0)]
+    assert (found.number, found.at_us, found.published_us) == (1, START_US + 5_000_000, START_US)
+
+
+def test_bound_to_a_device(desk: Desk, bob: int) -> None:
+    phone, tablet = desk.attach(), desk.attach(ALICE, "tablet")
+    subscription = desk.subscribed(phone, this_device_only=True)
+    event = published(desk, bob, 1)
+    assert outcome(desk, event, subscription) == ("queued", "waits for phone")
+    assert outcome(desk, event, subscription, "tablet") == (
+        "bound_elsewhere",
+        "the subscription is bound to the device phone",
+    )
+    desk.ask(phone, protocol.Leave(80))
+    assert outcome(desk, event, subscription)[0] == "dropped"
+    assert "because of device_left" in outcome(desk, event, subscription)[1]
+    assert desk.stream(tablet) == []
+
+
+def test_when_the_queue_was_full() -> None:
+    desk = Desk(BrokerConfig(queue=QueuePolicy(notifications_max=1, when_full="drop_oldest")))
+    alice, bob = desk.attach(), desk.attach(BOB)
+    subscription = desk.subscribed(alice)
+    desk.close(alice)
+    first, second = published(desk, bob, 1), published(desk, bob, 2)
+    assert outcome(desk, first, subscription) == (
+        "dropped",
+        "dropped at 2023-11-14T22:13:20.000Z because of queue.notifications_max",
+    )
+    assert outcome(desk, second, subscription)[0] == "queued"
+    again = desk.attach()
+    desk.say(again, Purge(1, ALICE, "default", None))
+    assert "purged" in outcome(desk, second, subscription)[1]
+
+
+def test_what_was_taken_before_the_drop_was_delivered(desk: Desk, bob: int) -> None:
+    phone, _ = desk.attach(), desk.attach(ALICE, "tablet")
+    subscription = desk.subscribed(phone)
+    event = published(desk, bob, 1)
+    desk.take(phone, 1)
+    desk.say(phone, Purge(1, ALICE, "default", None))
+    found = explained(desk, event, subscription.id)
+    assert (found.outcome, [each.device for each in found.devices if each.took_us]) == ("dropped", ["phone"])
+    assert outcome(desk, event, subscription, "phone")[0] == "delivered"
+
+
+def test_an_event_that_is_not_there(desk: Desk) -> None:
+    subscription = desk.subscribed(desk.attach())
+    with pytest.raises(StorageError, match="holds no event wb-0"):
+        explained(desk, EventId("wb", 0), subscription.id)
+
+
+# Whatever happens ---------------------------------------------------------------------------------------------------
+
+STEPS = st.one_of(
+    st.tuples(st.just("publish"), st.integers(0, 3)),
+    st.tuples(st.just("subscribe"), st.sampled_from(["", "N > 0", "N > 1 and M > 0"]), st.booleans(), st.booleans()),
+    st.tuples(st.just("attach"), st.sampled_from(["phone", "tablet"]), st.sampled_from(["default", "other"])),
+    st.tuples(st.just("take"), st.sampled_from(["phone", "tablet"]), st.integers(0, 3)),
+    st.tuples(st.sampled_from(["close", "leave", "unsubscribe", "purge"]), st.sampled_from(["phone", "tablet"])),
+    st.tuples(st.just("later"), st.sampled_from([1, 20])),
+)
+
+
+class Story:
+    """Random steps on a desk, and what the devices took."""
+
+    def __init__(self) -> None:
+        self.desk = Desk(BrokerConfig(queue=QueuePolicy(notifications_max=3, when_full="drop_oldest")))
+        self.bob = self.desk.attach(BOB)
+        self.links: dict[str, int] = {}
+        self.read: dict[int, int] = {}
+        """Of each link: how much of what it heard was taken."""
+        self.events: list[EventId] = []
+        self.took: set[tuple[EventId, str, str]] = set()
+
+    def step(self, word: str, *arguments: Any) -> None:
+        getattr(self, word)(*arguments)
+
+    def publish(self, n: int) -> None:
+        self.events.append(published(self.desk, self.bob, n))
+
+    def subscribe(self, expression: str, restricted: bool, bound: bool) -> None:
+        if link := self.links.get("phone"):
+            restrictions = (Frequency(10.0),) if restricted else ()
+            self.desk.subscribe(
+                link, expression, restrictions=restrictions, this_device_only=bound, lifetime_s=30.0 if bound else None
+            )
+
+    def attach(self, device: str, session: str) -> None:
+        if device not in self.links:
+            self.links[device] = self.desk.attach(ALICE, device, session=session)
+
+    def take(self, device: str, count: int) -> None:
+        if link := self.links.get(device):
+            heard = self.desk.heard(link, Notify)
+            start = self.read.get(link, 0)
+            for notify in heard[start : start + count]:
+                self.took |= {(notify.id, each, device) for each in self.waiting(link, notify)}
+                self.desk.say(link, *[Take(reader, notify.number) for reader in notify.readers])
+            self.read[link] = min(len(heard), start + count)
+
+    def waiting(self, link: int, notify: Notify) -> set[str]:
+        """For which subscriptions it still waits of those it matched: what was dropped on its way counts as dropped.
+
+        Who reads has what the ended subscription left that its own inherits.
+        """
+        open_link = self.desk.broker._links.get(link)
+        assert open_link is not None
+        queue = self.desk.broker.state.queue.get(f"{ALICE}/{open_link.session}")
+        record = decode_record(self.desk.log[notify.id.offset])
+        assert isinstance(record, Published)
+        matched = {each for notified in record.notified for each in notified.subscriptions}
+        inherited = {each.subscription.id: each.inherits for each in self.desk.written(Subscribed)}
+        found = set()
+        for reader in open_link.readers():
+            if reader.handle in notify.readers and queue is not None and reader.subscription in queue.queues:
+                each: str | None = reader.subscription
+                waits = queue.queues[reader.subscription].holds(notify.number)
+                while each is not None and waits:
+                    found |= {each} & matched
+                    each = inherited[each]
+        return found
+
+    def close(self, device: str) -> None:
+        if link := self.links.pop(device, None):
+            self.desk.close(link)
+
+    def leave(self, device: str) -> None:
+        if link := self.links.pop(device, None):
+            self.desk.ask(link, protocol.Leave(99))
+
+    def unsubscribe(self, device: str) -> None:
+        if (link := self.links.get(device)) and (live := list(self.desk.broker.state.subscriptions.values())):
+            self.desk.say(link, Unsubscribe(98, live[0].subscription.id))
+
+    def purge(self, device: str) -> None:
+        if link := self.links.get(device):
+            self.desk.say(link, Purge(97, ALICE, "default", None))
+
+    def later(self, seconds: int) -> None:
+        self.desk.later(seconds)
+
+
+@settings(max_examples=150, deadline=None)
+@given(st.lists(STEPS, max_size=40))
+def test_every_pair_has_the_outcome_that_the_devices_saw(steps: list[tuple[Any, ...]]) -> None:
+    story = Story()
+    story.attach("phone", "default")
+    story.subscribe("", False, False)
+    for step in steps:
+        story.step(*step)
+    desk = story.desk
+    subscriptions = [record.subscription for record in desk.written(Subscribed)]
+    generated = {(EventId("wb", offset), s) for offset, s in _generated(desk)}
+    for event in story.events:
+        for subscription in subscriptions:
+            found = explained(desk, event, subscription.id)
+            took = {device for e, s, device in story.took if (e, s) == (event, subscription.id)}
+            assert {each.device for each in found.devices if each.took_us is not None} == took
+            assert (found.number is not None) == ((event, subscription.id) in generated)
+            assert (found.outcome in ("queued", "dropped", "delivered")) == (found.number is not None)
+            assert not (found.outcome == "delivered" and not took)
+            if found.outcome == "filtered":
+                assert all(predicate.truth is not True for predicate in found.predicates)
+            for device in ("phone", "tablet"):
+                alone = explained(desk, event, subscription.id, device)
+                assert (alone.outcome == "delivered") == (device in took)
+    counters = [session for session in desk.broker.state.sessions.values() if session.user == ALICE]
+    assert sum(session.restricted for session in counters) == sum(
+        explained(desk, event, s.id).outcome == "restricted" for event in story.events for s in subscriptions
+    )
+
+
+def _generated(desk: Desk) -> list[tuple[int, str]]:
+    found = []
+    for offset, payload in enumerate(desk.log):
+        record = decode_record(payload)
+        if isinstance(record, records.Published):
+            found += [(offset, s) for notified in record.notified for s in notified.subscriptions]
+    return found
+
+
+def test_what_comes_later_or_concerns_others_changes_nothing(desk: Desk, bob: int) -> None:
+    phone, tablet = desk.attach(), desk.attach(ALICE, "tablet")
+    bound, other = desk.subscribed(phone, this_device_only=True), desk.subscribed(phone, "N > 0")
+    event = published(desk, bob, 1)
+    desk.say(tablet, Purge(1, ALICE, "default", other.id))
+    assert outcome(desk, event, bound)[0] == "queued"
+    desk.take(phone, 1)
+    desk.say(phone, Unsubscribe(90, bound.id))
+    desk.ask(phone, protocol.Leave(91))
+    desk.take(tablet, 1)
+    assert outcome(desk, event, bound)[0] == "delivered"
+    assert "purged" in outcome(desk, event, other)[1]
