@@ -10,7 +10,6 @@ from typing import Final
 
 from faults.recording import Promise, RecordedDisk, RecordedVFS, Recorder
 from wanderbus import protocol
-from wanderbus.broker.config import BrokerConfig
 from wanderbus.broker.core import (
     Append,
     Appended,
@@ -23,6 +22,7 @@ from wanderbus.broker.core import (
 )
 from wanderbus.event import Event
 from wanderbus.machine import ClockRead, Input, Output
+from wanderbus.parameters.broker import BrokerConfig
 from wanderbus.runtime.files.disk import is_full
 from wanderbus.runtime.files.server_files import ServerFiles
 from wanderbus.runtime.log.committer import GroupCommit, LogEntry, Rows

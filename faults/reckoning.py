@@ -10,8 +10,8 @@ import apsw
 
 from faults.agents import INTERESTS, Role, lines_of
 from faults.verdict import Verdict, check_order, check_publishes, check_state, folded
-from wanderbus.broker.config import BrokerConfig
 from wanderbus.errors import WanderbusError
+from wanderbus.parameters.broker import BrokerConfig
 from wanderbus.records import Published, decode_record
 from wanderbus.runtime.files.server_files import ServerFiles
 from wanderbus.runtime.log.log_check import check_log

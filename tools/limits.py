@@ -11,8 +11,9 @@ from collections.abc import Iterator
 from pathlib import Path
 from typing import Final, NamedTuple
 
-from wanderbus.broker.config import BrokerConfig
 from wanderbus.mobility.session.uas_invite import SESSIONS_MAX
+from wanderbus.parameters.broker import BrokerConfig
+from wanderbus.parameters.streams import DATA_STREAM_LIMITS, StreamLimits
 from wanderbus.refusal_table import ENTRIES_MAX
 from wanderbus.rudp import RudpConfig
 from wanderbus.runtime.net.descriptors import RESERVED, SHARES
@@ -21,7 +22,6 @@ from wanderbus.sip.proxy.location import AORS_MAX, BINDINGS_PER_AOR_MAX
 from wanderbus.sip.transaction.flood_limits import REQUEST_BYTES, FloodLimits
 from wanderbus.sip.transaction.transaction_layer import TRANSACTIONS_MAX
 from wanderbus.sip.transaction.transaction_places import PLACE_BYTES, SOURCE_PART, STRANGERS_PART
-from wanderbus.stream_limits import DATA_STREAM_LIMITS, StreamLimits
 from wanderbus.tcp import TcpConfig
 
 PAGE: Final = Path(__file__).resolve().parents[1] / "docs" / "SECURITY.md"

@@ -5,7 +5,6 @@ from __future__ import annotations
 from typing import Any, TypeVar
 
 from wanderbus import protocol
-from wanderbus.broker.config import BrokerConfig
 from wanderbus.client.machine.baseline import ECI_SOCKET, Agent
 from wanderbus.client.machine.messages import (
     AgentProperties,
@@ -19,9 +18,12 @@ from wanderbus.client.machine.messages import (
     RequestSettled,
 )
 from wanderbus.domain.access_server import AccessServer
-from wanderbus.domain.baseline import Baseline, BaselineConfig, user_at
+from wanderbus.domain.baseline import Baseline
 from wanderbus.event import Event, Notification
 from wanderbus.machine import Address, Output
+from wanderbus.parameters.broker import BrokerConfig
+from wanderbus.parameters.eci import BaselineConfig
+from wanderbus.protocol.eci_address import user_at
 from wanderbus.rudp import RudpConfig
 from wanderbus.simulation.network import Conditions, Network
 from wanderbus.simulation.node import Node

@@ -9,10 +9,10 @@ import pytest
 
 from fuzz import __main__ as command
 from fuzz import agent, harness
-from wanderbus.broker import presentation
 from wanderbus.client import listed_rows
 from wanderbus.client.machine.answer_checks import Question
 from wanderbus.client.machine.untaken import Untaken
+from wanderbus.protocol import presentation
 
 INPUTS = 1_000
 CPU_S_MAX = 1.0

@@ -7,10 +7,10 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from tests.agent.town import Phone, Town, connected
-from wanderbus.broker.config import BrokerConfig
 from wanderbus.client.machine.messages import PublishEvent, PublishSettled
 from wanderbus.client.machine.outbox import RETRY_S_MAX, RETRY_S_MIN, WINDOW, Outbox, passes
 from wanderbus.event import Event
+from wanderbus.parameters.broker import BrokerConfig
 
 EPOCH = 99
 

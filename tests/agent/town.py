@@ -6,7 +6,6 @@ from collections.abc import Sequence
 from typing import Any, NamedTuple, TypeVar
 
 from wanderbus import protocol
-from wanderbus.broker.config import BrokerConfig
 from wanderbus.client.machine.core import DATA_SOCKET, SIP_SOCKET, STREAM_SOCKET, Agent
 from wanderbus.client.machine.messages import (
     Acknowledge,
@@ -24,6 +23,7 @@ from wanderbus.errors import SIPParseError
 from wanderbus.event import Event, Notification, Position
 from wanderbus.machine import Address, Output
 from wanderbus.mobility.session.status import RemoteMediaStatus
+from wanderbus.parameters.broker import BrokerConfig
 from wanderbus.rudp import RudpConfig
 from wanderbus.simulation.network import Conditions, Network
 from wanderbus.simulation.node import Node

@@ -14,8 +14,8 @@ import pytest
 
 import wanderbus
 from tests.api.world import SUBJECT, World, crash, nothing_more, numbers, publish, run, service, take
-from wanderbus.domain.baseline import BaselineConfig
 from wanderbus.errors import ConfigurationError, LimitExceeded, Refused, Unreachable
+from wanderbus.parameters.eci import BaselineConfig
 from wanderbus.subscription import Frequency
 
 MODES = ("eci", "sip")

@@ -10,10 +10,10 @@ import pytest
 
 import wanderbus
 from tests.api.world import SUBJECT, World, nothing_more, numbers, publish, run, settled, take, until
-from wanderbus.broker.config import BrokerConfig
 from wanderbus.client import notifications as reading
 from wanderbus.client.notifications import Notifications
 from wanderbus.errors import ConfigurationError, Refused
+from wanderbus.parameters.broker import BrokerConfig
 from wanderbus.subscription import QueuePolicy
 
 

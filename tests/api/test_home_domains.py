@@ -13,10 +13,10 @@ import pytest
 import wanderbus
 from tests.api.world import SUBJECT, numbers, publish, run, service
 from tests.certificates import Certificates, certify, make_certificates
-from wanderbus.broker.config import BrokerConfig
 from wanderbus.client.operations import Operations
 from wanderbus.config import DomainsSettings
 from wanderbus.errors import WanderbusError
+from wanderbus.parameters.broker import BrokerConfig
 from wanderbus.server.proxy_server import ProxyServer
 
 pytestmark = pytest.mark.integration

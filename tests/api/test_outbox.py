@@ -12,11 +12,11 @@ import pytest
 
 import wanderbus
 from tests.api.world import PASSWORDS, SUBJECT, World, crash, nothing_more, numbers, publish, run, take, until
-from wanderbus.broker.config import BrokerConfig
 from wanderbus.client import agent as module
 from wanderbus.client.machine import outbox as order
 from wanderbus.errors import ConfigurationError, LimitExceeded, StorageError, Unreachable, WrongPassword
 from wanderbus.event import Event
+from wanderbus.parameters.broker import BrokerConfig
 from wanderbus.rudp import RudpConfig
 from wanderbus.subscription import QueuePolicy
 

@@ -7,7 +7,7 @@ import logging
 import pytest
 
 from tests.api.world import SUBJECT, World, publish, run, until
-from wanderbus.broker.config import BrokerConfig
+from wanderbus.parameters.broker import BrokerConfig
 
 QUICK = BrokerConfig(blocked_s=0.1, sweep_s=0.05)
 

@@ -8,7 +8,6 @@ from typing import Any, TypeVar
 import msgspec
 
 from wanderbus import protocol
-from wanderbus.broker.config import BrokerConfig
 from wanderbus.broker.core import (
     Append,
     Appended,
@@ -24,6 +23,7 @@ from wanderbus.broker.core import (
 from wanderbus.broker.state.state import BrokerState
 from wanderbus.event import Event, Position, Value
 from wanderbus.machine import CancelTimer, ClockRead, Input, Output, SetTimer, TimerFired
+from wanderbus.parameters.broker import BrokerConfig
 from wanderbus.protocol import (
     AgentMessage,
     Attach,

@@ -10,7 +10,7 @@ from collections.abc import Iterable, Mapping, Sequence
 
 from tests.broker.desk import ALICE
 from wanderbus import records
-from wanderbus.broker.config import BrokerConfig
+from wanderbus.parameters.broker import BrokerConfig
 from wanderbus.records import AnyRecord
 from wanderbus.subscription import Frequency, QueuePolicy, Subscription
 

@@ -7,8 +7,8 @@ from collections.abc import Mapping
 from typing import Any
 
 from tests.broker.desk import BOB, Desk
-from wanderbus.broker.config import BrokerConfig, Role
 from wanderbus.broker.core import LinkClosed, LinkDropped
+from wanderbus.parameters.broker import BrokerConfig, Role
 from wanderbus.protocol import Inspect, Listing, OfOperators, Purge, RequestRefused
 
 OLGA, ADAM = "sip:olga@example.org", "sip:adam@example.org"

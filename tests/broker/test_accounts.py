@@ -6,11 +6,11 @@ import pytest
 
 from tests.broker.desk import ALICE, BOB, SUBJECT, Desk, rows_of
 from wanderbus import records
-from wanderbus.broker.config import BrokerConfig
 from wanderbus.broker.core import DiskFreed, DiskFull, MessageArrived
 from wanderbus.broker.state.rows import SessionRow
 from wanderbus.event import Event, Loss
 from wanderbus.machine import ClockRead
+from wanderbus.parameters.broker import BrokerConfig
 from wanderbus.protocol import (
     Done,
     Leave,

@@ -16,10 +16,10 @@ from hypothesis.stateful import RuleBasedStateMachine, initialize, invariant, pr
 from tests.broker.desk import ALICE, BOB, SUBJECT, Desk, rows_of
 from tests.broker.model import Model
 from wanderbus import protocol
-from wanderbus.broker.config import BrokerConfig
 from wanderbus.broker.queues.queue_items import Queued
 from wanderbus.event import Event, Position
 from wanderbus.machine import Output
+from wanderbus.parameters.broker import BrokerConfig
 from wanderbus.protocol import (
     Attach,
     Attachment,

@@ -5,8 +5,8 @@ from __future__ import annotations
 import pytest
 
 from bench import broker_unread
-from wanderbus.broker.config import BrokerConfig
 from wanderbus.broker.interest.matcher import COMPILED_FROM_EVENTS
+from wanderbus.parameters.broker import BrokerConfig
 
 pytestmark = pytest.mark.integration
 

@@ -9,11 +9,11 @@ import pytest
 
 from tests.broker.desk import BOB, START_US, SUBJECT, Desk
 from wanderbus import records
-from wanderbus.broker.config import BrokerConfig
 from wanderbus.broker.core import Broker, ServerStarted
 from wanderbus.broker.restrictions.custom_restrictions import Asked, Kind, Kinds, Parameters
 from wanderbus.errors import Refused
 from wanderbus.event import Event
+from wanderbus.parameters.broker import BrokerConfig
 from wanderbus.protocol import Done, Publish, RequestRefused, Restrict
 from wanderbus.subscription import Custom, Frequency
 

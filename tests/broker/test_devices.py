@@ -8,9 +8,9 @@ import pytest
 
 from tests.broker.desk import ALICE, BOB, Desk
 from wanderbus import records
-from wanderbus.broker.config import BrokerConfig
 from wanderbus.broker.core import DeviceBound, LinkClosed, UserStatusChanged
 from wanderbus.machine import TimerFired
+from wanderbus.parameters.broker import BrokerConfig
 from wanderbus.protocol import Attach, Attachment, Done, Kick, Leave, Notify, RequestRefused
 
 DEFAULT = f"{ALICE}/default"

@@ -9,10 +9,10 @@ import pytest
 
 from tests.broker.desk import ALICE, BOB, START_US, Desk, rows_of
 from wanderbus import records
-from wanderbus.broker.config import BrokerConfig
 from wanderbus.broker.core import Broker, ExtensionFailed, ServerStarted
 from wanderbus.broker.disconnection import GRACE_S_MAX, DeviceChange, DisconnectionHook, Handling, Hook
 from wanderbus.machine import Output
+from wanderbus.parameters.broker import BrokerConfig
 from wanderbus.protocol import Kick, Leave
 
 DAY_S = 86_400.0

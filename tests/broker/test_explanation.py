@@ -10,11 +10,11 @@ from hypothesis import strategies as st
 
 from tests.broker.desk import ALICE, BOB, START_US, Desk
 from wanderbus import protocol, records
-from wanderbus.broker.config import BrokerConfig
 from wanderbus.broker.explanation import Explained, Pair
 from wanderbus.broker.restrictions.restriction_text import forbidding
 from wanderbus.errors import StorageError
 from wanderbus.event import EventId
+from wanderbus.parameters.broker import BrokerConfig
 from wanderbus.protocol import Notify, PublishAccepted, Purge, Take, Unsubscribe
 from wanderbus.records import Published, Subscribed, decode_record
 from wanderbus.subscription import Custom, Daily, Frequency, Interval, QueuePolicy, Restriction, Subscription

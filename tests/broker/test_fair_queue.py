@@ -10,11 +10,11 @@ import pytest
 from tests.broker.desk import ALICE, BOB, Desk
 from wanderbus import protocol
 from wanderbus.broker.backlog import PAUSE_S_MAX, TURN, UNATTENDED_MAX
-from wanderbus.broker.config import BrokerConfig
 from wanderbus.broker.core import Append, Appended, LinkClosed, LinkOpened, MessageArrived, SendOnLink
 from wanderbus.broker.fair_queue import Turns, Waiting
 from wanderbus.event import Event
 from wanderbus.machine import Output, SetTimer, TimerFired
+from wanderbus.parameters.broker import BrokerConfig
 from wanderbus.protocol import Attach, Notify, Publish, PublishAccepted, Subscribe, Take
 from wanderbus.refusal_table import Limited
 

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from tests.broker.desk import ALICE, BOB, Desk
 from wanderbus import filters
-from wanderbus.broker.config import BrokerConfig
 from wanderbus.filters.sizes import size_of
+from wanderbus.parameters.broker import BrokerConfig
 from wanderbus.protocol import Renew, RequestRefused, Unsubscribe
 
 EACH = size_of(filters.parse("a0 == 0 and b0 == 0"))

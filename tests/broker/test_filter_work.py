@@ -9,9 +9,9 @@ import pytest
 from tests.broker.desk import ALICE, BOB, Desk, named, rows_of
 from tests.broker.test_explanation import explained
 from wanderbus import filters
-from wanderbus.broker.config import BrokerConfig
 from wanderbus.event import Event
 from wanderbus.filters.work import Sizes, work_of
+from wanderbus.parameters.broker import BrokerConfig
 from wanderbus.protocol import AgentMessage, NotifyGap, Publish, PublishAccepted, RequestRefused
 from wanderbus.records import Dropped, Published
 

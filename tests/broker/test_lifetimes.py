@@ -9,7 +9,7 @@ import pytest
 from tests.broker.desk import BOB, START_US, SUBJECT, Desk
 from wanderbus import records
 from wanderbus.broker import subscriptions
-from wanderbus.broker.config import BrokerConfig
+from wanderbus.parameters.broker import BrokerConfig
 from wanderbus.protocol import Done, Query, Renew, RequestRefused, Restrict, Subscribe, SubscriptionEnded, Unsubscribe
 from wanderbus.subscription import Frequency, Subscription
 

@@ -9,7 +9,7 @@ from hypothesis import strategies as st
 from hypothesis.stateful import RuleBasedStateMachine, invariant, precondition, rule
 
 from tests.broker.desk import Desk
-from wanderbus.broker.config import BrokerConfig
+from wanderbus.parameters.broker import BrokerConfig
 from wanderbus.protocol import Done, Notify, Query, Renew, RequestRefused, SubscriptionEnded, Unsubscribe
 
 MOST, TOMBSTONE_S = 3, 50.0

@@ -9,9 +9,9 @@ from tests.broker.desk import ALICE, BOB, SUBJECT, rows_of
 from tests.broker.office import OLGA, ROLES, Office, answers, inspected, listed, purged, with_queue
 from wanderbus import protocol
 from wanderbus.broker import admin
-from wanderbus.broker.config import BrokerConfig
 from wanderbus.event import Event
 from wanderbus.limits import MESSAGE_BYTES_MAX
+from wanderbus.parameters.broker import BrokerConfig
 from wanderbus.protocol import Inspect, Peek, Publish
 from wanderbus.subscription import Daily, Frequency, QueuePolicy
 

@@ -12,7 +12,6 @@ import pytest
 from tests.broker.desk import ALICE, BOB, SUBJECT, Desk
 from wanderbus import filters, protocol, records
 from wanderbus.broker import core
-from wanderbus.broker.config import BrokerConfig
 from wanderbus.broker.core import (
     Broker,
     KernelLoaded,
@@ -29,6 +28,7 @@ from wanderbus.broker.state.state import BrokerState
 from wanderbus.event import Event
 from wanderbus.machine import ClockRead, Input, Output
 from wanderbus.matching import SCANNED_MAX, Index, Kernel
+from wanderbus.parameters.broker import BrokerConfig
 from wanderbus.protocol import AgentMessage, Attach, Publish, Renew, Subscribe, Take, Unsubscribe
 from wanderbus.records import encode_record
 from wanderbus.subscription import Frequency, Subscription

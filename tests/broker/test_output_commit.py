@@ -6,12 +6,12 @@ import pytest
 
 from tests.broker.desk import ALICE, SUBJECT, Desk
 from wanderbus import protocol, records
-from wanderbus.broker.config import BrokerConfig
 from wanderbus.broker.core import Append, Appended, MessageArrived, SendOnLink
 from wanderbus.broker.state.journal import Journal
 from wanderbus.broker.state.state import BrokerState
 from wanderbus.event import Event
 from wanderbus.machine import CancelTimer, Output
+from wanderbus.parameters.broker import BrokerConfig
 from wanderbus.protocol import (
     Attach,
     Attachment,

@@ -7,9 +7,9 @@ import sys
 import pytest
 
 from tests.broker.desk import BOB, Desk
-from wanderbus.broker.config import BrokerConfig
 from wanderbus.machine import TimerFired
 from wanderbus.pacing import SLICE_S, TokenBucket
+from wanderbus.parameters.broker import BrokerConfig
 from wanderbus.subscription import QueuePolicy
 
 CAROL = "sip:carol@example.org"

@@ -5,8 +5,8 @@ from __future__ import annotations
 import pytest
 
 from tests.broker.desk import ALICE, BOB, Desk
-from wanderbus.broker.config import BrokerConfig
 from wanderbus.event import Position
+from wanderbus.parameters.broker import BrokerConfig
 from wanderbus.protocol import Attach, Attachment, Notify
 
 

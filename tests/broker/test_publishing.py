@@ -6,9 +6,9 @@ import pytest
 
 from tests.broker.desk import ALICE, BOB, SUBJECT, Desk
 from wanderbus import records
-from wanderbus.broker.config import BrokerConfig
 from wanderbus.event import Event, EventId
 from wanderbus.limits import EVENT_ATTRIBUTES_MAX, EVENT_BYTES_MAX, EVENT_LIST_ITEMS_MAX
+from wanderbus.parameters.broker import BrokerConfig
 from wanderbus.protocol import Notify, Publish, PublishAccepted, PublishRefused, decode_event, size_of
 
 

@@ -9,7 +9,7 @@ import pytest
 
 from tests.broker.desk import ALICE, BOB, Desk
 from wanderbus import records
-from wanderbus.broker.config import BrokerConfig
+from wanderbus.parameters.broker import BrokerConfig
 from wanderbus.protocol import Notify, NotifyGap
 from wanderbus.subscription import QueuePolicy
 

@@ -9,13 +9,13 @@ import pytest
 
 from tests.broker.desk import ALICE, BOB, SUBJECT, Desk
 from wanderbus import records
-from wanderbus.broker.config import SUBSCRIPTIONS_MAX, BrokerConfig
 from wanderbus.broker.links import _losses
 from wanderbus.broker.queues import queue_limits as bounds
 from wanderbus.broker.queues.queue_items import Hole
 from wanderbus.broker.state.rows import SessionRow
 from wanderbus.event import Event, EventId, Loss
 from wanderbus.limits import EVENT_BYTES_MAX, MESSAGE_BYTES_MAX
+from wanderbus.parameters.broker import SUBSCRIPTIONS_MAX, BrokerConfig
 from wanderbus.protocol import Notify, NotifyGap, Publish, PublishAccepted, PublishRefused, encode, size_of
 from wanderbus.subscription import Frequency, QueuePolicy, WhenFull
 

@@ -10,10 +10,10 @@ import pytest
 
 from tests.broker.desk import ALICE, BOB, Desk, rows_of
 from wanderbus import records
-from wanderbus.broker.config import BrokerConfig
 from wanderbus.broker.core import Broker, ExtensionFailed, ServerStarted
 from wanderbus.broker.queues.queue_policies import SHOWN_MAX, Policies, Policy, Queue
 from wanderbus.machine import Output
+from wanderbus.parameters.broker import BrokerConfig
 from wanderbus.protocol import NotifyGap, RequestRefused
 from wanderbus.subscription import QueuePolicy
 

@@ -11,11 +11,11 @@ from hypothesis import strategies as st
 from tests.broker.desk import BOB, START_US, Desk
 from tests.broker.judging import blocked, passes
 from wanderbus import records
-from wanderbus.broker.config import BrokerConfig
 from wanderbus.broker.restrictions.custom_restrictions import Asked, Kind, Kinds
 from wanderbus.broker.restrictions.restriction_check import admitted
 from wanderbus.errors import LimitExceeded, Refused
 from wanderbus.limits import RESTRICTIONS_MAX
+from wanderbus.parameters.broker import BrokerConfig
 from wanderbus.protocol import Done, Restrict
 from wanderbus.subscription import Custom, Daily, Frequency, Interval, Restriction, Unit
 

@@ -10,7 +10,7 @@ from hypothesis import strategies as st
 
 from tests.broker.desk import START_US, Desk
 from wanderbus import records
-from wanderbus.broker.config import BrokerConfig
+from wanderbus.parameters.broker import BrokerConfig
 from wanderbus.subscription import Frequency, Interval
 
 HOUR_US = 3_600_000_000

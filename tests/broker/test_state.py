@@ -7,11 +7,11 @@ import pytest
 
 from tests.broker.desk import ALICE, BOB, SUBJECT, Desk, rows_of
 from wanderbus import records
-from wanderbus.broker.config import BrokerConfig
 from wanderbus.broker.state.state import BrokerState
 from wanderbus.broker.state.tables import Table
 from wanderbus.event import Event
 from wanderbus.machine import ClockRead
+from wanderbus.parameters.broker import BrokerConfig
 from wanderbus.protocol import Unsubscribe
 from wanderbus.subscription import Frequency, QueuePolicy, Subscription
 

@@ -5,8 +5,8 @@ from __future__ import annotations
 from typing import Any
 
 from tests.broker.desk import ALICE, BOB, Desk
-from wanderbus.broker.config import BrokerConfig
 from wanderbus.broker.subscribe_pacing import AT_ONCE_S, WAITING_CHARACTERS_MAX
+from wanderbus.parameters.broker import BrokerConfig
 from wanderbus.protocol import Done, Query, Renew, RequestRefused, Subscribe, Unsubscribe
 from wanderbus.refusal_table import Limited
 

@@ -8,11 +8,11 @@ import pytest
 
 from tests.broker.desk import ALICE, BOB, START_US, SUBJECT, Desk
 from wanderbus import filters, records
-from wanderbus.broker.config import BrokerConfig
 from wanderbus.broker.subscriptions import EXPIRED_PER_PUBLISH_MAX
 from wanderbus.event import Event
 from wanderbus.filters import xml
 from wanderbus.limits import MESSAGE_BYTES_MAX
+from wanderbus.parameters.broker import BrokerConfig
 from wanderbus.protocol import Done, Publish, Query, Renew, RequestRefused, Restrict, Unsubscribe
 from wanderbus.subscription import Custom, Daily, Frequency, Interval, QueuePolicy, Restriction, Subscription
 

@@ -6,9 +6,9 @@ import pytest
 
 from tests.broker.desk import ALICE, BOB, SUBJECT, Desk, rows_of
 from wanderbus import records
-from wanderbus.broker.config import BrokerConfig
 from wanderbus.broker.core import DeviceBound, LinkDropped
 from wanderbus.event import Event
+from wanderbus.parameters.broker import BrokerConfig
 from wanderbus.protocol import Attach, Attachment, Kick, Leave, Publish, RequestRefused
 
 

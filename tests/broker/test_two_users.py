@@ -14,9 +14,9 @@ from hypothesis import strategies as st
 
 from tests.broker.desk import ALICE, BOB, SUBJECT, Desk
 from wanderbus import protocol, records
-from wanderbus.broker.config import BrokerConfig
 from wanderbus.broker.core import LinkDropped
 from wanderbus.event import Event
+from wanderbus.parameters.broker import BrokerConfig
 from wanderbus.protocol import Attachment, Kick, Leave, Publish, PublishAccepted, RequestRefused, Subscribe
 from wanderbus.subscription import QueuePolicy
 

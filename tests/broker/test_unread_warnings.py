@@ -8,9 +8,9 @@ import pytest
 
 from tests.broker.desk import ALICE, BOB, Desk
 from wanderbus.broker import unread_warnings
-from wanderbus.broker.config import BrokerConfig
 from wanderbus.broker.core import SubscriptionUnread
 from wanderbus.machine import Output
+from wanderbus.parameters.broker import BrokerConfig
 from wanderbus.protocol import NotRead
 
 CONFIG = BrokerConfig(unacknowledged_max=2, blocked_s=60.0, sweep_s=10.0)

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from tests.broker.desk import ALICE, Desk
-from wanderbus.broker.config import BrokerConfig
+from wanderbus.parameters.broker import BrokerConfig
 from wanderbus.protocol import Attachment, RequestRefused
 
 OURS = ALICE.rpartition("@")[2]

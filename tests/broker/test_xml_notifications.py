@@ -12,12 +12,11 @@ import pytest
 from tests.broker.desk import BOB, SUBJECT, Desk
 from tests.filters.xml_schema import is_valid
 from wanderbus import protocol
-from wanderbus.broker import presentation
 from wanderbus.errors import RemoteProtocolError
 from wanderbus.event import Event, Notification
 from wanderbus.filters import xml
 from wanderbus.limits import EVENT_BYTES_MAX
-from wanderbus.protocol import Notify, Publish
+from wanderbus.protocol import Notify, Publish, presentation
 
 EVENTS: dict[str, dict[str, Any]] = {
     "nothing": {},

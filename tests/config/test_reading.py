@@ -9,7 +9,6 @@ from typing import Any, get_type_hints
 import msgspec
 import pytest
 
-from wanderbus.broker.config import BrokerConfig
 from wanderbus.config import (
     AgentArguments,
     AgentSettings,
@@ -24,6 +23,7 @@ from wanderbus.config.reading import make, read
 from wanderbus.config.settings import OPTIONAL
 from wanderbus.config.writing import sample, toml
 from wanderbus.errors import ConfigurationError
+from wanderbus.parameters.broker import BrokerConfig
 from wanderbus.runtime.files.config_files import PASSWORD_VARIABLE, load_agent
 
 FILE = Path("/etc/wanderbus/x.toml")

@@ -10,7 +10,6 @@ import pytest
 from tests.agent.town import DATA_ADDRESS, STREAM_ADDRESS, Phone, Town, connected
 from tests.datachannel.sides import changed
 from wanderbus import records
-from wanderbus.broker.config import BrokerConfig
 from wanderbus.broker.core import Append, Appended, Broker, DeviceBound, LinkClosed, LinkOpened, MessageArrived
 from wanderbus.broker.state.state import BrokerState
 from wanderbus.client.machine.messages import ConnectRefused, Disconnect, PublishSettled
@@ -28,6 +27,7 @@ from wanderbus.machine import (
 )
 from wanderbus.mobility.properties import Properties
 from wanderbus.mobility.session.status import RemoteMediaStatus
+from wanderbus.parameters.broker import BrokerConfig
 from wanderbus.records import decode_record
 from wanderbus.simulation.server import BROKER_URI, DOMAIN, SERVER_ADDRESS, SERVER_IP, SimulatedServer, password_of
 from wanderbus.simulation.world import SeededRandom, World

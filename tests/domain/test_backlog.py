@@ -5,9 +5,9 @@ from __future__ import annotations
 import pytest
 
 from tests.agent.town import Phone, Town, connected
-from wanderbus.broker.config import BrokerConfig
 from wanderbus.client.machine.messages import PublishSettled
 from wanderbus.domain.access_server import CONSUMED_UNITS, _consumed_units
+from wanderbus.parameters.broker import BrokerConfig
 from wanderbus.rudp import RudpConfig
 from wanderbus.tcp import TcpConfig
 

@@ -12,9 +12,11 @@ from wanderbus import protocol, records
 from wanderbus.broker.core import LinkOpened, MessageArrived, SendOnLink
 from wanderbus.broker.state.state import BrokerState, DeviceRow
 from wanderbus.client.machine.messages import ConnectRefused
-from wanderbus.domain.baseline import ECI_SOCKET, Baseline, BaselineConfig, user_at
+from wanderbus.domain.baseline import ECI_SOCKET, Baseline
 from wanderbus.event import Event, EventId, Loss, Position
 from wanderbus.machine import Address, DatagramReceived, Input, Output, SendDatagram
+from wanderbus.parameters.eci import BaselineConfig
+from wanderbus.protocol.eci_address import user_at
 from wanderbus.records import decode_record
 from wanderbus.simulation.server import ECI_ADDRESS
 

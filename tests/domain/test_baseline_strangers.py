@@ -6,11 +6,12 @@ import pytest
 
 from tests.agent.eci_town import SUBJECT, EciTown, Pager
 from wanderbus import protocol
-from wanderbus.broker.address_proof import VALID_S, Challenges
 from wanderbus.broker.core import LinkOpened
-from wanderbus.domain.baseline import ECI_SOCKET, Baseline, BaselineConfig
+from wanderbus.domain.baseline import ECI_SOCKET, Baseline
 from wanderbus.event import Event
 from wanderbus.machine import Address, DatagramReceived, Input, Output, SendDatagram
+from wanderbus.parameters.eci import BaselineConfig
+from wanderbus.protocol.eci_address import VALID_S, Challenges
 from wanderbus.refusal_table import Limited
 from wanderbus.simulation.server import ECI_ADDRESS
 from wanderbus.sip.transaction.flood_limits import FloodLimits

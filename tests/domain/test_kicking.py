@@ -9,8 +9,9 @@ from tests.agent.town import Phone, Town, connected
 from wanderbus import protocol
 from wanderbus.broker.core import LinkDropped
 from wanderbus.client.machine.messages import Ask
-from wanderbus.domain.baseline import ECI_SOCKET, user_at
+from wanderbus.domain.baseline import ECI_SOCKET
 from wanderbus.machine import DatagramReceived
+from wanderbus.protocol.eci_address import user_at
 
 
 @pytest.fixture

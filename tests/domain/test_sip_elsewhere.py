@@ -7,7 +7,6 @@ from typing import Literal
 import pytest
 
 from tests.agent.town import DATA_ADDRESS, STREAM_ADDRESS
-from wanderbus.broker.config import BrokerConfig
 from wanderbus.broker.core import Broker
 from wanderbus.broker.state.state import BrokerState
 from wanderbus.domain.access_server import (
@@ -29,6 +28,7 @@ from wanderbus.machine import (
     TimerFired,
 )
 from wanderbus.mobility.properties import Properties
+from wanderbus.parameters.broker import BrokerConfig
 from wanderbus.simulation.server import BROKER_URI, SERVER_ADDRESS, SERVER_IP
 from wanderbus.simulation.world import SeededRandom, World
 from wanderbus.sip.message.message import Request, encode_message, make_response, parse_message

@@ -6,9 +6,9 @@ import pytest
 
 from tests.agent.town import Phone, Town, connected
 from wanderbus import protocol
-from wanderbus.broker.config import BrokerConfig
 from wanderbus.client.machine.messages import Ask, ConnectRefused
 from wanderbus.domain.session_table import Line, Lines
+from wanderbus.parameters.broker import BrokerConfig
 
 REASON = "user_devices_max is 2, and it is reached"
 

@@ -8,9 +8,9 @@ import pytest
 
 from tests.runtime.test_streams import Machine, driving, echo
 from tests.runtime.test_unanswered_streams import ends, limited
+from wanderbus.parameters.streams import StreamLimits
 from wanderbus.runtime.net import connection_rate
 from wanderbus.runtime.net.connection_rate import ConnectionRate
-from wanderbus.stream_limits import StreamLimits
 
 
 def test_a_burst_and_then_so_many_a_second_of_each_source() -> None:

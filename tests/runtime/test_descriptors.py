@@ -8,8 +8,8 @@ import sys
 
 import pytest
 
+from wanderbus.parameters.streams import StreamLimits
 from wanderbus.runtime.net.descriptors import RESERVED, SHARES, connections_max
-from wanderbus.stream_limits import StreamLimits
 
 RAISED = """
 import resource

@@ -7,9 +7,9 @@ import asyncio
 import pytest
 
 from tests.runtime.test_streams import PATIENCE_S, Machine, driving, echo, until
+from wanderbus.parameters.streams import StreamLimits
 from wanderbus.refusal_table import Limited
 from wanderbus.runtime.net import streams
-from wanderbus.stream_limits import StreamLimits
 
 pytestmark = pytest.mark.integration
 

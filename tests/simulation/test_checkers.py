@@ -8,8 +8,8 @@ import msgspec
 import pytest
 
 from wanderbus import records
-from wanderbus.broker.config import BrokerConfig
 from wanderbus.event import EventId, Gap, Notification, Position
+from wanderbus.parameters.broker import BrokerConfig
 from wanderbus.records import decode_record, encode_record
 from wanderbus.rudp import RudpConfig
 from wanderbus.simulation.network import Conditions, Network

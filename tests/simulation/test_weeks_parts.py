@@ -9,11 +9,11 @@ from zoneinfo import ZoneInfo
 
 import pytest
 
-from wanderbus.broker.config import BrokerConfig
 from wanderbus.broker.restrictions.custom_restrictions import Kind, Kinds
 from wanderbus.broker.restrictions.restriction_check import blocked_by
 from wanderbus.broker.state.broker_clock import DisciplinedClock
 from wanderbus.event import Event
+from wanderbus.parameters.broker import BrokerConfig
 from wanderbus.simulation.weeks.clock import ClockWatch, WallClock
 from wanderbus.simulation.weeks.plans import STARTS_S, draw_restrictions
 from wanderbus.simulation.weeks.server import WeeksServer

@@ -15,7 +15,6 @@ from typing import Any, Final, TypeAlias, cast
 import msgspec
 
 from wanderbus import protocol, records
-from wanderbus.broker.config import BrokerConfig
 from wanderbus.broker.links import LinkDropped, Links
 from wanderbus.broker.listings import Listings, Row
 from wanderbus.broker.presence import Presence
@@ -27,6 +26,7 @@ from wanderbus.broker.state.state import BrokerState
 from wanderbus.errors import Refused
 from wanderbus.limits import MESSAGE_BYTES_MAX
 from wanderbus.machine import Input, Output
+from wanderbus.parameters.broker import BrokerConfig
 
 ROWS_MAX: Final = 250
 """Rows of one answer."""

@@ -3,9 +3,9 @@
 from __future__ import annotations
 
 from wanderbus import protocol
-from wanderbus.broker.config import BrokerConfig
 from wanderbus.errors import LimitExceeded, Refused
 from wanderbus.limits import EVENT_NAME_CHARACTERS_MAX, SUBSCRIPTION_BYTES_MAX
+from wanderbus.parameters.broker import BrokerConfig
 from wanderbus.subscription import QueuePolicy, Subscription
 
 _SECONDS_MAX = 1e10

@@ -16,13 +16,13 @@ from collections.abc import Callable, Sequence
 from typing import Final, TypeAlias
 
 from wanderbus import protocol
-from wanderbus.broker.config import BrokerConfig
 from wanderbus.broker.fair_queue import Taken, Turns, Waiting, weight_of
 from wanderbus.broker.links import Links
 from wanderbus.broker.readers import Link
 from wanderbus.broker.state.journal import Journal
 from wanderbus.errors import RemoteProtocolError
 from wanderbus.machine import SetTimer
+from wanderbus.parameters.broker import BrokerConfig
 
 Said: TypeAlias = Sequence[tuple[int, protocol.FromAgent | RemoteProtocolError]]
 """Links and the message of each; an error stands for a malformed one."""

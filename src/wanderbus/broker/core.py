@@ -14,7 +14,6 @@ from typing import Final
 from wanderbus import protocol, records
 from wanderbus.broker.admin import Operating, ServerAnswered, ServerAsked
 from wanderbus.broker.backlog import Backlog, Said
-from wanderbus.broker.config import BrokerConfig, setting_of
 from wanderbus.broker.disconnection import DisconnectionHook
 from wanderbus.broker.interest.filter_work import FilterWork
 from wanderbus.broker.interest.matcher import Interests, KernelWanted
@@ -37,6 +36,7 @@ from wanderbus.broker.visitor_limit import UserDevice
 from wanderbus.errors import LimitExceeded, RemoteProtocolError
 from wanderbus.machine import ClockRead, Input, Output, SetTimer, TimerFired
 from wanderbus.matching import Kernel
+from wanderbus.parameters.broker import BrokerConfig, setting_of
 
 __all__ = [
     "Append",

@@ -12,13 +12,13 @@ from typing import Literal
 import msgspec
 
 from wanderbus import filters, records
-from wanderbus.broker.config import setting_of
 from wanderbus.broker.interest.filter_work import BOUNDS
 from wanderbus.broker.restrictions.restriction_text import forbidding, instant
 from wanderbus.errors import StorageError
 from wanderbus.event import EventId
 from wanderbus.filters.explaining import Deciding, deciding
 from wanderbus.filters.work import Sizes, work_of
+from wanderbus.parameters.broker import setting_of
 from wanderbus.records import AnyRecord
 from wanderbus.subscription import Restriction, Subscription, concerns
 

@@ -9,8 +9,6 @@ from typing import Final, TypeAlias
 import msgspec
 
 from wanderbus import protocol, records
-from wanderbus.broker.config import BrokerConfig, setting_of
-from wanderbus.broker.presentation import in_xml, wants_xml
 from wanderbus.broker.queues.queue import SessionQueue
 from wanderbus.broker.queues.queue_items import Hole, Item, Queued
 from wanderbus.broker.queues.queue_limits import Bounds
@@ -21,7 +19,9 @@ from wanderbus.broker.state.state import BrokerState
 from wanderbus.event import EventId, Loss
 from wanderbus.machine import Output, SetTimer
 from wanderbus.pacing import TokenBucket
+from wanderbus.parameters.broker import BrokerConfig, setting_of
 from wanderbus.protocol import BrokerMessage
+from wanderbus.protocol.presentation import in_xml
 
 _REASONS_MAX: Final = 100
 """Reasons that a gap tells apart, so that it fits a message."""
@@ -390,9 +390,14 @@ class Links:
             redelivered,
             tuple([reader.handle for reader in readers]),
         )
-        if wants_xml(map(self._state.known, [each.subscription for each in readers] or notify.subscriptions)):
+        if self._is_xml_wanted([each.subscription for each in readers] or notify.subscriptions):
             return in_xml(notify, self._state.sessions[session_key(device.user, device.session)].epoch)
         return notify
+
+    def _is_xml_wanted(self, subscriptions: Iterable[str]) -> bool:
+        """Return whether any of these asks for XML; nothing is known of one that was forgotten."""
+        rows = map(self._state.known, subscriptions)
+        return any(row is not None and row.subscription.format == "xml" for row in rows)
 
     def _send_unattended(self, session: SessionRow, queue: SessionQueue, link: Link) -> None:
         """Send everything there is down a link on which nobody acknowledges, and count it as taken."""

@@ -11,7 +11,6 @@ from typing import Any, Final, TypeAlias
 
 import msgspec
 
-from wanderbus.broker.config import BrokerConfig
 from wanderbus.broker.links import Links
 from wanderbus.broker.queues.queue import SubscriptionQueue
 from wanderbus.broker.queues.queue_items import Hole, Item, Queued
@@ -19,6 +18,7 @@ from wanderbus.broker.readers import Reader
 from wanderbus.broker.state.rows import SessionRow, SubscriptionRow, device_key, session_key
 from wanderbus.broker.state.state import BrokerState
 from wanderbus.event import EventId, Loss
+from wanderbus.parameters.broker import BrokerConfig
 
 Row: TypeAlias = Mapping[str, Any]
 

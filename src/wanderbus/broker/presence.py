@@ -7,7 +7,6 @@ from itertools import chain
 from typing import Final, Literal
 
 from wanderbus import protocol, records
-from wanderbus.broker.config import BrokerConfig
 from wanderbus.broker.disconnection import AS_ALWAYS, DeviceChange, DisconnectionHook, Handling
 from wanderbus.broker.links import Links
 from wanderbus.broker.queues.queue_limits import Bounds
@@ -17,6 +16,7 @@ from wanderbus.broker.state.rows import DeviceRow, device_key, session_key
 from wanderbus.broker.state.state import BrokerState
 from wanderbus.broker.visitor_limit import UserDevice, Visitors
 from wanderbus.machine import CancelTimer, Output, SetTimer
+from wanderbus.parameters.broker import BrokerConfig
 
 LOOK_AGAIN_S: Final = 60.0
 """Pause before the last device of a session is looked at again whose own grace is shorter."""

@@ -10,9 +10,9 @@ from collections import deque
 
 import msgspec
 
-from wanderbus.broker.config import BrokerConfig
 from wanderbus.broker.queues.queue_items import Item, Queued
 from wanderbus.pacing import TokenBucket
+from wanderbus.parameters.broker import BrokerConfig
 
 
 class Reader(msgspec.Struct):

@@ -13,12 +13,12 @@ from typing import Final
 import msgspec
 
 from wanderbus import protocol
-from wanderbus.broker.config import BrokerConfig, setting_of
 from wanderbus.broker.links import Links
 from wanderbus.broker.readers import Link
 from wanderbus.broker.state.journal import Journal
 from wanderbus.broker.state.state import BrokerState
 from wanderbus.machine import SetTimer
+from wanderbus.parameters.broker import BrokerConfig, setting_of
 
 AT_ONCE_S: Final = 2.0
 """Characters of so many seconds are read without a pause."""

@@ -9,7 +9,6 @@ import msgspec
 
 from wanderbus import filters, protocol, records
 from wanderbus.broker import admission
-from wanderbus.broker.config import BrokerConfig
 from wanderbus.broker.interest.matcher import Interest, Interests, KernelWanted, measured
 from wanderbus.broker.links import Links
 from wanderbus.broker.permissions import Permissions
@@ -26,6 +25,7 @@ from wanderbus.errors import FilterError, LimitExceeded, Refused
 from wanderbus.event import Position
 from wanderbus.limits import SUBSCRIPTION_BYTES_MAX
 from wanderbus.machine import Output
+from wanderbus.parameters.broker import BrokerConfig
 from wanderbus.subscription import Subscription
 
 SWEEP_MAX: Final = 500

@@ -9,7 +9,6 @@ from collections.abc import Iterator, Sequence
 from typing import Final
 
 from wanderbus import protocol
-from wanderbus.broker.config import BrokerConfig
 from wanderbus.broker.links import Links
 from wanderbus.broker.queues.queue import SubscriptionQueue
 from wanderbus.broker.readers import Link, Reader
@@ -17,6 +16,7 @@ from wanderbus.broker.state.journal import Journal
 from wanderbus.broker.state.rows import SubscriptionRow
 from wanderbus.broker.state.state import BrokerState
 from wanderbus.machine import Output
+from wanderbus.parameters.broker import BrokerConfig
 
 WARNINGS_MAX: Final = 16
 """Warnings of one look; the others follow with the next ones."""

@@ -5,8 +5,8 @@ from __future__ import annotations
 from collections.abc import Iterable
 
 from wanderbus import protocol
-from wanderbus.broker.config import BrokerConfig
 from wanderbus.broker.state.state import BrokerState
+from wanderbus.parameters.broker import BrokerConfig
 
 UserDevice = tuple[str, str]
 """A user, and the name of a device."""

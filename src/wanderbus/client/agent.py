@@ -15,7 +15,6 @@ from typing import Literal, Self, overload
 
 from wanderbus import protocol
 from wanderbus.client.agent_sockets import End
-from wanderbus.client.completion import public_names
 from wanderbus.client.disconnection_hooks import DisconnectionHooks
 from wanderbus.client.error_mapping import connect_error, not_reached
 from wanderbus.client.machine.messages import (
@@ -39,6 +38,7 @@ from wanderbus.client.publishes import Publishing, checked
 from wanderbus.client.readers import Readers
 from wanderbus.client.reports import Ending, Listeners, OutboxRefusal, Reports, StatusChange
 from wanderbus.client.requests import Requests
+from wanderbus.completion import public_names
 from wanderbus.errors import Closed, Unreachable, WanderbusError
 from wanderbus.event import Event, EventId, Position, Value
 from wanderbus.filters import parse

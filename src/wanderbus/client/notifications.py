@@ -9,10 +9,10 @@ from types import TracebackType
 from typing import TYPE_CHECKING, Final, Self
 
 from wanderbus import protocol
-from wanderbus.broker.presentation import presented
-from wanderbus.client.completion import public_names
+from wanderbus.completion import public_names
 from wanderbus.errors import Closed, LocalProtocolError, WanderbusError
 from wanderbus.event import Gap, Notification
+from wanderbus.protocol.presentation import presented
 from wanderbus.subscription import Subscription
 
 if TYPE_CHECKING:

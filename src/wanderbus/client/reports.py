@@ -8,7 +8,7 @@ from typing import Generic, Self, TypeVar
 
 import msgspec
 
-from wanderbus.client.completion import public_names
+from wanderbus.completion import public_names
 from wanderbus.event import Event
 from wanderbus.subscription import Subscription
 

@@ -3,7 +3,6 @@
 Every key of a file is a keyword argument of the same name of :class:`wanderbus.Server` or :func:`wanderbus.connect`.
 """
 
-from wanderbus.broker.config import BrokerConfig
 from wanderbus.config.settings import (
     AgentArguments,
     AgentSettings,
@@ -14,12 +13,13 @@ from wanderbus.config.settings import (
     ServerArguments,
     ServerSettings,
 )
-from wanderbus.domain.baseline import BaselineConfig
-from wanderbus.relay import RelayLimits
+from wanderbus.parameters.broker import BrokerConfig
+from wanderbus.parameters.eci import BaselineConfig
+from wanderbus.parameters.relay import RelayLimits
+from wanderbus.parameters.streams import DataStreamLimits, StreamLimits
 from wanderbus.rudp import RudpConfig
 from wanderbus.sip.authentication.login_guard import LoginLimits
 from wanderbus.sip.transaction.flood_limits import FloodLimits
-from wanderbus.stream_limits import DataStreamLimits, StreamLimits
 from wanderbus.subscription import QueuePolicy
 from wanderbus.tcp import TcpConfig
 

@@ -12,15 +12,15 @@ from typing import Annotated, Any, Final, Literal, TypedDict
 
 import msgspec
 
-from wanderbus.broker.config import BrokerConfig
 from wanderbus.client.machine.messages import AgentProperties
 from wanderbus.client.machine.path_choice import Way
-from wanderbus.domain.baseline import BaselineConfig
-from wanderbus.relay import RelayLimits
+from wanderbus.parameters.broker import BrokerConfig
+from wanderbus.parameters.eci import BaselineConfig
+from wanderbus.parameters.relay import RelayLimits
+from wanderbus.parameters.streams import DataStreamLimits, StreamLimits
 from wanderbus.rudp import RudpConfig
 from wanderbus.sip.authentication.login_guard import LoginLimits
 from wanderbus.sip.transaction.flood_limits import FloodLimits
-from wanderbus.stream_limits import DataStreamLimits, StreamLimits
 from wanderbus.tcp import TcpConfig
 
 Port = Annotated[int, msgspec.Meta(ge=0, le=65_535)]

@@ -16,42 +16,22 @@ from collections import Counter
 from collections.abc import Iterable, Sequence
 from typing import Final, NamedTuple
 
-import msgspec
-
 from wanderbus import protocol
-from wanderbus.broker.address_proof import Challenges, has_challenge
 from wanderbus.broker.core import LinkDropped, LinkOpened, MessageArrived, SendOnLink
 from wanderbus.broker.state.state import DeviceRow
 from wanderbus.errors import RemoteProtocolError
 from wanderbus.hosts import is_loopback, network_of
-from wanderbus.machine import Address, DatagramReceived, Input, Output, SendDatagram, SetTimer, TimerFired, shown
+from wanderbus.machine import Address, DatagramReceived, Input, Output, SendDatagram, SetTimer, TimerFired
+from wanderbus.parameters.eci import BaselineConfig
+from wanderbus.protocol.eci_address import SCHEME, Challenges, has_challenge, user_at
 from wanderbus.refusal_table import Tally
 from wanderbus.sip.transaction.flood_limits import DEFAULT_LIMITS, FloodGuard, FloodLimits, Judgement
 
 ECI_SOCKET: Final = "eci"
 
-_SCHEME: Final = "eci:"
 _DEVICE: Final = "eci"
 _SESSION: Final = "default"
 _IDLE: Final = (ECI_SOCKET, "idle")
-
-
-class BaselineConfig(msgspec.Struct, frozen=True):
-    """Bounds on what strangers may have the server keep."""
-
-    identities_max: int = 1_000
-    """Addresses attached at once; further ones are refused."""
-
-    source_identities_max: int = 250
-    """Those of one host among them (of one /64 of IPv6); on the loopback interface there is no such bound."""
-
-    identity_idle_s: float = 86_400.0
-    """An address that has said nothing for so long is forgotten with its subscriptions, though it may be listening."""
-
-
-def user_at(address: Address) -> str:
-    """Return the user that an address is, ``eci:host:port``; no SIP user is called so."""
-    return f"{_SCHEME}{shown(address)}"
 
 
 class _Identity(NamedTuple):
@@ -93,8 +73,8 @@ class Baseline:
     def start(self, devices: Iterable[DeviceRow], now: float) -> tuple[list[Input], list[Output]]:
         """Take up the addresses that the broker's log remembers: nobody there will know that the server was away."""
         for device in devices:
-            if device.user.startswith(_SCHEME):
-                host, _, port = device.user.removeprefix(_SCHEME).rpartition(":")
+            if device.user.startswith(SCHEME):
+                host, _, port = device.user.removeprefix(SCHEME).rpartition(":")
                 address = (host.strip("[]"), int(port))
                 self._attach(address, protocol.Attach(device.epoch, _SESSION, None, keep=True), now)
         return self._drain()

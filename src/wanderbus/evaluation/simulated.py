@@ -11,13 +11,13 @@ from concurrent.futures import ProcessPoolExecutor
 from random import Random
 from typing import Final
 
-from wanderbus.broker.config import BrokerConfig
 from wanderbus.errors import WanderbusError
 from wanderbus.evaluation.grid import Cell, Experiment
 from wanderbus.evaluation.outcome import Outcome, Receipts, outcome
 from wanderbus.evaluation.plan import Plan, plan
 from wanderbus.evaluation.roaming import Measured, Script, roam
 from wanderbus.event import Gap, Notification
+from wanderbus.parameters.broker import BrokerConfig
 from wanderbus.rudp import RudpConfig
 from wanderbus.simulation.network import Conditions, Network
 from wanderbus.simulation.server import SimulatedServer

@@ -230,7 +230,7 @@ class Notify(BrokerMessage, frozen=True, tag=4):
 
     ``subscriptions`` are all that it matched; see :class:`wanderbus.event.Notification`. ``event`` stays encoded, so
     that one publish is encoded once however many it goes to: see :func:`encode_event`. In its place may stand the text
-    of the notification in XML (SPEC O-03): see :mod:`wanderbus.broker.presentation`.
+    of the notification in XML (SPEC O-03): see :mod:`wanderbus.protocol.presentation`.
     """
 
     number: int

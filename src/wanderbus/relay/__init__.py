@@ -7,7 +7,7 @@
     side.take(source, datagram, now)                                            -> where to send it, or None
 """
 
-from wanderbus.relay.config import RelayLimits
+from wanderbus.parameters.relay import RelayLimits
 from wanderbus.relay.interface import ClosePort, OpenPort, PortOpened, PortRefused
 from wanderbus.relay.machine import NG_SOCKET, Relay
 from wanderbus.relay.stream import Figures, Side

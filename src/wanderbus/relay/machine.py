@@ -30,9 +30,9 @@ from wanderbus.machine import (
     SetTimer,
     TimerFired,
 )
+from wanderbus.parameters.relay import RelayLimits
 from wanderbus.relay import statistics
 from wanderbus.relay.calls import DIALOGUES_MAX, Call, Dialogue
-from wanderbus.relay.config import RelayLimits
 from wanderbus.relay.description import Description, Medium, read, rewritten
 from wanderbus.relay.interface import ClosePort, Counters, OpenPort, PortOpened, PortRefused
 from wanderbus.relay.ng import Command, Fields, Unreadable, full, read_command, refused, write_reply

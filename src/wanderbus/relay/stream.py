@@ -18,7 +18,7 @@ import msgspec
 
 from wanderbus.hosts import is_ip_address, is_link_local, is_loopback, is_single_host
 from wanderbus.machine import Address
-from wanderbus.relay.config import RelayLimits
+from wanderbus.parameters.relay import RelayLimits
 from wanderbus.relay.description import Medium, Transport
 from wanderbus.rudp.frames import PLAIN, SEALED
 from wanderbus.tcp.frames import HELLO

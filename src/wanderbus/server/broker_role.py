@@ -12,7 +12,6 @@ from typing import Self
 
 import msgspec
 
-from wanderbus.broker.config import BrokerConfig
 from wanderbus.broker.core import (
     Append,
     Appended,
@@ -46,6 +45,8 @@ from wanderbus.errors import AuthenticationError, ConfigurationError, StorageErr
 from wanderbus.machine import Address, Output, shown
 from wanderbus.matching import SCANNED_MAX, Kernel, load_kernel
 from wanderbus.mobility.properties import Properties
+from wanderbus.parameters.broker import BrokerConfig
+from wanderbus.parameters.streams import DATA_STREAM_LIMITS
 from wanderbus.refusal_table import Limited
 from wanderbus.runtime.files.server_files import ServerFiles
 from wanderbus.runtime.limit_log import Refusals
@@ -59,7 +60,6 @@ from wanderbus.runtime.system_random import SystemRandom, wall_us
 from wanderbus.server.extensions import Extensions
 from wanderbus.sip.authentication.digest import Authenticator, Secret
 from wanderbus.sip.authentication.login_guard import LoginGuard, LoginLimits, LoginRefused
-from wanderbus.stream_limits import DATA_STREAM_LIMITS
 
 _log = logging.getLogger("wanderbus.server")
 

@@ -21,7 +21,7 @@ from typing import Self, Unpack, cast
 from wanderbus.broker.disconnection import Hook
 from wanderbus.broker.queues.queue_policies import Policy
 from wanderbus.broker.restrictions.custom_restrictions import Kind
-from wanderbus.client.completion import public_names
+from wanderbus.completion import public_names
 from wanderbus.config import ServerArguments, ServerSettings
 from wanderbus.config.reading import make
 from wanderbus.errors import ConfigurationError

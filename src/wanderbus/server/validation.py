@@ -10,13 +10,13 @@ from zoneinfo import ZoneInfo, ZoneInfoNotFoundError
 
 import msgspec
 
-from wanderbus.broker.config import BrokerConfig
 from wanderbus.config import ProxySettings, ServerSettings
 from wanderbus.config.keys import table_of
 from wanderbus.errors import ConfigurationError, SIPParseError
 from wanderbus.hosts import is_ip_address
 from wanderbus.limits import MESSAGE_BYTES_MAX
 from wanderbus.machine import Address, shown
+from wanderbus.parameters.broker import BrokerConfig
 from wanderbus.runtime.files.config_files import password_in
 from wanderbus.runtime.files.users_file import Users
 from wanderbus.runtime.limit_log import Refusals

@@ -5,13 +5,14 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import Final
 
-from wanderbus.broker.config import BrokerConfig
 from wanderbus.broker.core import Append, Appended, Broker
 from wanderbus.broker.state.state import BrokerState
 from wanderbus.domain.access_server import DATA_SOCKET, ECI_SOCKET, SIP_SOCKET, STREAM_SOCKET, AccessServer
-from wanderbus.domain.baseline import Baseline, BaselineConfig
+from wanderbus.domain.baseline import Baseline
 from wanderbus.machine import Address, ClockRead, Input, Output
 from wanderbus.mobility.properties import Properties
+from wanderbus.parameters.broker import BrokerConfig
+from wanderbus.parameters.eci import BaselineConfig
 from wanderbus.records import Bound, decode_record
 from wanderbus.refusal_table import Limited, RefusalTable
 from wanderbus.relay.ng_client import RelayDriver

@@ -12,11 +12,11 @@ from typing import Any, Final
 
 import msgspec
 
-from wanderbus.broker.config import BrokerConfig
 from wanderbus.errors import LimitExceeded
 from wanderbus.event import Event
 from wanderbus.filters.compiled import Test
 from wanderbus.filters.work import EverySize, Sizes, Work
+from wanderbus.parameters.broker import BrokerConfig
 
 BOUNDS: Final = ("filter_work_max", "user_event_filter_work_max", "user_filter_work_per_s")
 """The bounds of :class:`BrokerConfig` that are met here, as reasons of gaps name them."""

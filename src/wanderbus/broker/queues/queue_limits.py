@@ -16,7 +16,6 @@ from itertools import islice
 from typing import Final, TypeAlias
 
 from wanderbus import records
-from wanderbus.broker.config import BrokerConfig, setting_of
 from wanderbus.broker.interest.filter_work import BOUNDS, Undecided
 from wanderbus.broker.queues.queue import SessionQueue, SubscriptionQueue
 from wanderbus.broker.queues.queue_items import Item, Queued
@@ -24,6 +23,7 @@ from wanderbus.broker.queues.queue_policies import SHOWN_MAX, Policies, Queue, W
 from wanderbus.broker.state.journal import Journal
 from wanderbus.broker.state.rows import SessionRow, SubscriptionRow, session_key
 from wanderbus.broker.state.state import BrokerState
+from wanderbus.parameters.broker import BrokerConfig, setting_of
 from wanderbus.subscription import QueuePolicy
 
 _OWN: Final = "subscription."

@@ -5,7 +5,7 @@ but the broker's own answers acknowledges anything. What is lost on the way is l
 passed over, so that the application sees at most what it would see of :class:`wanderbus.client.machine.core.Agent`, in
 the same order. There is no authentication and no encryption: whoever can send from an address is the user of it, and
 the broker has it proved once, when the agent attaches, that what is sent there arrives
-(:mod:`wanderbus.broker.address_proof`).
+(:mod:`wanderbus.protocol.eci_address`).
 
 The documents say how the original ECI knew its users (by IP address and port) and where it sent notifications
 (there), and nothing of a new address being told to the broker. So an agent that moved goes deaf, and does not know
@@ -21,7 +21,6 @@ from typing import Final
 import msgspec
 
 from wanderbus import protocol
-from wanderbus.broker.address_proof import is_challenge
 from wanderbus.client.machine.conversation import Conversation
 from wanderbus.client.machine.messages import (
     Acknowledge,
@@ -42,6 +41,7 @@ from wanderbus.client.machine.messages import (
 from wanderbus.errors import RemoteProtocolError
 from wanderbus.limits import UDP_PAYLOAD_BYTES_MAX
 from wanderbus.machine import Address, DatagramReceived, Input, Output, SendDatagram, SetTimer, TimerFired
+from wanderbus.protocol.eci_address import is_challenge
 
 ECI_SOCKET: Final = "eci"
 

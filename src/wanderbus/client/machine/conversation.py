@@ -9,7 +9,6 @@ from __future__ import annotations
 import msgspec
 
 from wanderbus import protocol
-from wanderbus.broker import presentation
 from wanderbus.client.machine.answer_checks import Question
 from wanderbus.client.machine.lifetimes import Decision, Lifetimes
 from wanderbus.client.machine.messages import (
@@ -32,6 +31,7 @@ from wanderbus.client.machine.untaken import Untaken
 from wanderbus.errors import RemoteProtocolError
 from wanderbus.event import Gap, Position
 from wanderbus.machine import Output
+from wanderbus.protocol import presentation
 
 OfReaders = StartReading | StopReading | Acknowledge
 """What the application says of those who read."""

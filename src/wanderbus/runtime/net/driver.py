@@ -32,9 +32,9 @@ from wanderbus.machine import (
     StreamClosed,
     TimerFired,
 )
+from wanderbus.parameters.streams import StreamLimits
 from wanderbus.runtime.net.streams import Streams
 from wanderbus.runtime.system_random import wall_us
-from wanderbus.stream_limits import StreamLimits
 
 _log = logging.getLogger("wanderbus.driver")
 

@@ -7,8 +7,8 @@ import ssl
 from typing import Final
 
 from wanderbus.machine import Address, shown
+from wanderbus.parameters.streams import StreamLimits
 from wanderbus.runtime.net.driver import Driver
-from wanderbus.stream_limits import StreamLimits
 
 _TRIES: Final = 32
 """How many free UDP ports are tried until one is free for TCP too."""

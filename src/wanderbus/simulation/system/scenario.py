@@ -9,8 +9,8 @@ from typing import Final
 
 import msgspec
 
-from wanderbus.broker.config import BrokerConfig
 from wanderbus.machine import Address
+from wanderbus.parameters.broker import BrokerConfig
 from wanderbus.rudp import RudpConfig
 from wanderbus.simulation.network import Conditions, Network
 from wanderbus.simulation.server import SERVER_IP, SimulatedServer

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Collection, Iterator, Mapping, Sequence
 from typing import Final
 
-from wanderbus.broker.config import BrokerConfig
+from wanderbus.parameters.broker import BrokerConfig
 from wanderbus.records import Dropped, Published
 from wanderbus.simulation.weeks.policy import LATEST, check_stale, check_superseded
 from wanderbus.simulation.weeks.stream import Entry, Known, Stream

@@ -6,7 +6,7 @@ from random import Random
 from typing import Final
 
 from wanderbus import protocol
-from wanderbus.broker.config import BrokerConfig
+from wanderbus.parameters.broker import BrokerConfig
 from wanderbus.simulation.weeks.device import Habits
 from wanderbus.simulation.weeks.policy import LATEST
 from wanderbus.simulation.weeks.windows import LOTS

@@ -8,7 +8,6 @@ from typing import Final
 import msgspec
 
 from wanderbus import protocol
-from wanderbus.broker.config import BrokerConfig
 from wanderbus.broker.core import (
     Append,
     Appended,
@@ -28,6 +27,7 @@ from wanderbus.broker.state.rows import session_key
 from wanderbus.broker.state.state import BrokerState
 from wanderbus.event import Event
 from wanderbus.machine import CancelTimer, ClockRead, Input, Output, SetTimer, TimerFired
+from wanderbus.parameters.broker import BrokerConfig
 from wanderbus.records import decode_record
 from wanderbus.simulation.disk import Disk
 from wanderbus.simulation.weeks.clock import ClockWatch, WallClock

@@ -11,8 +11,8 @@ from fnmatch import fnmatchcase
 from typing import Final
 
 from wanderbus import filters, records
-from wanderbus.broker.config import BrokerConfig
 from wanderbus.event import Event
+from wanderbus.parameters.broker import BrokerConfig
 from wanderbus.protocol import encode_event
 from wanderbus.records import AnyRecord
 from wanderbus.simulation.weeks.bounds import check_bounds, check_drop, may_refuse

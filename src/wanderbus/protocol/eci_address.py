@@ -1,4 +1,4 @@
-"""Proof that an agent of the original ECI receives what is sent to its address (return routability, SPEC A-09, X36).
+"""Users of the original ECI: each is an address, and has to prove that it receives there (SPEC A-09, X36).
 
 The broker answers an attachment with a challenge that only the true owner of the source address receives, and takes
 the attachment once it comes with that challenge in front. The broker keeps nothing until then, and a challenge is
@@ -13,6 +13,9 @@ import hmac
 from typing import Final
 
 from wanderbus.machine import Address, shown
+
+SCHEME: Final = "eci:"
+"""Prefix of the users that are addresses."""
 
 _MARK: Final = b"\xc1"
 _MAC_BYTES: Final = 8
@@ -52,3 +55,8 @@ def has_challenge(datagram: bytes) -> bool:
 def is_challenge(datagram: bytes) -> bool:
     """Tell whether ``datagram`` is a challenge and nothing else."""
     return len(datagram) == _CHALLENGE_BYTES and has_challenge(datagram)
+
+
+def user_at(address: Address) -> str:
+    """Return the user that an address is, ``eci:host:port``; no SIP user has such a name."""
+    return f"{SCHEME}{shown(address)}"

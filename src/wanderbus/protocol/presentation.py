@@ -6,20 +6,12 @@ notification in its place. It says the same, so that one message serves subscrip
 
 from __future__ import annotations
 
-from collections.abc import Iterable
-
 import msgspec
 
 from wanderbus import protocol
-from wanderbus.broker.state.rows import SubscriptionRow
 from wanderbus.errors import EventError, RemoteProtocolError
 from wanderbus.event import Event, Notification, Position, check_content
 from wanderbus.limits import MESSAGE_BYTES_MAX
-
-
-def wants_xml(rows: Iterable[SubscriptionRow | None]) -> bool:
-    """Return whether any of these subscriptions asks for XML; of one that was forgotten nothing is known."""
-    return any(row is not None and row.subscription.format == "xml" for row in rows)
 
 
 def in_xml(notify: protocol.Notify, epoch: int) -> protocol.Notify:

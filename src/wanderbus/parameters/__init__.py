@@ -1,0 +1,1 @@
+"""Parameters of servers and agents: structs that depend on no machine (SPEC Q-02)."""
