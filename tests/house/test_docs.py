@@ -60,3 +60,15 @@ def test_broken_links_are_seen(tmp_path: Path) -> None:
     page = tmp_path / "page.md"
     page.write_text("# One thing, here\n[a](#one-thing-here) [b](no.md) [c](#none) `[d](e)` [f](page.md#none)\n")
     assert broken(page) == ["no.md", "#none", "page.md#none"]
+
+
+def test_every_file_that_a_page_names_exists(root: Path) -> None:
+    """Pages name files of the package from its directory, and all others from the root."""
+    named = re.compile(r"`((?:[\w.]+/)+[\w.]*)`|`(\w+\.py)`")
+    missing = []
+    for page in [root / "docs" / "ARCHITECTURE.md", root / "docs" / "GLOSSARY.md"]:
+        for match in named.finditer(page.read_text(encoding="utf-8")):
+            path = match[1] or match[2]
+            if not any((base / path).exists() for base in (root / "src" / "wanderbus", root)):
+                missing.append(f"{page.name}: {path}")
+    assert missing == []

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import ast
+import re
 from collections.abc import Iterator, Sequence
 from pathlib import Path
 
@@ -143,6 +144,26 @@ def test_the_table_of_layers_has_no_cycle() -> None:
         free = {room for room in rest if ALLOWED[room] - {room} <= done | (ALLOWED[room] - ALLOWED.keys())}
         assert free, f"a cycle among {sorted(rest)}"
         done |= free
+
+
+def rooms_in_the_map(text: str) -> dict[str, set[str]]:
+    """Read the table of rooms of docs/ARCHITECTURE.md: each room and the rooms that it may import."""
+    rooms = {}
+    for room, imports in re.findall(r"^\| `?([\w.]+)`? \| [^|]+ \| ?([^|]*)\|$", text, re.MULTILINE):
+        first, _, rest = imports.partition(";")
+        names = set(re.findall(r"`([\w.]+)`", first))
+        rooms[room] = MACHINES - names | set(re.findall(r"`([\w.]+)`", rest)) if "the machines" in first else names
+    rooms.pop("room")
+    return rooms
+
+
+def test_the_map_in_the_documentation_is_this_table(root: Path) -> None:
+    """ARCHITECTURE.md has one line for each room that exists, with the imports that this test allows."""
+    text = (root / "docs" / "ARCHITECTURE.md").read_text(encoding="utf-8")
+    table = text.partition("## The map")[2].partition("##")[0]
+    there = {room for room in ALLOWED if (root / PACKAGE / room.replace(".", "/")).is_dir()} | {"vocabulary"}
+    expected = {room: (ALLOWED[room] & there) - {room} for room in there}
+    assert {room: imports - {room} for room, imports in rooms_in_the_map(table).items()} == expected
 
 
 def test_broker_names_neither_sip_nor_rudp(modules: dict[Path, ast.Module]) -> None:
