@@ -39,15 +39,15 @@ DAMAGES: list[Callable[[Path], None]] = [change_a_byte, truncate, empty, make_a_
 MADE_GOOD = {
     "state.db": "the state is rebuilt from the log",
     "registrations.db": "register again",
-    "server.json": "as in its log",
-    "log/durable": "it is made again",
+    "server.json": "from the log",
+    "log/durable": "recreated it",
 }
 """Files of the data directory that the server can do without, and its line about one."""
 
 REFUSED = {
-    "reset.key": "delete it, and another is made",
-    "sip.key": "delete it, and another is made",
-    "data-channel.pem": "delete it, and another is made",
+    "reset.key": "delete it; the next start creates another",
+    "sip.key": "delete it; the next start creates another",
+    "data-channel.pem": "delete it; the next start creates another",
     SEGMENT: "restore it from a copy, or move the whole directory away",
 }
 """Those that only their owner can do without, and what the error says to do."""

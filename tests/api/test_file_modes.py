@@ -97,7 +97,7 @@ def test_a_directory_named_like_a_segment_stops_a_server_in_one_line(world: Worl
         await fill(world)
         path = world.directory / "data" / "log" / f"{99:020d}.seg"
         path.mkdir()
-        with pytest.raises(StorageError, match=f"^{path} is a directory, and no segment; move it away"):
+        with pytest.raises(StorageError, match=f"^{path} is a directory, not a segment; move it away"):
             async with world.server():
                 pass
 

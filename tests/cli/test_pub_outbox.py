@@ -193,7 +193,7 @@ def test_a_file_that_was_parted_from_its_device_is_not_published_by_another(
     shell.up()
     (shell.directory / "out").rename(shell.directory / "moved")
     assert run(["pub", "--outbox", "moved", *shell.as_user()]) == 1
-    assert "connect as that first" in one_line(capsys.readouterr().err)
+    assert "connect as that user" in one_line(capsys.readouterr().err)
     (shell.directory / "out.device").rename(shell.directory / "moved.device2")
     (shell.directory / "moved.device" / "device").unlink()
     (shell.directory / "moved.device").rmdir()

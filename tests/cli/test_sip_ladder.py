@@ -103,7 +103,7 @@ def test_a_corrupt_file_is_one_line_and_status_2(
     assert run(["sip", "ladder", str(corrupt)]) == 2
     shown = capsys.readouterr()
     assert shown.out == ""
-    assert shown.err.startswith(f"wanderbus: {corrupt}, line 4: no message of a SIP trace: ")
+    assert shown.err.startswith(f"wanderbus: {corrupt}, line 4: not a message of a SIP trace: ")
     assert shown.err.count("\n") == 1
 
 

@@ -95,7 +95,10 @@ def test_what_is_given_as_an_object_comes_before_what_is_named(module: str, tmp_
 @pytest.mark.parametrize(
     ("line", "complaint"),
     [
-        ('disconnection = "nowhere"', r"extensions\.disconnection: 'nowhere' is no object; write module:object"),
+        (
+            'disconnection = "nowhere"',
+            r"extensions\.disconnection: 'nowhere' does not name an object; write module:object",
+        ),
         ('disconnection = ":hook"', "write module:object"),
         ('disconnection = "no_such_module_at_all:hook"', "cannot be loaded .ModuleNotFoundError.*PYTHONPATH"),
         ('disconnection = "MODULE:nothing"', "cannot be loaded .AttributeError"),

@@ -186,12 +186,12 @@ class TestPassword:
         assert self.load(None, "") is None
 
     def test_two_in_one_file(self, file: Path) -> None:
-        with pytest.raises(ConfigurationError, match="password: there is a password_file too; leave one of them out"):
+        with pytest.raises(ConfigurationError, match="password: password_file is set too; remove one of them"):
             self.load(file, 'password = "hunter2"\npassword_file = "word"')
 
     def test_a_file_without_one(self, file: Path) -> None:
         (file.parent / "word").write_text("\n")
-        with pytest.raises(ConfigurationError, match="word: the password has to be on the first line"):
+        with pytest.raises(ConfigurationError, match="word: the first line is empty"):
             self.load(file, 'password_file = "word"')
         with pytest.raises(ConfigurationError, match="nowhere cannot be read: No such file"):
             self.load(file, 'password_file = "nowhere"')

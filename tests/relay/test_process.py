@@ -272,7 +272,7 @@ def test_a_file_of_settings(tmp_path: Path) -> None:
         (["--ports", "65000-66000"], "ports: 65000-66000"),
         (["--address", "nowhere"], "address: nowhere is no IP address"),
         (["--address", "192.0.2.1"], "address 192.0.2.1 or ng_listen 127.0.0.1:0 cannot be used"),
-        (["--ng-listen", "0.0.0.0:0"], "ng_from: say which proxies"),
+        (["--ng-listen", "0.0.0.0:0"], "ng_from: name the proxies"),
         (["--ng-listen", "127.0.0.1"], "ng_listen: 127.0.0.1 is not HOST:PORT"),
         (["--calls-max", "0"], "--calls-max must be above 0"),
         (["--config", "nowhere.toml"], "nowhere.toml cannot be read"),

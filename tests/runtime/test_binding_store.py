@@ -79,7 +79,7 @@ def test_a_damaged_file_is_moved_aside_and_begun_anew(
     assert (tmp_path / "bindings.db.damaged").read_bytes() == damage
     (line,) = caplog.messages
     assert line.startswith(f"{path} cannot be used (")
-    assert line.endswith("): it is put aside as bindings.db.damaged, and users register again")
+    assert line.endswith("): moved it to bindings.db.damaged; users register again")
     assert "\n" not in line
 
 
@@ -116,7 +116,7 @@ def test_a_row_that_is_not_as_it_was_written_costs_nobody_else_and_is_reported_o
     for _ in range(2):
         assert loaded(path, 0.0, 0.0) == {ALICE: (PHONE,)}
     (line,) = caplog.messages
-    assert line == f"{path}: registrations of 1 users are damaged and left out; they register again"
+    assert line == f"{path}: discarded damaged registrations of 1 users; they register again"
 
 
 def test_a_file_without_checksums_is_taken_over(tmp_path: Path, caplog: pytest.LogCaptureFixture) -> None:

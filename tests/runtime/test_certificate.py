@@ -51,7 +51,7 @@ def test_a_key_of_another_certificate_is_refused(tmp_path: Path) -> None:
     key, _, _ = made.file.read_bytes().partition(b"-----BEGIN CERT")
     _, begin, certificate = other.file.read_bytes().partition(b"-----BEGIN CERT")
     made.file.write_bytes(key + begin + certificate)
-    with pytest.raises(StorageError, match="the key is another's"):
+    with pytest.raises(StorageError, match="the key does not belong to the certificate"):
         own_certificate(tmp_path)
 
 

@@ -44,7 +44,7 @@ def test_two_directories_are_two_devices(tmp_path: Path) -> None:
 def test_a_file_that_holds_no_uuid_is_refused_and_let_go(tmp_path: Path) -> None:
     (tmp_path / "device").write_text("nonsense\n")
     for _ in range(2):
-        with pytest.raises(StorageError, match="does not hold a UUID; delete it to become a new device"):
+        with pytest.raises(StorageError, match="does not hold a UUID; delete it, and the agent becomes a new device"):
             Device(tmp_path)
     assert (tmp_path / "device").read_text() == "nonsense\n"
 
@@ -63,7 +63,7 @@ def test_a_byte_that_was_changed_makes_no_other_device(tmp_path: Path) -> None:
         else:
             again.close()
             outcome = again.uuid
-        assert outcome == whose.uuid or outcome.endswith("delete it to become a new device"), place
+        assert outcome == whose.uuid or outcome.endswith("delete it, and the agent becomes a new device"), place
     path.write_bytes(whole)
     Device(tmp_path).close()
 
@@ -86,12 +86,12 @@ def test_a_file_that_is_empty_makes_a_new_device_with_one_line(
     (tmp_path / "device").write_text("")
     Device(tmp_path).close()
     (line,) = caplog.messages
-    assert line.startswith(f"{tmp_path / 'device'} is empty: this is a new device")
+    assert line.startswith(f"{tmp_path / 'device'} is empty: this becomes a new device")
 
 
 def test_a_directory_that_cannot_be_made_is_named(tmp_path: Path) -> None:
     (tmp_path / "file").write_text("")
-    with pytest.raises(StorageError, match=r"state directory .*/file/state cannot be used .*give another as state_dir"):
+    with pytest.raises(StorageError, match=r"state directory .*/file/state cannot be used .*set another state_dir"):
         Device(tmp_path / "file" / "state")
 
 

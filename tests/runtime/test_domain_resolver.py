@@ -160,5 +160,5 @@ def test_a_system_without_name_servers_is_an_error_for_people(monkeypatch: pytes
         raise dns.resolver.NoResolverConfiguration
 
     monkeypatch.setattr("dns.asyncresolver.Resolver", unconfigured)
-    with pytest.raises(ConfigurationError, match=r"give some in domains\.name_servers"):
+    with pytest.raises(ConfigurationError, match=r"set domains\.name_servers"):
         DomainResolver(lambda answer: None)

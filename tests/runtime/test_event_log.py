@@ -206,7 +206,7 @@ def test_damage_that_whole_records_follow_is_reported_where_no_mark_tells_what_w
     (tmp_path / HIGH_WATER).unlink()
     line = refused_untouched(tmp_path)
     assert f"damaged at byte {len(HEADER) + FRAME_BYTES}" in line
-    assert "record 2 after it is whole" in line
+    assert "record 2 after it is intact" in line
 
 
 def test_a_power_cut_may_leave_later_pages_of_what_was_never_synced(tmp_path: Path) -> None:
@@ -272,7 +272,7 @@ def test_the_mark_of_a_new_log_is_there_before_its_first_record(tmp_path: Path) 
 def test_a_missing_segment_is_reported(tmp_path: Path) -> None:
     written(tmp_path, 9, segment_bytes_max=len(HEADER) + 3 * FRAME_BYTES)
     (tmp_path / segment_name(3)).unlink()
-    assert "begins at another record than 3, so a segment is missing" in refused_untouched(tmp_path)
+    assert "does not begin at record 3: a segment is missing" in refused_untouched(tmp_path)
 
 
 def test_segments_that_vanished_are_not_taken_for_an_empty_log(tmp_path: Path) -> None:
@@ -327,9 +327,9 @@ def test_after_a_failed_sync_nothing_more_is_promised(tmp_path: Path, monkeypatc
     with pytest.raises(OSError, match="Input/output error"):
         log.sync()
     monkeypatch.undo()
-    with pytest.raises(OSError, match="open the log anew"):
+    with pytest.raises(OSError, match="reopen the log"):
         log.sync()
-    with pytest.raises(OSError, match="open the log anew"):
+    with pytest.raises(OSError, match="reopen the log"):
         log.append(entries(1, 1))
     assert log.durable_offset == 0
     log.close()

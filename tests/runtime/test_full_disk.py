@@ -172,7 +172,7 @@ def test_below_the_reserve_it_is_full_though_everything_is_written(
         if then == "save":
             desk.committer.save({"sessions": {"a": b"1"}}, 1)
         else:
-            desk.committer.append([(1, 1, bytes(1_000 // committing.RESERVE_LOOKS))])
+            desk.committer.append([(1, 1, bytes(1_000 // committing.RESERVE_CHECKS))])
         await desk.until(lambda: desk.said == ["full"])
         next_offset = desk.log.next_offset
         free[0] = 1_249
@@ -219,7 +219,7 @@ def test_memory_is_bounded_while_it_is_full(tmp_path: Path, monkeypatch: pytest.
         desk.committer.append(entries(10, 1))
         await desk.until(lambda: len(desk.said) == 2)
         assert isinstance(desk.said[1], StorageError)
-        assert "make room and start again" in str(desk.said[1])
+        assert "free some space and start again" in str(desk.said[1])
         monkeypatch.undo()
         desk.close()
 

@@ -84,7 +84,7 @@ def test_a_newcomer_shakes_hands_beside_half_open_handshakes(new_loop: Any, tmp_
                 each.close()
             await until(lambda: len(streams) == 0)
             assert len(streams._handshakes) == 0
-        party, reason = "127.0.0.9", "handshake ended, its place was needed (sip)"
+        party, reason = "127.0.0.9", "slow handshake ended to admit another (sip)"
         assert Limited("sip_connections.handshakes_max", party, reason) in limited(server)
 
     with asyncio.Runner(loop_factory=new_loop) as runner:

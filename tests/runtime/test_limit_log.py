@@ -19,11 +19,11 @@ def test_the_first_and_each_doubling_are_logged_and_no_more_than_a_bound(caplog:
     assert [message.partition(", ")[2] for message in caplog.messages] == [
         "",
         "2 times so far",
-        "4 times so far; 1 more were limited meanwhile",
-        "8 times so far; 3 more were limited meanwhile",
-        "16 times so far; 7 more were limited meanwhile",
-        "32 times so far; 15 more were limited meanwhile",
-        "64 times so far; 31 more were limited meanwhile",
+        "4 times so far; 1 other refusals were not logged meanwhile",
+        "8 times so far; 3 other refusals were not logged meanwhile",
+        "16 times so far; 7 other refusals were not logged meanwhile",
+        "32 times so far; 15 other refusals were not logged meanwhile",
+        "64 times so far; 31 other refusals were not logged meanwhile",
     ]
     assert caplog.messages[0] == (
         "sip:alice@localhost is limited by logins.free_failures: "
@@ -35,7 +35,9 @@ def test_the_first_and_each_doubling_are_logged_and_no_more_than_a_bound(caplog:
     now[0] = QUIET_S
     refusals.note(Limited("flood.requests_per_s", "192.0.2.1", "INVITE dropped", 500))
     suppressed = 1_000 - (LINES_MAX - 7)
-    assert caplog.messages[-1].endswith(f"INVITE dropped, 501 times so far; {suppressed} more were limited meanwhile")
+    assert caplog.messages[-1].endswith(
+        f"INVITE dropped, 501 times so far; {suppressed} other refusals were not logged meanwhile"
+    )
 
 
 def test_names_of_strangers_forge_no_line(caplog: pytest.LogCaptureFixture) -> None:

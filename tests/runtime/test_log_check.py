@@ -51,7 +51,7 @@ def test_damage_anywhere_is_found_and_the_rest_is_read(log: Path) -> None:
 def test_a_missing_segment_is_damage(log: Path) -> None:
     (log / segment_name(3)).unlink()
     (line,) = check_log(log).damage
-    assert "begins at another record than 3, so a segment is missing" in line
+    assert "does not begin at record 3: a segment is missing" in line
 
 
 def test_what_was_not_acknowledged_may_end_in_the_middle(log: Path) -> None:
@@ -73,7 +73,7 @@ def test_records_that_this_version_does_not_know_are_damage(tmp_path: Path) -> N
     written.sync()
     written.close()
     (line,) = check_log(tmp_path).damage
-    assert "record 0 is of another version" in line
+    assert "record 0 has another format" in line
 
 
 def test_no_log_is_one_line(tmp_path: Path) -> None:

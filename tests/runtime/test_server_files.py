@@ -188,7 +188,7 @@ def test_a_state_that_cannot_be_used_is_rebuilt_from_the_log_with_one_line(
         assert (state.offset, [row.status for row in state.devices.values()]) == (4, ["CONNECTED"])
     (line,) = caplog.messages
     assert line.startswith(f"{path} cannot be used (")
-    assert line.endswith("put aside as state.db.damaged, and the state is rebuilt from the log, 4 records")
+    assert line.endswith("moved it to state.db.damaged; the state is rebuilt from the log (4 records)")
     assert (tmp_path / "state.db.damaged").read_bytes() == damaged
 
 
@@ -268,7 +268,7 @@ def test_a_damaged_identity_is_taken_from_the_log_with_one_line(
         assert files.load_state(16).offset == 4
         files.close()
         assert (files.identity.server, files.identity.data_port) == (server, 0)
-    assert caplog.messages == [f"{path} is damaged; the server is {server}, as in its log, and takes other ports"]
+    assert caplog.messages == [f"{path} is damaged; restored the name {server} from the log, and the ports change"]
 
 
 def test_a_missing_identity_is_that_of_the_log(tmp_path: Path, caplog: pytest.LogCaptureFixture) -> None:

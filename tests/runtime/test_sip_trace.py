@@ -129,10 +129,10 @@ def test_a_corrupt_file_is_named_with_its_line(path: Path, line: bytes, why: str
 @pytest.mark.parametrize("data", [b"", b"{}\n", b'{"format":"wanderbus-sip-trace","version":2}\n', os.urandom(100)])
 def test_another_file_is_no_trace(path: Path, data: bytes) -> None:
     path.write_bytes(data)
-    with pytest.raises(ConfigurationError, match="is no SIP trace"):
+    with pytest.raises(ConfigurationError, match="is not a SIP trace"):
         read_trace([path])
     if data:
-        with pytest.raises(ConfigurationError, match="is there and is no SIP trace"):
+        with pytest.raises(ConfigurationError, match="exists and is not a SIP trace"):
             TraceFile.open(path)
         assert path.read_bytes() == data
 

@@ -111,7 +111,7 @@ def test_a_row_is_not_loaded_that_is_not_as_it_was_written(tmp_path: Path, part:
     saved(path)
     path.write_bytes(path.read_bytes().replace(part, part[:-1] + b"z", 1))
     store = StateStore.open(path)
-    with pytest.raises(StateCorrupt, match="is not as it was written"):
+    with pytest.raises(StateCorrupt, match="has a wrong checksum"):
         [*store.load("sessions"), *store.load("queue")]
     store.close()
 
@@ -129,7 +129,7 @@ def test_a_row_of_another_table_or_key_is_not_loaded(tmp_path: Path) -> None:
         connection = apsw.Connection(str(copy))
         connection.execute(change)
         connection.close()
-        with pytest.raises(StateCorrupt, match="is not as it was written"):
+        with pytest.raises(StateCorrupt, match="has a wrong checksum"):
             read_back(copy)
 
 

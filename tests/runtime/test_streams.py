@@ -289,7 +289,7 @@ def test_a_peer_that_does_not_read_loses_its_connection() -> None:
                     if server.closed:
                         break
             assert server.closed
-            assert "does not take" in server.closed[0].reason
+            assert "does not read" in server.closed[0].reason
             writer.transport.abort()
             assert reader is not None
 
@@ -303,7 +303,7 @@ def test_what_waits_for_a_connection_is_bounded() -> None:
             target = Target("TCP", ("127.0.0.1", free_port()))
             driver.perform([SendOnStream("sip", target, b"x" * 11)])
             await until(lambda: client.closed)
-            assert "does not take" in client.closed[0].reason
+            assert "does not read" in client.closed[0].reason
 
     asyncio.run(scenario())
 
@@ -427,7 +427,7 @@ def test_rfc8122_another_fingerprint_gets_not_a_byte(kind: Any, fingerprint: byt
         ):
             driver.perform([SendOnStream("sip", DataTarget(kind, bound[kind], fingerprint), b"x")])
             await until(lambda: client.closed)
-            assert client.closed[0].reason == "the certificate is not the one that was announced"
+            assert client.closed[0].reason == "the certificate does not match the announced fingerprint"
             await asyncio.sleep(0.05)
             assert server.told == client.told[1:] == []
 

@@ -41,7 +41,7 @@ def test_a_name_that_cannot_stand_in_the_file_is_refused(tmp_path: Path, name: s
 def test_digests_of_another_domain_or_damaged_ones_are_refused(tmp_path: Path) -> None:
     path = tmp_path / "users"
     change_user(path, "alice", "example.org", "secret")
-    with pytest.raises(ConfigurationError, match=r"line 1: .*'example.org', not of 'localhost'.*passwd alice"):
+    with pytest.raises(ConfigurationError, match=r"line 1: .*'example.org', not 'localhost'.*passwd alice"):
         read_users(path, domain="localhost")
     path.write_text(path.read_text().replace("sha-256=", "sha-256=x"))
     with pytest.raises(ConfigurationError, match="line 1: the digests are damaged"):
@@ -59,8 +59,8 @@ def test_a_changed_file_is_read_again_and_a_broken_one_is_not(tmp_path: Path, ca
     users.look()
     users.look()
     assert (set(users), users["alice"]) == ({"alice", "bob"}, "secret")
-    assert [record.message for record in caplog.records if "stay as they are" in record.message] == [
-        f"the users stay as they are: {path}, line 1: write name:password"
+    assert [record.message for record in caplog.records if "stay valid" in record.message] == [
+        f"cannot read the changed users file, the previous users stay valid: {path}, line 1: write name:password"
     ]
     path.unlink()
     users.look()

@@ -1,1 +1,1 @@
-"""The only I/O: sockets, timers, clocks, disks and randomness around the pure machines (DESIGN rule 2)."""
+"""Runtime of the pure machines, and the only I/O: sockets, timers, clocks, disks and randomness (DESIGN rule 2)."""

@@ -1,7 +1,7 @@
-"""Limits that this process applied: the table of them, and lines about them in its log.
+"""Table of the limits that this process applied, and log lines about them.
 
-The log has the first refusal by a limit of each party, and each that doubles their number; no more than a few lines a
-minute are written, however many parties there are.
+For each party and limit, the first refusal is logged, and then each one that doubles their number. All parties
+together get no more than :data:`LINES_MAX` lines a minute.
 """
 
 from __future__ import annotations
@@ -19,26 +19,26 @@ from wanderbus.sip.authentication.login_guard import LoginRefused
 _log = logging.getLogger("wanderbus.limits")
 
 QUIET_S: Final = 60.0
-"""The time that the bound on lines is for."""
+"""Period of the bound on lines."""
 
 LINES_MAX: Final = 20
-"""Lines in that time."""
+"""Lines in that period."""
 
 
 class Refusals:
-    """One place of a process where everything that a limit refuses, drops or defers is noted."""
+    """Record of everything that limits of one process refuse, discard or defer."""
 
     def __init__(self, clock: Callable[[], float] = time.monotonic) -> None:
         self.table = RefusalTable()
         self._clock = clock
         self._logged: deque[float] = deque()
-        """When the last lines were written."""
+        """Times of the last lines."""
         self._suppressed = 0
         self.counted: dict[str, Callable[[], Mapping[str, int]]] = {}
-        """Counters of what is dropped whoever sends it, by the part that counts and the reason."""
+        """Counters of discarded input, whatever its sender, by the part that counts and the reason."""
 
     def note(self, refused: Limited | LoginRefused) -> None:
-        """Count what was refused, and log it if it is news; of a login without anything that was given as a proof."""
+        """Count a refusal, and log it if it is new. Credentials of a refused login are never logged."""
         limited, now = _limited(refused), self._clock()
         entry = self.table.note(limited, now)
         while self._logged and self._logged[0] <= now - QUIET_S:
@@ -49,15 +49,15 @@ class Refusals:
             return
         self._logged.append(now)
         times = f", {entry.count} times so far" if entry.count > 1 else ""
-        more = f"; {self._suppressed} more were limited meanwhile" if self._suppressed else ""
+        more = f"; {self._suppressed} other refusals were not logged meanwhile" if self._suppressed else ""
         self._suppressed = 0
         party, reason = escaped(entry.party), escaped(entry.reason)
         _log.warning("%s is limited by %s: %s%s%s", party, entry.limit, reason, times, more)
 
     def rows(self, bounds: Iterable[Mapping[str, Any]] = ()) -> tuple[Mapping[str, Any], ...]:
-        """Return a row for each limit and party, with its value in ``bounds``; times are seconds until now.
+        """Return a row for each limit and party, with the limit's value in ``bounds``; times are seconds before now.
 
-        Of each limit, the party :data:`wanderbus.refusal_table.OTHERS` has what the table no longer counts apart.
+        For each limit, the party :data:`wanderbus.refusal_table.OTHERS` has the counts of those removed from the table.
         """
         now = self._clock()
         rows: list[dict[str, Any]] = [
@@ -76,7 +76,7 @@ class Refusals:
             if limit in others:
                 others[limit]["count"] += count
             else:
-                rows.append({"limit": limit, "party": OTHERS, "reason": "limited longest ago", "count": count})
+                rows.append({"limit": limit, "party": OTHERS, "reason": "no longer counted by party", "count": count})
         for part, counts in self.counted.items():
             for reason, count in counts().items():
                 if count:

@@ -15,7 +15,7 @@ def load(key: str, place: str) -> object:
     """
     module, colon, name = place.partition(":")
     if not (module and colon and name):
-        raise ConfigurationError(f"{key}: {place!r} is no object; write module:object")
+        raise ConfigurationError(f"{key}: {place!r} does not name an object; write module:object")
     try:
         found: object = attrgetter(name)(importlib.import_module(module))
     except Exception as error:

@@ -1,4 +1,4 @@
-"""What machines are not allowed to reach for: the operating system's randomness and its clocks."""
+"""The operating system's randomness and clocks, which machines may not use directly."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ _system = random.SystemRandom()
 
 
 class SystemRandom:
-    """A :class:`~wanderbus.machine.RandomSource` that nobody can foresee."""
+    """A :class:`~wanderbus.machine.RandomSource` with unpredictable values."""
 
     def token(self, n_bytes: int) -> bytes:
         """Return ``n_bytes`` unpredictable bytes."""

@@ -1,9 +1,9 @@
-"""Registrations on disk, so that a restarted registrar still knows where everybody is (SPEC D-12).
+"""Registrations on disk, so that a restarted registrar still knows the devices of all users (SPEC D-12).
 
-One row for each address of record, rewritten whenever it registers. Times are wall-clock seconds, for the monotonic
-clock means nothing to the next process. Nothing waits for the disk: every device registers again within a third of
-its time anyway, so what a power cut takes back is soon there again. So it is with what is damaged: a row that is not as
-it was written, which its checksum tells, is left out, a file that cannot be read is replaced, and one line says so.
+There is one row for each address of record, rewritten at each registration. Times are wall-clock seconds, because the
+monotonic clock is not valid in the next process. Writes are not synced: every device registers again within a third
+of its time, which restores what a power cut loses. Damage is handled in the same way: a row with a wrong checksum is
+skipped, an unreadable file is replaced, and one line is logged.
 """
 
 from __future__ import annotations
@@ -25,7 +25,7 @@ from wanderbus.runtime.files.sqlite_files import DAMAGE, is_cut_off, put_aside
 from wanderbus.sip.proxy.location import Binding, moved
 
 LAYOUT: Final = 2
-"""Number of the table's layout; a file of the first one, without checksums, is taken over, of another one not."""
+"""Version of the table's layout. A file of version 1, without checksums, is converted; other versions are refused."""
 
 _TABLES: Final = {
     1: "CREATE TABLE bindings(aor TEXT PRIMARY KEY, row TEXT NOT NULL) WITHOUT ROWID",
@@ -48,15 +48,15 @@ class BindingStore:
 
     @classmethod
     def open(cls, path: Path) -> BindingStore:
-        """Open the file, or begin one where there is none or none that can be used; the old one is then moved aside.
+        """Open the file, or create it if it is missing or unusable; an unusable one is then moved aside.
 
-        Raises :class:`StorageError` in one line if there is no writing to its directory, or another process has it.
+        Raises :class:`StorageError` in one line if its directory is not writable, or another process uses the file.
         """
         try:
             return cls(path, _connected(path))
         except _Unusable as error:
             aside = _put_aside(path)
-            _log.warning("%s cannot be used (%s): it is put aside as %s, and users register again", path, error, aside)
+            _log.warning("%s cannot be used (%s): moved it to %s; users register again", path, error, aside)
         except OSError as error:
             raise StorageError(f"{path} cannot be used: {error.strerror}") from None
         except apsw.BusyError:
@@ -66,7 +66,7 @@ class BindingStore:
         return cls(path, _connected(path))
 
     def load(self, wall_s: float, now: float) -> dict[str, tuple[Binding, ...]]:
-        """Return all bindings, with their ends on the monotonic clock that shows ``now`` when it is ``wall_s``."""
+        """Return all bindings; their expiry is converted to the monotonic clock, which is ``now`` at ``wall_s``."""
         decoder = msgspec.json.Decoder(tuple[Binding, ...])
         loaded: dict[str, tuple[Binding, ...]] = {}
         lost = []
@@ -79,17 +79,15 @@ class BindingStore:
             except (msgspec.DecodeError, ValueError):
                 lost.append((aor,))
         if lost:
-            _log.warning(
-                "%s: registrations of %s users are damaged and left out; they register again", self.path, len(lost)
-            )
+            _log.warning("%s: discarded damaged registrations of %s users; they register again", self.path, len(lost))
             with contextlib.suppress(apsw.Error):
                 self._connection.executemany("DELETE FROM bindings WHERE CAST(aor AS BLOB) = ?", lost)
         return loaded
 
     def save(self, written: Bindings, wall_s: float, now: float) -> None:
-        """Store what became of these addresses of record in one transaction; no bindings: the row goes.
+        """Store the bindings of these addresses of record in one transaction; an address without bindings is deleted.
 
-        Raises :class:`StorageError` if it cannot be written; the file is as before.
+        Raises :class:`StorageError` if the file cannot be written; it is then unchanged.
         """
         rows = [_row(aor, moved(bindings, wall_s - now)) for aor, bindings in written.items() if bindings]
         gone = [(aor,) for aor, bindings in written.items() if not bindings]
@@ -106,14 +104,14 @@ class BindingStore:
 
 
 class _Unusable(Exception):
-    """The file is there and is not ours or not whole."""
+    """The file exists, but is damaged or not a file of registrations."""
 
 
 def _put_aside(path: Path) -> str:
     try:
         return put_aside(path).name
     except OSError as error:
-        raise StorageError(f"{path} is damaged and cannot be put aside: {error.strerror}") from None
+        raise StorageError(f"{path} is damaged and cannot be moved aside: {error.strerror}") from None
 
 
 def _connected(path: Path) -> apsw.Connection:
@@ -122,7 +120,7 @@ def _connected(path: Path) -> apsw.Connection:
     make_private(path)
     connection = apsw.Connection(str(path))
     try:
-        # Two registrars of one file would each forget what the other was told.
+        # Two registrars that share a file would overwrite each other's registrations.
         connection.execute("PRAGMA locking_mode = EXCLUSIVE")
         connection.execute("PRAGMA journal_mode = WAL")
         connection.execute("PRAGMA synchronous = OFF")
@@ -137,15 +135,15 @@ def _connected(path: Path) -> apsw.Connection:
 
 
 def _prepare(path: Path, connection: apsw.Connection) -> None:
-    """Check the file, and lay out a new one; :class:`_Unusable` says what is wrong with it."""
+    """Check the file, or create the table in a new one; :class:`_Unusable` describes what is wrong."""
     if connection.readonly("main") and os.access(path, os.W_OK):
-        raise _Unusable("its header is not as it was written")
+        raise _Unusable("its header is damaged")
     if (verdict := connection.execute("PRAGMA integrity_check(1)").fetchall()) != [("ok",)]:
         raise _Unusable(str(verdict[0][0]))
     layout = connection.pragma("user_version")
     tables = [sql for (sql,) in connection.execute("SELECT sql FROM sqlite_master")]
     if tables and (layout not in _TABLES or tables != [_TABLES[layout]]):
-        raise _Unusable(f"its table is of another layout than {LAYOUT}")
+        raise _Unusable(f"its table does not have layout {LAYOUT}")
     if layout == LAYOUT:
         return
     with connection:

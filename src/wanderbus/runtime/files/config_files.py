@@ -1,4 +1,4 @@
-"""Files of settings, and the password that does not have to stand in one (SPEC Q-01)."""
+"""Settings files, and the sources of a password outside the settings file (SPEC Q-01)."""
 
 from __future__ import annotations
 
@@ -15,22 +15,22 @@ from wanderbus.errors import ConfigurationError
 from wanderbus.runtime.files.file_modes import warn_if_open
 
 CONFIG_VARIABLE: Final = "WANDERBUS_CONFIG"
-"""Names the file of an agent that is told nothing else."""
+"""Environment variable that names the settings file of an agent if nothing else does."""
 
 PASSWORD_VARIABLE: Final = "WANDERBUS_PASSWORD"
 
 
 def load_agent(file: Path | str | None, given: Mapping[str, Any]) -> AgentSettings:
-    """Return what ``given`` and, where that is silent, ``file`` say, with the password in place.
+    """Return the settings in ``given``, completed from ``file``, with the password resolved.
 
     The password comes from the first of: ``given``, the environment, the file. Without a file the environment is not
-    asked.
+    read.
 
-    :raises ConfigurationError: one of the files cannot be read, says what cannot be, or too little
+    :raises ConfigurationError: a file cannot be read, or a setting is invalid or missing
     """
     from_file = {} if file is None else settings_in(AgentSettings, Path(file))
     if {"password", "password_file"} <= from_file.keys():
-        raise ConfigurationError(f"{file}: password: there is a password_file too; leave one of them out")
+        raise ConfigurationError(f"{file}: password: password_file is set too; remove one of them")
     if {"password", "password_file"} & given.keys():
         from_file = {name: value for name, value in from_file.items() if not name.startswith("password")}
     elif file is not None and (password := os.environ.get(PASSWORD_VARIABLE)):
@@ -42,7 +42,7 @@ def load_agent(file: Path | str | None, given: Mapping[str, Any]) -> AgentSettin
 
 
 def settings_in(kind: type[msgspec.Struct], file: Path) -> dict[str, Any]:
-    """Return what ``file`` sets; warns of one that holds secrets and can be read by others."""
+    """Return the settings in ``file``; log a warning if it holds secrets and others can read it."""
     given = read(kind, read_text(file), file)
     if any(not isinstance(given[name], Path) for name in SECRETS & given.keys()):
         warn_if_open(file, "a password")
@@ -50,7 +50,7 @@ def settings_in(kind: type[msgspec.Struct], file: Path) -> dict[str, Any]:
 
 
 def read_text(file: Path) -> str:
-    """Return the text of a file; :class:`ConfigurationError` if that cannot be read."""
+    """Return the text of a file; :class:`ConfigurationError` if it cannot be read."""
     try:
         return file.read_text(encoding="utf-8")
     except (OSError, UnicodeDecodeError) as error:
@@ -59,9 +59,9 @@ def read_text(file: Path) -> str:
 
 
 def password_in(file: Path) -> str:
-    """Return the first line of a file; :class:`ConfigurationError` if there is none."""
+    """Return the first line of a file; :class:`ConfigurationError` if it is empty."""
     password = read_text(file).partition("\n")[0].rstrip("\r")
     if not password:
-        raise ConfigurationError(f"{file}: the password has to be on the first line")
+        raise ConfigurationError(f"{file}: the first line is empty; write the password there")
     warn_if_open(file, "a password")
     return password

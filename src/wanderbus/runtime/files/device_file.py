@@ -1,4 +1,4 @@
-"""The UUID of an agent's device, kept between its lives, with a checksum, under a lock (DESIGN 5.4)."""
+"""UUID of an agent's device, kept over restarts in a locked file with a checksum (DESIGN 5.4)."""
 
 from __future__ import annotations
 
@@ -17,13 +17,13 @@ _log = logging.getLogger("wanderbus.agent")
 
 
 def default_state_dir(uri: str) -> Path:
-    """Return where the agent of ``uri`` keeps its state unless told otherwise (XDG Base Directory)."""
+    """Return the default directory for the state of the agent of ``uri`` (XDG Base Directory)."""
     base = os.environ.get("XDG_STATE_HOME") or Path.home() / ".local" / "state"
     return Path(base) / "wanderbus" / re.sub(r"[^A-Za-z0-9@._+-]", "_", uri.removeprefix("sip:"))
 
 
 class Device:
-    """This device's identity. Ephemeral where the directory is in use by another agent: then another device."""
+    """Identity of this device; an ephemeral one if another agent uses the directory, so the two remain distinct."""
 
     def __init__(self, directory: Path) -> None:
         self.uuid = str(uuid.uuid4())
@@ -36,14 +36,14 @@ class Device:
             self._lock = lock_file(directory / "device")
         except OSError as error:
             raise StorageError(
-                f"the agent's state directory {directory} cannot be used ({error.strerror}); give another as state_dir"
+                f"the agent's state directory {directory} cannot be used ({error.strerror}); set another state_dir"
             ) from None
         if self._lock is not None:
             self.ephemeral = False
             self._load(directory / "device", is_new=is_new)
 
     def close(self) -> None:
-        """Let another agent have the directory."""
+        """Unlock the directory for other agents."""
         if self._lock is not None:
             os.close(self._lock)
             self._lock = None
@@ -53,18 +53,18 @@ class Device:
         stored = os.pread(self._lock, 128, 0).decode("ascii", "replace").split()
         if not stored:
             if not is_new:
-                _log.warning("%s is empty: this is a new device, and what waited for the old one does not come", path)
+                _log.warning("%s is empty: this becomes a new device, without the events of the old one", path)
             self._write()
             return
         try:
             identity = str(uuid.UUID(stored[0]))
         except ValueError:
             self.close()
-            raise StorageError(f"{path} does not hold a UUID; delete it to become a new device") from None
+            raise StorageError(f"{path} does not hold a UUID; delete it, and the agent becomes a new device") from None
         # Earlier versions wrote the UUID alone.
         if stored[1:] not in ([], [_checksum(identity)]):
             self.close()
-            raise StorageError(f"{path} is damaged; delete it to become a new device")
+            raise StorageError(f"{path} is damaged; delete it, and the agent becomes a new device")
         self.uuid = identity
         if stored == [identity]:
             self._write()

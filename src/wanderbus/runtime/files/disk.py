@@ -1,6 +1,6 @@
-"""What durable files ask of the operating system, so that a recorder can stand between the two.
+"""Interface to the operating system's file functions, so that a recorder can replace them in tests.
 
-The module ``os`` is such a disk, and the ordinary one. `./do powercut` takes another, which writes down every step.
+The module ``os`` implements it. `./do powercut` uses another implementation, which records every step.
 """
 
 from __future__ import annotations
@@ -57,16 +57,16 @@ class Disk(Protocol):
 SYSTEM: Final[Disk] = os
 
 FULL: Final = (errno.ENOSPC, errno.EDQUOT, errno.EMFILE, errno.ENFILE)
-"""What the operating system says when there is no room, on the disk or for another open file."""
+"""Error numbers that mean a lack of room, on the disk or for another open file."""
 
 
 def is_full(error: BaseException) -> bool:
-    """Return whether ``error`` says that there is no room, and nothing else."""
+    """Return whether ``error`` means a lack of room, and nothing else."""
     return isinstance(error, OSError) and error.errno in FULL
 
 
 def free_bytes(directory: Path) -> int | None:
-    """Return what may still be written below ``directory``; None where the file system does not tell."""
+    """Return the free bytes below ``directory``; None if the file system does not report them."""
     try:
         known = os.statvfs(directory)
     except OSError:
@@ -91,7 +91,7 @@ def sync_directory(disk: Disk, directory: Path) -> None:
 
 
 def make_directory(disk: Disk, directory: Path, mode: int = 0o777) -> None:
-    """Make ``directory`` and what it is in, durably; those that are there stay as they are."""
+    """Create ``directory`` and its parents, durably; existing ones are not changed."""
     if directory.is_dir():
         return
     if not directory.parent.is_dir():
@@ -101,7 +101,7 @@ def make_directory(disk: Disk, directory: Path, mode: int = 0o777) -> None:
 
 
 def replace_file(disk: Disk, path: Path, content: bytes) -> None:
-    """Replace ``path`` as a whole and durably, for its owner alone to read: a crash leaves the old or the new one."""
+    """Replace ``path`` atomically and durably, readable by its owner only: a crash leaves the old or the new file."""
     fresh = path.with_suffix(".new")
     descriptor = disk.open(fresh, os.O_WRONLY | os.O_CREAT | os.O_TRUNC | os.O_CLOEXEC, 0o600)
     try:
@@ -115,7 +115,7 @@ def replace_file(disk: Disk, path: Path, content: bytes) -> None:
 
 @contextmanager
 def mapped(path: Path) -> Iterator[bytes | mmap.mmap]:
-    """Have the bytes of a file without all of them in memory."""
+    """Map the bytes of a file instead of reading them all into memory."""
     with path.open("rb") as file:
         if os.fstat(file.fileno()).st_size == 0:
             yield b""

@@ -1,4 +1,4 @@
-"""Files that one process has at a time."""
+"""Lock files, each held by one process at a time."""
 
 from __future__ import annotations
 
@@ -10,10 +10,10 @@ from wanderbus.runtime.files.file_modes import open_own
 
 
 def lock_file(path: Path, flags: int = os.O_RDWR) -> int | None:
-    """Open ``path`` and lock it until the descriptor is closed; None while somebody else has it.
+    """Open ``path`` and lock it until the descriptor is closed; return None if another process holds the lock.
 
-    A file that is not there is made, for its owner alone. Raises ``OSError`` if it cannot be opened or locked, or is
-    another user's.
+    A missing file is created, readable by its owner only. Raises ``OSError`` if the file cannot be opened or locked, or
+    belongs to another user.
     """
     descriptor = open_own(path, flags)
     try:

@@ -1,4 +1,4 @@
-"""Files and directories that hold secrets are for their owner alone; one that others can read is warned of."""
+"""Access rights of files and directories with secrets: for their owner only, with a warning if others have access."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ _ROOT = 0
 
 
 def warn_if_open(path: Path, holds: str) -> None:
-    """Log one line if others can read what is at ``path`` and ``holds`` this; say how to close it."""
+    """Log one line, with the command that corrects it, if others can read ``path``, which ``holds`` a secret."""
     with contextlib.suppress(OSError):
         mode = path.stat().st_mode
         if mode & _READ_BY_OTHERS:
@@ -28,9 +28,9 @@ def warn_if_open(path: Path, holds: str) -> None:
 
 
 def make_private_directory(directory: Path) -> None:
-    """Make ``directory`` and what it is in, each for its owner alone (XDG Base Directory); ``OSError`` if it cannot be.
+    """Create ``directory`` and its parents, each for its owner only (XDG Base Directory); ``OSError`` if that fails.
 
-    Those that are there stay as they are.
+    Existing directories are not changed.
     """
     if not directory.is_dir():
         make_private_directory(directory.parent)
@@ -38,13 +38,13 @@ def make_private_directory(directory: Path) -> None:
 
 
 def make_private(path: Path) -> None:
-    """Make the file that another library is to fill, for its owner alone; one that is there stays as it is."""
+    """Create a file that another library will fill, readable by its owner only; an existing one is not changed."""
     with contextlib.suppress(FileExistsError):
         os.close(os.open(path, os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_CLOEXEC, 0o600))
 
 
 def warn_if_others_write(directory: Path, holds: str) -> None:
-    """Log one line if everybody can exchange the files in ``directory``, which ``holds`` this."""
+    """Log one line if everybody can replace the files in ``directory``, which ``holds`` a secret."""
     with contextlib.suppress(OSError):
         mode = directory.stat().st_mode
         if mode & stat.S_IWOTH and not mode & stat.S_ISVTX:
@@ -57,11 +57,11 @@ def warn_if_others_write(directory: Path, holds: str) -> None:
 
 
 def open_own(path: Path, flags: int = os.O_RDWR) -> int:
-    """Open the file at ``path``; make it, for its owner alone, if it is not there.
+    """Open the file at ``path``; create it, readable by its owner only, if it does not exist.
 
-    Where others can write, one of them may have put a file there first, or a link to a file of ours. Raises
-    ``PermissionError`` if the file, or the link, is another user's, and ``OSError`` if it cannot be opened. Root may
-    use the files of whoever owns the directory.
+    Where others can write, one of them may have put a file there first, or a link to another file of ours. Raises
+    ``PermissionError`` if the file, or the link, belongs to another user, and ``OSError`` if it cannot be opened. Root
+    may use files of the owner of the directory.
     """
     flags |= os.O_CREAT | os.O_CLOEXEC
     with contextlib.suppress(FileExistsError):

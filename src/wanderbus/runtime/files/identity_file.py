@@ -1,4 +1,4 @@
-"""A server's name and ports in ``server.json``; what is damaged of it is taken from the log."""
+"""Name and ports of a server in ``server.json``; a damaged name is restored from the log."""
 
 from __future__ import annotations
 
@@ -18,18 +18,18 @@ _log = logging.getLogger("wanderbus.server")
 
 
 class Identity(msgspec.Struct, frozen=True):
-    """What stays the same over restarts: the name in event ids, and the ports that agents know (DESIGN 6.3)."""
+    """Identity over restarts: the name in event ids, and the ports that agents know (DESIGN 6.3)."""
 
     server: str
     broker_port: int = 0
     data_port: int = 0
-    """Where reliable UDP is received."""
+    """Port of reliable UDP."""
     stream_port: int = 0
-    """Where the data channel's TCP connections are accepted."""
+    """Port of the data channel's TCP connections."""
 
 
 class _Content(msgspec.Struct, frozen=True):
-    """The file: an identity and its checksum, which one of an earlier version or of an editor does not have."""
+    """The file: an identity and its checksum, which is missing if an earlier version or an editor wrote the file."""
 
     server: str
     broker_port: int = 0
@@ -39,11 +39,11 @@ class _Content(msgspec.Struct, frozen=True):
 
 
 def load_identity(path: Path, log: EventLog, disk: Disk) -> Identity:
-    """Return the identity in the file at ``path``; if there is none, or a damaged one, make it of the log.
+    """Return the identity in the file at ``path``; if it is missing or damaged, restore it from the log.
 
-    The name is that in the log, or a new one where nothing is in the log; agents find other ports by themselves.
+    The name is the one in the log, or a new one if the log is empty. The ports are new; agents find them by themselves.
 
-    :raises StateCorrupt: the file is damaged, and the log does not tell the name
+    :raises StateCorrupt: the file is damaged, and the log does not contain the name
     """
     try:
         identity, fault = _decoded(path.read_bytes()), "is damaged"
@@ -57,7 +57,7 @@ def load_identity(path: Path, log: EventLog, disk: Disk) -> Identity:
             f'{path} {fault}; write {{"server": NAME}} with the name that event ids in the log begin with'
         )
     if log.next_offset or fault == "is damaged":
-        _log.warning("%s %s; the server is %s, as in its log, and takes other ports", path, fault, name)
+        _log.warning("%s %s; restored the name %s from the log, and the ports change", path, fault, name)
     identity = Identity(name)
     save_identity(path, identity, disk)
     return identity
@@ -70,7 +70,7 @@ def save_identity(path: Path, identity: Identity, disk: Disk) -> None:
 
 
 def _decoded(data: bytes) -> Identity | None:
-    """Return the identity in ``data``, None if it is not as it was written."""
+    """Return the identity in ``data``, None if it is damaged."""
     try:
         content = msgspec.json.decode(data, type=_Content)
     except (msgspec.DecodeError, UnicodeDecodeError):
@@ -84,7 +84,7 @@ def _checksum(identity: Identity) -> int:
 
 
 def _name_in(log: EventLog) -> str | None:
-    """Return the name of the server that began the log, None if its first record is no longer there."""
+    """Return the name of the server that began the log, None if its first record was removed."""
     try:
         first = next((decode_record(frame.payload) for frame in log.read()), None)
     except msgspec.DecodeError:

@@ -1,4 +1,4 @@
-"""Secrets of a server that it keeps over restarts, one in a file, each with a checksum."""
+"""Secrets that a server keeps over restarts, one in each file, with a checksum."""
 
 from __future__ import annotations
 
@@ -14,9 +14,9 @@ _KEY_BYTES: Final = 32
 
 
 def kept_key(path: Path, disk: Disk = SYSTEM) -> bytes:
-    """Return the secret in the file at ``path``, which is made if there is none.
+    """Return the secret in the file at ``path``; create it if it is missing.
 
-    Raises :class:`StateCorrupt` for one that was damaged, ``OSError`` if it can be neither read nor made.
+    Raises :class:`StateCorrupt` if it is damaged, ``OSError`` if it can be neither read nor created.
     """
     try:
         content = path.read_bytes()
@@ -27,7 +27,7 @@ def kept_key(path: Path, disk: Disk = SYSTEM) -> bytes:
     key, checksum = content[:_KEY_BYTES], content[_KEY_BYTES:]
     # Earlier versions wrote the key alone.
     if len(key) != _KEY_BYTES or checksum not in (b"", _checksum(key)):
-        raise StateCorrupt(f"{path} is damaged; delete it, and another is made")
+        raise StateCorrupt(f"{path} is damaged; delete it; the next start creates another")
     return key
 
 

@@ -1,8 +1,7 @@
-"""An agent's outbox on disk: events that are durable here before the broker has them (SPEC G-20, X25).
+"""An agent's outbox on disk: events that are durable here before the broker receives them (SPEC G-20, X25).
 
-One SQLite file with a rollback journal, of which the core install needs no more than Python's own. The journal is
-truncated rather than deleted, since ``synchronous=FULL`` syncs the former: a power cut after a commit takes nothing
-back.
+It is one SQLite file with a rollback journal, so Python's own SQLite module is sufficient. The journal is truncated
+rather than deleted, because ``synchronous=FULL`` syncs a truncation: a power cut after a commit loses nothing.
 """
 
 from __future__ import annotations
@@ -30,16 +29,16 @@ _TABLES: Final = (
 )
 
 _FAULTS: Final = (sqlite3.Error, UnicodeDecodeError)
-"""What SQLite raises over a damaged file; in the second case it quotes the damage."""
+"""Exceptions of SQLite for a damaged file; the second one quotes the damage."""
 
 
 class OutboxFile:
-    """Encoded events by number; numbers rise by one and are never used again within the ``epoch`` of the file."""
+    """Encoded events by number; numbers rise by one and are never reused within the ``epoch`` of the file."""
 
     def __init__(self, path: Path, owner: str) -> None:
-        """Open the outbox at ``path`` that belongs to ``owner``, or begin it.
+        """Open the outbox at ``path`` that belongs to ``owner``, or create it.
 
-        :raises StorageError: it is damaged, is somebody else's and not empty, or cannot be used
+        :raises StorageError: it is damaged, holds events of another owner, or cannot be used
         """
         self.path = path
         self.epoch = 0
@@ -48,7 +47,7 @@ class OutboxFile:
         self._is_new = not path.exists()
         try:
             os.close(open_own(path))
-            # SQLite would take events from a journal that somebody else left beside it.
+            # SQLite would apply events from a journal that another user left beside the file.
             real = path.resolve()
             os.close(open_own(real.with_name(f"{real.name}-journal")))
             sync_directory(SYSTEM, path.parent)
@@ -72,13 +71,13 @@ class OutboxFile:
             raise self._unusable(error) from None
         for number, event, checksum in rows:
             if not isinstance(event, bytes) or _checksum(number, event) != checksum or number >= self.next:
-                raise self._damaged(f"event {number} is not as it was written")
+                raise self._damaged(f"event {number} has a wrong checksum")
         return [(number, event) for number, event, _ in rows]
 
     def write(self, events: Sequence[bytes], removed: Sequence[int]) -> int:
-        """Store ``events``, remove those numbered ``removed``, durably and as one; return the first one's number.
+        """Store ``events`` and remove those numbered ``removed`` in one durable commit; return the first new number.
 
-        After :class:`StorageError`, as of a full disk, everything is as before.
+        After :class:`StorageError`, for example of a full disk, the outbox is unchanged.
         """
         first = self.next
         rows = [(number, event, _checksum(number, event)) for number, event in enumerate(events, first)]
@@ -108,10 +107,10 @@ class OutboxFile:
             return
         rows = execute("SELECT schema, epoch, owner, next, checksum FROM outbox").fetchall()
         if len(rows) != 1:
-            raise self._damaged("it does not say whose it is")
+            raise self._damaged("it does not name its owner")
         schema, self.epoch, owner, self.next, checksum = rows[0]
         if checksum != _checksum(schema, self.epoch, owner, self.next):
-            raise self._damaged("what it says of itself is not as it was written")
+            raise self._damaged("its description has a wrong checksum")
         if schema != SCHEMA:
             raise StorageError(f"the outbox {self.path} has schema {schema}, this version writes {SCHEMA}")
         if owner != self._owner:
@@ -121,7 +120,7 @@ class OutboxFile:
         if self.path.stat().st_size:
             raise self._damaged("it holds no outbox")
         if not self._is_new:
-            _log.warning("the outbox %s is empty: another is made, without the events that it may have held", self.path)
+            _log.warning("the outbox %s is empty: created a new one; any events in it are lost", self.path)
         with self._connection:
             self._connection.execute("BEGIN IMMEDIATE")
             for table in _TABLES:
@@ -129,11 +128,11 @@ class OutboxFile:
             self._begin()
 
     def _take_over(self, owner: str) -> None:
-        """An outbox that is empty may become another user's, as another one."""
+        """Give the outbox to ``owner``, with a new epoch; only an empty outbox may change its owner."""
         (count,) = self._connection.execute("SELECT count(*) FROM events").fetchone()
         if count:
             raise StorageError(
-                f"the outbox {self.path} holds {count} events of {owner}; connect as that first, or have another outbox"
+                f"the outbox {self.path} holds {count} events of {owner}; connect as that user, or use another outbox"
             )
         with self._connection:
             self._connection.execute("BEGIN IMMEDIATE")
@@ -155,7 +154,7 @@ class OutboxFile:
 
     def _damaged(self, why: str) -> StorageError:
         why = " ".join(why.split())
-        return StorageError(f"the outbox {self.path} is damaged ({why}); move it away to go on without its events")
+        return StorageError(f"the outbox {self.path} is damaged ({why}); move it away to continue without its events")
 
 
 def _checksum(*values: object) -> int:

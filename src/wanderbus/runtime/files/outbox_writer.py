@@ -1,4 +1,4 @@
-"""Group commit of an agent's outbox: a thread writes, and what comes meanwhile goes into the next commit."""
+"""Group commit of an agent's outbox: a thread writes; operations that arrive meanwhile go into the next commit."""
 
 from __future__ import annotations
 
@@ -12,13 +12,13 @@ from wanderbus.errors import Closed, StorageError
 from wanderbus.runtime.files.outbox_file import OutboxFile
 
 RETRY_S: Final = 1.0
-"""Pause before events that could not be removed, as from a full disk, are removed."""
+"""Pause before another attempt to remove events after a failure, for example of a full disk."""
 
 _Batch = list[tuple[bytes, asyncio.Future[int]]]
 
 
 class OutboxWriter:
-    """Owns an outbox's file; ``on_removed(numbers)`` is called on the loop when events are durably gone."""
+    """Owner of an outbox's file; ``on_removed(numbers)`` is called on the loop when removals are durable."""
 
     def __init__(self, file: OutboxFile, on_removed: Callable[[Sequence[int]], None]) -> None:
         self.commits = 0
@@ -32,9 +32,9 @@ class OutboxWriter:
         self._closed = False
 
     def append(self, event: bytes) -> asyncio.Future[int]:
-        """Store ``event`` after all before it; return its number to come, or :class:`StorageError`.
+        """Store ``event`` after all earlier ones; return a future of its number, or of a :class:`StorageError`.
 
-        It is stored whoever waits for it, so it must not be cancelled.
+        The event is stored even if the caller stops waiting, so the future must not be cancelled.
         """
         stored: asyncio.Future[int] = self._loop.create_future()
         self._events.append((event, stored))
@@ -47,12 +47,12 @@ class OutboxWriter:
         self._go_on()
 
     async def finish(self) -> None:
-        """Wait until what was handed over is written, or could not be."""
+        """Wait until all operations are written or have failed."""
         while self._commit is not None:
             await asyncio.wait([self._commit])
 
     def close(self) -> None:
-        """Close the file and write nothing more, which is :class:`Closed` to who waits; blocks for a commit at most."""
+        """Close the file; pending operations fail with :class:`Closed`. Blocks for one commit at most."""
         self._closed = True
         for _, stored in self._events:
             stored.set_exception(Closed("the agent was closed"))

@@ -1,4 +1,4 @@
-"""Keeps the registrations of a running server on disk, and brings them back at its next start."""
+"""Registrations of a running server: saved to disk, and restored at the next start."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ _log = logging.getLogger("wanderbus.registrations")
 
 
 class Registrations:
-    """A store, and what is still to be written to it; made by :meth:`open` on a running loop."""
+    """A store, and the changes not yet written to it; made by :meth:`open` on a running loop."""
 
     def __init__(self, store: BindingStore) -> None:
         self._store = store
@@ -27,13 +27,13 @@ class Registrations:
 
     @classmethod
     def open(cls, path: Path) -> Registrations:
-        """Open or begin the file at ``path``; :class:`StorageError` if that cannot be."""
+        """Open or create the file at ``path``; :class:`StorageError` if that fails."""
         return cls(BindingStore.open(path))
 
     def restore_into(self, machine: SIPServer, *, without: str) -> list[Output]:
-        """Give ``machine`` the registrations of before, but for the address of record ``without``.
+        """Restore the stored registrations into ``machine``, except for the address of record ``without``.
 
-        Returns what the machine asks for. What it did not take is dropped from the file.
+        Returns the outputs of the machine. Registrations that it does not accept are removed from the file.
         """
         now = self._loop.time()
         loaded = self._store.load(_wall_s(), now)
@@ -49,14 +49,14 @@ class Registrations:
             self._turn = self._loop.call_soon(self._save)
 
     def close(self) -> None:
-        """Write what is left and close the file."""
+        """Write pending changes and close the file."""
         if self._turn is not None:
             self._turn.cancel()
         self._save()
         self._store.close()
 
     def _save(self) -> None:
-        """A registrar that cannot write goes on: devices register again, which makes good what is lost."""
+        """Write the changes. After a failure the registrar goes on: devices register again, which restores the loss."""
         self._turn = None
         unsaved, self._unsaved = self._unsaved, {}
         if not unsaved:
@@ -64,7 +64,7 @@ class Registrations:
         try:
             self._store.save(unsaved, _wall_s(), self._loop.time())
         except StorageError as error:
-            _log.warning("registrations are not kept over a restart: %s", error)
+            _log.warning("cannot save registrations for the next start: %s", error)
 
 
 def _wall_s() -> float:

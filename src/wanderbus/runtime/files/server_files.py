@@ -1,6 +1,6 @@
-"""A server's data directory: who it is, which ports it had, its log and its state, brought up to date.
+"""A server's data directory: its identity, its ports, its log, and its state, brought up to date.
 
-The log is the truth. What is damaged and can be made of it is made of it, with one line in the server's log.
+The log is the source of truth. A damaged file that can be rebuilt from the log is rebuilt, and one line is logged.
 """
 
 from __future__ import annotations
@@ -39,7 +39,7 @@ class ServerFiles:
         self.directory = directory
         self.identity = identity
         self.reset_key = reset_key
-        """Makes the tokens by which agents know a reset of this server, over restarts (DESIGN 6.3)."""
+        """Generates the tokens by which agents recognize a reset of this server, over restarts (DESIGN 6.3)."""
         self.log = log
         self.store = store
         self._disk = disk
@@ -54,9 +54,9 @@ class ServerFiles:
         disk: Disk = SYSTEM,
         vfs: str | None = None,
     ) -> ServerFiles:
-        """Open or begin a data directory; :class:`StorageError` in one line says what cannot be used and why.
+        """Open or create a data directory; :class:`StorageError` names in one line the unusable file and the cause.
 
-        A new directory is for its owner alone: events and keys are in it. ``vfs`` names SQLite's way to the disk.
+        A new directory is accessible to its owner only: it holds events and keys. ``vfs`` names SQLite's system layer.
         """
         try:
             make_directory(disk, directory, 0o700)
@@ -75,7 +75,7 @@ class ServerFiles:
     def load_state(self, publishes_remembered: int) -> BrokerState:
         """Return the state: the stored rows, brought up to date from the log.
 
-        Rows that are damaged are put aside, and all of the state is made of the log.
+        If rows are damaged, the file is moved aside, and the whole state is rebuilt from the log.
         """
         if self.store.offset > self.log.next_offset:
             raise LogCorrupt(
@@ -114,7 +114,7 @@ class ServerFiles:
                 ) from None
 
     def keep_ports(self, broker_port: int, data_port: int, stream_port: int) -> None:
-        """Remember the ports for the next start; :class:`StorageError` if that cannot be written."""
+        """Store the ports for the next start; :class:`StorageError` if that fails."""
         self.identity = Identity(self.identity.server, broker_port, data_port, stream_port)
         try:
             save_identity(self.directory / "server.json", self.identity, self._disk)
@@ -141,14 +141,12 @@ def _open_store(path: Path, server: str, log: EventLog, vfs: str | None) -> Stat
 
 
 def _begin_anew(path: Path, server: str, log: EventLog, vfs: str | None, why: StateCorrupt) -> StateStore:
-    """Put aside a state that cannot be used and begin another one; refuse if the log cannot make good what it held."""
+    """Move aside an unusable state and begin another; fail if the log no longer holds all records to rebuild it."""
     if log.oldest_offset:
         raise StateCorrupt(
             f"{why}, and the log begins at record {log.oldest_offset}, so it cannot be rebuilt; put the earlier "
             "segments back, or restore the file from a copy"
         )
     aside = put_aside(path)
-    _log.warning(
-        "%s: it is put aside as %s, and the state is rebuilt from the log, %s records", why, aside.name, log.next_offset
-    )
+    _log.warning("%s: moved it to %s; the state is rebuilt from the log (%s records)", why, aside.name, log.next_offset)
     return StateStore.open(path, server=server, vfs=vfs)

@@ -1,4 +1,4 @@
-"""Files of SQLite that cannot be used: how one is known that was emptied, and how it is put aside for another one."""
+"""Unusable SQLite files: detection of an emptied file, and moving a file aside."""
 
 from __future__ import annotations
 
@@ -10,21 +10,21 @@ from typing import Final
 import apsw
 
 DAMAGE: Final = (apsw.NotADBError, apsw.CorruptError, apsw.SQLError, UnicodeDecodeError)
-"""What SQLite and its wrapper raise over a damaged file; the last quotes the damage."""
+"""Exceptions of SQLite and its wrapper for a damaged file; the last one quotes the damage."""
 
 _PAGE_BYTES_MIN: Final = 512
-"""The smallest page that a file of SQLite can have, and it has one from its first moment."""
+"""Smallest page of a SQLite file; every file has one from its creation."""
 
 
 def is_cut_off(path: Path) -> bool:
-    """Return whether there is a file without a page: SQLite would take it for a new one."""
+    """Return whether the file exists and is shorter than a page: SQLite would treat it as a new one."""
     return path.is_file() and path.stat().st_size < _PAGE_BYTES_MIN
 
 
 def put_aside(path: Path) -> Path:
-    """Rename a database and what belongs to it to ``<path>.damaged``, in place of an earlier one; return that.
+    """Rename a database and its companions to ``<path>.damaged``, replacing an earlier one; return the new path.
 
-    The write-ahead log goes first: alone it would be taken for that of the database that is begun.
+    The write-ahead log is renamed first: left alone, SQLite would apply it to the new database.
     """
     aside = path.with_name(f"{path.name}.damaged")
     for suffix in ("-wal", "-shm", ""):

@@ -1,11 +1,11 @@
 """The state derived from the event log, as rows in SQLite (DESIGN 5.1, 8).
 
-Every save is one transaction that also stores the log offset it reflects, so the state is always some prefix of
-the log and the rest is applied on start. ``synchronous=NORMAL`` is enough: what a power cut takes back is in the
-log. While the log is whole the file may be deleted; it is rebuilt.
+Every save is one transaction that also stores the log offset it reflects, so the state is always some prefix of the
+log, and the rest is applied on start. ``synchronous=NORMAL`` is sufficient, because the log holds what a power cut
+loses. While the log is complete the file may be deleted; it is rebuilt.
 
-Each row has a checksum over its table, its key and itself, and so has the row that tells offset and tables: what
-SQLite does not notice of a damaged file is noticed here, and the file is refused as a whole.
+Each row has a checksum over its table, its key and itself, and so has the row that describes the file. Checksums
+detect damage that SQLite does not notice; a damaged file is refused as a whole.
 """
 
 from __future__ import annotations
@@ -27,10 +27,10 @@ from wanderbus.runtime.files.file_modes import make_private
 from wanderbus.runtime.files.sqlite_files import DAMAGE, is_cut_off
 
 BUSY_TIMEOUT_MS: Final = 2_000
-"""How long to wait for another process that looks at the file."""
+"""Time to wait for another process that reads the file."""
 
 FORMAT: Final = 4
-"""Of the rows: SQLite keeps it in the file's header, and a file from before there were formats has 0."""
+"""Format of the rows, stored in the file's header; a file from before formats were numbered has 0."""
 
 _TABLE_NAME = re.compile(r"[a-z][a-z_]*")
 _META: Final = (
@@ -44,7 +44,7 @@ _WRITE: Final = (
 
 
 class _Meta(NamedTuple):
-    """The description of the file in the file; ``tables`` are the names of its tables with spaces between."""
+    """Description of the file, stored in it; ``tables`` are the names of its tables separated by spaces."""
 
     offset: int
     schema: int
@@ -62,12 +62,12 @@ class StateStore:
 
     @classmethod
     def open(cls, path: Path, *, server: str = "", vfs: str | None = None) -> StateStore:
-        """Open the state in ``path``, or begin an empty one at offset 0 for the server named ``server``.
+        """Open the state in ``path``, or create an empty one at offset 0 for the server named ``server``.
 
-        ``vfs`` names SQLite's way to the disk where it is not the usual one.
+        ``vfs`` names SQLite's file system layer if it is not the usual one.
 
-        Raises :class:`StateCorrupt` if the file is damaged or of an earlier format, and has to be rebuilt,
-        :class:`StorageError` if it cannot be opened, is in use, or is another server's or a later version's.
+        Raises :class:`StateCorrupt` if the file is damaged or of an earlier format, and must be rebuilt,
+        :class:`StorageError` if it cannot be opened, is in use, or belongs to another server or a later version.
         """
         if is_cut_off(path):
             raise _unusable(path, "it is empty")
@@ -96,9 +96,9 @@ class StateStore:
         return self._meta.offset
 
     def load(self, table: str) -> Iterator[tuple[str, bytes]]:
-        """Yield the rows of ``table`` in order of their keys; nothing if no row was ever saved in it.
+        """Yield the rows of ``table`` in order of their keys; none if no row was ever saved in it.
 
-        Raises :class:`StateCorrupt` if a row is not as it was written.
+        Raises :class:`StateCorrupt` if a row is damaged.
         """
         if _checked(table) not in self._meta.tables.split():
             return
@@ -106,7 +106,7 @@ class StateStore:
         try:
             for key, row, checksum in self._connection.execute(f"SELECT key, row, checksum FROM {table} ORDER BY key"):
                 if type(key) is not str or type(row) is not bytes or _checksum(seed, key, row) != checksum:
-                    raise _unusable(self.path, f"a row of {table} is not as it was written")
+                    raise _unusable(self.path, f"a row of {table} has a wrong checksum")
                 yield key, row
         except DAMAGE as error:
             raise _unusable(self.path, str(error)) from error
@@ -116,8 +116,8 @@ class StateStore:
     def save(self, changes: Mapping[str, Mapping[str, bytes | None]], offset: int) -> None:
         """Store ``changes`` (table, key, row; None deletes) and ``offset`` in one transaction.
 
-        ``offset`` is the first one whose record the rows do not contain yet; it never goes back. ``OSError`` says
-        that there is no room: everything is as before then, and the same call may be tried again.
+        ``offset`` is the first one whose record the rows do not contain yet; it never decreases. ``OSError`` means that
+        there is no room: the file is then unchanged, and the call may be retried.
         """
         assert offset >= self.offset, f"state at {self.offset} cannot go back to {offset}"
         try:
@@ -133,7 +133,7 @@ class StateStore:
         self._connection.close()
 
     def _write(self, changes: Mapping[str, Mapping[str, bytes | None]], offset: int) -> None:
-        # Not `with self._connection`: on a full disk SQLite rolls back itself, and that would try it once more.
+        # Not `with self._connection`: on a full disk SQLite rolls back itself, and a second rollback would fail.
         known = self._meta.tables.split()
         self._connection.execute("BEGIN IMMEDIATE")
         try:
@@ -155,22 +155,22 @@ class StateStore:
 
 
 def _stored(table: str, rows: Mapping[str, bytes | None]) -> Iterable[tuple[str, bytes, int]]:
-    """Return what stands in the file for the rows that are not deleted."""
+    """Return the stored form of the rows that are not deleted."""
     seed = zlib.crc32(table.encode())
     return [(key, row, _checksum(seed, key, row)) for key, row in rows.items() if row is not None]
 
 
 def _prepare(path: Path, connection: apsw.Connection, server: str) -> _Meta:
-    """Check a file from start to end, or lay out a new one; return what it tells of itself."""
+    """Check the whole file, or create the tables in a new one; return its description."""
     connection.execute("PRAGMA journal_mode = WAL")
     connection.execute("PRAGMA synchronous = NORMAL")
     verdict = connection.execute("PRAGMA integrity_check(1)").fetchall()
     if verdict != [("ok",)]:
         raise _unusable(path, str(verdict[0][0]))
     if connection.readonly("main"):
-        # SQLite also takes a file for read-only whose header asks for a version to come.
+        # SQLite also opens a file as read-only if its header requires a later version.
         if os.access(path, os.W_OK):
-            raise _unusable(path, "its header is not as it was written")
+            raise _unusable(path, "its header is damaged")
         raise StorageError(f"{path} cannot be used: it is read-only; make it writable")
     stored_format = connection.pragma("user_version")
     layouts = {str(name): sql for name, sql in connection.execute("SELECT name, sql FROM sqlite_master")}
@@ -180,13 +180,13 @@ def _prepare(path: Path, connection: apsw.Connection, server: str) -> _Meta:
         raise _unusable(path, f"its rows have format {stored_format}, this version writes {FORMAT}")
     meta = _read_meta(path, connection)
     if layouts != {"meta": _META, **{table: _layout(table) for table in meta.tables.split()}}:
-        raise _unusable(path, "its tables are not as they were made")
+        raise _unusable(path, "its tables do not have the expected layout")
     _check_owner(path, meta, server)
     return meta
 
 
 def _check_owner(path: Path, meta: _Meta, server: str) -> None:
-    """Raise for the state of another version or server."""
+    """Raise if the state belongs to another version or server."""
     if meta.schema > SCHEMA_VERSION:
         raise StorageError(
             f"{path} has record schema {meta.schema}, this version writes {SCHEMA_VERSION}; "
@@ -218,7 +218,7 @@ def _keep_meta(connection: apsw.Connection, meta: _Meta) -> None:
 def _read_meta(path: Path, connection: apsw.Connection) -> _Meta:
     found: list[tuple[Any, ...]] = connection.execute("SELECT * FROM meta").fetchall()
     if len(found) != 1 or _meta_checksum(found[0][:-1]) != found[0][-1]:
-        raise _unusable(path, "its offset is not as it was written")
+        raise _unusable(path, "its description has a wrong checksum")
     return _Meta(*found[0][:-1])
 
 
@@ -236,9 +236,9 @@ def _layout(table: str) -> str:
 
 
 def _checked(table: str) -> str:
-    """Return ``table`` if it can stand in a statement as it is: names come from the code, never from outside."""
+    """Return ``table`` if it is safe in an SQL statement: names come from the code, never from input."""
     assert _TABLE_NAME.fullmatch(table), table
-    assert table != "meta", "the name is taken"
+    assert table != "meta", "the name meta is reserved"
     return table
 
 

@@ -1,7 +1,7 @@
-"""A SIP trace in a file that cannot grow without bound (SPEC U-06).
+"""A SIP trace in a file of bounded size (SPEC U-06).
 
-The file is lines of JSON: the first says what it is, each further one is a message, its text readable wherever it is
-text. When it has its size it is renamed to ``NAME.1``, in place of the one before, and begun anew.
+The file consists of JSON lines: the first names the format, each further one is a message, with its text readable if
+it is text. At its maximum size the file is renamed to ``NAME.1``, replacing the previous one, and a new file is begun.
 """
 
 from __future__ import annotations
@@ -21,13 +21,13 @@ from wanderbus.sip.message.targets import Transport
 from wanderbus.sip.trace.trace import Direction, Microseconds, Port, Trace, TraceEntry
 
 FILE_BYTES_MAX: Final = 64 * 2**20
-"""Size at which a trace file is put aside; both together take twice as much at most."""
+"""Size at which a trace file is renamed; both files together take at most twice as much."""
 
 READ_ENTRIES_MAX: Final = 200_000
-"""Messages that are taken from files; of more, the last."""
+"""Maximum number of messages read from files; of more, the last are kept."""
 
 READ_BYTES_MAX: Final = 4 * FILE_BYTES_MAX
-"""Bytes of messages that are taken from files."""
+"""Maximum bytes of messages read from files."""
 
 _LINE_BYTES_MAX: Final = 2**20
 
@@ -40,7 +40,7 @@ class _Heading(msgspec.Struct, frozen=True):
 
 
 class _Line(msgspec.Struct, frozen=True, omit_defaults=True):
-    """One message in the file, as ``text`` where it is text, else in ``data`` as base64."""
+    """One message in the file: in ``text`` if it is text, else in ``data`` as base64."""
 
     at_us: Microseconds
     source: tuple[str, Port]
@@ -66,13 +66,13 @@ class TraceFile:
 
     @classmethod
     def open(cls, path: Path, *, bytes_max: int = FILE_BYTES_MAX) -> TraceFile:
-        """Begin a trace file, or go on with one; :class:`ConfigurationError` if it is something else or in use."""
+        """Create a trace file or continue one; :class:`ConfigurationError` if it is another kind of file or in use."""
         try:
             descriptor = lock_file(path, os.O_RDWR | os.O_APPEND)
         except OSError as error:
             raise ConfigurationError(f"the SIP trace {path} cannot be written: {error.strerror}") from None
         if descriptor is None:
-            raise ConfigurationError(f"the SIP trace {path} is written by another process; name another file")
+            raise ConfigurationError(f"the SIP trace {path} is in use by another process; name another file")
         try:
             _make_ready(path, descriptor)
         except BaseException:
@@ -81,7 +81,7 @@ class TraceFile:
         return cls(path, descriptor, bytes_max)
 
     def write(self, entry: TraceEntry) -> None:
-        """Write one message; OSError when the disk does not take it."""
+        """Write one message; OSError if the disk refuses it."""
         line = _encode(entry)
         if self._bytes + len(line) > self._bytes_max and self._bytes > len(_HEADING_LINE):
             self._put_aside()
@@ -102,10 +102,10 @@ class TraceFile:
 
 
 def read_trace(paths: Iterable[Path]) -> Trace:
-    """Return what trace files hold, the last of it if that is too much; secrets they should not hold are taken out.
+    """Return the messages in trace files, the last ones if there are too many; secrets in them are removed.
 
-    :class:`ConfigurationError` with file and line for what is no trace. A last line that is still being written is
-    left out.
+    :class:`ConfigurationError` names file and line if a file is not a trace. A last line that is still being written is
+    skipped.
     """
     trace = Trace(entries_max=READ_ENTRIES_MAX, bytes_max=READ_BYTES_MAX)
     for path in paths:
@@ -118,13 +118,13 @@ def read_trace(paths: Iterable[Path]) -> Trace:
 
 
 def _make_ready(path: Path, descriptor: int) -> None:
-    """Write the heading of an empty file; of another one, check it, and cut off what a crash left of a line."""
+    """Write the heading of an empty file; check that of another file, and cut off an incomplete last line."""
     size = os.fstat(descriptor).st_size
     if size == 0:
         os.write(descriptor, _HEADING_LINE)
         return
     if os.pread(descriptor, len(_HEADING_LINE), 0) != _HEADING_LINE:
-        raise ConfigurationError(f"{path} is there and is no SIP trace; name another file")
+        raise ConfigurationError(f"{path} exists and is not a SIP trace; name another file")
     tail = os.pread(descriptor, _LINE_BYTES_MAX, max(0, size - _LINE_BYTES_MAX))
     os.ftruncate(descriptor, size - len(tail) + tail.rfind(b"\n") + 1)
 
@@ -132,7 +132,7 @@ def _make_ready(path: Path, descriptor: int) -> None:
 def _entries(path: Path) -> Iterator[TraceEntry]:
     with path.open("rb") as file:
         if file.readline(_LINE_BYTES_MAX) != _HEADING_LINE:
-            raise ConfigurationError(f"{path} is no SIP trace: 'wanderbus up --sip-trace FILE' writes one")
+            raise ConfigurationError(f"{path} is not a SIP trace; 'wanderbus up --sip-trace FILE' writes one")
         number = 1
         while line := file.readline(_LINE_BYTES_MAX):
             number += 1
@@ -141,7 +141,7 @@ def _entries(path: Path) -> Iterator[TraceEntry]:
             except (msgspec.DecodeError, UnicodeEncodeError) as error:
                 if len(line) < _LINE_BYTES_MAX and not line.endswith(b"\n"):
                     return
-                raise ConfigurationError(f"{path}, line {number}: no message of a SIP trace: {error}") from None
+                raise ConfigurationError(f"{path}, line {number}: not a message of a SIP trace: {error}") from None
 
 
 def _encode(entry: TraceEntry) -> bytes:

@@ -1,7 +1,7 @@
-"""The file of users: read, changed in place by ``wanderbus users``, and read again when it has changed.
+"""The users file: read by servers, changed in place by ``wanderbus users``, and read again after each change.
 
-A line is ``name:password``, or ``name:$HA1$domain$`` and digests of name, domain and password by which the user is
-known (RFC 8760): a file of these holds no password. It is written for its owner alone, and replaced at once.
+A line is ``name:password``, or ``name:$HA1$domain$`` and digests of name, domain and password, which authenticate the
+user (RFC 8760) without storing the password. The file is readable by its owner only, and replaced atomically.
 """
 
 from __future__ import annotations
@@ -21,56 +21,56 @@ from wanderbus.sip.authentication.digest import HASHED, Secret, ha1
 _log = logging.getLogger("wanderbus.users")
 
 LOOK_S: Final = 1.0
-"""Pause between two looks at whether the file has changed."""
+"""Pause between two checks for a change of the file."""
 
 _MARK: Final = "$HA1$"
 
 
 class Users(Mapping[str, Secret]):
-    """Secrets by name, as the file says now; of a file that became unreadable, as it said before."""
+    """Secrets by name, as in the file now; if the file has become unreadable, as in its last readable version."""
 
     def __init__(self, path: Path, *, domain: str, taken: str | None) -> None:
         self._path = path
         self._domain = domain
         self._taken = taken
-        self._left_out: str | None = None
-        self._seen = _mark_of(path)
+        self._excluded: str | None = None
+        self._version = _version_of(path)
         self._secrets = read_users(path, domain=domain, taken=taken)
         warn_if_open(path, "secrets of users")
 
     def __getitem__(self, name: str) -> Secret:
-        if name == self._left_out:
+        if name == self._excluded:
             raise KeyError(name)
         return self._secrets[name]
 
     def __iter__(self) -> Iterator[str]:
-        return (name for name in self._secrets if name != self._left_out)
+        return (name for name in self._secrets if name != self._excluded)
 
     def __len__(self) -> int:
         return sum(1 for _ in self)
 
     def but(self, name: str) -> Users:
-        """Return these users without ``name``; only one of the two is to be followed."""
+        """Return these users without ``name``; call :func:`follow` for only one of the two."""
         others = copy(self)
-        others._left_out = name
+        others._excluded = name
         return others
 
     def look(self) -> None:
         """Read the file if it has changed."""
-        seen = _mark_of(self._path)
-        if seen == self._seen:
+        version = _version_of(self._path)
+        if version == self._version:
             return
-        self._seen = seen
+        self._version = version
         try:
             self._secrets = read_users(self._path, domain=self._domain, taken=self._taken)
         except ConfigurationError as error:
-            _log.warning("the users stay as they are: %s", error)
+            _log.warning("cannot read the changed users file, the previous users stay valid: %s", error)
         else:
-            _log.warning("%s has changed; it names %s users now", self._path, len(self._secrets))
+            _log.warning("%s has changed: it now has %s users", self._path, len(self._secrets))
 
 
 def follow(users: Mapping[str, Secret]) -> asyncio.Task[None] | None:
-    """Read a file of users again whenever it has changed, until cancelled; None if they are in no file."""
+    """Start a task that reads a users file again after each change, until cancelled; None if ``users`` has no file."""
     if not isinstance(users, Users):
         return None
 
@@ -83,9 +83,9 @@ def follow(users: Mapping[str, Secret]) -> asyncio.Task[None] | None:
 
 
 def read_users(path: Path, *, domain: str | None = None, taken: str | None = "broker") -> Mapping[str, Secret]:
-    """Return names and secrets; ``#`` begins a comment line, and digests have to be those of ``domain``.
+    """Return names and secrets; ``#`` begins a comment line, and digests must belong to ``domain``.
 
-    Raises :class:`ConfigurationError` naming the line at fault, never its content; the name ``taken`` is one.
+    Raises :class:`ConfigurationError` naming the invalid line, never its content; the name ``taken`` is invalid too.
     """
     users: dict[str, Secret] = {}
     for number, line in enumerate(_lines(path), 1):
@@ -102,9 +102,9 @@ def read_users(path: Path, *, domain: str | None = None, taken: str | None = "br
 
 
 def change_user(path: Path, name: str, domain: str, password: str | None) -> None:
-    """Give ``name`` this password, or take its line out with None; other lines and comments stay as they are.
+    """Set the password of ``name``, or remove the user if it is None; other lines and comments are unchanged.
 
-    :raises ConfigurationError: the file cannot be read or written, or the name cannot stand in it
+    :raises ConfigurationError: the file cannot be read or written, or the name is invalid
     """
     if name.split() != [name] or ":" in name or name.startswith("#"):
         raise ConfigurationError(f"{name!r} cannot be the name of a user; write one word without a colon")
@@ -136,7 +136,7 @@ def _digests(text: str, name: str, domain: str | None, where: str) -> Mapping[st
         raise ConfigurationError(f"{where}: the digests are damaged; run 'wanderbus users passwd {name}'")
     if domain is not None and realm.lower() != domain.lower():
         raise ConfigurationError(
-            f"{where}: the digests are of the domain {realm!r}, not of {domain!r}; run 'wanderbus users passwd {name}'"
+            f"{where}: the digests are for domain {realm!r}, not {domain!r}; run 'wanderbus users passwd {name}'"
         )
     return digests
 
@@ -153,7 +153,7 @@ def _lines(path: Path) -> list[str]:
         raise ConfigurationError(f"the users file {path} cannot be read: {reason}") from None
 
 
-def _mark_of(path: Path) -> tuple[int, int, int] | None:
+def _version_of(path: Path) -> tuple[int, int, int] | None:
     try:
         found = path.stat()
     except OSError:

@@ -1,8 +1,8 @@
-"""Group commit: one thread writes and syncs the log while the loop goes on, another saves the state (DESIGN 8).
+"""Group commit: one thread writes and syncs the log while the loop continues, another saves the state (DESIGN 8).
 
-Whatever was handed over while the last sync ran goes into the next one. Rows are saved once the records they reflect
-are durable, and no record waits for that. A full disk is waited for: what was handed over stays here, in its order,
-and nothing of it is acknowledged.
+All records enqueued during a sync are written by the next one. Rows are saved once the records that they reflect are
+durable, and no record waits for that. When the disk is full, records stay in memory, in order and unacknowledged,
+until there is room.
 """
 
 from __future__ import annotations
@@ -26,32 +26,32 @@ Rows = tuple[Changes, int]
 
 RETRY_S_MIN: Final = 0.02
 RETRY_S_MAX: Final = 1.0
-"""Pauses between two tries to write to a full disk: each is twice the one before."""
+"""Pause between two attempts to write to a full disk: it doubles each time, within these limits."""
 
 UNWRITTEN_BYTES_MAX: Final = 64 * 2**20
-"""Records that may wait in memory for a full disk. Publishes are refused by then; what still comes is small (a
-device that took something, came or went), and so much of it that the disk has been full for very long."""
+"""Bytes of records that may wait in memory for a full disk. Publishes are refused by then; acknowledgements and
+connections of devices still write small records, so this much means that the disk has been full for very long."""
 
-RESERVE_LOOKS: Final = 8
-"""How often the reserve is looked at, at least, while as much as it is written."""
+RESERVE_CHECKS: Final = 8
+"""Minimum number of checks of the reserve while as many bytes as the reserve are written."""
 
 
-class _Handed(NamedTuple):
-    """From the loop: what is to be written."""
+class _Enqueued(NamedTuple):
+    """Input from the loop: records and rows to write."""
 
     entries: Sequence[LogEntry]
     rows: Rows | None
 
 
 class _Saved(NamedTuple):
-    """From the thread that saves: ``rows`` are in the store, or why they are not."""
+    """Result from the thread that saves: ``rows`` are in the store, or the error that prevented it."""
 
     rows: Rows
     error: Exception | None
 
 
 class GroupCommit:
-    """What was handed over and is not on disk yet, and the order in which it gets there; without a thread."""
+    """Records and rows that are not on disk yet, and the order in which they are written; without a thread."""
 
     def __init__(self, log: EventLog, on_durable: Callable[[int], None]) -> None:
         self.syncs = 0
@@ -67,17 +67,17 @@ class GroupCommit:
         return sum(len(payload) for _, _, payload in self._entries)
 
     def append(self, entries: Sequence[LogEntry]) -> None:
-        """Have ``entries`` written after all before them, and synced."""
+        """Enqueue ``entries`` to be written after all earlier ones, and synced."""
         self._entries += entries
 
     def save(self, changes: Changes, offset: int) -> None:
-        """Have rows saved that reflect every record below ``offset``; of one row only the last state counts."""
+        """Enqueue rows that reflect every record below ``offset``; the last state of a row replaces earlier ones."""
         for table, rows in changes.items():
             self._rows.setdefault(table, {}).update(rows)
         self._rows_offset = offset
 
     def commit(self) -> None:
-        """Bring the records to the disk. After ``OSError`` for want of room the same call may be tried again."""
+        """Write the records to disk and sync. After ``OSError`` for lack of room the call may be retried."""
         if self._entries:
             written = self._log.next_offset - self._entries[0][0]
             self._log.append(self._entries[written:])
@@ -87,7 +87,7 @@ class GroupCommit:
             self._on_durable(durable)
 
     def take_rows(self) -> Rows | None:
-        """Return the rows that may be saved after a commit, which are the caller's to save; None if there are none."""
+        """Return and remove the rows that may be saved after a commit; None if there are none."""
         if self._rows_offset is None:
             return None
         rows: Rows = self._rows, self._rows_offset
@@ -95,31 +95,31 @@ class GroupCommit:
         return rows
 
     def give_back(self, rows: Rows) -> None:
-        """Have ``rows``, which could not be saved, saved with those that came since."""
+        """Enqueue ``rows`` that could not be saved again, together with newer ones."""
         newer = self.take_rows()
         for changes, offset in filter(None, (rows, newer)):
             self.save(changes, offset)
 
 
 class _Saver:
-    """Saves rows in a thread of its own, one lot at a time, and reports each."""
+    """Thread that saves one batch of rows at a time, and reports each."""
 
     def __init__(self, store: StateStore, report: Callable[[_Saved], None]) -> None:
         self._store = store
         self._report = report
-        self._given: SimpleQueue[Rows | None] = SimpleQueue()
+        self._batches: SimpleQueue[Rows | None] = SimpleQueue()
         self._thread = threading.Thread(target=self._work, name="wanderbus-save", daemon=True)
         self._thread.start()
 
     def save(self, rows: Rows) -> None:
-        self._given.put(rows)
+        self._batches.put(rows)
 
     def stop(self) -> None:
-        self._given.put(None)
+        self._batches.put(None)
         self._thread.join()
 
     def _work(self) -> None:
-        while (rows := self._given.get()) is not None:
+        while (rows := self._batches.get()) is not None:
             error: Exception | None = None
             try:
                 self._store.save(*rows)
@@ -129,12 +129,12 @@ class _Saver:
 
 
 class Committer:
-    """Owns the log and the store of a running server.
+    """Owner of the log and the store of a running server.
 
     ``on_durable(next_offset)``, ``on_full(reason)``, ``on_room()`` and ``on_failure(error)`` are called on the loop.
-    The disk counts as full when it takes no more, and before that when less than ``reserve_bytes`` are free, so that
-    what cannot be refused still has room; that is looked at whenever rows or many records were written. After a
-    failure nothing more is written, so nothing more is acknowledged.
+    The disk counts as full when a write fails for lack of room, or already when less than ``reserve_bytes`` are free,
+    so that records which cannot be refused still have room. Free space is checked whenever rows or many records were
+    written. After a failure nothing more is written, so nothing more is acknowledged.
     """
 
     def __init__(
@@ -156,20 +156,20 @@ class Committer:
         self._reserve_bytes = reserve_bytes
         self._loop = asyncio.get_running_loop()
         self._waiting: list[LogEntry] = []
-        """Of the loop's thread: entries that are handed over with the next that somebody waits for."""
-        self._handed: SimpleQueue[_Handed | _Saved] = SimpleQueue()
-        self._saver = _Saver(store, self._handed.put)
+        """Entries, of the loop's thread, that are enqueued together with the next urgent ones."""
+        self._inputs: SimpleQueue[_Enqueued | _Saved] = SimpleQueue()
+        self._saver = _Saver(store, self._inputs.put)
         self._saving = False
-        self._refused: OSError | None = None
-        """Why there was no room for rows, until that is known."""
-        self._roomless = False
-        """Whether there was no room for rows, until there is."""
+        self._save_error: OSError | None = None
+        """Error of a save for lack of room, until it is handled."""
+        self._save_lacks_room = False
+        """Whether the last save of rows failed for lack of room."""
         self._stopping = threading.Event()
-        self._unlooked_bytes = 0
-        """Records that were handed over since the reserve was looked at."""
+        self._unchecked_bytes = 0
+        """Bytes of records enqueued since the last check of the reserve."""
         self._full = False
         self._pause_s = 0.0
-        """How long to wait before the next try, while the disk takes nothing."""
+        """Pause before the next attempt while the disk is full."""
         self._thread = threading.Thread(target=self._work, name="wanderbus-commit", daemon=True)
         self._thread.start()
 
@@ -179,72 +179,72 @@ class Committer:
         return self._group.syncs
 
     def append(self, entries: Sequence[LogEntry], *, urgent: bool = True) -> None:
-        """Write ``entries`` after all before them, and sync; if not ``urgent``, with what is handed over next."""
+        """Write ``entries`` after all earlier ones, and sync; if not ``urgent``, together with the next urgent ones."""
         self._waiting += entries
         if urgent:
-            self._hand_over()
+            self._enqueue()
 
     def save(self, changes: Changes, offset: int) -> None:
-        """Save rows that reflect every record below ``offset``, all of which were given before."""
-        self._hand_over((changes, offset))
+        """Save rows that reflect every record below ``offset``, all of which were appended before."""
+        self._enqueue((changes, offset))
 
     def stop(self) -> None:
-        """Finish what was given, or give it up if the disk is full, and end the threads.
+        """Write all that was enqueued, or discard it if the disk is full, and end the threads.
 
-        Blocks for at most a few syncs. Nothing may be given any more.
+        Blocks for at most a few syncs. Nothing may be enqueued afterwards.
         """
-        self._hand_over()
+        self._enqueue()
         self._stopping.set()
-        self._hand_over()  # so that it looks
+        self._enqueue()  # wakes the thread, so that it sees the flag
         self._thread.join()
 
-    def _hand_over(self, rows: tuple[Changes, int] | None = None) -> None:
+    def _enqueue(self, rows: tuple[Changes, int] | None = None) -> None:
         entries, self._waiting = self._waiting, []
-        self._handed.put(_Handed(entries, rows))
+        self._inputs.put(_Enqueued(entries, rows))
 
     def _work(self) -> None:
         try:
-            self._look_at_reserve()
-            while self._take_over():
-                self._try()
+            self._check_reserve()
+            while self._process_queue():
+                self._commit()
         except Exception as error:
             self._call(self._on_failure, error)
         finally:
             self._saver.stop()
 
-    def _take_over(self) -> bool:
-        """Wait for something to do, and take all there is; return whether to go on."""
-        stopping = self._stopping.is_set()  # before the last look: all was handed over by then
-        taken: list[_Handed | _Saved] = []
+    def _process_queue(self) -> bool:
+        """Wait for input, and take all there is; return whether to continue."""
+        stopping = self._stopping.is_set()  # read before the last check of the queue: all input was enqueued by then
+        items: list[_Enqueued | _Saved] = []
         if self._pause_s:
             self._stopping.wait(self._pause_s)
         elif not stopping or self._saving:
             with contextlib.suppress(Empty):
-                taken.append(self._handed.get(timeout=RETRY_S_MAX if self._full else None))
-        while not self._handed.empty():
-            taken.append(self._handed.get())
-        more = [self._take(each) for each in taken]
+                items.append(self._inputs.get(timeout=RETRY_S_MAX if self._full else None))
+        while not self._inputs.empty():
+            items.append(self._inputs.get())
+        more = [self._process(each) for each in items]
         return not stopping or any(more)
 
-    def _take(self, handed: _Handed | _Saved) -> bool:
-        """Take what the loop gives or what became of rows; return whether there may be something to write."""
-        if isinstance(handed, _Handed):
-            self._group.append(handed.entries)
-            self._unlooked_bytes += sum(len(payload) for _, _, payload in handed.entries)
-            if handed.rows is not None:
-                self._group.save(*handed.rows)
-            return bool(handed.entries or handed.rows)
+    def _process(self, item: _Enqueued | _Saved) -> bool:
+        """Process input of the loop, or the result of a save; return whether there may be something to write."""
+        if isinstance(item, _Enqueued):
+            self._group.append(item.entries)
+            self._unchecked_bytes += sum(len(payload) for _, _, payload in item.entries)
+            if item.rows is not None:
+                self._group.save(*item.rows)
+            return bool(item.entries or item.rows)
         self._saving = False
-        if isinstance(handed.error, OSError) and is_full(handed.error):
-            self._group.give_back(handed.rows)
-            self._refused = handed.error
-        elif handed.error is not None:
-            raise handed.error
-        self._roomless = self._refused is not None
-        self._unlooked_bytes += self._reserve_bytes
+        if isinstance(item.error, OSError) and is_full(item.error):
+            self._group.give_back(item.rows)
+            self._save_error = item.error
+        elif item.error is not None:
+            raise item.error
+        self._save_lacks_room = self._save_error is not None
+        self._unchecked_bytes += self._reserve_bytes
         return True
 
-    def _try(self) -> None:
+    def _commit(self) -> None:
         try:
             self._group.commit()
             self._save_rows()
@@ -253,18 +253,18 @@ class Committer:
                 raise
             self._wait_for_room(error)
         else:
-            if self._roomless:
-                return  # what becomes of the rows says whether there is room
+            if self._save_lacks_room:
+                return  # the result of the save shows whether there is room
             self._pause_s = 0.0
-            # Not each time: the loop would wait for the interpreter meanwhile.
-            if self._full or self._unlooked_bytes * RESERVE_LOOKS >= self._reserve_bytes:
-                self._look_at_reserve()
+            # Not each time: the loop would wait for the interpreter lock meanwhile.
+            if self._full or self._unchecked_bytes * RESERVE_CHECKS >= self._reserve_bytes:
+                self._check_reserve()
 
     def _save_rows(self) -> None:
-        """Have the rows saved that are due; raise ``OSError`` once where there was no room for them."""
-        if self._refused is not None:
-            refused, self._refused = self._refused, None
-            raise refused
+        """Give the due rows to the saver; raise ``OSError`` once if the last save failed for lack of room."""
+        if self._save_error is not None:
+            error, self._save_error = self._save_error, None
+            raise error
         if not self._saving and (rows := self._group.take_rows()) is not None:
             self._saving = True
             self._saver.save(rows)
@@ -275,15 +275,15 @@ class Committer:
         if self._group.unwritten_bytes > UNWRITTEN_BYTES_MAX:
             raise StorageError(
                 f"the disk has been full for so long that {UNWRITTEN_BYTES_MAX} bytes of records wait in memory; "
-                "make room and start again"
+                "free some space and start again"
             )
 
-    def _look_at_reserve(self) -> None:
-        """Be full below the reserve, and no more when a quarter above it: at the edge nothing is gained by turns."""
-        self._unlooked_bytes = 0
+    def _check_reserve(self) -> None:
+        """Report full below the reserve. Hysteresis: report room only 25 % above it."""
+        self._unchecked_bytes = 0
         free = free_bytes(self._directory)
         if free is not None and free < self._reserve_bytes:
-            self._set_full(f"{free} bytes are free, {self._reserve_bytes} are kept in reserve ({self._directory})")
+            self._set_full(f"{free} bytes are free, less than the reserve of {self._reserve_bytes} ({self._directory})")
         elif free is None or free >= self._reserve_bytes * 5 // 4:
             self._set_room()
 
@@ -298,7 +298,7 @@ class Committer:
             self._call(self._on_room)
 
     def _call(self, callback: Callable[..., None], *arguments: Any) -> None:
-        """Tell the loop, unless it is gone: then nobody waits for the answer either."""
+        """Call back on the loop; do nothing if the loop is closed, since nobody waits then."""
         try:
             self._loop.call_soon_threadsafe(callback, *arguments)
         except RuntimeError:

@@ -1,11 +1,11 @@
 """The event log on disk: one writer, dense offsets, group commits (SPEC T-01, DESIGN 5.1, 8).
 
 A directory holds segments (:mod:`wanderbus.segments`), the high-water mark ``durable`` and a ``lock``. A record
-is *written* when :meth:`EventLog.append` returns and *durable* when :meth:`EventLog.sync` does; whoever reads the
-directory from outside stops at the mark. Two rules make recovery decidable:
+is *written* when :meth:`EventLog.append` returns and *durable* when :meth:`EventLog.sync` does. Readers in other
+processes stop at the mark. Two rules make recovery decidable:
 
 * a segment is synced before the next one begins, so only the last can end in a torn write;
-* the mark is published after the sync that it speaks of, so what lies below it was once whole on disk.
+* the mark is published after its sync, so all records below the mark were once whole on disk.
 """
 
 from __future__ import annotations
@@ -23,14 +23,14 @@ from wanderbus.runtime.log.log_recovery import recover, segment_paths
 from wanderbus.segments import HEADER, HIGH_WATER, Frame, frames, pack_frame, pack_mark, segment_name
 
 SEGMENT_BYTES_MAX: Final = 64 * 1024 * 1024
-"""A segment that has reached this size is closed and the next one begun."""
+"""Size at which a segment is closed and the next one begun."""
 
 LOCK: Final = "lock"
-"""Name of the file whose advisory lock marks a log as being written."""
+"""Name of the file whose advisory lock shows that a process writes the log."""
 
 _APPEND: Final = os.O_WRONLY | os.O_APPEND | os.O_CLOEXEC
 _FRESH: Final = "segment.new"
-"""Name of a segment that is being made: under its own name it has its header, whatever happens."""
+"""Name of a segment while it is created: it is renamed once its header is durable."""
 
 
 class EventLog:
@@ -43,9 +43,9 @@ class EventLog:
     def __init__(self, directory: Path, lock: int, next_offset: int, segment_bytes_max: int, disk: Disk) -> None:
         self.directory = directory
         self.next_offset = next_offset
-        """The offset that the next record has to have."""
+        """Offset of the next record."""
         self.durable_offset = 0
-        """Records below it have been synced and are published."""
+        """Records below this offset have been synced and published."""
         self._segment_bytes_max = segment_bytes_max
         self._lock = lock
         self._segment = -1
@@ -57,17 +57,17 @@ class EventLog:
 
     @property
     def oldest_offset(self) -> int:
-        """Return the offset of the oldest record that is kept, or would be."""
+        """Return the offset of the oldest record that is kept, or of the next one if there is none."""
         return int(segment_paths(self.directory)[0].stem)
 
     @classmethod
     def open(cls, directory: Path, *, segment_bytes_max: int = SEGMENT_BYTES_MAX, disk: Disk = SYSTEM) -> EventLog:
-        """Take the log in ``directory``, which is made if need be, and recover it.
+        """Lock the log in ``directory``, which is created if necessary, and recover it.
 
         A torn tail is copied to ``<segment>.torn`` and cut off; every whole record is kept and made durable.
         Raises :class:`LogCorrupt` (and leaves everything as it is) when more than an unsynced tail is damaged,
-        :class:`StorageError` when another process has the log, ``OSError`` from the disk. Of the earlier segments
-        only the ends are looked at, so this takes no longer for a long log: :meth:`read` finds what else is damaged.
+        :class:`StorageError` when another process has locked the log, ``OSError`` from the disk. Only the ends of
+        earlier segments are checked, so the time does not grow with the log; :meth:`read` finds other damage.
         """
         make_directory(disk, directory, 0o700)
         lock = _take_lock(directory)
@@ -79,7 +79,7 @@ class EventLog:
         try:
             log._continue_last_segment()
             log.sync()
-            log._keep_mark()
+            log._sync_mark()
         except BaseException:
             log.close()
             raise
@@ -106,16 +106,16 @@ class EventLog:
         self._write(batch)
 
     def sync(self) -> int:
-        """Make every record written before this call durable, publish that, and return the next durable offset.
+        """Make every record written before this call durable, publish the mark, and return the next durable offset.
 
-        Raises ``OSError`` when the disk fails. Where the sync itself failed, what was written since the last one is
-        in doubt, so the log takes nothing more until it is opened anew; a mark for which there is no room may be
-        tried again.
+        Raises ``OSError`` when the disk fails. If the sync itself failed, the records written since the last one are
+        in doubt, and the log accepts nothing more until it is opened again. If there is no room for the mark, the call
+        may be retried.
         """
         self._check_usable()
         reached = self.next_offset
         segment = self._segment
-        self._surely(self._disk.fdatasync, segment)
+        self._sync_or_fail(self._disk.fdatasync, segment)
         self._disk.pwrite(self._mark, pack_mark(reached), 0)
         self.durable_offset = reached
         while self._retired:
@@ -123,9 +123,9 @@ class EventLog:
         return reached
 
     def read(self, start: int = 0) -> Iterator[Frame]:
-        """Yield the records from offset ``start`` (or the oldest kept) up to what is written now, from disk.
+        """Yield the records from offset ``start`` (or the oldest kept) to the last one written now, from disk.
 
-        Raises :class:`LogCorrupt` when a record that should be there cannot be read.
+        Raises :class:`LogCorrupt` when a record cannot be read.
         """
         end = self.next_offset
         paths = segment_paths(self.directory)
@@ -142,10 +142,10 @@ class EventLog:
                         yield frame
                     offset, byte = frame.offset + 1, frame.end
             if offset < next_base:
-                raise LogCorrupt(f"{path} is damaged at byte {byte}: record {offset} cannot be read any more")
+                raise LogCorrupt(f"{path} is damaged at byte {byte}: record {offset} cannot be read")
 
     def close(self) -> None:
-        """Give the directory back; does not sync. Closing twice is harmless."""
+        """Unlock the directory, without a sync. Closing twice is harmless."""
         for descriptor in (self._segment, self._mark, self._lock, *self._retired):
             if descriptor >= 0:
                 self._disk.close(descriptor)
@@ -156,7 +156,7 @@ class EventLog:
         if self._lock < 0:
             raise StorageError(f"the event log in {self.directory} is closed")
         if self._fault is not None:
-            raise OSError(errno.EIO, f"the disk failed earlier ({self._fault}); open the log anew", str(self.directory))
+            raise OSError(errno.EIO, f"the disk failed earlier ({self._fault}); reopen the log", str(self.directory))
 
     def _write(self, batch: list[bytes]) -> None:
         data = memoryview(b"".join(batch))
@@ -165,25 +165,25 @@ class EventLog:
             while written < len(data):
                 written += self._disk.write(self._segment, data[written:])
         except OSError:
-            self._take_back()
+            self._cut_off_partial_write()
             raise
         self._segment_bytes += written
         self.next_offset += len(batch)
 
-    def _take_back(self) -> None:
-        """Cut off a half-written batch, which a later one must not follow."""
+    def _cut_off_partial_write(self) -> None:
+        """Cut off a half-written batch, which no later one may follow."""
         try:
             self._disk.ftruncate(self._segment, self._segment_bytes)
         except OSError as error:
             self._fault = error
 
     def _begin_segment(self) -> None:
-        """Sync the present segment, if any, and go on in a fresh one, which has its name when its header is durable.
+        """Sync the current segment, if any, and begin another, which gets its name when its header is durable.
 
-        The old descriptor stays open until the next sync has ended: one may be using it right now.
+        The old descriptor stays open until the next sync has ended, because a sync may be using it right now.
         """
         if self._segment >= 0:
-            self._surely(self._disk.fdatasync, self._segment)
+            self._sync_or_fail(self._disk.fdatasync, self._segment)
         fresh = self.directory / _FRESH
         descriptor = self._disk.open(fresh, _APPEND | os.O_CREAT | os.O_TRUNC, 0o600)
         try:
@@ -197,12 +197,12 @@ class EventLog:
             self._retired.append(self._segment)
         self._segment = descriptor
         self._segment_bytes = len(HEADER)
-        self._surely(sync_directory, self._disk, self.directory)
+        self._sync_or_fail(sync_directory, self._disk, self.directory)
 
-    def _surely(self, sync: Callable[..., None], *arguments: object) -> None:
-        """Sync something; after a failure, of whatever kind, the log takes nothing more.
+    def _sync_or_fail(self, sync: Callable[..., None], *arguments: object) -> None:
+        """Run a sync; after any failure the log accepts nothing more.
 
-        The kernel may have dropped what it could not write, and calls it clean: another try would prove nothing.
+        The kernel may have discarded pages that it could not write and marked them clean: a retry would prove nothing.
         """
         try:
             sync(*arguments)
@@ -218,10 +218,10 @@ class EventLog:
             self._segment = self._disk.open(paths[-1], _APPEND)
             self._segment_bytes = os.fstat(self._segment).st_size
 
-    def _keep_mark(self) -> None:
-        """Make the mark durable as it is: one that may lag behind is enough to know what a power cut may tear."""
-        self._surely(self._disk.fsync, self._mark)
-        self._surely(sync_directory, self._disk, self.directory)
+    def _sync_mark(self) -> None:
+        """Sync the mark as it is: even an outdated mark shows recovery which records a power cut may have torn."""
+        self._sync_or_fail(self._disk.fsync, self._mark)
+        self._sync_or_fail(sync_directory, self._disk, self.directory)
 
 
 def _take_lock(directory: Path) -> int:

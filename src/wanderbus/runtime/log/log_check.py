@@ -1,4 +1,4 @@
-"""Reads a whole event log and says what is damaged; changes nothing, and does not mind a server that writes it."""
+"""Checker of a whole event log: reports damage and changes nothing; a server may be writing the log meanwhile."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ from wanderbus.segments import HEADER, HIGH_WATER, frames
 
 
 class LogReport(msgspec.Struct):
-    """What a log holds; ``damage`` has one line for each thing that is wrong."""
+    """Contents of a log; ``damage`` has one line for each fault."""
 
     directory: str
     segments: int = 0
@@ -27,12 +27,12 @@ class LogReport(msgspec.Struct):
     next: int = 0
     durable: int | None = None
     unfinished_bytes: int = 0
-    """At the end, beyond what was acknowledged: a write that goes on, or one cut off that the next start puts aside."""
+    """Bytes after the acknowledged records: a write in progress, or a torn one that the next start cuts off."""
     damage: list[str] = []
 
 
 def check_log(directory: Path, progress: Callable[[LogReport], None] = lambda report: None) -> LogReport:
-    """Read every record in ``directory``; ``progress`` hears of each segment that was read.
+    """Read every record in ``directory``; call ``progress`` after each segment.
 
     Raises :class:`StorageError` if there is no log.
     """
@@ -53,9 +53,7 @@ def check_log(directory: Path, progress: Callable[[LogReport], None] = lambda re
                 report.next = int(following.stem)
         progress(report)
     if is_read and report.next < (report.durable or 0):
-        report.damage.append(
-            f"records below {report.durable} were durable, {report.next} is the first that is not there"
-        )
+        report.damage.append(f"records below {report.durable} were durable, but record {report.next} is missing")
     return report
 
 
@@ -66,15 +64,15 @@ def _check_mark(directory: Path, report: LogReport) -> None:
         report.damage.append(f"{directory / HIGH_WATER} cannot be read: {error.strerror}; move it away")
     else:
         if report.durable is None:
-            report.damage.append(f"{directory} has no durable mark; the next start makes one")
+            report.damage.append(f"{directory} has no durable mark; the next start creates it")
 
 
 def _check_segment(path: Path, report: LogReport, *, last: bool) -> None:
-    """Read one segment; ``OSError`` if that cannot be read, and nothing is reported of it."""
-    # A server that runs out of room cuts the end of the last one, and what is cut must not be mapped.
+    """Read one segment; ``OSError`` if it cannot be read, and the report is then unchanged."""
+    # A server that runs out of room truncates the last segment, and truncated pages must not be mapped.
     with nullcontext(path.read_bytes()) if last else mapped(path) as data:
         if int(path.stem) != report.next:
-            report.damage.append(f"{path} begins at another record than {report.next}, so a segment is missing")
+            report.damage.append(f"{path} does not begin at record {report.next}: a segment is missing")
         report.segments += 1
         report.next = int(path.stem)
         report.bytes += len(data)
@@ -87,7 +85,7 @@ def _check_segment(path: Path, report: LogReport, *, last: bool) -> None:
                 try:
                     decode_record(frame.payload)
                 except msgspec.DecodeError as error:
-                    report.damage.append(f"{path}, byte {end}: record {frame.offset} is of another version: {error}")
+                    report.damage.append(f"{path}, byte {end}: record {frame.offset} has another format: {error}")
                 end, report.next = frame.end, frame.offset + 1
                 report.records += 1
         if end < len(data):

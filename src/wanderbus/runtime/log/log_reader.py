@@ -1,6 +1,6 @@
-"""The event log as whoever is not its writer reads it: in place, without its lock, up to the durable mark.
+"""Reader of an event log that another process may write: in place, without its lock, up to the durable mark.
 
-What lies beyond the mark does not exist for a reader: it may be half written, or be cut off by the next start.
+A reader ignores everything beyond the mark: it may be half written, or be cut off by the next start.
 """
 
 from __future__ import annotations
@@ -16,7 +16,7 @@ from wanderbus.runtime.log.log_recovery import read_mark, segment_paths
 from wanderbus.segments import HEADER, Frame, frames
 
 _MARK_ATTEMPTS: Final = 20
-"""A mark may be met while it is being written."""
+"""Attempts to read the mark: one may coincide with a write of it."""
 
 
 def durable_end(directory: Path) -> int:
@@ -50,7 +50,7 @@ def read_log(directory: Path, start: int, end: int) -> Iterator[Frame]:
             continue
         offset, byte = base, len(HEADER)
         try:
-            # Not a byte beyond the mark is touched: a server that cuts it off takes it from under the mapping.
+            # No byte beyond the mark is read: the server may truncate the file there while it is mapped.
             with mapped(path) as data:
                 for frame in islice(frames(data, byte), min(following, end) - base):
                     if frame.offset != offset:

@@ -1,8 +1,7 @@
-"""Recovery of an event log that was not closed in good order (SPEC T-01: a torn tail is skipped, nothing more).
+"""Recovery of an event log after an unclean end (SPEC T-01: a torn tail is skipped, nothing more).
 
-After ``kill -9`` or a power cut the last segment may end in part of a write that nobody was told about; that tail
-is put aside and cut off. Any other damage may have hit records that were acknowledged, so it is reported and
-nothing is touched.
+After ``kill -9`` or a power cut the last segment may end in part of a write that was never acknowledged; that tail is
+copied aside and cut off. Other damage may affect acknowledged records, so it is reported and nothing is changed.
 """
 
 from __future__ import annotations
@@ -24,11 +23,11 @@ _log = logging.getLogger("wanderbus.server")
 _OFFSET = struct.Struct("<q")
 _OFFSET_IN_FRAME = 8
 
-_ADVICE = "restore it from a copy, or move the whole directory away to begin an empty log"
+_ADVICE = "restore it from a copy, or move the whole directory away to start with an empty log"
 
 
 class _Tail(NamedTuple):
-    """How far a segment can be read: the byte after its last whole record, that record's offset plus one."""
+    """Readable part of a segment: the byte after its last whole record, and that record's offset plus one."""
 
     path: Path
     end: int
@@ -42,10 +41,10 @@ def segment_paths(directory: Path) -> list[Path]:
 
 
 def recover(directory: Path, disk: Disk = SYSTEM) -> int:
-    """Return the next offset of the log in ``directory``, after putting aside a torn tail if there is one.
+    """Return the next offset of the log in ``directory``, after copying aside and cutting off a torn tail.
 
-    Raises :class:`LogCorrupt`, before anything is modified, if other than the unsynced end is damaged. The last
-    segment is read in full; of the earlier ones, which were synced before the next began, only the last record.
+    Raises :class:`LogCorrupt`, before any change, if more than the unsynced end is damaged. The last segment is read in
+    full. Earlier segments were synced before the next one began, so only their last records are checked.
     """
     mark = read_mark(directory)
     paths = segment_paths(directory)
@@ -55,7 +54,7 @@ def recover(directory: Path, disk: Disk = SYSTEM) -> int:
         return 0
     for path in paths:
         if path.is_dir():
-            raise LogCorrupt(f"{path} is a directory, and no segment; move it away, or restore the segment from a copy")
+            raise LogCorrupt(f"{path} is a directory, not a segment; move it away, or restore the segment from a copy")
     for path, following in pairwise(paths):
         if not ends_with(path, int(following.stem) - 1):
             raise _unconnected(path, following)
@@ -63,21 +62,19 @@ def recover(directory: Path, disk: Disk = SYSTEM) -> int:
     if last.next_offset < (mark or 0):
         raise _damaged(last, f"but records below {mark} were durable")
     if last.end < last.size:
-        # Without a mark nobody can say whether what follows the damage was acknowledged; with one it was not, and a
-        # power cut may well have written later pages before earlier ones.
+        # Without a mark it is unknown whether records after the damage were acknowledged. With one they were not, since
+        # a power cut may have written later pages before earlier ones.
         found = next(_later_records(last), None) if mark is None else None
         if found is not None:
-            raise _damaged(last, f"but record {found} after it is whole")
+            raise _damaged(last, f"but record {found} after it is intact")
         _put_aside(last, disk)
     if mark is None and last.next_offset:
-        _log.warning(
-            "%s is damaged or missing: it is made again, for %s records", directory / HIGH_WATER, last.next_offset
-        )
+        _log.warning("%s is damaged or missing: recreated it for %s records", directory / HIGH_WATER, last.next_offset)
     return last.next_offset
 
 
 def read_mark(directory: Path) -> int | None:
-    """Return the high-water mark, None if none was published; a mark that was spoilt says nothing either."""
+    """Return the high-water mark; None if it is missing or damaged."""
     try:
         return unpack_mark((directory / HIGH_WATER).read_bytes())
     except FileNotFoundError:
@@ -85,7 +82,7 @@ def read_mark(directory: Path) -> int | None:
 
 
 def ends_with(path: Path, offset: int) -> bool:
-    """Return whether the record ``offset`` is whole and the last of a segment, looking for it from the end."""
+    """Return whether record ``offset`` is whole and the last of a segment; the search begins at the end."""
     with mapped(path) as data:
         found = data.rfind(_OFFSET.pack(offset))
         while found >= len(HEADER) + _OFFSET_IN_FRAME:
@@ -104,20 +101,20 @@ def _read_segment(path: Path) -> _Tail:
             return _Tail(path, 0, expected, size)
         if data[: len(HEADER)] != HEADER:
             raise LogCorrupt(
-                f"{path} is damaged at byte 0: it has no segment header that this version knows; {_ADVICE}"
+                f"{path} is damaged at byte 0: it does not begin with a segment header of this version; {_ADVICE}"
             )
         end = len(HEADER)
         for frame in frames(data, end):
             if frame.offset != expected:
-                raise LogCorrupt(f"{path} is damaged at byte {end}: record {frame.offset} is where {expected} belongs")
+                raise LogCorrupt(f"{path} is damaged at byte {end}: found record {frame.offset}, expected {expected}")
             end, expected = frame.end, frame.offset + 1
     return _Tail(path, end, expected, size)
 
 
 def _later_records(tail: _Tail) -> Iterator[int]:
-    """Yield the offsets of whole records after the damage, wherever they begin.
+    """Yield the offsets of whole records after the damage, at any byte.
 
-    The stored offset is looked at first: it rules out nearly every position without a checksum.
+    The stored offset is checked first: it excludes nearly every position without a checksum.
     """
     records_max = (tail.size - tail.end) // FRAME_OVERHEAD_BYTES
     with mapped(tail.path) as data:
@@ -129,13 +126,11 @@ def _later_records(tail: _Tail) -> Iterator[int]:
 
 
 def _unconnected(path: Path, following: Path) -> LogCorrupt:
-    """Return why ``following`` does not go on where ``path`` ends."""
+    """Return the error for a segment ``following`` that does not continue at the end of ``path``."""
     tail = _read_segment(path)
     if tail.end < tail.size:
         return _damaged(tail, "and later segments follow it")
-    return LogCorrupt(
-        f"{following} begins at another record than {tail.next_offset}, so a segment is missing; {_ADVICE}"
-    )
+    return LogCorrupt(f"{following} does not begin at record {tail.next_offset}: a segment is missing; {_ADVICE}")
 
 
 def _damaged(tail: _Tail, why: str) -> LogCorrupt:
@@ -145,7 +140,7 @@ def _damaged(tail: _Tail, why: str) -> LogCorrupt:
 
 
 def _put_aside(tail: _Tail, disk: Disk) -> None:
-    """Copy the torn end to ``<segment>.torn``, after what an earlier crash left there, then cut it off."""
+    """Append the torn end to ``<segment>.torn``, which may hold one of an earlier crash, then cut it off."""
     with mapped(tail.path) as data:
         torn_bytes = data[tail.end :]
     torn = disk.open(

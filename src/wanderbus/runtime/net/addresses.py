@@ -1,7 +1,7 @@
-"""Which of this host's addresses leads to the server, and when that changes (SPEC D-05).
+"""Monitor of the local IP address that the route to the server uses (SPEC D-05).
 
-The kernel tells over netlink that something about links, addresses or routes changed; what it is now is asked
-by connecting a UDP socket, which sends nothing. Polling covers systems without netlink.
+The kernel reports over netlink that links, addresses or routes changed. The monitor then connects a UDP socket to
+find the current address; this sends nothing. Polling covers systems without netlink.
 """
 
 from __future__ import annotations
@@ -15,7 +15,7 @@ from typing import Final
 from wanderbus.machine import Address
 
 POLL_S: Final = 1.0
-"""Pause between two looks when the kernel has told nothing."""
+"""Pause between two checks when the kernel has reported nothing."""
 
 _NETLINK_GROUPS: Final = 0x1 | 0x10 | 0x40 | 0x100 | 0x400
 """RTMGRP_LINK, and RTMGRP_IPV4 and RTMGRP_IPV6 for IFADDR and ROUTE (rtnetlink(7))."""
@@ -33,9 +33,10 @@ def address_towards(server: Address) -> str | None:
 
 
 class AddressMonitor:
-    """Calls ``on_change(address)`` whenever the local address towards ``server`` is another, or is back.
+    """Calls ``on_change(address)`` when the local address towards ``server`` changes or returns.
 
-    It returns whether the address could be used; if not, as just after it appeared, it is offered again.
+    ``on_change`` returns whether the address could be used. If not, for example just after the address appeared, the
+    monitor calls it again at the next check.
     """
 
     def __init__(self, server: Address, on_change: Callable[[str], bool], *, poll_s: float = POLL_S) -> None:
@@ -46,7 +47,7 @@ class AddressMonitor:
         self._current = address_towards(server)
         self._netlink = _open_netlink()
         if self._netlink is not None:
-            self._loop.add_reader(self._netlink, self._told)
+            self._loop.add_reader(self._netlink, self._on_netlink_message)
         self._timer = self._loop.call_later(poll_s, self._poll)
 
     def close(self) -> None:
@@ -57,7 +58,7 @@ class AddressMonitor:
             self._netlink.close()
             self._netlink = None
 
-    def _told(self) -> None:
+    def _on_netlink_message(self) -> None:
         assert self._netlink is not None
         with contextlib.suppress(OSError):
             while self._netlink.recv(65_536):

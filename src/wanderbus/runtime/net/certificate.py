@@ -1,4 +1,4 @@
-"""A server's own certificate: signed by nobody else, known by the fingerprint that SDP announces (RFC 8122 3.1)."""
+"""A server's self-signed certificate; peers identify it by its fingerprint in SDP (RFC 8122 3.1)."""
 
 from __future__ import annotations
 
@@ -18,11 +18,11 @@ from wanderbus.runtime.system_random import wall_us
 
 _NAME: Final = "data-channel.pem"
 _VALID_DAYS: Final = 36_500
-"""Nobody looks at the end of its validity: the fingerprint says all. RFC 5280 4.1.2.5 asks for one."""
+"""Validity of the certificate. Peers check only the fingerprint, but RFC 5280 4.1.2.5 requires an end."""
 
 
 class OwnCertificate(msgspec.Struct, frozen=True):
-    """A PEM file with the key and the certificate, as ``server_tls`` takes it."""
+    """A PEM file with the key and the certificate, in the form that ``server_tls`` reads."""
 
     file: Path
     fingerprint: bytes
@@ -30,7 +30,7 @@ class OwnCertificate(msgspec.Struct, frozen=True):
 
 
 def own_certificate(directory: Path) -> OwnCertificate:
-    """Return the certificate kept in ``directory``; the first time, make it, for its owner alone to read.
+    """Return the certificate kept in ``directory``; create it the first time, readable by its owner only.
 
     Raises :class:`StorageError` naming the file that cannot be used.
     """
@@ -42,15 +42,15 @@ def own_certificate(directory: Path) -> OwnCertificate:
             pem = _make()
             _write(file, pem)
     except OSError as error:
-        raise StorageError(f"{file} cannot be read or made: {error.strerror}; make it accessible") from None
+        raise StorageError(f"{file} cannot be read or created: {error.strerror}; make it accessible") from None
     try:
         certificate = x509.load_pem_x509_certificate(pem)
         key = serialization.load_pem_private_key(pem, password=None)
         if key.public_key() != certificate.public_key():
-            raise ValueError("the key is another's")
+            raise ValueError("the key does not belong to the certificate")
     except (ValueError, TypeError) as error:
         raise StorageError(
-            f"{file} does not hold a certificate and its key ({error}); delete it, and another is made"
+            f"{file} does not hold a certificate and its key ({error}); delete it; the next start creates another"
         ) from None
     return OwnCertificate(file, certificate.fingerprint(hashes.SHA256()))
 
@@ -77,7 +77,7 @@ def _make() -> bytes:
 
 
 def _write(file: Path, data: bytes) -> None:
-    """Write it whole or not at all, and never so that others can read it."""
+    """Write the file as a whole or not at all; others can read it at no time."""
     draft = file.with_suffix(".new")
     draft.unlink(missing_ok=True)
     descriptor = os.open(draft, os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_CLOEXEC, 0o600)

@@ -1,4 +1,4 @@
-"""Rate of connections by source: a TLS handshake costs the server a millisecond before it knows anybody."""
+"""Limit on connections per second and source: a TLS handshake costs a millisecond before the peer is known."""
 
 from __future__ import annotations
 
@@ -8,11 +8,11 @@ from typing import Final
 from wanderbus.tokens import Tokens
 
 SOURCES_MAX: Final = 10_000
-"""Sources told apart; the one that connected longest ago is forgotten."""
+"""Sources that are counted separately; beyond that, the one that connected longest ago is forgotten."""
 
 
 class ConnectionRate:
-    """Admits ``per_s`` connections a second of each source, and ``burst`` at once."""
+    """Admits ``per_s`` connections per second from each source, and a burst of ``burst``."""
 
     def __init__(self, per_s: float, burst: float) -> None:
         self._per_s = per_s
@@ -23,7 +23,7 @@ class ConnectionRate:
         return len(self._sources)
 
     def admits(self, source: str, now: float) -> bool:
-        """Count a connection of ``source`` at monotonic second ``now``, unless it is one too many."""
+        """Count a connection from ``source`` at monotonic second ``now``; return whether the rate permits it."""
         tokens = self._sources.pop(source, None) or Tokens(self._per_s, self._burst)
         self._sources[source] = tokens
         if len(self._sources) > SOURCES_MAX:

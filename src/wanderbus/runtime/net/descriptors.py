@@ -1,7 +1,7 @@
-"""Open files: how many this process may have, and how many of them connections may take (SPEC U-03).
+"""Limits on file descriptors: for the process, and for connections (SPEC U-03).
 
-A connection is a descriptor, and so is what the log needs to begin its next segment: strangers who connect may have
-their share and no more.
+Each connection uses a descriptor, and the log needs one to begin its next segment. Connections therefore get a bounded
+share of the descriptors.
 """
 
 from __future__ import annotations
@@ -10,18 +10,18 @@ import resource
 from typing import Final
 
 RESERVED: Final = 256
-"""Descriptors that no connection may have: log, state, users, listening sockets, relays, libraries."""
+"""Descriptors that connections may not use: log, state, users, listening sockets, relays, libraries."""
 
 SHARES: Final = 4
-"""Sockets among which the others are divided: SIP of the server and of its broker, data channels, and one more."""
+"""Sockets that share the other descriptors: SIP of the server and of its broker, data channels, and one more."""
 
 _WANTED_MAX: Final = 2**20
 
 
 def allow_files() -> int:
-    """Let this process open as many files as it may ask for; return how many that are.
+    """Raise this process's limit of open files as far as the system allows; return the limit.
 
-    The usual limit is 1,024, since programs that use ``select`` cannot have more; this one does not.
+    The usual limit is 1,024, because programs that use ``select`` cannot use more. This program does not use it.
     """
     soft, hard = resource.getrlimit(resource.RLIMIT_NOFILE)
     wanted = _WANTED_MAX if hard == resource.RLIM_INFINITY else min(hard, _WANTED_MAX)
@@ -32,7 +32,7 @@ def allow_files() -> int:
 
 
 def connections_max(wanted: int) -> int:
-    """Return how many connections one socket may have of ``wanted``, so that the reserve stays; at least 16."""
+    """Return how many of ``wanted`` connections one socket may have without using the reserve; at least 16."""
     soft, _ = resource.getrlimit(resource.RLIMIT_NOFILE)
     return max(16, min(wanted, (_limit(soft) - RESERVED) // SHARES))
 

@@ -1,8 +1,8 @@
-"""Lookup of the SIP servers of a domain in the DNS, over TLS alone, without blocking the loop (RFC 3263 4).
+"""DNS lookup of the SIP servers of a domain, for TLS only, without blocking the loop (RFC 3263 4).
 
-NAPTR names the SRV record, SRV the hosts and ports, A or AAAA their addresses. A domain with neither of the first two
-has its server at its own address, port 5061. The certificate of a server has to name the domain that was looked for,
-whatever names stand between (RFC 5922 4), so that a forged answer leads to nobody who is believed.
+NAPTR names the SRV record, SRV names the hosts and ports, A or AAAA give their addresses. A domain without NAPTR and
+SRV records has its server at its own address, port 5061. The certificate of a server must name the domain that was
+looked up, not a name found on the way (RFC 5922 4), so a forged answer leads only to servers that are refused.
 """
 
 from __future__ import annotations
@@ -22,19 +22,18 @@ from wanderbus.sip.message.targets import PORTS, Target
 from wanderbus.sip.proxy.domain_routes import LOOKUP_S_MAX, SERVERS_MAX, DomainLookedUp, DomainServer, FindDomain
 
 _NAME_SERVER_S: Final = 1.5
-"""How long one name server is waited for before the next is asked."""
+"""Timeout for one name server, before the next is asked."""
 
 _TLS_SERVICE: Final = "SIPS+D2T"
 """SIP over TLS, as NAPTR names it (RFC 3263 4.1)."""
 
 
 class DomainResolver:
-    """Answers :class:`FindDomain` with :class:`DomainLookedUp`, given to ``feed``.
+    """Answers :class:`FindDomain` with :class:`DomainLookedUp`, passed to ``feed``.
 
-    ``name_servers`` are asked, those of the system unless given; ``ip_version`` is that of our own address, as servers
-    of another cannot be reached.
-
-    Raises :class:`ConfigurationError` if the system names no name servers and none are given.
+    :param name_servers: servers to ask; those of the system if empty
+    :param ip_version: IP version of the own address; servers of the other version cannot be reached
+    :raises ConfigurationError: no name servers are given, and the system names none
     """
 
     def __init__(
@@ -46,7 +45,7 @@ class DomainResolver:
             self._resolver = dns.asyncresolver.Resolver(configure=not name_servers)
         except dns.resolver.NoResolverConfiguration:
             raise ConfigurationError(
-                "domains.lookup: this system names no name servers; give some in domains.name_servers, or turn it off"
+                "domains.lookup: this system names no name servers; set domains.name_servers, or turn the lookup off"
             ) from None
         if name_servers:
             self._resolver.nameservers = [host for host, _ in name_servers]
@@ -56,13 +55,13 @@ class DomainResolver:
         self._tasks: set[asyncio.Task[None]] = set()
 
     def find(self, wanted: FindDomain) -> None:
-        """Begin to look a domain up."""
+        """Start a lookup of a domain."""
         task = asyncio.get_running_loop().create_task(self._find(wanted))
         self._tasks.add(task)
         task.add_done_callback(self._tasks.discard)
 
     def close(self) -> None:
-        """Give up all lookups."""
+        """Cancel all lookups."""
         for task in list(self._tasks):
             task.cancel()
 
@@ -108,7 +107,7 @@ class DomainResolver:
     async def _at(
         self, domain: str, host: str, port: int, priority: int, weight: int
     ) -> tuple[tuple[DomainServer, ...], float]:
-        """Return the servers of ``domain`` that are at ``host``, and how long that holds."""
+        """Return the servers of ``domain`` at ``host``, and the time to live of the answer."""
         answer = await self._ask(host, self._kind)
         if answer is None:
             return (), math.inf

@@ -1,8 +1,8 @@
-"""The driver: lets a machine run on asyncio with real UDP sockets, TCP and TLS connections, and one heap of timers.
+"""Driver that runs a machine on asyncio, with UDP sockets, TCP and TLS connections, and one heap of timers.
 
-All that arrived since the last turn of the loop is one batch: a burst of datagrams costs one ``step``, and so does
-what an application asks for in one turn. Datagrams do not wait for another turn, nor for a look whether there are
-more while they come one by one, since at a low rate that is what their latency is made of.
+All inputs since the last turn of the loop are one batch: a burst of datagrams, or several requests of an application
+in one turn, cost one ``step``. While datagrams arrive singly, the driver passes each to the machine at once and does
+not check for more, since either would add latency.
 """
 
 from __future__ import annotations
@@ -41,20 +41,20 @@ _log = logging.getLogger("wanderbus.driver")
 RECEIVE_BUFFER_BYTES: Final = 4 * 2**20
 _DATAGRAMS_A_TURN: Final = 128
 _BYTES_A_TURN: Final = 2**18
-"""No datagram more in one turn once so many bytes have come: the largest take longest, and others wait meanwhile."""
+"""Bytes after which no more datagrams are read in a turn: the largest take longest, and other sockets wait."""
 _DATAGRAM_BYTES: Final = 65_536
 
 _HEAP_RATIO_MAX: Final = 1.5
-"""Entries of the heap for each timer that is set: one that was cancelled stays there, which may be for minutes."""
+"""Heap entries for each timer that is set: a cancelled timer stays in the heap until its time, maybe for minutes."""
 _HEAP_SLACK: Final = 64
 
 
 class Driver:
-    """Runs one machine; reports that are not for the world go to ``on_report`` in order.
+    """Runs one machine; passes its reports, in order, to ``on_report``.
 
-    ``tap`` is told of every input before the machine takes it, and of every output before it is performed. An
-    exception out of the machine, a fault of ours, ends the driver and goes to ``on_fault``; without one it is logged
-    by the loop, its batch is lost, and the machine goes on.
+    The driver calls ``tap`` with each input before the machine gets it, and with each output before it is performed.
+    An exception from the machine is a bug: it ends the driver and goes to ``on_fault``. Without ``on_fault`` the loop
+    logs it, the batch is lost, and the machine goes on.
     """
 
     def __init__(
@@ -68,7 +68,7 @@ class Driver:
     ) -> None:
         self.machine = machine
         self.unsent = 0
-        """Datagrams to a host name, and those that the operating system would not take: as good as lost on the way."""
+        """Datagrams not sent: to a host name, or refused by the operating system. They count as lost on the way."""
         self._on_report = on_report
         self._wall_clock = wall_clock
         self._tap = tap
@@ -76,9 +76,9 @@ class Driver:
         self._loop = asyncio.get_running_loop()
         self._sockets: dict[str, socket.socket] = {}
         self._most: dict[str, int] = {}
-        """By socket, how many datagrams are taken in one turn."""
+        """Datagrams to read in one turn, by socket."""
         self._bursts = False
-        """Whether more than one datagram was there when it was last looked."""
+        """Whether more than one datagram was waiting at the last read."""
         self._streams: dict[str, Streams] = {}
         self._stream_numbers = itertools.count(1)
         self._inbox: list[Input] = []
@@ -100,12 +100,12 @@ class Driver:
     def bind(
         self, addresses: Mapping[str, Address], *, datagrams_a_turn: int = _DATAGRAMS_A_TURN
     ) -> dict[str, Address]:
-        """Open these UDP sockets by name, and only then close those they replace; return the addresses in use.
+        """Open these UDP sockets by name, then close those that they replace; return the addresses in use.
 
-        No more than ``datagrams_a_turn`` of each are taken before other sockets have their turn.
+        No more than ``datagrams_a_turn`` of each are read before other sockets have their turn.
 
-        Raises ``OSError`` if one cannot be had, ``OverflowError`` for a port that does not exist; the sockets of
-        before then stay.
+        Raises ``OSError`` if an address cannot be bound, ``OverflowError`` for an invalid port; the previous sockets
+        then stay open.
         """
         opened: dict[str, socket.socket] = {}
         try:
@@ -133,10 +133,10 @@ class Driver:
         local_host: str | None = None,
         limits: StreamLimits | None = None,
     ) -> dict[str, Address]:
-        """Let the socket ``name`` have connections: accepted at ``addresses``, by transport, and opened from here.
+        """Accept connections for the socket ``name`` at ``addresses``, by transport, and let it open connections.
 
-        Those of before are closed. Returns the addresses in use; for the other parameters see :class:`Streams`.
-        Raises ``OSError`` if an address cannot be had; the connections of before then stay.
+        Closes the previous connections. Returns the addresses in use; for the other parameters see :class:`Streams`.
+        Raises ``OSError`` if an address cannot be bound; the previous connections then stay open.
         """
         fresh = Streams(
             name,
@@ -156,18 +156,18 @@ class Driver:
         return bound
 
     def feed(self, *inputs: Input) -> None:
-        """Let the machine take ``inputs`` in this turn of the loop, together with what else arrives."""
+        """Pass ``inputs`` to the machine in this turn of the loop, together with other inputs that arrive."""
         self._inbox += inputs
         if self._turn is None and not self._closed:
             self._turn = self._loop.call_soon(self._run)
 
     def take(self, *inputs: Input) -> None:
-        """Let the machine take ``inputs`` at once, with what else has arrived: for what comes from another thread."""
+        """Pass ``inputs`` to the machine at once, with all that has arrived: for inputs from another thread."""
         self._inbox += inputs
         self._run()
 
     def perform(self, outputs: Sequence[Output]) -> None:
-        """Do what the machine asks."""
+        """Perform the outputs of the machine."""
         performers, report, tap = self._performers, self._on_report, self._tap
         for output in outputs:
             if tap is not None:
@@ -176,7 +176,7 @@ class Driver:
         self._set_alarm()
 
     def close(self) -> None:
-        """Close every socket and connection and forget every timer; the machine is not asked again."""
+        """Close every socket and connection and discard every timer; the machine is not called again."""
         self._closed = True
         for streams in self._streams.values():
             streams.close()
@@ -192,7 +192,7 @@ class Driver:
             old.close()
 
     def _readable(self, name: str, source: socket.socket) -> None:
-        """Take what has arrived: one by one before looking for more, while that is how they come."""
+        """Read what has arrived: one datagram at a time while they arrive singly, else a batch."""
         alone = not self._bursts
         if alone and self._receive(name, source, 1):
             self._run()
@@ -200,7 +200,7 @@ class Driver:
         self._run()
 
     def _receive(self, name: str, source: socket.socket, most: int) -> int:
-        """Put what has arrived into the inbox, ``most`` at most; return how many that are."""
+        """Put up to ``most`` datagrams that have arrived into the inbox; return their number."""
         count = size = 0
         for _ in range(most):
             if size >= _BYTES_A_TURN:
@@ -210,7 +210,7 @@ class Driver:
             except BlockingIOError:
                 break
             except OSError:
-                # An ICMP error of an earlier datagram: its loss is for the machine's timers to notice.
+                # An ICMP error for an earlier datagram: the machine's timers notice that loss.
                 continue
             self._inbox.append(DatagramReceived(name, address[:2], data))
             size += len(data)
@@ -244,7 +244,7 @@ class Driver:
         if sender is None:
             return
         if not is_ip_address(wanted.destination[0]):
-            # The operating system would look a name up, and everybody would wait for that.
+            # The operating system would look the name up and block the loop.
             self._note_unsent(wanted.destination, "not an IP address")
             return
         try:
@@ -306,9 +306,9 @@ class Driver:
 
 
 class Unmade:
-    """Stands in a driver until its sockets are bound, for a machine that has to know its addresses to be made.
+    """Placeholder machine of a driver until its sockets are bound and the real machine knows its addresses.
 
-    Nothing can arrive before the loop turns.
+    No input arrives before the loop's next turn.
     """
 
     def step(self, inputs: object, now: float) -> list[Output]:
@@ -317,7 +317,7 @@ class Unmade:
 
 
 def open_udp(address: Address) -> socket.socket:
-    """Return a bound socket that does not block; ``OSError`` or ``OverflowError`` if ``address`` cannot be had."""
+    """Return a bound non-blocking socket; ``OSError`` or ``OverflowError`` if ``address`` cannot be bound."""
     family = socket.AF_INET6 if ":" in address[0] else socket.AF_INET
     opened = socket.socket(family, socket.SOCK_DGRAM)
     try:

@@ -1,7 +1,8 @@
-"""Places of TLS handshakes under way: one takes 55 KB before it is known who asks (SPEC U-03).
+"""Bounded number of concurrent TLS handshakes: each takes 55 KB before the peer is known (SPEC U-03).
 
-Where all places are taken, a newcomer waits for one. It need not wait if another source has more places than it would
-have: the oldest handshake of the source with the most gives way. If none has, a handshake that was slow gives way.
+When all places are taken, a new handshake waits. It takes a place at once if another source has more places than the
+new one would have: the oldest handshake of the source with the most places is ended. Otherwise a slow handshake is
+ended, if there is one.
 """
 
 from __future__ import annotations
@@ -10,18 +11,18 @@ from collections import Counter
 from typing import Final
 
 SLOW_S: Final = 2.0
-"""After so long a handshake may give way to one that waits: it takes two round trips and milliseconds of work."""
+"""Age at which a handshake may be ended for one that waits: it takes two round trips and milliseconds of work."""
 
 
 class Handshakes:
-    """At most ``most`` handshakes under way, each known by the number of its connection, and those that wait."""
+    """At most ``most`` concurrent handshakes, each identified by its connection number, and those that wait."""
 
     def __init__(self, most: int) -> None:
         self._most = most
         self._begun: dict[int, tuple[str, float]] = {}
-        """Source and monotonic second of the begin, the oldest first."""
+        """Source and start in monotonic seconds, the oldest first."""
         self._waiting: dict[int, str] = {}
-        """Sources, in the order in which they will begin."""
+        """Sources of the waiting handshakes, in the order in which they will begin."""
 
     def __len__(self) -> int:
         return len(self._begun)
@@ -31,9 +32,9 @@ class Handshakes:
         return number in self._begun
 
     def ask(self, number: int, source: str, now: float) -> int | None:
-        """Give the handshake a place or have it wait; return the number of that which has to end for it, if any.
+        """Give the handshake a place or let it wait; return the number of a handshake to end in its favour, if any.
 
-        The caller ends that and calls :meth:`leave` for it.
+        The caller ends that handshake and calls :meth:`leave` for it.
         """
         if len(self._begun) < self._most:
             self._begun[number] = source, now
@@ -48,7 +49,7 @@ class Handshakes:
         return oldest if now >= begun_at + SLOW_S else None
 
     def leave(self, number: int, now: float) -> list[int]:
-        """Forget a handshake that has ended; return those that begin now. No harm if it is not known."""
+        """Remove a handshake that has ended; return those that begin now. An unknown number is ignored."""
         self._waiting.pop(number, None)
         if self._begun.pop(number, None) is None:
             return []

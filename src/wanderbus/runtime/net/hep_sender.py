@@ -1,4 +1,4 @@
-"""Sending HEP packets to a collector (SPEC U-06)."""
+"""Sender of HEP packets to a collector (SPEC U-06)."""
 
 from __future__ import annotations
 
@@ -10,16 +10,16 @@ from typing import Final
 from wanderbus.machine import Address
 
 BURST_PACKETS: Final = 32
-"""Packets sent without a pause: less than what the collector's socket holds."""
+"""Packets sent without a pause: fewer than fit the receive buffer of the collector's socket."""
 
 PAUSE_S: Final = 0.002
-"""The pause after each burst."""
+"""Pause after each burst."""
 
 
 def send_hep(packets: Iterable[bytes], collector: Address) -> int:
-    """Send HEP packets over UDP and return how many; OSError when there is no way to the collector.
+    """Send HEP packets over UDP and return their number; OSError when there is no route to the collector.
 
-    Nobody acknowledges them: a collector that does not listen is noticed only if its host says so in time.
+    Packets are not acknowledged: a collector that does not listen is noticed only if its host reports that in time.
     """
     family = socket.AF_INET6 if ":" in collector[0] else socket.AF_INET
     count = 0

@@ -1,7 +1,7 @@
-"""The relay's sockets: one for the commands of proxies, and one for each port that it has handed out (SPEC I).
+"""Sockets of the relay: one for the commands of proxies, and one for each port that it has handed out (SPEC I).
 
-The way of a datagram is as short as it can be here: it is read into one buffer that all share, its side says where it
-goes, and it is written. The machine's ``step`` sees commands alone.
+The path of a datagram is short: the port reads it into one shared buffer, its side returns the destination, and the
+port sends it. The machine's ``step`` processes commands only.
 """
 
 from __future__ import annotations
@@ -26,7 +26,7 @@ from wanderbus.runtime.net.relayed_connections import Listener
 from wanderbus.runtime.system_random import SystemRandom
 
 _DATAGRAMS_A_TURN: Final = 64
-"""Of one port, before the others have their turn."""
+"""Datagrams read from one port before other ports have their turn."""
 
 _DATAGRAM_BYTES: Final = 65_536
 LOOPBACK: Final = "127.0.0.1"
@@ -35,22 +35,24 @@ _PORT_MAX: Final = 65_535
 
 
 class RelayServer:
-    """A relay on asyncio, from the beginning of ``async with`` to its end.
+    """A relay on asyncio; it runs within its ``async with`` block.
 
-    :param refusals: where refusals of this process are noted
-    :raises ConfigurationError: a setting cannot be used; on entering, an address or port cannot be had
+    :param refusals: table that records refusals of this process
+    :raises ConfigurationError: a setting cannot be used; on entering, an address or port cannot be bound
     """
 
     def __init__(self, settings: RelaySettings, refusals: Refusals | None = None) -> None:
         self._refusals = refusals or Refusals()
         self.ng_address = _place(settings.ng_listen)
-        """Where commands are taken; once it is entered, with the port in use."""
+        """Address that receives commands; after entering, with the port in use."""
         self._host = _ip(settings.address or LOOPBACK, "address")
         self._limits = settings.limits or RelayLimits()
         self._open: dict[Side, _DatagramPort | Listener] = {}
         proxies = [_ip(each, "ng_from") for each in settings.ng_from]
         if not proxies and not ip_address(self.ng_address[0]).is_loopback:
-            raise ConfigurationError("ng_from: say which proxies may command, since ng_listen is not on loopback")
+            raise ConfigurationError(
+                "ng_from: name the proxies that may send commands, since ng_listen is not on loopback"
+            )
         self._relay = Relay(
             SystemRandom(),
             address=_ip(settings.advertise or self._host, "advertise"),
@@ -65,7 +67,7 @@ class RelayServer:
         self._driver = Driver(self._relay, self._perform, wall_clock=True)
         try:
             with open_udp((self._host, 0)):
-                pass  # better now than at the first call
+                pass  # fail now rather than at the first call
             self.ng_address = self._driver.bind({NG_SOCKET: self.ng_address})[NG_SOCKET]
         except OSError as error:
             raise ConfigurationError(
@@ -81,7 +83,7 @@ class RelayServer:
             opened.close()
 
     def figures(self) -> dict[str, Any]:
-        """Return what the relay has now, and what it has done."""
+        """Return the current and the cumulative figures of the relay."""
         return of_relay(self._relay)
 
     def _perform(self, output: Output) -> None:
@@ -110,7 +112,7 @@ class RelayServer:
 
 
 class _DatagramPort:
-    """The socket of one side; what comes to it leaves by that of the other side."""
+    """Socket of one side; sends what it receives through the socket of the other side."""
 
     buffer = bytearray(_DATAGRAM_BYTES)
     view = memoryview(buffer)
@@ -123,7 +125,7 @@ class _DatagramPort:
         self._loop.add_reader(self._socket, self._forward)
 
     def pair(self, other: _DatagramPort) -> None:
-        """Let what comes to either leave by the other."""
+        """Forward what each of the two ports receives through the other."""
         self._other, other._other = other._socket, self._socket
 
     def close(self) -> None:
@@ -132,7 +134,7 @@ class _DatagramPort:
         self._socket.close()
 
     def _forward(self) -> None:
-        """Forward what has arrived, up to a turn's worth."""
+        """Forward the datagrams that have arrived, up to the bound for one turn."""
         receive, send = self._socket.recvfrom_into, self._other.sendto if self._other is not None else None
         take, now, buffer, view = self._side.take, self._loop.time(), self.buffer, self.view
         for _ in range(_DATAGRAMS_A_TURN):
@@ -141,7 +143,7 @@ class _DatagramPort:
             except BlockingIOError:
                 return
             except OSError:
-                continue  # an ICMP error of an earlier datagram, which is lost
+                continue  # an ICMP error for an earlier datagram, which is lost
             datagram = view[:size]
             destination = take(source[:2], datagram, now)
             if destination is not None and send is not None:

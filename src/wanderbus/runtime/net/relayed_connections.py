@@ -1,11 +1,11 @@
-"""TCP through the relay: what a party connects with is joined to a connection to the other party (DESIGN 6.7).
+"""TCP through the relay: each connection of a party is joined to a new connection to the other party (DESIGN 6.7).
 
 ::
 
     A ──connects──▶ port of side A │ are the first bytes A's? │──connects──▶ B
 
-Each side is read only as fast as the other takes it, with a bounded buffer between. When one has nothing more to say,
-the other hears that, and may go on itself for a while.
+Each side is read only as fast as the other accepts data, with a bounded buffer between. When one party ends its
+direction, the relay forwards that end; the other party may go on sending for a while.
 """
 
 from __future__ import annotations
@@ -22,16 +22,16 @@ from wanderbus.runtime.net.streams import open_listener
 _log = logging.getLogger("wanderbus.relay")
 
 HALF_CLOSED_S_MAX: Final = 3.0
-"""How long one party may go on when the other has said all. Who has moved away does not close what it left behind, and
-the other party does; what is not closed then would count as a connection for hours, and leave no room for more."""
+"""Time that one party may go on sending after the other has ended its direction. A party that moved leaves its old
+connection open, and the other party closes its own; without a timeout it would count as a connection for hours."""
 
 _ACCEPTED_A_TURN: Final = 64
 _PIECE_BYTES: Final = 65_536
 
 _ACCEPT_PAUSE_S: Final = 1.0
-"""How long nothing is accepted after the system refused to, for want of descriptors."""
+"""Pause in accepting after the system refused a connection for want of descriptors."""
 _ANSWER_LOOKED_FOR_S: Final = 0.05
-"""Pause between two looks whether a party has answered, which may connect before its answer is here."""
+"""Pause between two checks whether a party has answered: it may connect before its answer arrives here."""
 
 _JOINED: Final = 2
 
@@ -39,7 +39,7 @@ _Ends = tuple[asyncio.StreamReader, asyncio.StreamWriter]
 
 
 class Listener:
-    """The port of one side: accepts the connections of its party, and joins each to one to the other party."""
+    """Port of one side: accepts the connections of its party, and joins each to a connection to the other party."""
 
     def __init__(self, side: Side, address: Address, limits: RelayLimits) -> None:
         self._side = side
@@ -53,7 +53,7 @@ class Listener:
         self._loop.add_reader(self._socket, self._accept)
 
     def close(self) -> None:
-        """Accept no more, and close every connection that came by this port."""
+        """Stop accepting, and close every connection that this port accepted."""
         self._loop.remove_reader(self._socket)
         if self._pause is not None:
             self._pause.cancel()
@@ -68,8 +68,8 @@ class Listener:
             except (BlockingIOError, ConnectionAbortedError, InterruptedError):
                 return
             except OSError as error:
-                _log.warning("a connection cannot be accepted now: %s", error.strerror)
-                # The reader would be called without end.
+                _log.warning("cannot accept a connection: %s", error.strerror)
+                # Otherwise the loop would call the reader again and again.
                 self._loop.remove_reader(self._socket)
                 self._pause = self._loop.call_later(_ACCEPT_PAUSE_S, self._loop.add_reader, self._socket, self._accept)
                 return
@@ -81,13 +81,13 @@ class Listener:
                 accepted.close()
 
     async def _serve(self, accepted: socket.socket, host: str) -> None:
-        """Carry what comes on one connection, and close it and the one that it is joined to."""
+        """Forward one connection in both directions; at the end close it and the connection it is joined to."""
         writers: list[asyncio.StreamWriter] = []
         try:
             await self._join(accepted, writers)
         except* OSError as broken:
             self._side.figures.refused += len(writers) < _JOINED
-            _log.debug("a connection broke: %s", broken.exceptions[0])
+            _log.debug("connection failed: %s", broken.exceptions[0])
             for writer in writers:
                 writer.transport.abort()
         finally:
@@ -98,7 +98,7 @@ class Listener:
                 writer.close()
 
     async def _join(self, accepted: socket.socket, writers: list[asyncio.StreamWriter]) -> None:
-        """Look whose connection it is, connect to the other party, and carry until both have said all."""
+        """Check whose connection it is, connect to the other party, and forward until both directions have ended."""
         async with asyncio.timeout(self._limits.opening_s_max):
             reader, writer = await self._opened(writers, sock=accepted)
             opening = await self._opening(reader)
@@ -119,13 +119,13 @@ class Listener:
                 group.create_task(self._carry(self._side.other, b"", from_there, writer)),
             ]
             await asyncio.wait(both, return_when=asyncio.FIRST_COMPLETED)
-            # A data channel has one connection: who has opened another has left this one behind.
+            # A data channel has one connection: a party that opens another has abandoned this one.
             left = self._side.other.ids and self._newest is not own
             async with asyncio.timeout(0 if left else HALF_CLOSED_S_MAX):
                 await asyncio.wait(both)
 
     async def _opened(self, writers: list[asyncio.StreamWriter], **where: Any) -> _Ends:
-        # A reader holds up to twice its limit before the other side has to wait.
+        # A reader buffers up to twice its limit before it stops reading.
         reader, writer = await asyncio.open_connection(limit=self._limits.buffer_bytes // 2, **where)
         writers.append(writer)
         writer.transport.set_write_buffer_limits(self._limits.buffer_bytes)
@@ -133,7 +133,7 @@ class Listener:
         return reader, writer
 
     async def _opening(self, reader: asyncio.StreamReader) -> bytes | None:
-        """Return the first bytes of a connection that is the party's; None if it is not."""
+        """Return the first bytes of a connection if it belongs to the party, else None."""
         opening = b""
         while (judged := self._side.judge(opening)) is None:
             piece = await reader.read(_PIECE_BYTES)
@@ -145,7 +145,7 @@ class Listener:
     async def _carry(
         self, side: Side, first: bytes, reader: asyncio.StreamReader, writer: asyncio.StreamWriter
     ) -> None:
-        """Write what ``side`` says, ``first`` before it, to its end, as fast as the other one takes it."""
+        """Forward ``first`` and then what ``side`` sends, to its end, as fast as the other side accepts it."""
         piece = first
         while piece or (piece := await reader.read(_PIECE_BYTES)):
             wait_s = side.carry(len(piece), self._loop.time())

@@ -1,4 +1,4 @@
-"""From ``host:port`` as people write it to an address."""
+"""Conversion of ``host:port`` into an address, with name lookup."""
 
 from __future__ import annotations
 
@@ -13,15 +13,15 @@ from wanderbus.machine import Address, shown
 
 
 def name_in(server: str) -> str | None:
-    """Return the host name in ``server``, None where that is an IP address: what its certificate has to name."""
+    """Return the host name in ``server``, which its certificate must name; None for an IP address."""
     host = server.partition(":")[0] if server.count(":") == 1 else server
     return None if is_ip_address(host) or server.startswith("[") else host.lower()
 
 
 def place_in(server: str, *, default_port: int = 5060) -> Address:
-    """Return host and port of ``host``, ``host:port`` or ``[v6]:port``: a name as it is, since it is not looked up.
+    """Return host and port of ``host``, ``host:port`` or ``[v6]:port``, without looking a name up.
 
-    An address has the form that answers from there show.
+    An IP address is returned in the form in which responses from it show it.
 
     :raises ConfigurationError: it is none of these
     """
@@ -43,7 +43,7 @@ def place_in(server: str, *, default_port: int = 5060) -> Address:
 def resolve(server: str, *, default_port: int = 5060) -> Address:
     """Return the address of ``host``, ``host:port`` or ``[v6]:port``; :class:`ConfigurationError` if there is none.
 
-    Looking a name up blocks; within an event loop, :func:`resolved` does not.
+    A name lookup blocks; within an event loop, use :func:`resolved`.
     """
     return _look_up(place_in(server, default_port=default_port), server)
 
@@ -51,7 +51,7 @@ def resolve(server: str, *, default_port: int = 5060) -> Address:
 async def resolved(place: Address, wait_s: float) -> Address:
     """Return the address of ``place``, whose host may be a name, without blocking the loop.
 
-    The lookup has a thread of its own, which nobody waits for: a resolver without name servers takes minutes.
+    The lookup runs in a thread of its own that is never joined: without a name server it takes minutes.
 
     :raises ConfigurationError: there is no such host
     :raises Unreachable: no name server answered within ``wait_s``
@@ -95,6 +95,6 @@ def _look_up(place: Address, text: str) -> Address:
         raise ConfigurationError(f"{text!r} is not host:port") from None
     except OSError as error:
         raise ConfigurationError(f"the host of {text!r} cannot be found: {error.strerror}") from None
-    # A server listens on one address, and a name such as localhost often stands for one of either family.
+    # A server listens on one address, and a name such as localhost often has one of each IP version.
     address = min(found, key=lambda entry: entry[0] != socket.AF_INET)[4]
     return str(address[0]), int(address[1])

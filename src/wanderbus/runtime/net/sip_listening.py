@@ -1,4 +1,4 @@
-"""Taking the ports of a SIP server: UDP, TCP at the same port, and TLS where there is a certificate (RFC 3261 18.2)."""
+"""Ports of a SIP server: UDP, TCP at the same port, and TLS if it has a certificate (RFC 3261 18.2)."""
 
 from __future__ import annotations
 
@@ -11,10 +11,10 @@ from wanderbus.parameters.streams import StreamLimits
 from wanderbus.runtime.net.driver import Driver
 
 _TRIES: Final = 32
-"""How many free UDP ports are tried until one is free for TCP too."""
+"""UDP ports to try until one is free for TCP too."""
 
 DATAGRAMS_A_TURN: Final = 4
-"""Datagrams that are taken before other sockets have their turn: to challenge a stranger takes half a millisecond."""
+"""Datagrams to read before other sockets have their turn: a challenge to a stranger takes half a millisecond."""
 
 
 def listen_for_sip(
@@ -29,13 +29,13 @@ def listen_for_sip(
     peer_tls: ssl.SSLContext | None = None,
     limits: StreamLimits | None = None,
 ) -> tuple[Address, dict[str, Address]]:
-    """Let the socket ``name`` of ``driver`` be reached at ``address``; return that, and where streams are accepted.
+    """Bind the socket ``name`` of ``driver`` to ``address``; return that, and the addresses that accept streams.
 
-    Port 0 takes a free one. TLS is served when ``server_tls`` is given, at ``tls_port``: a free port for 0, and the
-    one above that of ``address`` for None. ``client_tls`` is for TLS connections that the server opens,
-    ``peer_tls`` for those to servers of other domains; ``limits`` bound them all.
+    Port 0 binds a free port. TLS is served when ``server_tls`` is given, at ``tls_port``: 0 is a free port, None the
+    port above that of ``address``. ``client_tls`` is for TLS connections that the server opens, ``peer_tls`` for those
+    to servers of other domains; ``limits`` apply to all connections.
 
-    Raises ``OSError`` if a port cannot be had, with transport and address as its ``filename``.
+    Raises ``OSError`` if a port cannot be bound, with transport and address as its ``filename``.
     """
     for remaining in reversed(range(_TRIES)):
         bound = _bind_udp(driver, name, address)

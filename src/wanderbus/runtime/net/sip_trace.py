@@ -1,4 +1,4 @@
-"""Keeping a SIP trace of what drivers send and receive (SPEC U-06).
+"""Recorder of a SIP trace: the messages that drivers send and receive (SPEC U-06).
 
 ::
 
@@ -39,7 +39,7 @@ _STUN: Final = (0, 1)
 
 
 class SipRecorder:
-    """The trace of one process: in memory, and in a file if there is one."""
+    """The SIP trace of one process: in memory, and in a file if one is given."""
 
     def __init__(self, trace: Trace, file: TraceFile | None = None) -> None:
         self.trace = trace
@@ -47,7 +47,7 @@ class SipRecorder:
 
     @classmethod
     def open(cls, path: Path) -> SipRecorder:
-        """Return the trace of a server, in the file at ``path``; :class:`ConfigurationError` if that cannot be."""
+        """Return a recorder that writes to the file at ``path``; :class:`ConfigurationError` if it cannot write."""
         return cls(Trace(), TraceFile.open(path))
 
     def tap(self) -> SipTap:
@@ -55,14 +55,14 @@ class SipRecorder:
         return SipTap(self)
 
     def record(self, entry: TraceEntry) -> None:
-        """Keep one message; a disk that fails ends the file, not the process."""
+        """Record one message; if the disk fails, the file ends and the process goes on."""
         entry = self.trace.add(entry)
         if self._file is None:
             return
         try:
             self._file.write(entry)
         except (OSError, ConfigurationError) as error:
-            _log.warning("the SIP trace %s ends here: %s", self._file.path, error)
+            _log.warning("cannot write the SIP trace %s: %s; tracing to it stops", self._file.path, error)
             self.close()
 
     def close(self) -> None:
@@ -73,10 +73,11 @@ class SipRecorder:
 
 
 class SipTap:
-    """What a driver tells of all that comes and goes; keeps the SIP messages of the sockets it was told of.
+    """Tap of a driver: records the SIP messages of the sockets named by :meth:`hears`.
 
-    A stream is cut into messages first: a secret could stand across two pieces of it. Keep-alives are no messages.
-    What was sent is what the machine asked for; a connection opened from here is traced with the port we listen on.
+    A stream is split into messages first, because a secret could extend over two pieces. Keep-alives are not recorded.
+    A sent message is recorded when the machine requests it. A connection opened by this process is recorded with the
+    port it listens on.
     """
 
     def __init__(self, recorder: SipRecorder) -> None:
@@ -85,11 +86,11 @@ class SipTap:
         self._connections: dict[tuple[str, int], tuple[Address, StreamFramer]] = {}
 
     def hears(self, socket: str, local: Address, streams: Mapping[str, Address] | None = None) -> None:
-        """Trace the socket of that name, which is bound to ``local`` and accepts connections at ``streams``."""
+        """Trace the socket named ``socket``, which is bound to ``local`` and accepts connections at ``streams``."""
         self._local[socket] = {"UDP": local, "TCP": local, "TLS": local, **(streams or {})}
 
     def __call__(self, signal: Input | Output) -> None:
-        """Take note of what a machine is given, or asks for."""
+        """Record the SIP message in an input or output of a machine, if there is one."""
         match signal:
             case DatagramReceived(socket=name, source=source, data=data):
                 self._record("in", name, source, "UDP", data)
@@ -103,7 +104,7 @@ class SipTap:
             case StreamClosed(socket=name, connection=connection):
                 self._connections.pop((name, connection), None)
             case SendOnStream(socket=name, target=target, data=data):
-                # An open connection goes before the target, which is where another one would lead.
+                # The address of an open connection precedes the target, which is where a new connection would lead.
                 peer, _ = self._connections.get((name, signal.connection or 0), (target.address, None))
                 self._record("out", name, peer, target.transport, data)
 

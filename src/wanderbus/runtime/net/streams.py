@@ -1,10 +1,10 @@
-"""TCP and TLS connections of a machine: opened when first needed, shared by target, closed when idle (RFC 3261 18).
+"""TCP and TLS connections of a machine: opened on demand, shared by target, closed when idle (RFC 3261 18).
 
-Nothing here blocks, and no host name is looked up. What one connection may hold back, and how many there are, is
-bounded: a peer that does not read loses its connection, and where there are as many as there may be, a new one takes
-the place of the one that has waited longest for a first answer; if all were answered, the new one is closed.
+Nothing here blocks or looks up host names. The unsent bytes of a connection and the number of connections are bounded:
+a peer that does not read loses its connection. At the bound on connections a new one replaces the connection that has
+waited longest for a first answer; if all were answered, the new one is closed.
 
-Nagle's algorithm is off on all of them: what a machine sends in one step is one write already.
+Nagle's algorithm is off on all connections: what a machine sends in one step already is one write.
 """
 
 from __future__ import annotations
@@ -34,10 +34,10 @@ StreamTransport = Literal["TCP", "TLS"]
 
 _BACKLOG: Final = 512
 _ACCEPTED_A_TURN: Final = 8
-"""Connections accepted before others have their turn: to begin a TLS handshake takes half a millisecond."""
+"""Connections accepted before others have their turn: starting a TLS handshake takes half a millisecond."""
 
 _ACCEPT_PAUSE_S: Final = 1.0
-"""How long nothing is accepted after the system refused to, for want of descriptors."""
+"""Pause in accepting after the system refused a connection for want of descriptors."""
 
 
 class _Connection(asyncio.Protocol):
@@ -52,16 +52,16 @@ class _Connection(asyncio.Protocol):
         self.target = target
         self.transport: asyncio.Transport | None = None
         self.unsent = bytearray()
-        self.heard = False
+        self.has_received = False
         self.answered = target is not None
-        """Whether the machine has said something on it: what came made sense, or we opened it ourselves."""
+        """Whether the machine has sent something on it: an answer to valid input, or on a connection opened by us."""
         self.opened_at = self.used_at = 0.0
         self.peer_domains: tuple[str, ...] = ()
-        """The SIP domains that the verified certificate of the other side names."""
+        """SIP domains that the verified certificate of the peer names."""
         self.idle_timer: asyncio.TimerHandle | None = None
         self.task: asyncio.Task[None] | None = None
         self.turn: asyncio.Future[None] | None = None
-        """Done once its TLS handshake may begin."""
+        """Completed when its TLS handshake may begin."""
         self._streams = streams
 
     def connection_made(self, transport: asyncio.BaseTransport) -> None:
@@ -72,18 +72,18 @@ class _Connection(asyncio.Protocol):
         self._streams.received(self, data)
 
     def connection_lost(self, exc: Exception | None) -> None:
-        self._streams.lost(self, str(exc) if exc else "closed by the other side")
+        self._streams.lost(self, str(exc) if exc else "closed by the peer")
 
 
 class Streams:
     """The connections that belong to the socket ``name``; ``numbers`` gives each its number.
 
-    :param feed: takes what happens, as inputs of the machine
-    :param server_tls: the context for TLS connections that others open; without it TLS cannot be listened on
-    :param client_tls: the context for those we open to a target without a fingerprint; without it none can be
-    :param peer_tls: the context for those we open to the server of a SIP domain
-    :param note: takes what a limit refused or closed
-    :param local_host: the local IP address that connections are opened from; the system's choice when None
+    :param feed: receives events as inputs of the machine
+    :param server_tls: the context for accepted TLS connections; without it TLS cannot be listened on
+    :param client_tls: the context for connections to a target without a fingerprint; without it none can be opened
+    :param peer_tls: the context for connections to the server of a SIP domain
+    :param note: receives what a limit refused or closed
+    :param local_host: the local IP address to open connections from; chosen by the system when None
     """
 
     def __init__(
@@ -117,9 +117,9 @@ class Streams:
         self._connections: dict[int, _Connection] = {}
         self._by_target: dict[StreamTarget, _Connection] = {}
         self._accepted: Counter[str] = Counter()
-        """By host."""
+        """Number of accepted connections, by host."""
         self._unanswered: dict[int, _Connection] = {}
-        """Accepted connections on which nothing was answered yet, the oldest first."""
+        """Accepted connections that are not answered yet, the oldest first."""
         self._pauses: set[asyncio.TimerHandle] = set()
 
     def __len__(self) -> int:
@@ -128,8 +128,8 @@ class Streams:
     def listen(self, addresses: Mapping[str, Address]) -> dict[str, Address]:
         """Accept connections at ``addresses``, by transport, from now on; return them with the ports in use.
 
-        Raises ``OSError`` if one cannot be had, with transport and address as its ``filename``; none is then
-        listened on.
+        Raises ``OSError`` if an address cannot be bound, with transport and address as its ``filename``; none of the
+        addresses is then listened on.
         """
         opened: dict[str, socket.socket] = {}
         try:
@@ -147,7 +147,7 @@ class Streams:
         return {kind: listener.getsockname()[:2] for kind, listener in opened.items()}
 
     def send(self, wanted: SendOnStream) -> None:
-        """Send what a machine asked for, on an open connection or a new one."""
+        """Send data of the machine on an open connection or a new one."""
         connection = None if wanted.connection is None else self._connections.get(wanted.connection)
         if connection is None and wanted.reopen:
             connection = self._by_target.get(wanted.target) or self._connect(wanted.target)
@@ -155,13 +155,13 @@ class Streams:
             self._write(connection, wanted.data)
 
     def close_connection(self, number: int) -> None:
-        """Close one connection; no harm if it is gone."""
+        """Close one connection; an unknown number is ignored."""
         connection = self._connections.get(number)
         if connection is not None:
-            self._drop(connection, "closed here")
+            self._drop(connection, "closed by this side")
 
     def close(self) -> None:
-        """Close everything; what was sent before is on its way."""
+        """Close all connections; data that was already sent is still transmitted."""
         for listener in self._listeners:
             self._loop.remove_reader(listener)
             listener.close()
@@ -169,10 +169,10 @@ class Streams:
         for pause in self._pauses:
             pause.cancel()
         for connection in list(self._connections.values()):
-            self._drop(connection, "closed here")
+            self._drop(connection, "closed by this side")
 
     def opened(self, connection: _Connection) -> None:
-        """Send what waited for the connection to open, to nobody but whom the target names."""
+        """Send the queued data when the connection is open, provided the peer proves to be the one the target names."""
         assert connection.transport is not None
         self._end_handshake(connection)
         if connection.number not in self._connections:
@@ -180,7 +180,7 @@ class Streams:
             return
         wanted = None if connection.target is None else connection.target.fingerprint
         if wanted is not None and not shows_fingerprint(connection.transport.get_extra_info("ssl_object"), wanted):
-            self._drop(connection, "the certificate is not the one that was announced")
+            self._drop(connection, "the certificate does not match the announced fingerprint")
             return
         if not self._shows_domain(connection):
             return
@@ -190,7 +190,7 @@ class Streams:
         self._watch_idle(connection)
 
     def _shows_domain(self, connection: _Connection) -> bool:
-        """Note which SIP domains the other side has proved to be; end the connection if not the one we looked for."""
+        """Store the SIP domains that the peer has proved; close the connection if the wanted one is not among them."""
         wanted = None if connection.target is None else connection.target.sip_domain
         if connection.kind != "TLS" or (connection.target is not None and wanted is None):
             return True
@@ -206,10 +206,10 @@ class Streams:
         return False
 
     def received(self, connection: _Connection, data: bytes) -> None:
-        """Hand on what came."""
+        """Pass received data to the machine."""
         if connection.number not in self._connections:
             return
-        connection.heard = True
+        connection.has_received = True
         connection.used_at = self._loop.time()
         self._feed(
             StreamReceived(
@@ -224,7 +224,7 @@ class Streams:
         )
 
     def lost(self, connection: _Connection, reason: str) -> None:
-        """Forget a connection and say so, unless it never brought anything."""
+        """Remove a connection and report its end, unless it never received data."""
         if self._connections.pop(connection.number, None) is None:
             return
         self._unanswered.pop(connection.number, None)
@@ -239,7 +239,7 @@ class Streams:
         elif self._by_target.get(connection.target) is connection:
             del self._by_target[connection.target]
         _log.debug("connection with %s on %s closed: %s", connection.peer, self._name, reason)
-        if connection.heard or connection.target is not None:
+        if connection.has_received or connection.target is not None:
             self._feed(StreamClosed(self._name, connection.number, reason, connection.target))
 
     def _drop(self, connection: _Connection, reason: str) -> None:
@@ -270,7 +270,7 @@ class Streams:
             connection.task.add_done_callback(functools.partial(_close_if_cancelled, accepted))
 
     def _has_room_for(self, host: str) -> bool:
-        """Return whether another connection may be accepted, in place of one that was not answered if need be."""
+        """Return whether another connection may be accepted, if necessary in place of one that is not answered yet."""
         if self._accepted[host] >= self._limits.connections_per_host_max:
             self._limited("connections_per_host_max", host, "connection refused")
             return False
@@ -282,15 +282,15 @@ class Streams:
         if (oldest := next(iter(self._unanswered.values()), None)) is None:
             self._limited("connections_max", host, "connection refused")
             return False
-        self._limited("connections_max", network_of(oldest.peer[0]), "silent connection closed, its place was needed")
-        self._drop(oldest, "its place is needed, and nothing was answered on it")
+        self._limited("connections_max", network_of(oldest.peer[0]), "silent connection closed to admit another")
+        self._drop(oldest, "closed to admit another connection: it was silent")
         return True
 
     def _limited(self, setting: str, host: str, reason: str) -> None:
         self._note(Limited(f"{self._limits.section}.{setting}", host, f"{reason} ({self._name})"))
 
     def _pause(self, kind: StreamTransport, listener: socket.socket) -> None:
-        """Listen no more for a moment: the reader would be called without end."""
+        """Stop accepting for a moment; otherwise the loop would call the reader again and again."""
         self._loop.remove_reader(listener)
 
         def resume() -> None:
@@ -316,20 +316,20 @@ class Streams:
             connection.task = None
 
     async def _wait_for_turn(self, connection: _Connection) -> None:
-        """Wait until a TLS handshake may begin; raises ``TimeoutError`` where that takes as long as one may."""
+        """Wait until a TLS handshake may begin; raises ``TimeoutError`` after ``handshake_s_max``."""
         number, host = connection.number, network_of(connection.peer[0])
         connection.turn = self._loop.create_future()
         ending = self._handshakes.ask(number, host, self._loop.time())
         if ending is not None and (ended := self._connections.get(ending)) is not None:
-            self._limited("handshakes_max", network_of(ended.peer[0]), "handshake ended, its place was needed")
-            self._drop(ended, "its place is needed, and its handshake has not ended")
+            self._limited("handshakes_max", network_of(ended.peer[0]), "slow handshake ended to admit another")
+            self._drop(ended, "closed to admit another connection: its handshake was slow")
         if self._handshakes.has_begun(number):
             return
         try:
             async with asyncio.timeout(self._limits.handshake_s_max):
                 await connection.turn
         except TimeoutError:
-            self._limited("handshakes_max", host, "connection closed before its handshake")
+            self._limited("handshakes_max", host, "connection closed: no place for its handshake in time")
             raise
 
     def _end_handshake(self, connection: _Connection) -> None:
@@ -339,16 +339,16 @@ class Streams:
                 turn.set_result(None)
 
     def _connect(self, target: StreamTarget) -> _Connection | None:
-        """Begin to open a connection to ``target``; None if that cannot even begin."""
+        """Begin to open a connection to ``target``; None if that fails at once."""
         kind = _kind(target.transport)
         connection = self._add(kind, target.address, target)
         self._by_target[target] = connection
         if not is_ip_address(target.address[0]):
             self.lost(connection, f"{target.address[0]} is not an IP address")
         elif kind == "TLS" and self._context_for(target) is None:
-            self.lost(connection, "there is no TLS here to connect with")
+            self.lost(connection, "TLS is not configured")
         elif len(self._connections) > self._connections_max:
-            self.lost(connection, "there are too many connections already")
+            self.lost(connection, "too many connections are open")
         else:
             connection.task = self._loop.create_task(self._open(connection, target))
             return connection
@@ -370,7 +370,7 @@ class Streams:
                 )
         except (OSError, ValueError) as error:
             if target.sip_domain is not None:
-                _log.warning("no connection to %s at %s: %s", target.sip_domain, shown(target.address), _reason(error))
+                _log.warning("cannot connect to %s at %s: %s", target.sip_domain, shown(target.address), _reason(error))
             self.lost(connection, _reason(error))
         finally:
             connection.task = None
@@ -393,7 +393,7 @@ class Streams:
 
     def _write(self, connection: _Connection, data: bytes) -> None:
         connection.used_at = self._loop.time()
-        if not connection.answered and data.strip(b"\r\n"):  # a pong answers whoever sends a ping (RFC 5626 3.5.1)
+        if not connection.answered and data.strip(b"\r\n"):  # a pong is no answer (RFC 5626 3.5.1)
             connection.answered = True
             del self._unanswered[connection.number]
         if connection.transport is None:
@@ -403,11 +403,11 @@ class Streams:
             connection.transport.write(data)
             waiting = connection.transport.get_write_buffer_size()
         if waiting > self._limits.unsent_bytes_max:
-            self._limited("unsent_bytes_max", network_of(connection.peer[0]), "connection closed, it takes nothing")
-            self._drop(connection, "the other side does not take what is sent")
+            self._limited("unsent_bytes_max", network_of(connection.peer[0]), "connection closed: peer does not read")
+            self._drop(connection, "the peer does not read")
 
     def _watch_idle(self, connection: _Connection) -> None:
-        """Close the connection once it was idle for long enough; look again when that may first be so."""
+        """Close the connection if it was idle for long enough; otherwise check again at the earliest possible time."""
         limits = self._limits
         if connection.answered:
             idle_at = connection.used_at + (math.inf if limits.idle_s_max is None else limits.idle_s_max)
@@ -426,9 +426,9 @@ def _kind(transport: str) -> StreamTransport:
 
 
 def open_listener(address: Address) -> socket.socket:
-    """Return a listening socket that does not block; ``OSError`` if ``address`` cannot be had."""
+    """Return a listening non-blocking socket; ``OSError`` if ``address`` cannot be bound."""
     family = socket.AF_INET6 if ":" in address[0] else socket.AF_INET
-    # With the protocol named asyncio knows TCP, also on what is accepted, and turns Nagle's algorithm off.
+    # With the protocol given, asyncio recognizes TCP, also on accepted sockets, and turns Nagle's algorithm off.
     opened = socket.socket(family, socket.SOCK_STREAM, socket.IPPROTO_TCP)
     try:
         opened.setblocking(False)
@@ -442,7 +442,7 @@ def open_listener(address: Address) -> socket.socket:
 
 
 def _close_if_cancelled(accepted: socket.socket, task: asyncio.Task[None]) -> None:
-    """Close a socket whose task may have ended before it could hand it to a transport."""
+    """Close a socket whose task was cancelled before it could pass the socket to a transport."""
     if task.cancelled():
         accepted.close()
 

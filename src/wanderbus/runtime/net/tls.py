@@ -1,6 +1,6 @@
 """TLS contexts: from certificate files (RFC 3261 26.2.1, RFC 5922 7), or for fingerprints (RFC 8122).
 
-A client always verifies whom it talks to.
+A client always verifies its peer.
 """
 
 from __future__ import annotations
@@ -19,10 +19,10 @@ from wanderbus.errors import ConfigurationError, SIPParseError
 def server_tls(
     certificate: Path, key: Path | None = None, *, peers: bool = False, peers_ca: Path | None = None
 ) -> ssl.SSLContext:
-    """Return the context of a server that shows the chain in ``certificate``, in PEM as the ``key``.
+    """Return the context of a server that shows the chain in ``certificate``, in PEM like the ``key``.
 
-    The key is looked for in the file of the certificate when there is no other. With ``peers`` clients may show a
-    certificate of the authorities in ``peers_ca``, those of the system when None; one of others ends the connection.
+    Without ``key`` the key is read from the file of the certificate. With ``peers`` clients may show a certificate of
+    an authority in ``peers_ca``, or of the system's authorities when None; any other certificate closes the connection.
 
     Raises :class:`ConfigurationError` naming the file that cannot be used.
     """
@@ -36,7 +36,7 @@ def server_tls(
 
 
 def shows_fingerprint(tls: ssl.SSLObject | None, fingerprint: bytes) -> bool:
-    """Say whether the other side has the certificate with this SHA-256 (RFC 8122 6.2)."""
+    """Return whether the peer has the certificate with this SHA-256 (RFC 8122 6.2)."""
     certificate = None if tls is None else tls.getpeercert(binary_form=True)
     return certificate is not None and hashlib.sha256(certificate).digest() == fingerprint
 
@@ -44,8 +44,8 @@ def shows_fingerprint(tls: ssl.SSLObject | None, fingerprint: bytes) -> bool:
 def peer_tls(certificate: Path, key: Path | None, ca_file: Path | None) -> ssl.SSLContext:
     """Return the context of a SIP server that connects to those of other domains, and shows ``certificate`` to them.
 
-    An authority in ``ca_file`` has to vouch for theirs; which domain they name is compared after the handshake, as
-    that is more than the name of a host (:func:`sip_domains`).
+    An authority in ``ca_file`` must have signed their certificates. The domains that these name are compared after the
+    handshake, since that comparison involves more than a host name (:func:`sip_domains`).
 
     Raises :class:`ConfigurationError` naming the file that cannot be used.
     """
@@ -58,10 +58,10 @@ def peer_tls(certificate: Path, key: Path | None, ca_file: Path | None) -> ssl.S
 
 
 def sip_domains(tls: ssl.SSLObject | None) -> tuple[str, ...]:
-    """Return the SIP domains that the verified certificate of the other side names, in lower case (RFC 5922 7.1).
+    """Return the SIP domains that the verified certificate of the peer names, in lower case (RFC 5922 7.1).
 
-    SIP URIs without a user go before DNS names, which count only where there are none of the former. Wildcards name no
-    domain (7.2), and the common name is not looked at.
+    SIP URIs without a user take precedence; DNS names count only if there are none. Wildcards match no domain (7.2),
+    and the common name is ignored.
     """
     certificate = None if tls is None else tls.getpeercert()
     names: Any = certificate.get("subjectAltName", ()) if certificate else ()
@@ -69,7 +69,7 @@ def sip_domains(tls: ssl.SSLObject | None) -> tuple[str, ...]:
 
 
 def domains_among(names: Iterable[tuple[str, str]]) -> tuple[str, ...]:
-    """Return the SIP domains among alternative names of a certificate, each with its kind, ``DNS`` or ``URI``."""
+    """Return the SIP domains among alternative names of a certificate; each name has its kind, ``DNS`` or ``URI``."""
     entries = list(names)
     uris = [_domain_in(value) for kind, value in entries if kind == "URI"]
     found = [domain for domain in uris if domain] or [value.lower() for kind, value in entries if kind == "DNS"]
@@ -77,7 +77,7 @@ def domains_among(names: Iterable[tuple[str, str]]) -> tuple[str, ...]:
 
 
 def own_sip_domains(certificate: Path) -> tuple[str, ...]:
-    """Return the SIP domains that the first certificate in a PEM file names; :class:`ConfigurationError` if none is."""
+    """Return the SIP domains in the first certificate of a PEM file; :class:`ConfigurationError` if it has none."""
     try:
         names = x509.load_pem_x509_certificate(certificate.read_bytes()).extensions.get_extension_for_class(
             x509.SubjectAlternativeName
@@ -93,7 +93,7 @@ def own_sip_domains(certificate: Path) -> tuple[str, ...]:
 def _domain_in(uri: str) -> str:
     """Return the domain of a SIP URI without a user, "" for any other URI."""
     from wanderbus.sip.message.uri import (
-        SIPUri,  # here, so that reliable UDP by itself loads nothing of SIP (SPEC F-09)
+        SIPUri,  # imported here, so that reliable UDP alone loads nothing of SIP (SPEC F-09)
     )
 
     try:
@@ -104,7 +104,7 @@ def _domain_in(uri: str) -> str:
 
 
 def client_tls(ca_file: Path | None = None) -> ssl.SSLContext:
-    """Return the context of a client that trusts the authorities in ``ca_file``, those of the system when None.
+    """Return the context of a client that trusts the authorities in ``ca_file``, or the system's when None.
 
     Raises :class:`ConfigurationError` naming the file that cannot be used.
     """
@@ -117,8 +117,8 @@ def client_tls(ca_file: Path | None = None) -> ssl.SSLContext:
 def fingerprint_tls() -> ssl.SSLContext:
     """Return the context of a client that compares the certificate's fingerprint itself, right after the handshake.
 
-    Who signed the certificate, and for whom, plays no part: what announced the fingerprint vouches for it (RFC 8122
-    3.1).
+    Signer and names of the certificate are not checked: the message that announced the fingerprint vouches for it (RFC
+    8122 3.1).
     """
     context = ssl.SSLContext(ssl.PROTOCOL_TLS_CLIENT)
     context.minimum_version = ssl.TLSVersion.TLSv1_2
@@ -134,7 +134,7 @@ def _load_authorities(context: ssl.SSLContext, ca_file: Path | None) -> None:
         else:
             context.load_verify_locations(cafile=str(ca_file))
     except OSError as error:
-        raise ConfigurationError(f"the file of authorities {ca_file} cannot be used: {_reason(error)}") from None
+        raise ConfigurationError(f"the CA file {ca_file} cannot be used: {_reason(error)}") from None
 
 
 def _load_chain(context: ssl.SSLContext, certificate: Path, key: Path | None) -> None:
@@ -142,7 +142,7 @@ def _load_chain(context: ssl.SSLContext, certificate: Path, key: Path | None) ->
         if not file.is_file():
             raise ConfigurationError(f"{file} cannot be used for TLS: there is no such file")
     try:
-        # A key under a password would be asked for on the terminal, in the middle of a server's start.
+        # Without this, OpenSSL would ask for a key's password on the terminal during the start of a server.
         context.load_cert_chain(certificate, key, password="")
     except OSError as error:
         raise ConfigurationError(
