@@ -1,6 +1,6 @@
-"""Which subscriptions an event matches (SPEC A-03, B-01; DESIGN 7.4).
+"""Index of filters: finds the subscriptions that an event matches (SPEC A-03, B-01; DESIGN 7.4).
 
-:class:`Index` is what the broker uses; :class:`ScanIndex`, which tries every filter, is what it is tested against.
+The broker uses :class:`Index`; tests compare it with :class:`ScanIndex`, which tries every filter.
 """
 
 from __future__ import annotations

@@ -1,4 +1,4 @@
-"""Texts, and what an index knows of attributes, as flat arrays and back: to be sent elsewhere (DESIGN 8)."""
+"""Serialization of texts and of an index's attributes to flat arrays, and back (DESIGN 8)."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from wanderbus.matching.segment import Array, Segment
 
 
 def packed(name: str, texts: Sequence[str]) -> dict[str, Array]:
-    """Return texts as their bytes, one after the other, and where each ends."""
+    """Return texts as their concatenated bytes, and the end of each."""
     encoded = [each.encode("utf-8", "surrogatepass") for each in texts]
     return {
         f"{name}.bytes": np.frombuffer(b"".join(encoded), np.uint8),
@@ -20,7 +20,7 @@ def packed(name: str, texts: Sequence[str]) -> dict[str, Array]:
 
 
 def unpacked(name: str, arrays: Mapping[str, Array]) -> list[str]:
-    """Return the texts that :func:`packed` was given under this name."""
+    """Return the texts that :func:`packed` packed under this name."""
     together = arrays[f"{name}.bytes"].tobytes()
     ends = arrays[f"{name}.ends"].tolist()
     return [together[begin:end].decode("utf-8", "surrogatepass") for begin, end in zip([0, *ends], ends, strict=False)]
@@ -44,7 +44,7 @@ def columns_packed(columns: Columns) -> dict[str, Array]:
 
 
 def columns_unpacked(arrays: Mapping[str, Array]) -> Columns:
-    """Return what :func:`columns_packed` was given."""
+    """Return the columns that :func:`columns_packed` packed."""
     columns = Columns(int(arrays["column_count"][0]))
     columns.subjects = _words_unpacked("subjects", arrays)
     for number, name in enumerate(unpacked("attributes", arrays)):

@@ -1,7 +1,7 @@
-"""Events as columns of doubles: what :mod:`wanderbus.matching.columns` has for each attribute that some filter names.
+"""Events as columns of doubles: one value for each column of :mod:`wanderbus.matching.columns`.
 
-A value that a column cannot hold is NaN there, and so compares with nothing. The items of lists are kept apart, and so
-are numbers that are no doubles: as both doubles around them.
+A value that a column cannot hold is NaN there, so it compares with nothing. Items of lists are stored separately. A
+number that is not a double is stored like an item, as the two doubles around it.
 """
 
 from __future__ import annotations
@@ -33,14 +33,14 @@ from wanderbus.matching.rows import (
 from wanderbus.matching.segment import Array
 
 COLUMNWISE_MIN: Final = 16
-"""Events from which on whole columns are worth their fixed cost."""
+"""Fewest events for which converting whole columns is worth its fixed cost."""
 
 WIDE_MIN: Final = 512
-"""Columns from which on those that an event has are written one by one, and the others are left alone."""
+"""Fewest columns for which only the columns that an event has are written, one by one."""
 
 EVENTS_MAX: Final = 1_024
 VALUES_MAX: Final = 2**20
-"""Values of all events of a batch; of many columns, fewer events are taken at once."""
+"""Largest number of values in a batch; with many columns, a batch has fewer events."""
 
 Item = tuple[int, float, float]
 
@@ -56,7 +56,7 @@ class Batch:
         self.values: Array = np.full((len(events), columns.count), math.nan)
         self.flags: Array = np.zeros(len(events), np.uint8)
         self._items: dict[int, list[Item]] = {}
-        """Of each event that has several values in some column, those."""
+        """Items by event, only for events that have several values in some column."""
         if columns.presences:
             self.values[:, columns.presences] = MISSING
         known = columns.subjects.get
@@ -77,7 +77,7 @@ class Batch:
 
     @property
     def tables(self) -> tuple[Array, ...]:
-        """Return what the kernels work on."""
+        """Return the arrays that the kernels read."""
         return self.values, self.flags, self.item_starts, self.item_columns, self.item_values
 
     def _fill_one_by_one(self, events: Sequence[Mapping[str, Any]], attributes: Mapping[str, Attribute]) -> None:
@@ -113,7 +113,7 @@ class Batch:
                 self._put(at, attribute, value)
 
     def _fill(self, attribute: Attribute, values: list[Any]) -> None:
-        """Take over a whole column."""
+        """Convert a whole column."""
         types = set(map(type, values))
         columns = attribute.columns
         if types <= _STRINGS:
@@ -130,7 +130,7 @@ class Batch:
             self.values[:, columns[PRESENCE]] = [MISSING if value is ABSENT else PRESENT for value in values]
 
     def _fill_numbers(self, column: int, values: list[Any], some_are_integers: bool) -> bool:
-        """Take over a column of numbers, unless some may be no double."""
+        """Convert a column of numbers, unless some value may not be a double."""
         if column < 0:
             return True
         try:
@@ -171,7 +171,7 @@ class Batch:
 
 
 def _doubles(attribute: Attribute, value: Any) -> list[Item]:
-    """Return the columns of a value, and the doubles around it: the same one twice, if it is a double."""
+    """Return the columns of a value and the doubles around it: twice the same one if the value is a double."""
     columns = attribute.columns
     kind = "string" if type(value) is str else kind_of(value)
     if kind == "string":

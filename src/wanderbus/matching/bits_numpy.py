@@ -1,4 +1,4 @@
-"""What those that match and those that write on whole arrays have in common: spans of numbers, lines, and bits."""
+"""Helpers on whole arrays that the numpy kernel and the numpy writer share: spans of numbers, lines, and bits."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ _ONE: Final = np.uint64(1)
 
 
 def spans(starts: Array, stops: Array) -> tuple[Array, Array]:
-    """Return all numbers from each start up to its stop, one span after the other, and of which span each is."""
+    """Return all numbers from each start up to its stop, concatenated, and the span of each number."""
     lengths = (stops - starts).astype(np.int64)
     owners = np.repeat(np.arange(len(lengths)), lengths)
     return np.arange(len(owners)) + (starts - np.cumsum(lengths) + lengths)[owners], owners
@@ -29,7 +29,7 @@ def line_of(line_starts: Array, cuts: Array, place: int, values: Array) -> Array
 
 
 def lines_of(line_starts: Array, cuts: Array, places: Array, values: Array) -> Array:
-    """Return the lines of values each of which is of a column of its own."""
+    """Return the lines of values, each of which belongs to its own column."""
     lines = np.empty(len(values), np.int64)
     for place in np.unique(places).tolist():
         its = places == place
@@ -38,18 +38,18 @@ def lines_of(line_starts: Array, cuts: Array, places: Array, values: Array) -> A
 
 
 def rows_in(words: Array) -> Array:
-    """Return the rows whose bits are set, counted from the first of the words on."""
+    """Return the rows whose bits are set, counted from the first word."""
     return np.flatnonzero(np.unpackbits(np.ascontiguousarray(words).view(np.uint8), bitorder="little"))
 
 
 def open_to(at: Array, places: Array, line_starts: Array, bits: Array) -> None:
-    """Let rows be possible for all values of columns."""
+    """Make rows possible for all values of columns."""
     lines, owners = spans(line_starts[places], line_starts[places + 1])
     mark(bits, at[owners], lines, True)
 
 
 def close_to(at: Array, places: Array, allowed: Array, line_starts: Array, bits: Array) -> None:
-    """Let rows be impossible for buckets of columns that ``allowed`` does not have, and where they are missing."""
+    """Make rows impossible for the buckets of columns that ``allowed`` lacks, and where the columns are missing."""
     lines, owners = spans(line_starts[places], line_starts[places + 1])
     bucket = lines - line_starts[places][owners] - 1
     barred = (bucket < 0) | (allowed[owners] >> np.maximum(bucket, 0).astype(np.uint64) & _ONE == 0)
@@ -67,7 +67,7 @@ def mark(bits: Array, at: Array, lines: Array | int, is_set: bool) -> None:
 
 
 def summarise(blocks: Iterable[int], bits: Array, summary: Array) -> None:
-    """Say of each bucket anew whether it leaves anything in some blocks."""
+    """Recompute the summary of some blocks: for each bucket, whether the bucket leaves any row."""
     for block in blocks:
         some = (bits[block] & bits[block, 0]).any(axis=1)
         mask = _ONE << np.uint64(block & 63)

@@ -1,8 +1,9 @@
-"""What an index knows of attributes: for each a column of doubles per kind that filters ask for, and its words.
+"""Columns of an index: each attribute has a column of doubles for each kind that filters ask for, and its words.
 
-Strings become doubles too. Those that are compared for equality alone are *words*, numbered as they come. The ends of
-ranges of strings have *marks* in their order, with room for what lies between: a new end gets a mark between those
-of its neighbours. When no double is left there, the end is widened to the gap, and what it finds is evaluated.
+Strings become doubles too. Those that are compared only for equality are *words*, numbered in order of arrival. The
+ends of ranges of strings have *marks* in the order of the strings, with room for what lies between: a new end gets a
+mark between those of its neighbours. If no double is left there, the end is widened to the gap, and its matches are
+evaluated.
 """
 
 from __future__ import annotations
@@ -27,14 +28,14 @@ SEEN_MAX: Final = 4_096
 
 
 class _Absent(float):
-    """Stands for a missing attribute: a float, so that a column of numbers with gaps converts at once."""
+    """A missing attribute: a float, so that a column of numbers with gaps converts at once."""
 
 
 ABSENT: Final = _Absent("nan")
 
 
 class Words(dict[Any, float]):
-    """Numbers of strings; that of :data:`ABSENT` is NaN."""
+    """Numbers of strings; the number of :data:`ABSENT` is NaN."""
 
     def __init__(self, known: Mapping[str, float] = MappingProxyType({})) -> None:
         super().__init__()
@@ -45,19 +46,19 @@ class Words(dict[Any, float]):
 
     @property
     def size(self) -> int:
-        """Return the number above all that are given."""
+        """Return the number above all numbers in use."""
         return int(self._next)
 
     def all(self) -> list[str]:
         """Return all words."""
-        return list(self)[1:]  # the first one is no word
+        return list(self)[1:]  # the first key is not a word
 
     def forget(self, word: str) -> None:
-        """Give its number to another one."""
+        """Free the number of a word, for another word."""
         self._free.append(self.pop(word))
 
     def __missing__(self, word: str) -> float:
-        """Return the number of a word that has none yet."""
+        """Assign a number to a new word and return it."""
         if self._free:
             number = self._free.pop()
         else:
@@ -74,10 +75,10 @@ class Marks:
         self.values = list(values)
         self._known = dict(zip(ends, values, strict=True))
         self._seen: dict[Any, float] = {}
-        """Of strings that were asked for since an end was added, as the same ones come again."""
+        """Marks of strings that were looked up since the last end was added, because the same strings recur."""
 
     def of(self, text: Any) -> float:
-        """Return the mark of a value: of an end its own, of another string one between; NaN of what is no string."""
+        """Return the mark of a value: an end has its own, another string one between ends; NaN if no string."""
         mark = self._seen.get(text)
         if mark is None:
             if len(self._seen) >= SEEN_MAX:
@@ -97,7 +98,7 @@ class Marks:
         return [self.of(text) if mark is None else mark for text, mark in zip(texts, marks, strict=True)]
 
     def add(self, text: str) -> tuple[float, bool]:
-        """Return the mark of an end, and whether it is its own, not that of all strings near it."""
+        """Return the mark of an end, and whether it belongs to that end alone, not to all strings near it."""
         known = self._known.get(text)
         if known is not None:
             return known, True
@@ -112,7 +113,7 @@ class Marks:
         return mark, True
 
     def forget(self, marks: Set[float]) -> None:
-        """Forget the ends with these marks."""
+        """Remove the ends with these marks."""
         kept = [(end, mark) for end, mark in zip(self.ends, self.values, strict=True) if mark not in marks]
         self.ends = [end for end, _ in kept]
         self.values = [mark for _, mark in kept]
@@ -125,14 +126,14 @@ class Marks:
         return self.values[at] if at < len(self.values) else math.inf
 
     def _has_room(self, at: int, mark: float) -> bool:
-        """Return whether there are marks for what lies on either side of a new one."""
+        """Return whether marks are left on either side of a new one."""
         low, high = self._between(at - 1), self._between(at)
         below = mark - _APART if at == 0 else (low + mark) / 2
         above = mark + _APART if at == len(self.ends) else (mark + high) / 2
         return low < below < mark < above < high
 
     def _gap(self, at: int) -> float:
-        """Return the mark of what lies before the end number ``at``, and after the one before it."""
+        """Return the mark of the gap between end number ``at`` and the end before it."""
         marks = self.values
         if not marks:
             return 0.0
@@ -144,7 +145,7 @@ class Marks:
 
 
 class Attribute:
-    """The columns of one attribute, by kind, or -1 where no filter asks for that."""
+    """The columns of one attribute, by kind; -1 where no filter asks for the kind."""
 
     __slots__ = ("columns", "marks", "name", "words")
 
@@ -159,22 +160,22 @@ class Columns:
     """All attributes that filters name; column 0 is the subject, a word."""
 
     def __init__(self, count: int = 1) -> None:
-        """``count`` columns are known already, the subject among them."""
+        """Create the columns; the first ``count`` numbers are in use already, the subject's among them."""
         self.subjects = Words()
         self.attributes: dict[str, Attribute] = {}
         self.count = count
         self.settle()
 
     def settle(self) -> None:
-        """Count the columns of all attributes anew."""
+        """Recount the columns of all attributes."""
         its = [each.columns for each in self.attributes.values()]
         self.presences = [columns[PRESENCE] for columns in its if columns[PRESENCE] >= 0]
         used = {column for columns in its for column in columns}
-        self.count = max(self.count, 1 + max(used, default=0))  # segments know columns that are free again
+        self.count = max(self.count, 1 + max(used, default=0))  # segments still use columns that are free again
         self._free = sorted(set(range(1, self.count)) - used, reverse=True)
 
     def forget(self, is_named: Sequence[bool]) -> None:
-        """Forget the columns that are not named, but none that is newer than this list of them."""
+        """Remove the columns that are not named, but none that is newer than this list."""
         for name, attribute in list(self.attributes.items()):
             for kind, column in enumerate(attribute.columns):
                 if 0 <= column < len(is_named) and not is_named[column]:
@@ -184,7 +185,7 @@ class Columns:
         self.settle()
 
     def encode(self, row: Row, columns: list[int], ends: list[float]) -> bool:
-        """Append the entries of a row; return whether they say it exactly."""
+        """Append the entries of a row; return whether they are exact."""
         is_exact = True
         for clause in row:
             for piece in clause:
@@ -238,7 +239,7 @@ def _others(words: Words, texts: Sequence[str]) -> tuple[list[float], bool]:
 
 
 def _marked(marks: Marks, piece: Piece) -> tuple[list[float], bool]:
-    """Return the ends of a range of strings, and whether they are its own."""
+    """Return the ends of a range of strings, and whether they are exact."""
     _, _, low, high, low_open, high_open = piece
     begin, is_low = _mark(marks, low, low_open, -math.inf)
     end, is_high = _mark(marks, high, high_open, math.inf)

@@ -1,4 +1,4 @@
-"""How the loops are compiled, and what those that match and those that write have in common."""
+"""Compilation of the loops, and helpers that the numba kernel and the numba writer share."""
 
 from __future__ import annotations
 
@@ -22,9 +22,9 @@ TABLES: Final = (
 
 
 def _fingerprint() -> int:
-    """Return a number of all that loops are compiled with and that their own file does not say: for their cache.
+    """Return a hash of everything that affects compilation but is not in a loop's own file: part of the cache key.
 
-    That one is by name, and by the file of a function alone.
+    numba's own key covers only the name and the file of a function.
     """
     constants = sorted((name, value) for name, value in vars(layout).items() if name.isupper())
     shared = [_instructions(each.__code__) for each in (line_of.py_func, _lowest_bit, _hint, _prefetch, _touch)]
@@ -32,19 +32,19 @@ def _fingerprint() -> int:
 
 
 def _instructions(code: CodeType) -> tuple[object, ...]:
-    """Return the code of a function without what differs between two runs: addresses, and who refers to its parts."""
+    """Return the code of a function without the parts that differ between two runs, such as addresses."""
     constants = [_instructions(each) if isinstance(each, CodeType) else each for each in code.co_consts]
     return code.co_code, code.co_names, code.co_varnames, constants
 
 
 def compiled(signature: str) -> Callable[[Any], Any]:
-    """Return the decorator that compiles a function now, from the cache if it can be."""
+    """Return the decorator that compiles a function now, or loads it from the cache."""
 
     def decorate(function: Any) -> Any:
         function.__qualname__ += f"_{_fingerprint():08x}"
         try:
             return njit(signature, cache=True)(function)
-        except RuntimeError:  # there is no place for a cache
+        except RuntimeError:  # no directory for a cache
             return njit(signature)(function)
 
     return decorate
@@ -63,7 +63,7 @@ lowest_bit: Any = intrinsic(_lowest_bit)
 
 
 def _hint(builder: Any, address: Any) -> None:
-    """Begin to load what is at an address; a wrong one does no harm."""
+    """Prefetch an address; a wrong address does no harm."""
     byte, number = ir.IntType(8).as_pointer(), ir.IntType(32)
     kind = ir.FunctionType(ir.VoidType(), [byte, number, number, number])
     hint: Any = cgutils.get_or_insert_function(builder.module, kind, "llvm.prefetch.p0i8")  # type: ignore[no-untyped-call]
@@ -71,7 +71,7 @@ def _hint(builder: Any, address: Any) -> None:
 
 
 def _prefetch(context: Any, objects: Any, slot: Any) -> Any:
-    """Begin to load the object to which the pointer number ``slot`` of an array points."""
+    """Prefetch the object to which the pointer number ``slot`` of an array points."""
 
     def generate(context: Any, builder: Any, signature: Any, arguments: Any) -> Any:
         array = builder.inttoptr(arguments[0], ir.IntType(8).as_pointer().as_pointer())
@@ -82,7 +82,7 @@ def _prefetch(context: Any, objects: Any, slot: Any) -> Any:
 
 
 def _touch(context: Any, array: Any, index: Any) -> Any:
-    """Begin to load an item of a flat array."""
+    """Prefetch an item of a flat array."""
 
     def generate(context: Any, builder: Any, signature: Any, arguments: Any) -> Any:
         its = context.make_array(signature.args[0])(context, builder, arguments[0])
@@ -98,7 +98,7 @@ touch: Any = intrinsic(_touch)
 
 @njit(inline="always")  # type: ignore[misc, unused-ignore]
 def line_of(line_starts, cuts, place, value):  # type: ignore[no-untyped-def]
-    """Return the line of the bucket in which ``value`` is: without a jump that a processor would have to guess."""
+    """Return the line of the bucket that contains ``value``, without a branch that a processor could mispredict."""
     first = line_starts[place]
     if value != value:
         return np.int64(first)

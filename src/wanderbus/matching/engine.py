@@ -1,4 +1,4 @@
-"""Filters as rows of a store, and what they find as ids (DESIGN 7.4)."""
+"""Engine of the index: stores filters as rows of a store and returns matches as ids (DESIGN 7.4)."""
 
 from __future__ import annotations
 
@@ -20,13 +20,13 @@ from wanderbus.matching.segment import Array, Segment
 from wanderbus.matching.store import Store
 
 _ROOM: Final = 1 << 14
-"""What is found at once that there is always room for."""
+"""Initial capacity for matches; there is always room for so many."""
 
 _STAMPS_MAX: Final = 2**31 - 2**21
 
 
 class Engine:
-    """A changing set of filters, each with a subject and an id; one with several rows has the slot of the first."""
+    """A changing set of filters, each with a subject and an id; the first row of a filter has the filter's slot."""
 
     def __init__(self, kernel: Any, judge: Judge | None = None) -> None:
         self._kernel = kernel
@@ -35,29 +35,29 @@ class Engine:
         self._slot_of: dict[str, int] = {}
         self._ids: Array = np.empty(len(self._store.slots.traits), object)
         self._seen: Array = np.zeros(len(self._ids), np.int32)
-        """By which stamp a filter was found last: every event has its own."""
+        """Stamp with which each filter was found last; every event has its own stamp."""
         self._stamp = 1
         self._others: dict[int, list[int]] = {}
-        """Of filters with several rows the slots of all but the first."""
+        """Filters with several rows: the slots of all rows but the first."""
         self._checks: dict[int, tuple[Filter, Test]] = {}
-        """What has to be evaluated of the filters that their rows do not say exactly."""
+        """Filters whose rows are not exact, by slot: what has to be evaluated."""
         self._out: Array = np.empty((_ROOM, 2), np.int32)
 
     def __len__(self) -> int:
         return len(self._slot_of)
 
     def use(self, kernel: Any) -> None:
-        """Match with the loops of another kernel from now on: what they work on is the same."""
+        """Match with the loops of another kernel from now on; all kernels work on the same arrays."""
         self._kernel = kernel
         self._store.use(kernel)
 
     def add(self, id: str, subject: str, filter: Filter) -> None:
-        """Match events of ``subject`` against ``filter`` from now on; replaces an earlier one with this ``id``."""
+        """Match events of ``subject`` against ``filter`` from now on; replaces an earlier filter with this ``id``."""
         self._put(id, subject, filter)
         self._store.write_if_many()
 
     def add_many(self, several: Iterable[tuple[str, str, Filter]]) -> None:
-        """Do the same for each (id, subject, filter); if they are many, nothing is left to be made anew later."""
+        """Do the same for each (id, subject, filter); if they are many, no rebuild remains to be done later."""
         for id, subject, filter in several:
             self._put(id, subject, filter)
             self._store.write_many()
@@ -88,7 +88,7 @@ class Engine:
         self._ids[slot] = id
 
     def remove(self, id: str) -> None:
-        """Forget the filter with this ``id``; no harm if there is none."""
+        """Remove the filter with this ``id``, if there is one."""
         slot = self._slot_of.pop(id, None)
         if slot is None:
             return
@@ -125,7 +125,7 @@ class Engine:
         return found
 
     def _match_segment(self, segment: Segment, batch: Batch, counts: Array, size: int) -> int:
-        """Append what the events match of one segment to what was found; return the new size."""
+        """Append the matches of one segment to the matches found so far; return the new size."""
         kernel, tables = self._kernel, segment.tables
         traits = self._store.slots.traits
         lines = np.empty((len(counts), len(segment.shape.columns)), np.int32)
@@ -142,7 +142,7 @@ class Engine:
         return size
 
     def _by_event(self, counts: Array, size: int) -> tuple[Array, list[int]]:
-        """Return the slots event by event, each once, and where those of each event end."""
+        """Return the slots event by event, each once, and the end of each event's slots."""
         ends = np.empty(len(counts), np.int64)
         slots = np.empty(size, np.int32)
         self._kernel.by_event(self._out, size, counts, ends, slots)
@@ -167,7 +167,7 @@ class Engine:
             array.resize(slots, refcheck=False)
 
     def _checked(self, slots: Array, event: Event) -> Array:
-        """Return the slots that an event matches; inverted ones are of filters that are yet to be evaluated."""
+        """Return the slots that an event matches; an inverted slot means that its filter must still be evaluated."""
         checks, attributes = self._checks, event.attributes
         several = slots.tolist()
         if judge := self._judge:
@@ -182,7 +182,7 @@ class Engine:
         return np.array(sure, np.int32)
 
     def arrays(self) -> dict[str, Array]:
-        """Return everything as flat arrays, from which :meth:`from_arrays` makes the same anew."""
+        """Return everything as flat arrays, from which :meth:`from_arrays` makes an equal engine."""
         store = self._store
         store.settle()
         others = [[slot, other] for slot, each in self._others.items() for other in each]
@@ -203,7 +203,7 @@ class Engine:
 
     @classmethod
     def from_arrays(cls, arrays: Mapping[str, Array], kernel: Any) -> Engine:
-        """Return what :meth:`arrays` was asked of; the arrays are copied."""
+        """Return the engine whose :meth:`arrays` these are; the arrays are copied."""
         engine = cls(kernel)
         engine._store.take_over(columns_unpacked(arrays), arrays["traits"], segments_in(arrays))
         engine._grow(len(engine._store.slots.traits))

@@ -1,6 +1,7 @@
-"""What no row names any more is forgotten: words, ends of ranges, whole attributes; in short steps (DESIGN 7.4).
+"""Garbage collection of names that no row uses any more: words, range ends, whole attributes (DESIGN 7.4).
 
-First all rows are asked what they name, and those that are written meanwhile are; then the rest goes.
+It works in short steps. First it marks the names that rows use, and those of rows that are written meanwhile; then it
+removes all others.
 """
 
 from __future__ import annotations
@@ -19,11 +20,11 @@ from wanderbus.matching.segment import Array, Segment
 _ENTRIES_A_STEP: Final = 32_768
 _NAMES_A_STEP: Final = 2_000
 _A_NAME_US: Final = 5
-"""What an attribute takes at least."""
+"""Least memory of an attribute."""
 
 
 class Sweep(Stepped):
-    """One going over all that an index knows by name; no row may wait to be written when it works."""
+    """One sweep over all names of an index; no row may wait to be written while it runs."""
 
     def __init__(self, columns: Columns, segments: Iterable[Segment]) -> None:
         self._columns = columns
@@ -42,7 +43,7 @@ class Sweep(Stepped):
         super().__init__()
 
     def mark(self, subjects: Array, columns: Array, ends: Array) -> None:
-        """Keep what these rows name."""
+        """Mark what these rows name as used."""
         _set(self._subjects, subjects)
         columns = columns & PLACE
         named = np.unique(columns)
@@ -50,7 +51,7 @@ class Sweep(Stepped):
         for column in named.tolist():
             if column in self._used:
                 its = ends[columns == column].ravel()
-                if self._attribute_of[column][1] == WORD:  # an end beside a word is for all others
+                if self._attribute_of[column][1] == WORD:  # an end beside a word stands for all other words
                     its = its[np.isfinite(its)].astype(np.int64)
                     at = np.concatenate([its - 1, its, its + 1])
                 else:
@@ -78,7 +79,7 @@ class Sweep(Stepped):
 
 
 def _set(used: Array, at: Array) -> None:
-    """Set what is within ``used``: what came after it is new, and stays anyway."""
+    """Set the entries that are within ``used``; later ones are new and stay anyway."""
     used[at[(at >= 0) & (at < len(used))]] = True
 
 

@@ -1,4 +1,4 @@
-"""Work that is done in short steps, between what others wait for."""
+"""Work in short steps, so that others need not wait long."""
 
 from __future__ import annotations
 
@@ -7,20 +7,20 @@ from collections.abc import Generator
 from typing import Final
 
 FIXED_US: Final = 50
-"""What some operations on arrays cost at least."""
+"""Least cost of some operations on arrays."""
 
 Steps = Generator[int, None, None]
-"""Work in the doing: every ``next`` does some, and says about how many microseconds it took."""
+"""Steps of some work: every ``next`` does one step and yields its estimated duration in microseconds."""
 
 
 class Stepped(ABC):
-    """Work that begins when it is made, and is done when a step says so."""
+    """Incremental work: begins when it is created, and is done when :meth:`step` returns True."""
 
     def __init__(self) -> None:
         self._steps = self._work()
 
     def step(self, least_us: int) -> bool:
-        """Work for about so long; return whether it is done."""
+        """Work for about ``least_us``; return whether all is done."""
         spent_us = 0
         while spent_us < least_us:
             try:
@@ -31,4 +31,4 @@ class Stepped(ABC):
 
     @abstractmethod
     def _work(self) -> Steps:
-        """Do it all."""
+        """Do all steps."""

@@ -1,4 +1,4 @@
-"""The index of the broker: which subscriptions an event matches (SPEC A-03, B-01, J-04; DESIGN 7.4)."""
+"""Index of the broker: finds the subscriptions that an event matches (SPEC A-03, B-01, J-04; DESIGN 7.4)."""
 
 from __future__ import annotations
 
@@ -15,27 +15,27 @@ if TYPE_CHECKING:
     from numpy import ndarray
 
 Kernel = Literal["numba", "numpy", "scan"]
-"""Compiled loops; the same on whole arrays; every filter in turn, for a few filters and where there is no numpy."""
+"""Kernels: compiled loops; the same on whole arrays; a scan of all filters, for few filters and without numpy."""
 
 SCANNED_MAX: Final = 16
-"""Filters up to which trying each is faster than anything else."""
+"""Largest number of filters for which a scan is faster than any other kernel."""
 
 MOVED_AT_ONCE: Final = 32
-"""Filters that an add or a match takes from those that are tried to the kernel: a millisecond or two."""
+"""Filters that one add or match moves from the scan to the kernel: a millisecond or two."""
 
 
 class Index:
-    """A changing set of filters, each with a subject and an id of the caller's choice."""
+    """A changing set of filters, each with a subject and an id that the caller chooses."""
 
     def __init__(self, kernel: Kernel | None = None, judge: Judge | None = None) -> None:
-        """Without ``kernel``, the fastest that is installed, once there are more than :data:`SCANNED_MAX` filters.
+        """Use ``kernel``, or the fastest installed one once there are more than :data:`SCANNED_MAX` filters.
 
-        Loading it takes a second or more: who cannot wait begins with ``scan``, and calls :meth:`use` when it is there.
-        ``judge`` evaluates what has to be evaluated.
+        Loading a kernel takes a second or more. A caller that cannot wait begins with ``scan`` and calls :meth:`use`
+        once the kernel is loaded. ``judge`` evaluates the filters that have to be evaluated.
         """
         self._kernel = kernel
         self._few: dict[str, tuple[str, Filter]] = {}
-        """Those that are tried, until a kernel has them."""
+        """Filters that are scanned until they move to a kernel."""
         self._judge = judge
         self._scan = ScanIndex(judge)
         self._engine: Any = None if kernel in (None, "scan") else _engine(kernel, judge)
@@ -44,7 +44,7 @@ class Index:
         return len(self._scan) + (0 if self._engine is None else len(self._engine))
 
     def add(self, id: str, subject: str, filter: Filter) -> None:
-        """Match events of ``subject`` against ``filter`` from now on; replaces an earlier one with this ``id``."""
+        """Match events of ``subject`` against ``filter`` from now on; replaces an earlier filter with this ``id``."""
         if id in self._few:
             del self._few[id]
             self._scan.remove(id)
@@ -61,8 +61,8 @@ class Index:
     def add_many(self, several: Iterable[tuple[str, str, Filter]]) -> None:
         """Do the same for each (id, subject, filter), in a fraction of the time if they are many.
 
-        The index is settled then: nothing of it has to be made anew while events are matched. It takes some tenths of
-        a second for each ten thousand; what must go on meanwhile calls :meth:`add`.
+        This settles the index: nothing is rebuilt while events are matched. It takes some tenths of a second for each
+        ten thousand filters; a caller that must not block so long calls :meth:`add`.
         """
         added = list(several)
         if self._engine is None and (self._kernel == "scan" or len(added) + len(self) <= SCANNED_MAX):
@@ -79,7 +79,7 @@ class Index:
         self._engine.add_many(added)
 
     def remove(self, id: str) -> None:
-        """Forget the filter with this ``id``; no harm if there is none."""
+        """Remove the filter with this ``id``, if there is one."""
         if self._few.pop(id, None):
             self._scan.remove(id)
         elif self._engine is not None:
@@ -97,9 +97,9 @@ class Index:
         return found
 
     def use(self, kernel: Kernel) -> None:
-        """Let ``kernel`` match from now on; what is tried is moved to it by and by, as others are added and matched.
+        """Match with ``kernel`` from now on; scanned filters move to it step by step, with each add and match.
 
-        One kernel takes over from another at once. What an earlier one has is never tried in turn again.
+        Switching from one kernel to another is immediate. Filters in an earlier kernel are never scanned again.
         """
         if kernel == "scan":
             self._kernel = kernel if self._engine is None else self._kernel
@@ -119,7 +119,7 @@ class Index:
     def arrays(self) -> dict[str, ndarray[Any, Any]]:
         """Return the index as flat arrays, for a worker that has no filters; needs numpy.
 
-        Filters that are evaluated go along as their texts.
+        Filters that are evaluated are included as text.
         """
         if self._kernel is None:
             self.use(best_kernel())
@@ -132,7 +132,7 @@ class Index:
 
     @classmethod
     def from_arrays(cls, arrays: Mapping[str, ndarray[Any, Any]], kernel: Kernel | None = None) -> Index:
-        """Return the index whose :meth:`arrays` these are; they are copied, and it can be changed."""
+        """Return the index whose :meth:`arrays` these are; the arrays are copied, and the index can be changed."""
         index = cls()
         index._kernel = kernel or best_kernel()
         index._engine = import_module("wanderbus.matching.engine").Engine.from_arrays(arrays, _kernel(index._kernel))
@@ -147,23 +147,23 @@ def best_kernel() -> Kernel:
 
 
 def load_kernel(best: Kernel = "numba") -> Kernel:
-    """Load ``best``, or the fastest kernel after it that works, and return it; an index may be used meanwhile.
+    """Load ``best``, or the next fastest kernel that works, and return its name; an index may be used meanwhile.
 
-    numpy takes a tenth of a second and 12 MB; numba a second and 130 MB, and ten seconds where it finds nothing in its
-    cache: it compiles then.
+    numpy takes a tenth of a second and 12 MB; numba takes a second and 130 MB, and ten seconds if its cache is empty:
+    then it compiles.
     """
     kernels: tuple[Kernel, ...] = ("numba", "numpy")
     for kernel in kernels[kernels.index(best) :] if best in kernels else ():
         try:
             _try_out(Index(kernel))
-        except Exception:  # not there, or whatever else is wrong with it: the next one does the same
+        except Exception:  # not installed, or broken in any other way: the next kernel does the same
             continue
         return kernel
     return "scan"
 
 
 def _try_out(index: Index) -> None:
-    """Have everything called once: the first call of what is compiled takes some milliseconds more than the others."""
+    """Call everything once: the first call of a compiled function takes some milliseconds more than later ones."""
     for number in range(2 * SCANNED_MAX):
         index.add(str(number), "", parse(f"a == {number} or b prefix 'x{number}' and c > {number}"))
         index.match([Event("", {"a": number, "b": ["x1", "x2"]}), Event("", {"a": number})])

@@ -1,8 +1,8 @@
-"""The inner loops of the index, compiled (DESIGN 7.4); :mod:`wanderbus.matching.kernel_numpy` does the same without.
+"""Inner loops of the index, compiled (DESIGN 7.4); :mod:`wanderbus.matching.kernel_numpy` does the same without numba.
 
-Signatures are explicit, so that all is compiled when this is imported and nothing while events wait. What was compiled
-is kept beside this file, or where ``NUMBA_CACHE_DIR`` says; where neither can be written it is compiled anew. What the
-arrays are is said in :mod:`wanderbus.matching.segment` and :mod:`wanderbus.matching.batch`.
+Signatures are explicit, so everything is compiled when this module is imported and nothing while events wait. Compiled
+code is cached beside this file or in ``NUMBA_CACHE_DIR``; if neither is writable, every import compiles. The arrays are
+described in :mod:`wanderbus.matching.segment` and :mod:`wanderbus.matching.batch`.
 """
 
 from __future__ import annotations
@@ -46,7 +46,7 @@ _FOUND: Final = "uint8[::1], int32[:,::1], int32[::1]"
 def _lines_of_lists(  # type: ignore[no-untyped-def]
     event, values, item_starts, item_columns, item_values, columns, line_starts, cuts
 ):  # fmt: skip
-    """Return the lines of all values of an event, and of each column where its lines begin."""
+    """Return the lines of all values of an event, and where the lines of each column begin."""
     items = item_starts[event + 1] - item_starts[event]
     lines = np.empty(columns.shape[0] * (1 + 2 * items), np.int64)
     bounds = np.zeros(columns.shape[0] + 1, np.int64)
@@ -67,7 +67,7 @@ def _lines_of_lists(  # type: ignore[no-untyped-def]
 def _holds_of_lists(  # type: ignore[no-untyped-def]
     event, values, item_starts, item_columns, item_values, entry_columns, ends, begin, stop
 ):  # fmt: skip
-    """Return whether of every clause, that is a run of entries, one holds of some value."""
+    """Return whether every clause, which is a run of entries, has an entry that holds for some value."""
     found = False
     for entry in range(begin, stop):
         column = entry_columns[entry] & PLACE
@@ -75,7 +75,8 @@ def _holds_of_lists(  # type: ignore[no-untyped-def]
             found = ends[entry, 0] <= values[event, column] <= ends[entry, 1]
             for item in range(item_starts[event], item_starts[event + 1]):
                 if item_columns[item] == column:
-                    # A value that is no double is above one that an open end leaves out, and below the next.
+                    # A value that is not a double is above the double that an open end excludes, and below the next
+                    # double.
                     low = item_values[item, 1 if entry_columns[entry] & OPEN_LOW else 0]
                     high = item_values[item, 0 if entry_columns[entry] & OPEN_HIGH else 1]
                     found |= ends[entry, 0] <= low and high <= ends[entry, 1]
@@ -91,9 +92,9 @@ def choose(  # type: ignore[no-untyped-def]
     values, flags, item_starts, item_columns, item_values, rows, entry_columns, ends, columns, line_starts, cuts, bits,
     summary, lines, blocks,
 ):  # fmt: skip
-    """Set the line of each event's value in each column, and in which blocks all these leave something, as bits.
+    """Set the line of each event's value in each column, and, as bits, the blocks in which all these leave some row.
 
-    Of events with several values in a column, in none: those are for :func:`match_lists`.
+    An event with several values in a column gets no blocks: :func:`match_lists` matches it.
     """
     for event in range(values.shape[0]):
         if values[event, 0] < 0 or flags[event] & LISTS:
@@ -108,21 +109,21 @@ def choose(  # type: ignore[no-untyped-def]
 
 
 @njit(inline="always")  # type: ignore[misc, unused-ignore]
-def _not_excluded(event, block, lines, its_bits, height, its_rows, candidates):  # type: ignore[no-untyped-def]
-    """Write where the rows of a block begin that no column excludes, and begin to load them; return how many."""
+def _not_excluded(event, block, lines, flat_bits, height, flat_rows, candidates):  # type: ignore[no-untyped-def]
+    """Write where the rows of a block begin that no column excludes, and prefetch them; return their number."""
     base = np.uint64(height * block)
-    a, b, c, d = its_bits[base], its_bits[base + _1], its_bits[base + _2], its_bits[base + _3]
-    e, f, g, h = its_bits[base + _4], its_bits[base + _5], its_bits[base + _6], its_bits[base + _7]
+    a, b, c, d = flat_bits[base], flat_bits[base + _1], flat_bits[base + _2], flat_bits[base + _3]
+    e, f, g, h = flat_bits[base + _4], flat_bits[base + _5], flat_bits[base + _6], flat_bits[base + _7]
     for place in range(lines.shape[1]):
         line = base + (np.uint64(lines[event, place]) << _3)
-        a &= its_bits[line]
-        b &= its_bits[line + _1]
-        c &= its_bits[line + _2]
-        d &= its_bits[line + _3]
-        e &= its_bits[line + _4]
-        f &= its_bits[line + _5]
-        g &= its_bits[line + _6]
-        h &= its_bits[line + _7]
+        a &= flat_bits[line]
+        b &= flat_bits[line + _1]
+        c &= flat_bits[line + _2]
+        d &= flat_bits[line + _3]
+        e &= flat_bits[line + _4]
+        f &= flat_bits[line + _5]
+        g &= flat_bits[line + _6]
+        h &= flat_bits[line + _7]
         if (a | b | c | d | e | f | g | h) == 0:
             break
     count = 0
@@ -133,19 +134,19 @@ def _not_excluded(event, block, lines, its_bits, height, its_rows, candidates): 
             left &= left - _ONE
             candidates[count] = row
             count += 1
-            touch(its_rows, row)
+            touch(flat_rows, row)
     return count
 
 
 @njit(inline="always")  # type: ignore[misc, unused-ignore]
-def _is_verified(row, subject, its_rows, entry_columns, its_ends, its_values, first_value):  # type: ignore[no-untyped-def]
-    """Return, not 0 or 0, whether a row holds: of every clause that its bits do not say all about, one entry."""
-    entry, stop = np.uint64(its_rows[row + _START]), np.uint64(its_rows[row + _VERIFIED])
-    holds, some = np.int32(its_rows[row + _SUBJECT] == subject), np.int32(0)
-    while entry < stop and holds != 0:  # without jumps but this one, which a processor cannot guess
+def _is_verified(row, subject, flat_rows, entry_columns, flat_ends, flat_values, first_value):  # type: ignore[no-untyped-def]
+    """Return, not 0 or 0, whether a row holds: some entry of every clause that its bits do not decide."""
+    entry, stop = np.uint64(flat_rows[row + _START]), np.uint64(flat_rows[row + _VERIFIED])
+    holds, some = np.int32(flat_rows[row + _SUBJECT] == subject), np.int32(0)
+    while entry < stop and holds != 0:  # no branch but this one, which a processor could mispredict
         column = entry_columns[entry]
-        value = its_values[first_value + np.uint64(column & PLACE)]
-        low, high = its_ends[entry << _1], its_ends[(entry << _1) + _1]
+        value = flat_values[first_value + np.uint64(column & PLACE)]
+        low, high = flat_ends[entry << _1], flat_ends[(entry << _1) + _1]
         goes_on = (column >> _OR_NEXT_BIT) & 1
         some |= np.int32((low <= value) & (value <= high))
         holds &= some | goes_on
@@ -161,12 +162,13 @@ def match(  # type: ignore[no-untyped-def]
     block, event, values, rows, entry_columns, ends, columns, line_starts, cuts, bits, summary, lines, blocks,
     is_frozen, traits, out, counts, size,
 ):  # fmt: skip
-    """Append what events match, from ``event`` in ``block`` on; return with which to go on in which, and the size.
+    """Append the matches of events from ``event`` in ``block`` on.
 
-    Block by block, since then the bits and the rows of a block are at hand for all events.
+    Return the event and block to resume at, and the size. The order is block by block, so that the bits and rows of a
+    block stay in the cache for all events.
     """
-    its_bits, its_rows, its_ends = bits.reshape(bits.size), rows.reshape(rows.size), ends.reshape(ends.size)
-    its_values = values.reshape(values.size)
+    flat_bits, flat_rows, flat_ends = bits.reshape(bits.size), rows.reshape(rows.size), ends.reshape(ends.size)
+    flat_values = values.reshape(values.size)
     candidates = np.empty(BLOCK_ROWS, np.uint64)
     room = out.shape[0] - BLOCK_ROWS
     while block < bits.shape[0]:
@@ -176,18 +178,18 @@ def match(  # type: ignore[no-untyped-def]
                 continue
             if size > room:
                 return block, event, size
-            count = _not_excluded(event, block, lines, its_bits, 8 * bits.shape[1], its_rows, candidates)
+            count = _not_excluded(event, block, lines, flat_bits, 8 * bits.shape[1], flat_rows, candidates)
             for at in range(count):
-                entry = np.uint64(its_rows[candidates[at] + _START])
+                entry = np.uint64(flat_rows[candidates[at] + _START])
                 touch(entry_columns, entry)
-                touch(its_ends, entry << _1)
+                touch(flat_ends, entry << _1)
             subject, first_value = np.int32(values[event, 0]), np.uint64(event * values.shape[1])
             for at in range(count):
                 row = candidates[at]
-                holds = _is_verified(row, subject, its_rows, entry_columns, its_ends, its_values, first_value)
-                if holds != 0 and (not is_frozen or traits[its_rows[row]] & LIVE):
+                holds = _is_verified(row, subject, flat_rows, entry_columns, flat_ends, flat_values, first_value)
+                if holds != 0 and (not is_frozen or traits[flat_rows[row]] & LIVE):
                     out[size, 0] = event
-                    out[size, 1] = its_rows[row + _OWNER]
+                    out[size, 1] = flat_rows[row + _OWNER]
                     counts[event] += 1
                     size += 1
             event += 1
@@ -201,7 +203,7 @@ def match_lists(  # type: ignore[no-untyped-def]
     event, values, flags, item_starts, item_columns, item_values, rows, entry_columns, ends, columns, line_starts,
     cuts, bits, summary, traits, out, counts, size,
 ):  # fmt: skip
-    """Append what an event matches that has several values in some column; return the new size."""
+    """Append the matches of an event that has several values in some column; return the new size."""
     lines, bounds = _lines_of_lists(event, values, item_starts, item_columns, item_values, columns, line_starts, cuts)
     for block in range(bits.shape[0]):
         mask = _ONE << np.uint64(block & 63)
@@ -233,7 +235,7 @@ def match_lists(  # type: ignore[no-untyped-def]
 
 @compiled("void(int32[:,::1], int64, int32[::1], int64[::1], int32[::1])")
 def by_event(out, size, counts, ends, slots):  # type: ignore[no-untyped-def]
-    """Arrange what was found event by event, and set where that of each ends."""
+    """Group the matches by event, and set the end of each group."""
     total = 0
     for event in range(counts.shape[0]):
         ends[event] = total
@@ -246,7 +248,7 @@ def by_event(out, size, counts, ends, slots):  # type: ignore[no-untyped-def]
 
 @compiled("void(int32[::1], int64[::1], int32[::1], int64)")
 def once(slots, ends, seen, stamp):  # type: ignore[no-untyped-def]
-    """Leave every slot once to each event; ``seen`` tells in which event one was found last."""
+    """Keep every slot only once for each event; ``seen`` has the event in which each slot was found last."""
     begin = size = 0
     for event in range(ends.shape[0]):
         for at in range(begin, ends[event]):
@@ -261,9 +263,9 @@ def once(slots, ends, seen, stamp):  # type: ignore[no-untyped-def]
 
 @compiled("void(int64, int32[::1])")
 def fetch(objects, slots):  # type: ignore[no-untyped-def]
-    """Bring objects near to the processor, all at once, before they are asked for one by one.
+    """Prefetch objects all at once, before they are read one by one.
 
-    ``objects`` is where the array of them begins. This is a hint, and reads nothing but that array.
+    ``objects`` is the address of their array. This is a hint, and reads nothing but that array.
     """
     for slot in slots:
         prefetch(objects, slot)

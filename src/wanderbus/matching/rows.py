@@ -1,26 +1,26 @@
-"""A filter as rows: conjunctions of clauses, each a union of pieces of what values may be (DESIGN 7.2, 7.4).
+"""Rows of a filter: conjunctions of clauses, each a union of pieces of the possible values (DESIGN 7.2, 7.4).
 
-Wherever a filter is true, some row of it holds: every clause of the row, by some piece of it. A piece is a plain tuple
-``(name, kind, low, high)``:
+Wherever a filter is true, some row of it holds: every clause of the row holds by some of its pieces. A piece is a plain
+tuple ``(name, kind, low, high)``:
 
 ======== ==============================================================================================================
 kind     holds for
 ======== ==============================================================================================================
 PRESENCE the attribute as such, from ``low`` to ``high`` among MISSING, PRESENT and EMPTY
 BOOLEAN  a boolean as a double, 0.0 or 1.0, from ``low`` to ``high``
-NUMBER   a number as a double, from ``low`` to ``high``; infinite where there is no end. A fifth part says, by
-         ``OPEN_LOW`` and ``OPEN_HIGH``, of which end the double before it is meant, itself not included
+NUMBER   a number as a double, from ``low`` to ``high``; infinite if there is no end. A fifth part, of ``OPEN_LOW``
+         and ``OPEN_HIGH``, marks each end for which the double before it is given, itself not included
 DATE     a date in microseconds since the Unix epoch, as a number
-WORD     the string ``low``, which is ``high`` too; or where ``high`` is None, any string that ``low``, a tuple, lacks
-ORDER    the strings from ``low`` to ``high``, None where there is no end; ``low_open`` and ``high_open`` follow, and
-         say that an end is not among them
+WORD     the string ``low``, which equals ``high``; if ``high`` is None, any string that the tuple ``low`` lacks
+ORDER    the strings from ``low`` to ``high``, None if there is no end; ``low_open`` and ``high_open`` follow: whether
+         each end is excluded
 ======== ==============================================================================================================
 
-Of a list, a piece of any kind but PRESENCE holds if it does for some item, for each clause apart. A value of no kind is
-PRESENT and nothing else. An integer, or a date, that is no double is above the one of the doubles around it, and below
-the other: so it lies within an open end whose double is the further one.
+For a list, a piece of any kind but PRESENCE holds if it holds for some item, for each clause separately. A value
+without a kind is PRESENT and nothing else. An integer or a date that is not a double counts as above the lower double
+around it and below the higher: so it lies within an open end whose double is the further one.
 
-Pieces of one clause are about one attribute; nearly always they are of one kind too.
+All pieces of a clause are about one attribute; nearly always they are also of one kind.
 """
 
 from __future__ import annotations
@@ -40,31 +40,31 @@ from wanderbus.matching.layout import OPEN_HIGH, OPEN_LOW
 PRESENCE, BOOLEAN, NUMBER, DATE, WORD, ORDER = range(6)
 
 MISSING, PRESENT, EMPTY = 0.0, 1.0, 2.0
-"""That an event lacks an attribute, has it, or has it as a list without items."""
+"""States of an attribute in an event: missing, present, or present as a list without items."""
 
 ROWS_MAX: Final = 16
-"""Rows that are read off a tree; of one that gives more, the normal form leaves out what is not needed."""
+"""Largest number of rows read directly off a tree; beyond it, the normal form finds fewer."""
 
 SPLIT_MAX: Final = 4
-"""Rows up to which a clause of several kinds becomes a row for each."""
+"""Largest number of rows into which a clause of several kinds is split."""
 
 NEEDED_MAX: Final = 8
-"""Rows of what residuals need that are looked for; of more, the residual is looked for by the rest."""
+"""Largest number of rows for what residuals need; beyond it, the other filters of the conjunction find the residual."""
 
 NORMALISED_QUESTIONS_MAX: Final = 48
-"""Questions of a tree up to which its normal form is made; a larger one is looked for by what all of it needs."""
+"""Largest number of questions in a tree that is normalised; for a larger tree, what all of it needs is indexed."""
 
 NORMALISED_ROWS_MAX: Final = 32
-"""Conjunctions of that normal form; what would make more is evaluated."""
+"""Largest number of conjunctions of that normal form; beyond it, filters are evaluated."""
 
 PIECES_MAX: Final = 2_048
-"""Pieces of all rows of a normal form; one with more is looked for by what all of it needs."""
+"""Largest number of pieces in all rows of a normal form; beyond it, what all of it needs is indexed."""
 
 CLAUSES_MAX: Final = 64
-"""Clauses of all rows that are read off a tree; one with more is looked for by what all of it needs."""
+"""Largest number of clauses in all rows read off a tree; beyond it, what all of it needs is indexed."""
 
 CLAUSES_NEEDED_MAX: Final = 16
-"""Clauses of the row that says what a filter needs."""
+"""Largest number of clauses in the row of what a filter needs."""
 
 _GREATEST: Final = math.nextafter(math.inf, 0.0)
 
@@ -78,13 +78,13 @@ class Rows(NamedTuple):
 
     rows: list[Row]
     is_exact: bool
-    """The filter is true wherever a row holds, of events without lists."""
+    """Whether the filter is true wherever a row holds, for events without lists."""
     is_exact_on_lists: bool
-    """So of events with lists, too."""
+    """The same for events with lists."""
 
 
 class _NotPlain(Exception):
-    """A tree that is not read off; its normal form is."""
+    """The tree cannot be read off directly; it is normalised."""
 
 
 def rows_of(root: Node) -> Rows:
@@ -98,7 +98,7 @@ def rows_of(root: Node) -> Rows:
     if has_questions(root, NORMALISED_QUESTIONS_MAX):
         return _needed_row(root)
     found = _from_normal_form(root)
-    if not all(found.rows):  # an empty row finds every event: the others would only cost
+    if not all(found.rows):  # an empty row matches every event: other rows would only cost time
         return Rows([[]], found.is_exact, found.is_exact_on_lists)
     pieces = sum(len(clause) for row in found.rows for clause in row)
     return found if pieces <= PIECES_MAX else _needed_row(root)
@@ -111,7 +111,7 @@ def microseconds(value: datetime) -> int:
 
 
 def doubles_around(end: Any) -> tuple[float, float]:
-    """Return the last double up to a number, or to a date, and the first from there on: the same, if it is one."""
+    """Return the last double up to a number or date, and the first double from it on: the same if it is a double."""
     value = microseconds(end) if isinstance(end, datetime) else end
     try:
         near = float(value)
@@ -122,7 +122,7 @@ def doubles_around(end: Any) -> tuple[float, float]:
     return (near, math.nextafter(near, math.inf)) if near < value else (math.nextafter(near, -math.inf), near)
 
 
-# Comparisons under `and` and `or`, read off their tree --------------------------------------------------------------
+# Comparisons under `and` and `or`, read directly off the tree --------------------------------------------------------
 
 
 def _plain_rows(node: Node) -> list[Row]:
@@ -150,7 +150,7 @@ def _every(operands: Sequence[Node]) -> list[Row]:
 
 
 def _some(operands: Sequence[Node]) -> list[Row]:
-    """Return the rows of each, what asks one kind of thing of one attribute alone as a single row."""
+    """Return the rows of each operand; operands that ask one kind of one attribute only share a single row."""
     rows: list[Row] = []
     alone: dict[tuple[str, int], Row] = {}
     for each in operands:
@@ -158,7 +158,7 @@ def _some(operands: Sequence[Node]) -> list[Row]:
             if len(row) == 1:
                 known = alone.setdefault(row[0][0][:2], row)
                 if known is not row:
-                    known[0] = known[0] + row[0]  # a new clause: this one may be part of other rows
+                    known[0] = known[0] + row[0]  # a new clause: the old one may be part of other rows
                     continue
             rows.append(row)
     if len(rows) > ROWS_MAX:
@@ -167,7 +167,7 @@ def _some(operands: Sequence[Node]) -> list[Row]:
 
 
 def _question(node: Node) -> Clause:
-    """Return the clause, whose pieces are all of one kind."""
+    """Return the clause; all its pieces are of one kind."""
     if type(node) is Quantified and node.quantifier == "any":
         condition = node.clause
         if type(condition) is Predicate:
@@ -182,7 +182,7 @@ def _question(node: Node) -> Clause:
 
 
 def _range(name: str, conditions: Sequence[Any]) -> Clause:
-    """Return where some comparisons of a number, or of a date, are all true."""
+    """Return where all of some comparisons of a number or date are true."""
     found: Piece = ()
     for each in conditions:
         if type(each) is not Predicate:
@@ -201,12 +201,12 @@ def _range(name: str, conditions: Sequence[Any]) -> Clause:
 
 
 def _both(one: Piece, other: Piece) -> Piece:
-    """Return what lies in both of two ranges; of two open and closed ends at one double, the closed one is nearer."""
+    """Return the intersection of two ranges; at one double, a closed end is tighter than an open one."""
     name, kind, low, high, opens = one
-    _, _, its_low, its_high, its_opens = other
-    open_low = opens if low > its_low else its_opens if low < its_low else opens & its_opens
-    open_high = opens if high < its_high else its_opens if high > its_high else opens & its_opens
-    return name, kind, max(low, its_low), min(high, its_high), open_low & OPEN_LOW | open_high & OPEN_HIGH
+    _, _, other_low, other_high, other_opens = other
+    open_low = opens if low > other_low else other_opens if low < other_low else opens & other_opens
+    open_high = opens if high < other_high else other_opens if high > other_high else opens & other_opens
+    return name, kind, max(low, other_low), min(high, other_high), open_low & OPEN_LOW | open_high & OPEN_HIGH
 
 
 def _compared(name: str, operator: str, operand: Any) -> Clause:
@@ -245,7 +245,7 @@ def _prefixed(name: str, text: str) -> Piece:
 
 
 _EXACT_MAX: Final = 2**53
-"""Up to here every integer is a double."""
+"""Largest number up to which every integer is a double."""
 
 _OF_NUMBER: Final[Mapping[str, Callable[[str, int, float], Clause]]] = {
     "==": lambda name, kind, end: [(name, kind, end, end, 0)],
@@ -268,22 +268,24 @@ _OF_TEXT: Final[Mapping[str, Callable[[str, str], Clause]]] = {
     "<": lambda name, text: [(name, ORDER, None, text, False, True)],
     "prefix": lambda name, text: [_prefixed(name, text)],
 }
-"""Of texts that are not empty."""
+"""Kinds of texts that are not empty."""
 
 
-# All others ----------------------------------------------------------------------------------------------------------
+# All other trees
+# -------------------------------------------------------------------------------------------------------
 
 
 def _from_normal_form(root: Node) -> Rows:
     questions = list(_questions(root, True))
     if any(item_holds(each.clause, None) is wanted for each, wanted in questions):
-        return Rows([[]], False, False)  # a value of no kind will do, and a normal form leaves those out
+        return Rows([[]], False, False)  # a value without a kind suffices, and normal forms omit those
     asked = {each.attribute for each, _ in questions}
     rows: list[Row] = []
     is_exact = is_exact_on_lists = True
     for conjunction in normal_form(root, NORMALISED_ROWS_MAX):
         parts = [_part(each) for each in conjunction.filters]
-        # Of every value of every kind the form says that it exists; of one of no kind the filter may say nothing.
+        # The form requires that every value of every kind exists; the filter may require nothing of a value without a
+        # kind.
         is_exact &= all(says_all for _, says_all in parts) and not conjunction.residuals
         is_exact &= not any(each.quantifier == "exists" and each.attribute in asked for each in conjunction.filters)
         is_exact_on_lists &= not any(each.quantifier == "all" for each in conjunction.filters)
@@ -293,7 +295,7 @@ def _from_normal_form(root: Node) -> Rows:
 
 
 def _needed_row(root: Node) -> Rows:
-    """Return a row of some clauses that hold wherever the filter is true; what it finds is evaluated."""
+    """Return a row of some clauses that hold wherever the filter is true; its matches are evaluated."""
     row: Row = []
     for each in root.operands if isinstance(root, And) else (root,):
         try:
@@ -306,7 +308,7 @@ def _needed_row(root: Node) -> Rows:
 
 
 def _questions(node: Node, wanted: bool) -> Iterator[tuple[Quantified, bool]]:
-    """Give all questions, each with the answer to it that may make ``node`` be as ``wanted``."""
+    """Yield all questions, each with the answer to it that may give ``node`` the truth value ``wanted``."""
     match node:
         case Quantified():
             yield node, wanted
@@ -318,7 +320,7 @@ def _questions(node: Node, wanted: bool) -> Iterator[tuple[Quantified, bool]]:
 
 
 def _needed(conjunction: Conjunction) -> list[Row]:
-    """Return rows some of which has to hold where all residuals do."""
+    """Return rows of which at least one holds wherever all residuals hold."""
     found: list[Row] = [[]]
     for node in conjunction.residuals:
         if isinstance(node, Residual):
@@ -329,7 +331,7 @@ def _needed(conjunction: Conjunction) -> list[Row]:
 
 
 def _split(rows: list[Row]) -> list[Row]:
-    """Return rows of which some holds where some of ``rows`` does, whose clauses, if that is cheap, have one kind."""
+    """Return rows equivalent to ``rows``, with clauses of one kind each if that is cheap."""
     for number, row in enumerate(rows):
         for at, clause in enumerate(row):
             kinds = sorted({piece[1] for piece in clause})
@@ -340,7 +342,7 @@ def _split(rows: list[Row]) -> list[Row]:
 
 
 def _part(asked: AttributeFilter) -> tuple[Clause, bool]:
-    """Return the clause, and whether it says all that is asked."""
+    """Return the clause, and whether it is exact."""
     name = asked.attribute
     match asked.quantifier:
         case "exists":
@@ -359,7 +361,7 @@ def _part(asked: AttributeFilter) -> tuple[Clause, bool]:
 
 
 def _of_region(name: str, kind: Kind, region: regions.Region) -> tuple[Clause, bool]:
-    """Return the pieces, and whether they say it exactly."""
+    """Return the pieces, and whether they are exact."""
     match kind:
         case "string":
             return _strings(name, region), True
@@ -390,7 +392,7 @@ def _booleans(name: str, each: Interval) -> Piece:
 
 
 def _span(name: str, kind: int, each: Interval) -> tuple[Piece, bool]:
-    """Return the doubles of an interval, and whether it has no other ones."""
+    """Return the doubles of an interval, and whether it contains exactly these."""
     low, above = (-math.inf, -math.inf) if each.low is None else doubles_around(each.low)
     below, high = (math.inf, math.inf) if each.high is None else doubles_around(each.high)
     if low < above or below < high:

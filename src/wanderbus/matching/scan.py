@@ -1,6 +1,6 @@
-"""The reference index: every filter of the event's subject is tried in turn (SPEC A-03, B-01).
+"""Reference index: tries every filter of the event's subject in turn (SPEC A-03, B-01).
 
-Filters are grouped by subject and compiled once when they are added, nothing more.
+Filters are grouped by subject and compiled when they are added; that is all.
 """
 
 from __future__ import annotations
@@ -12,14 +12,14 @@ from wanderbus.filters import Filter
 from wanderbus.filters.compiled import Test, compile_node
 
 Judge = Callable[[str, Test, Event], bool]
-"""From a filter's id, the function that evaluates it and an event: whether it counts as one that the event matches.
+"""Evaluation of a filter, by its id, its function and an event: returns whether the event counts as a match.
 
-It bounds what filters of strangers cost; without one they are evaluated whatever that takes.
+It bounds the cost of other users' filters; without a judge, an evaluation takes as long as it needs.
 """
 
 
 class ScanIndex:
-    """A changing set of filters, each with a subject and an id of the caller's choice; slow, and plainly right."""
+    """A changing set of filters, each with a subject and an id that the caller chooses; slow, and simple."""
 
     def __init__(self, judge: Judge | None = None) -> None:
         self._judge = judge
@@ -30,13 +30,13 @@ class ScanIndex:
         return len(self._subjects)
 
     def add(self, id: str, subject: str, filter: Filter) -> None:
-        """Match events of ``subject`` against ``filter`` from now on; replaces an earlier one with this ``id``."""
+        """Match events of ``subject`` against ``filter`` from now on; replaces an earlier filter with this ``id``."""
         self.remove(id)
         self._subjects[id] = subject
         self._tests.setdefault(subject, {})[id] = compile_node(filter.root)
 
     def remove(self, id: str) -> None:
-        """Forget the filter with this ``id``; no harm if there is none."""
+        """Remove the filter with this ``id``, if there is one."""
         subject = self._subjects.pop(id, None)
         if subject is None:
             return

@@ -1,7 +1,7 @@
-"""A segment: rows as flat arrays, with a string of bits for each bucket of a column's values (DESIGN 7.4).
+"""Segment: rows as flat arrays, with a bit string for each bucket of a column's values (DESIGN 7.4).
 
-Rows come and go in place. Which columns have buckets, where those begin and end, and in which block which rows belong
-is settled when a segment is made.
+Rows are added and removed in place. The columns with buckets, the limits of the buckets, and the assignment of rows to
+blocks are fixed when the segment is made.
 """
 
 from __future__ import annotations
@@ -19,52 +19,52 @@ _SHAPE: Final = ("columns", "line_starts", "cuts", "places", "worths")
 
 
 class Shape:
-    """What of a segment does not depend on single rows: the columns that have buckets, and the buckets.
+    """The part of a segment that does not depend on single rows: the columns with buckets, and the buckets.
 
-    The first line is that of the rows that are in use; then each column has one for events without a value, and one
-    for each bucket. ``cuts`` is the least value of each bucket, by line.
+    The first line has the rows that are in use. Then each column has one line for events without a value, and one for
+    each bucket. ``cuts`` has the least value of each bucket, by line.
     """
 
     def __init__(self, columns: Array, line_starts: Array, cuts: Array, places: Array, worths: Array) -> None:
         self.columns = columns
         """The columns with buckets."""
         self.line_starts = line_starts
-        """The first line of each, and at last the number of all lines."""
+        """The first line of each column, then the number of all lines."""
         self.cuts = cuts
         self.places = places
-        """Of each column of the index its place in ``columns``, or -1; of those beyond its end too."""
+        """For each column of the index, its place in ``columns``, or -1; also beyond the end of ``columns``."""
         self.worths = worths
-        """Of each of ``columns`` how many of ``WORTH`` values an equality lets through."""
+        """For each of ``columns``, how many of ``WORTH`` values an equality lets through."""
 
 
 PLAIN: Final = Shape(
     np.empty(0, np.int64), np.ones(1, np.int32), np.full(1, np.nan), np.full(1, -1, np.int32),
     np.empty(0, np.int32),
 )  # fmt: skip
-"""Without any buckets: every row is verified."""
+"""Shape without any buckets: every row is verified."""
 
 
 class Segment:
     """Some blocks of rows."""
 
     def __init__(self, shape: Shape, blocks: int, entries_max: int) -> None:
-        """Make an empty one, whose blocks have yet to be filled or cleared."""
+        """Make an empty segment, whose blocks have yet to be filled or cleared."""
         self.shape = shape
         self.rows: Array = np.empty((blocks * BLOCK_ROWS, ROW_PARTS), np.int32)
-        """Of each row what :data:`wanderbus.matching.layout.SLOT` and the following say."""
+        """For each row, the parts listed at :data:`wanderbus.matching.layout.SLOT`."""
         self.entry_columns: Array = np.empty(entries_max, np.int32)
-        """Of each entry its column, and whether the next one is of the same clause."""
+        """For each entry, its column, and whether the next entry belongs to the same clause."""
         self.ends: Array = np.empty((entries_max, 2), np.float64)
-        """Of each entry the least and the greatest value."""
+        """For each entry, the least and the greatest value."""
         self.bits: Array = np.empty((blocks, int(shape.line_starts[-1]), 8), np.uint64)
-        """Of each block and line a bit for each row that it does not exclude."""
+        """For each block and line, a bit for each row that the line does not exclude."""
         self.summary: Array = np.zeros((int(shape.line_starts[-1]), -(-blocks // 64)), np.uint64)
-        """Of each line a bit for each block in which it leaves something."""
+        """For each line, a bit for each block in which the line leaves some row."""
         self.keys: Array = np.zeros(blocks, np.uint64)
         """The least key of each block."""
         self.sizes: Array = np.zeros(3, np.int64)
         self.is_frozen = False
-        """Whether it is being made anew: rows may go, but none may come."""
+        """Whether it is being rebuilt: rows may be removed, but none may be added."""
         self._settle()
 
     def _settle(self) -> None:
@@ -72,7 +72,7 @@ class Segment:
             self.rows, self.entry_columns, self.ends, self.shape.columns, self.shape.line_starts, self.shape.cuts,
             self.bits, self.summary,
         )  # fmt: skip
-        """What the kernels work on."""
+        """Return the arrays that the kernels read."""
         self._bytes = self.bits.reshape(-1).view(np.uint8)
         self._block_bytes = 64 * self.bits.shape[1]
 
@@ -81,23 +81,23 @@ class Segment:
 
     @property
     def free(self) -> int:
-        """Return how many rows there is room for."""
+        """Return the number of free rows."""
         return len(self.rows) - len(self)
 
     @property
     def is_worn(self) -> bool:
-        """Return whether so many rows came or went that it no longer fits them, or it never had a shape."""
+        """Return whether so many rows changed that the shape no longer fits, or there never was a shape."""
         is_sparse = 2 * len(self) < len(self.rows) - 2 * BLOCK_ROWS
         return is_sparse or self.shape is PLAIN or bool(self.sizes[WRITTEN] > 2 * len(self.rows))
 
     def clear(self) -> None:
-        """Make all rows free."""
+        """Free all rows."""
         self.rows[:] = 0
         self.bits[:] = ~np.uint64(0)
         self.bits[:, 0] = 0
 
     def like(self, blocks: int, entries_min: int) -> Segment:
-        """Return an empty one of the same shape, smaller, whose rows lie in the same order."""
+        """Return an empty, smaller segment of the same shape, whose rows have the same order."""
         per_row = self.sizes[USED] / max(1, self.sizes[ROWS])
         other = Segment(self.shape, blocks, entries_min + int(blocks * BLOCK_ROWS * 1.25 * per_row))
         other.clear()
@@ -105,17 +105,17 @@ class Segment:
         return other
 
     def remove(self, row: int) -> None:
-        """Make a row free."""
+        """Free a row."""
         at = (row // BLOCK_ROWS) * self._block_bytes + ((row % BLOCK_ROWS) >> 3)
         self._bytes[at] &= 0xFF ^ (1 << (row & 7))
         self.sizes[ROWS] -= 1
 
     def settled(self) -> None:
-        """Begin to count what comes and goes."""
+        """Begin to count added and removed rows."""
         self.sizes[WRITTEN] = 0
 
     def lengths(self, rows: Array) -> Array:
-        """Return how many entries some rows have."""
+        """Return the number of entries of each of some rows."""
         its: Array = self.rows[rows, STOP] - self.rows[rows, START]
         return its
 
@@ -139,7 +139,7 @@ class Segment:
 
 
 def plain(blocks: int, entries_min: int) -> Segment:
-    """Return an empty segment without buckets, for the first rows of all."""
+    """Return an empty segment without buckets, for the first rows."""
     segment = Segment(PLAIN, blocks, entries_min + blocks * BLOCK_ROWS * 4)
     segment.clear()
     return segment

@@ -1,4 +1,4 @@
-"""Segments made anew of the rows of others: ordered, with a shape that fits them, in short steps (DESIGN 7.4)."""
+"""Rebuild of segments: merges the rows of others, in order and with a fitting shape, in short steps (DESIGN 7.4)."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from wanderbus.matching.segment import Array, Segment, Shape
 from wanderbus.matching.segment_shape import SAMPLE_ROWS, shape_of
 
 SLACK: Final = 1 / 16
-"""The share of rows, and of entries, that is kept free for those that come."""
+"""Share of rows, and of entries, that is kept free for new ones."""
 
 _KEYS_A_STEP: Final = 1_024
 _SORTED_AT_ONCE: Final = 32_768
@@ -21,7 +21,7 @@ _ENTRIES_SPARE: Final = 2_048
 
 
 class Slots(NamedTuple):
-    """What an index knows of every slot: its traits, and in which segment and row it is."""
+    """State of every slot of an index: its traits, and its segment and row."""
 
     traits: Array
     homes: Array
@@ -29,14 +29,14 @@ class Slots(NamedTuple):
 
 
 class Rebuilding(Stepped):
-    """The making of one segment of the rows of several that are still in use."""
+    """Rebuild of several segments' live rows as one new segment."""
 
     def __init__(self, sources: Mapping[int, Segment], number: int, slots: Slots, kernel: Any) -> None:
-        """``number`` is that of the new segment; no row may be added to the sources any more."""
+        """``number`` is the number of the new segment; no row may be added to the sources any more."""
         self.sources = sources
         self.number = number
         self.made: Segment | None = None
-        """The new one, as far as it is; None at the end if no row is left."""
+        """The new segment, complete at the end; None at the end if no row is left."""
         self._segments = list(sources.values())
         self._slots = slots
         self._kernel = kernel
@@ -45,7 +45,7 @@ class Rebuilding(Stepped):
             segment.is_frozen = True
 
     def _work(self) -> Steps:
-        most = sum(map(len, self._segments))  # rows may go while others are looked for
+        most = sum(map(len, self._segments))  # rows may be removed during the search
         source, rows = np.empty(most, np.int32), np.empty(most, np.int32)
         count = entries = 0
         for number, segment in enumerate(self._segments):
@@ -88,7 +88,7 @@ class Rebuilding(Stepped):
         return keys
 
     def _fill(self, block: int, fresh: tuple[Array, Array, Array]) -> None:
-        """Write some rows to a block of the new segment, and from now on say that they are there."""
+        """Write some rows to a block of the new segment, and record their new place."""
         made = self.made
         assert made is not None
         self._kernel.fill(block, *fresh, made.shape.places, *made.tables, made.sizes)
@@ -97,7 +97,7 @@ class Rebuilding(Stepped):
         self._slots.places[slots] = block * BLOCK_ROWS + np.arange(len(slots))
 
     def _gathered(self, source: Array, rows: Array) -> tuple[Array, Array, Array]:
-        """Return those of some rows that are still in use, as arrays without gaps."""
+        """Return the rows among these that are still in use, as arrays without gaps."""
         several = [(self._segments[at], rows[source == at]) for at in np.unique(source).tolist()]
         entries = sum(int(segment.lengths(its).sum()) for segment, its in several)
         fresh = np.empty((len(rows), ROW_PARTS), np.int32), np.empty(entries, np.int32), np.empty((entries, 2))
@@ -109,7 +109,7 @@ class Rebuilding(Stepped):
 
 
 def _sort(keys: Array, order: Array) -> Steps:
-    """Write the order of ``keys`` to ``order``, one part of their range after the other."""
+    """Sort ``keys`` into ``order``, one part of their range after the other."""
     parts = len(keys) // _SORTED_AT_ONCE + 1
     sample = np.sort(keys[:: len(keys) // SAMPLE_ROWS + 1])
     cuts = sample[np.arange(1, parts) * len(sample) // parts]

@@ -12,7 +12,7 @@ from wanderbus.matching.segment import Array, Shape
 SAMPLE_ROWS: Final = 2048
 
 _NAMED_MIN: Final = 1 / 128
-"""The share of rows that name a column below which buckets cost more than they save."""
+"""Least share of rows that name a column for which buckets pay off."""
 
 
 def shape_of(rows: Array, entry_columns: Array, ends: Array) -> Shape:
@@ -47,14 +47,14 @@ def shape_of(rows: Array, entry_columns: Array, ends: Array) -> Shape:
 
 
 def _let_through(values: Array) -> int:
-    """Return how many of :data:`WORTH` values, drawn like these, one of these lets through."""
+    """Return how many of :data:`WORTH` values with this distribution one of these values lets through."""
     _, counts = np.unique(values, return_counts=True)
     shares = counts / max(1, len(values))
     return int(WORTH * float(shares @ shares))
 
 
 def _cuts(low: Array, high: Array) -> Array:
-    """Return the least values of a column's buckets, between which about as many intervals begin or end."""
+    """Return the least values of a column's buckets, chosen so that about as many intervals begin or end in each."""
     with np.errstate(over="ignore"):
         bounds = np.concatenate([low, np.nextafter(high, np.inf)])
     bounds = np.sort(bounds[np.isfinite(bounds)])

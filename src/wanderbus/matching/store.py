@@ -1,9 +1,9 @@
-"""The rows of an index, in segments that are changed in place (DESIGN 7.4).
+"""Store of an index: its rows, in segments that are changed in place (DESIGN 7.4).
 
-Rows that come wait until something is matched, or for some hundred more, and are then written to free rows of the
-segments, near to like ones. Where there is no room a small segment is opened, of the same shape. Segments of like size
-are merged into one, and worn ones made anew, in steps of a millisecond or two, taken when rows are written or something
-is matched; until the new one is done those that it is made of answer. Who frees a row clears a bit of it.
+New rows wait until something is matched, or until some hundred more have come. Then they are written to free rows of
+the segments, near similar rows. If there is no room, a small segment of the same shape is opened. Segments of similar
+size are merged, and worn segments are rebuilt, in steps of a millisecond or two, taken when rows are written or
+something is matched. Until a rebuilt segment is complete, its sources answer. Removing a row clears one bit.
 """
 
 from __future__ import annotations
@@ -20,101 +20,101 @@ from wanderbus.matching.segment import Array, Segment, plain
 from wanderbus.matching.segment_rebuild import Rebuilding, Slots
 
 SEGMENT_ROWS_MAX: Final = 2**20
-"""Rows of segments that are merged."""
+"""Largest number of rows of segments that are merged."""
 
 WAITING_MAX: Final = 256
-"""Rows that wait to be written."""
+"""Largest number of rows that wait to be written."""
 
 WRITTEN_AT_ONCE: Final = 2**15
-"""Rows that wait to be written where very many come at once: lists of them take ten times the memory of arrays."""
+"""The same for very large additions: lists of waiting rows take ten times the memory of arrays."""
 
 STEP_US: Final = 1_000
-"""What a step of making segments anew may take, about."""
+"""Approximate duration of one rebuild step, in microseconds."""
 
 STEP_US_AN_EVENT: Final = 4
-"""What it may take more for each event that is matched: a fraction of that."""
+"""Additional time for each event that is matched: a fraction of that event's own time."""
 
 REACH: Final = 12
-"""Blocks away from where it belongs a row may be written."""
+"""Largest distance, in blocks, between the right block of a row and the block it is written to."""
 
 SWEPT_MIN: Final = 4_096
-"""Rows that are written before names are swept; twice as many as there are, if that is more."""
+"""Rows that are written before names are swept; twice the number of rows, if that is more."""
 
 _STEPS_OF_WRITING: Final = 2
-"""Steps at once after writing, or else what is made anew would lag behind what comes."""
+"""Steps taken at once after writing; fewer, and rebuilds could not keep pace with new rows."""
 
 _OPEN_BLOCKS_MAX: Final = 32
 _OPEN_SHARE: Final = 1 / 32
-"""Of all rows, those for which a segment is opened."""
+"""Share of all rows for which a new segment is sized."""
 
 _LARGER: Final = 6
-"""So many times as large as the smaller ones together a segment may be to be merged with them."""
+"""Largest size of a segment to be merged, as a multiple of the smaller segments together."""
 
 _SLOTS_MIN: Final = 64
 
 Fresh = tuple[Array, Array, Array]
-"""Rows that are yet to be written, the columns of their entries, and the ends of these."""
+"""Rows that are yet to be written, the columns of their entries, and the ends of these entries."""
 
 
 class Store:
-    """Rows by slot: numbers that are used again when a row is freed."""
+    """Rows by slot; a slot is a number that is used again after its row is freed."""
 
     def __init__(self, kernel: Any) -> None:
         self.columns = Columns()
         self.segments: dict[int, Segment] = {}
-        """Those that answer, by their numbers."""
+        """Segments that answer, by number."""
         self.slots = Slots(
             np.zeros(_SLOTS_MIN, np.uint8), np.zeros(_SLOTS_MIN, np.int32), np.zeros(_SLOTS_MIN, np.int32)
         )
         self.used = 0
-        """The slots that were ever in use."""
+        """Number of slots that were ever in use."""
         self._kernel = kernel
         self._free: list[int] = []
         self._freed: list[int] = []
-        """Slots of rows that still wait, or are in a segment that is made anew: not to be used again before."""
+        """Freed slots whose rows still wait, or are in a segment being rebuilt: not yet to be used again."""
         self._rows: list[int] = []
         self._entry_columns: list[int] = []
         self._ends: list[float] = []
         self._open = 0
-        """The segment in which rows are written that have no room elsewhere, or 0."""
+        """Number of the segment that receives rows without room elsewhere, or 0."""
         self._numbered = 0
         self._work: Rebuilding | None = None
         self._sweep: Sweep | None = None
         self._is_sweeps_turn = False
         self._since_sweep = 0
-        """Rows that were written since names were swept last."""
+        """Rows written since the last sweep."""
 
     def use(self, kernel: Any) -> None:
-        """Write and make anew by another kernel from now on; what is being made anew is finished by its own."""
+        """Write and rebuild with another kernel from now on; a rebuild in progress ends with its own kernel."""
         self._kernel = kernel
 
     def __len__(self) -> int:
         return self.used - len(self._free) - len(self._freed)
 
     def take_slot(self) -> int:
-        """Return a slot that is free; it is in use from now on."""
+        """Return a free slot, which is in use from now on."""
         if self._free:
             return self._free.pop()
         if self.used == len(self.slots.traits):
             for array in self.slots:
-                array.resize(self.used + self.used // 8, refcheck=False)  # in place: many are not copied
+                array.resize(self.used + self.used // 8, refcheck=False)  # in place, to avoid a copy
         self.used += 1
         return self.used - 1
 
     def put(self, slot: int, subject: int, row: Row) -> bool:
-        """Let a row have ``slot``; return whether its entries say it exactly."""
+        """Assign a row to ``slot``; return whether its entries are exact."""
         begin = len(self._entry_columns)
         is_exact = self.columns.encode(row, self._entry_columns, self._ends)
         self._rows += slot, begin, len(self._entry_columns), subject, 0, slot, 0
         return is_exact
 
     def own(self, rows: int, owner: int) -> None:
-        """Say whose the last ``rows`` rows are: the slot of their filter, inverted if it has to be evaluated."""
+        """Set the owner of the last ``rows`` rows: their filter's slot, inverted if matches have to be evaluated."""
         for at in range(len(self._rows) - ROW_PARTS * rows + OWNER, len(self._rows), ROW_PARTS):
             self._rows[at] = owner
 
     def free(self, slot: int) -> None:
-        """Forget the row with this slot."""
+        """Remove the row with this slot."""
         traits, homes, places = self.slots
         traits[slot] = 0
         home = int(homes[slot])
@@ -130,12 +130,12 @@ class Store:
             self._step(_STEPS_OF_WRITING * STEP_US)
 
     def write_many(self) -> None:
-        """Write the rows that wait to segments of their own, without looking for room elsewhere, if there are many."""
+        """Write the waiting rows to segments of their own, without a search for room elsewhere, if there are many."""
         if len(self._rows) >= WRITTEN_AT_ONCE * ROW_PARTS:
             self._fill()
 
     def settle_many(self) -> None:
-        """Write the rows that wait; if they are many, make one segment of them and of others of like size, at once."""
+        """Write the waiting rows; if they are many, merge them and segments of similar size at once."""
         if len(self._rows) >= WAITING_MAX * ROW_PARTS:
             self._fill()
         if any(segment.is_worn for segment in self.segments.values()):
@@ -143,13 +143,13 @@ class Store:
             self.settle()
 
     def write(self, events: int) -> None:
-        """Write the rows that wait, and go on with what is made anew: longer if many events are about to be matched."""
+        """Write the waiting rows, and continue a rebuild: longer if many events are about to be matched."""
         if self._rows:
             self._write()
         self._step(STEP_US + events * STEP_US_AN_EVENT)
 
     def settle(self) -> None:
-        """Write and make anew all that is due, at once."""
+        """Write and rebuild everything that is due, at once."""
         self._write()
         if self._work is None:
             self._plan()
@@ -157,7 +157,7 @@ class Store:
             self._step(STEP_US)
 
     def take_over(self, columns: Columns, traits: Array, segments: list[Segment]) -> None:
-        """Hold what another one held."""
+        """Take over the contents of another store."""
         self.columns = columns
         self.used = len(traits)
         for array in self.slots:
@@ -171,13 +171,13 @@ class Store:
         self._free = np.flatnonzero(traits == 0).tolist()
 
     def _segment(self, number: int) -> Segment:
-        """Return a segment, or that which is being made."""
+        """Return a segment, or the one that is being rebuilt."""
         if self._work is not None and number == self._work.number and self._work.made is not None:
             return self._work.made
         return self.segments[number]
 
     def _waiting(self) -> Fresh:
-        """Return the rows that wait and are still in use, which wait no longer."""
+        """Return the waiting rows that are still in use, and clear the waiting list."""
         rows = np.array(self._rows, np.int32).reshape(-1, ROW_PARTS)
         rows = rows[self.slots.traits[rows[:, SLOT]] != 0]
         fresh = rows, np.array(self._entry_columns, np.int32), np.array(self._ends, np.float64).reshape(-1, 2)
@@ -185,7 +185,7 @@ class Store:
         return fresh
 
     def _fill(self) -> None:
-        """Write the rows that wait to a segment of their own without buckets: a fraction of what finding room costs."""
+        """Write the waiting rows to a segment without buckets: a fraction of the cost of finding room elsewhere."""
         fresh = self._waiting()
         rows = fresh[0]
         segment = plain(-(-len(rows) // BLOCK_ROWS), len(fresh[1]))
@@ -215,7 +215,7 @@ class Store:
             self._plan()
 
     def _written(self, fresh: Fresh) -> None:
-        """Have the names swept, if enough has come since that was done."""
+        """Start a sweep of names if enough rows were written since the last one."""
         rows = fresh[0]
         self._since_sweep += len(rows)
         if self._sweep is not None:
@@ -224,7 +224,7 @@ class Store:
             self._sweep = Sweep(self.columns, self.segments.values())
 
     def _place(self, number: int, reach: int, where: Array, fresh: Fresh) -> int:
-        """Write rows that are nowhere yet to a segment; return how many had no room."""
+        """Write rows that have no place yet to a segment; return how many found no room."""
         segment = self.segments[number]
         shape = segment.shape
         left: int = self._kernel.write(
@@ -243,16 +243,16 @@ class Store:
         return self._numbered
 
     def _small_one(self, entries: int) -> Segment:
-        """Return an empty segment with room for at least so many entries."""
+        """Return an empty segment with room for at least ``entries`` entries."""
         largest = max(self.segments.values(), key=len, default=None)
         if largest is None:
             return plain(1, entries)
         return largest.like(min(_OPEN_BLOCKS_MAX, max(1, int(_OPEN_SHARE * len(self) / BLOCK_ROWS))), entries)
 
-    # What is made anew ------------------------------------------------------------------------------------------------
+    # Rebuilds ---------------------------------------------------------------------------------------------------------
 
     def _plan(self) -> None:
-        """Begin to make segments anew, if that is due; no row waits, and nothing is being made."""
+        """Begin a rebuild if one is due; no row waits, and no rebuild is in progress."""
         self._free += self._freed
         self._freed = []
         chosen = self._due()
@@ -261,7 +261,7 @@ class Store:
             self._work = Rebuilding(chosen, self._numbered, self.slots, self._kernel)
 
     def _due(self) -> dict[int, Segment]:
-        """Return the segments to make one of: the worn ones, and with them, or by themselves, small ones."""
+        """Return the segments to merge: the worn ones, and small ones with them or alone."""
         closed = [each for each in self.segments.items() if each[0] != self._open]
         chosen: dict[int, Segment] = {}
         total = 0
@@ -273,7 +273,7 @@ class Store:
         return chosen if len(chosen) > 1 or any(segment.is_worn for segment in chosen.values()) else {}
 
     def _step(self, least_us: int) -> None:
-        """Go on with what is made anew, or with sweeping, in turn, for about so long; no row waits."""
+        """Continue the rebuild or the sweep, in turn, for about ``least_us``; no row waits."""
         if self._sweep is not None and (self._work is None or self._is_sweeps_turn):
             if self._sweep.step(least_us):
                 self._sweep = None
@@ -283,7 +283,7 @@ class Store:
         self._is_sweeps_turn = not self._is_sweeps_turn
 
     def _exchange(self, work: Rebuilding) -> None:
-        """Let a new segment answer instead of those that it is made of."""
+        """Replace the sources of a rebuild by the new segment."""
         if work.made is not None:
             self.segments[work.number] = work.made
         for number in work.sources:

@@ -1,4 +1,4 @@
-"""Rows written into segments, compiled; :mod:`wanderbus.matching.writing_numpy` does the same without numba."""
+"""Writer of rows into segments, compiled; :mod:`wanderbus.matching.writing_numpy` does the same without numba."""
 
 from __future__ import annotations
 
@@ -41,7 +41,7 @@ def _place_of(places, column):  # type: ignore[no-untyped-def]
 
 @njit(inline="always")  # type: ignore[misc, unused-ignore]
 def _digit(place, low, high, worths, line_starts, cuts):  # type: ignore[no-untyped-def]
-    """Return of a clause on one column how much it lets through, and what rows are ordered by: 21 bits."""
+    """Return how much a clause on one column lets through, and its sort key: 21 bits."""
     first, stop = line_starts[place] + 1, line_starts[place + 1]
     begin, end = line_of(line_starts, cuts, place, low) - first, line_of(line_starts, cuts, place, high) - first
     if low == high:
@@ -52,7 +52,7 @@ def _digit(place, low, high, worths, line_starts, cuts):  # type: ignore[no-unty
 
 @njit(inline="always")  # type: ignore[misc, unused-ignore]
 def _key(row, subject, new_columns, new_ends, places, worths, line_starts, cuts):  # type: ignore[no-untyped-def]
-    """Return by what a row is ordered: its three most selective clauses, equalities first."""
+    """Return the sort key of a row: its three most selective clauses, equalities first."""
     best = (np.int64(1 << 20), np.int64(1 << 20), np.int64(1 << 20))
     digits = (np.int64(_NONE), np.int64(_NONE), np.int64(_NONE))
     is_next = False
@@ -88,14 +88,14 @@ def keys_of(numbers, rows, entry_columns, ends, places, worths, line_starts, cut
 
 @njit(inline="always")  # type: ignore[misc, unused-ignore]
 def _open(place, line_starts, bits, block, word, bit):  # type: ignore[no-untyped-def]
-    """Let a row be possible for all values of a column."""
+    """Make a row possible for all values of a column."""
     for line in range(line_starts[place], line_starts[place + 1]):
         bits[block, line, word] |= bit
 
 
 @njit(inline="always")  # type: ignore[misc, unused-ignore]
 def _close(place, allowed, line_starts, bits, block, word, bit):  # type: ignore[no-untyped-def]
-    """Let a row be impossible for those buckets of a column that ``allowed`` does not have, and where it is missing."""
+    """Make a row impossible for the buckets of a column that ``allowed`` lacks, and where the column is missing."""
     first, stop = line_starts[place], line_starts[place + 1]
     bits[block, first, word] &= ~bit
     barred = ~allowed & (_ALL >> np.uint64(64 - (stop - first - 1)))
@@ -106,7 +106,7 @@ def _close(place, allowed, line_starts, bits, block, word, bit):  # type: ignore
 
 @njit(inline="always")  # type: ignore[misc, unused-ignore]
 def _allowed(line_starts, cuts, place, low, high):  # type: ignore[no-untyped-def]
-    """Return the buckets between two values, as bits, and whether these are all their values."""
+    """Return the buckets between two values, as bits, and whether the buckets contain no other values."""
     first, stop = np.int64(line_starts[place] + 1), np.int64(line_starts[place + 1])
     begin, end = line_of(line_starts, cuts, place, low), line_of(line_starts, cuts, place, high)
     if begin > end:
@@ -120,8 +120,8 @@ def _allowed(line_starts, cuts, place, low, high):  # type: ignore[no-untyped-de
 def _exclude(  # type: ignore[no-untyped-def]
     row, new_columns, new_ends, places, line_starts, cuts, bits, block, word, bit
 ):  # fmt: skip
-    """Let a row be impossible where its clauses exclude it; return as bits which of them that says all about."""
-    said = barred = allowed = np.uint64(0)
+    """Make a row impossible where its clauses exclude it; return, as bits, the clauses that this decides completely."""
+    decided = barred = allowed = np.uint64(0)
     clause, place, is_exact = 0, np.int64(-1), True
     for entry in range(row[START], row[STOP]):
         column = new_columns[entry]
@@ -129,31 +129,31 @@ def _exclude(  # type: ignore[no-untyped-def]
         if place == -1:
             place = its
         if its != place or its < 0:
-            place = np.int64(-2)  # what is asked of several columns excludes nothing by one of them
+            place = np.int64(-2)  # a clause on several columns excludes nothing by one of them
         else:
             more, are_all = _allowed(line_starts, cuts, its, new_ends[entry, 0], new_ends[entry, 1])
             allowed |= more
             is_exact &= are_all
         if column & OR_NEXT:
             continue
-        # Another item of a list may satisfy a second clause on a column: the first one alone bars.
+        # Another item of a list may satisfy a second clause on a column: only the first clause excludes.
         if place >= 0 and not barred >> np.uint64(place) & _ONE:
             _close(place, allowed, line_starts, bits, block, word, bit)
             barred |= _ONE << np.uint64(place)
             if is_exact and clause < 64:
-                said |= _ONE << np.uint64(clause)
+                decided |= _ONE << np.uint64(clause)
         allowed, place, is_exact = np.uint64(0), np.int64(-1), True
         clause += 1
-    return said
+    return decided
 
 
 @njit(inline="always")  # type: ignore[misc, unused-ignore]
-def _copy(row, said, is_said, new_columns, new_ends, entry_columns, ends, at):  # type: ignore[no-untyped-def]
-    """Copy the entries of those clauses of which ``said`` says ``is_said``; return where they end."""
+def _copy(row, decided, is_decided, new_columns, new_ends, entry_columns, ends, at):  # type: ignore[no-untyped-def]
+    """Copy the entries of the clauses whose bit in ``decided`` equals ``is_decided``; return where they end."""
     clause = 0
     for entry in range(row[START], row[STOP]):
         column = new_columns[entry]
-        if (clause < 64 and said >> np.uint64(clause) & _ONE != 0) == is_said:
+        if (clause < 64 and decided >> np.uint64(clause) & _ONE != 0) == is_decided:
             entry_columns[at] = column
             ends[at, 0], ends[at, 1] = new_ends[entry, 0], new_ends[entry, 1]
             at += 1
@@ -165,7 +165,7 @@ def _copy(row, said, is_said, new_columns, new_ends, entry_columns, ends, at):  
 def _write_row(  # type: ignore[no-untyped-def]
     at, row, new_columns, new_ends, places, rows, entry_columns, ends, columns, line_starts, cuts, bits, summary, sizes
 ):  # fmt: skip
-    """Write a row to a place that is free, over what was there before; return whether there was room."""
+    """Write a row to a free place, over its old contents; return whether there was room."""
     begin, count = rows[at, START], row[STOP] - row[START]
     if count > rows[at, CAPACITY]:
         begin = sizes[USED]
@@ -183,11 +183,11 @@ def _write_row(  # type: ignore[no-untyped-def]
         subject = float(row[SUBJECT])
         allowed, _ = _allowed(line_starts, cuts, places[0], subject, subject)
         _close(places[0], allowed, line_starts, bits, block, word, bit)
-    said = _exclude(row, new_columns, new_ends, places, line_starts, cuts, bits, block, word, bit)
+    decided = _exclude(row, new_columns, new_ends, places, line_starts, cuts, bits, block, word, bit)
     rows[at, SLOT], rows[at, SUBJECT], rows[at, OWNER] = row[SLOT], row[SUBJECT], row[OWNER]
     rows[at, START], rows[at, STOP] = begin, begin + count
-    rows[at, VERIFIED] = _copy(row, said, False, new_columns, new_ends, entry_columns, ends, begin)
-    _copy(row, said, True, new_columns, new_ends, entry_columns, ends, rows[at, VERIFIED])
+    rows[at, VERIFIED] = _copy(row, decided, False, new_columns, new_ends, entry_columns, ends, begin)
+    _copy(row, decided, True, new_columns, new_ends, entry_columns, ends, rows[at, VERIFIED])
     bits[block, 0, word] |= bit
     sizes[ROWS] += 1
     sizes[WRITTEN] += 1
@@ -196,7 +196,7 @@ def _write_row(  # type: ignore[no-untyped-def]
 
 @njit(inline="always")  # type: ignore[misc, unused-ignore]
 def _summarise(block, first, last, bits, summary):  # type: ignore[no-untyped-def]
-    """Say of some lines anew whether they leave anything in a block."""
+    """Recompute, for some lines, whether they leave any row in a block."""
     mask = _ONE << np.uint64(block & 63)
     a, b, c, d = bits[block, 0, 0], bits[block, 0, 1], bits[block, 0, 2], bits[block, 0, 3]
     e, f, g, h = bits[block, 0, 4], bits[block, 0, 5], bits[block, 0, 6], bits[block, 0, 7]
@@ -211,8 +211,8 @@ def _summarise(block, first, last, bits, summary):  # type: ignore[no-untyped-de
 
 
 @njit(inline="always")  # type: ignore[misc, unused-ignore]
-def _tell(at, places, rows, entry_columns, line_starts, bits, summary):  # type: ignore[no-untyped-def]
-    """Let the summary know of a row that was written: columns of which it says nothing leave it in all their lines."""
+def _summarise_row(at, places, rows, entry_columns, line_starts, bits, summary):  # type: ignore[no-untyped-def]
+    """Add a new row to the summary: columns without a clause of the row leave it in all their lines."""
     block = at // BLOCK_ROWS
     mask = _ONE << np.uint64(block & 63)
     named = _ONE << np.uint64(places[0]) if places[0] >= 0 else np.uint64(0)
@@ -235,7 +235,7 @@ def fill(  # type: ignore[no-untyped-def]
     block, new_rows, new_columns, new_ends, places, rows, entry_columns, ends, columns, line_starts, cuts, bits,
     summary, sizes,
 ):  # fmt: skip
-    """Write rows to a block of which nothing is settled yet."""
+    """Write rows to a fresh block."""
     bits[block] = _ALL
     bits[block, 0] = np.uint64(0)
     begin = block * BLOCK_ROWS
@@ -250,7 +250,7 @@ def fill(  # type: ignore[no-untyped-def]
 
 @njit(inline="always")  # type: ignore[misc, unused-ignore]
 def _free_row(block, count, rows, bits):  # type: ignore[no-untyped-def]
-    """Return a free row of a block, or -1: if it can be, one with room for ``count`` entries, or without any yet."""
+    """Return a free row of a block, or -1; preferably one with room for ``count`` entries, or still without entries."""
     found = np.int64(-1)
     for word in range(8):
         free = ~bits[block, 0, word]
@@ -269,9 +269,9 @@ def write(  # type: ignore[no-untyped-def]
     reach, keys, where, new_rows, new_columns, new_ends, places, worths, rows, entry_columns, ends, columns,
     line_starts, cuts, bits, summary, sizes,
 ):  # fmt: skip
-    """Write rows near to where their keys belong, at most ``reach`` blocks away; return how many found no place.
+    """Write rows near their right places, at most ``reach`` blocks away; return how many found no place.
 
-    ``where`` tells where each is, or that it is nowhere yet.
+    ``where`` has the place of each row, or that it has none yet.
     """
     left = 0
     for number in range(new_rows.shape[0]):
@@ -289,7 +289,7 @@ def write(  # type: ignore[no-untyped-def]
                     bits, summary, sizes,
                 ):  # fmt: skip
                     where[number] = at
-                    _tell(at, places, rows, entry_columns, line_starts, bits, summary)
+                    _summarise_row(at, places, rows, entry_columns, line_starts, bits, summary)
                     break
         left += where[number] == UNPLACED
     return left
@@ -299,7 +299,7 @@ def write(  # type: ignore[no-untyped-def]
 def gather(  # type: ignore[no-untyped-def]
     numbers, rows, entry_columns, ends, traits, filled, new_rows, new_columns, new_ends
 ):  # fmt: skip
-    """Append those of some rows that are in use to arrays without gaps; ``filled`` is how far these are filled."""
+    """Append the live rows among these to arrays without gaps; ``filled`` is the used length of the arrays."""
     row, entry = filled
     for at in numbers:
         if traits[rows[at, SLOT]] == 0:

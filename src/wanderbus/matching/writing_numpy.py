@@ -1,4 +1,4 @@
-"""What :mod:`wanderbus.matching.writing_numba` does, on whole arrays: for where numba is not installed."""
+"""Writer on whole arrays: the same as :mod:`wanderbus.matching.writing_numba`, without numba."""
 
 from __future__ import annotations
 
@@ -30,11 +30,11 @@ from wanderbus.matching.segment import Array
 _ALL: Final = ~np.uint64(0)
 _NONE: Final = (1 << 21) - 1
 _RANGE: Final = 64
-_SAID_MAX: Final = 64
+_DECIDED_MAX: Final = 64
 
 
 def _places_of(places: Array, columns: Array) -> Array:
-    """Return the places of columns, -1 of those without buckets."""
+    """Return the places of columns; -1 for columns without buckets."""
     columns = columns & PLACE
     found: Array = np.where(columns < len(places), places[np.minimum(columns, len(places) - 1)], -1)
     return found
@@ -44,12 +44,12 @@ def keys_of(
     numbers: Array, rows: Array, entry_columns: Array, ends: Array, places: Array, worths: Array, line_starts: Array,
     cuts: Array,
 ) -> Array:  # fmt: skip
-    """Return the keys of some rows: by their three most selective clauses, equalities first."""
+    """Return the sort keys of some rows: their three most selective clauses, equalities first."""
     its = rows[numbers]
     entries, owners = spans(its[:, START], its[:, STOP])
     goes_on = entry_columns[entries] & OR_NEXT != 0
     is_single = ~(goes_on | np.concatenate([[False], goes_on[:-1]])[: len(entries)])
-    # The subject comes first in every row, as an equality.
+    # Every row begins with its subject, as an equality.
     at = np.concatenate([np.full(len(its), places[0]), _places_of(places, entry_columns[entries])])
     chosen = (at >= 0) & np.concatenate([np.ones(len(its), np.bool_), is_single])
     values = np.concatenate([np.repeat(its[:, SUBJECT, None].astype(np.float64), 2, 1), ends[entries]])[chosen]
@@ -68,7 +68,7 @@ def keys_of(
 def _digits(
     at: Array, low: Array, high: Array, worths: Array, line_starts: Array, cuts: Array
 ) -> tuple[Array, Array]:  # fmt: skip
-    """Return of clauses on one column how much they let through, and what rows are ordered by: 21 bits."""
+    """Return, for clauses on one column, how much they let through, and their sort keys: 21 bits."""
     first, stop = line_starts[at] + 1, line_starts[at + 1]
     begin, end = (lines_of(line_starts, cuts, at, each) - first for each in (low, high))
     with np.errstate(invalid="ignore", over="ignore"):
@@ -83,7 +83,7 @@ def fill(
     block: int, new_rows: Array, new_columns: Array, new_ends: Array, places: Array, rows: Array, entry_columns: Array,
     ends: Array, columns: Array, line_starts: Array, cuts: Array, bits: Array, summary: Array, sizes: Array,
 ) -> None:  # fmt: skip
-    """Write rows to a block of which nothing is settled yet."""
+    """Write rows to a fresh block."""
     bits[block] = _ALL
     bits[block, 0] = 0
     rows[block * BLOCK_ROWS : (block + 1) * BLOCK_ROWS] = 0
@@ -102,14 +102,14 @@ def write(
     worths: Array, rows: Array, entry_columns: Array, ends: Array, columns: Array, line_starts: Array, cuts: Array,
     bits: Array, summary: Array, sizes: Array,
 ) -> int:  # fmt: skip
-    """Write rows near to where their keys belong, at most ``reach`` blocks away; return how many found no place.
+    """Write rows near their right places, at most ``reach`` blocks away; return how many found no place.
 
-    ``where`` tells where each is, or that it is nowhere yet.
+    ``where`` has the place of each row, or that it has none yet.
     """
     waiting = np.flatnonzero(where == UNPLACED)
     shape = places, line_starts, cuts
-    its_keys = keys_of(waiting, new_rows, new_columns, new_ends, places, worths, line_starts, cuts)
-    best = np.maximum(np.searchsorted(keys, its_keys, "right") - 1, 0)
+    waiting_keys = keys_of(waiting, new_rows, new_columns, new_ends, places, worths, line_starts, cuts)
+    best = np.maximum(np.searchsorted(keys, waiting_keys, "right") - 1, 0)
     begins = _assign(reach, best, waiting, new_rows, rows, len(entry_columns), bits, where, sizes)
     done = waiting[where[waiting] != UNPLACED]
     at, its = where[done].astype(np.int64), new_rows[done]
@@ -122,7 +122,7 @@ def _assign(
     reach: int, best: Array, waiting: Array, new_rows: Array, rows: Array, entries_max: int, bits: Array, where: Array,
     sizes: Array,
 ) -> Array:  # fmt: skip
-    """Say in ``where`` to which free row each that waits is to be written; return where its entries are to begin."""
+    """Assign free rows to waiting ones in ``where``; return where their entries are to begin."""
     begins = []
     free: dict[int, list[tuple[int, int]]] = {}
     used = int(sizes[USED])
@@ -150,7 +150,7 @@ def _assign(
 
 
 def _free_rows(block: int, rows: Array, bits: Array) -> list[tuple[int, int]]:
-    """Return the free rows of a block, each with how many entries it has room for."""
+    """Return the free rows of a block, each with its room for entries."""
     at = block * BLOCK_ROWS + rows_in(~bits[block, 0])
     return list(zip(at.tolist(), rows[at, CAPACITY].tolist(), strict=True))
 
@@ -159,7 +159,7 @@ def _write_rows(
     at: Array, begins: Array, fresh: Array, new_columns: Array, new_ends: Array, places: Array, line_starts: Array,
     cuts: Array, rows: Array, entry_columns: Array, ends: Array, bits: Array, sizes: Array,
 ) -> None:  # fmt: skip
-    """Write rows to places that are free, over what was there before, their entries from ``begins`` on."""
+    """Write rows to free places, over their old contents, their entries from ``begins`` on."""
     old, owners = spans(rows[at, START], rows[at, STOP])
     opened = _places_of(places, entry_columns[old])
     open_to(at[owners[opened >= 0]], opened[opened >= 0], line_starts, bits)
@@ -170,17 +170,17 @@ def _write_rows(
         close_to(at, subjects, _allowed(line_starts, cuts, subjects, numbers, numbers)[0], line_starts, bits)
     counts = fresh[:, STOP] - fresh[:, START]
     entries, owners = spans(fresh[:, START], fresh[:, STOP])
-    its_columns, its_ends = new_columns[entries], new_ends[entries]
-    said = np.zeros(len(entries), np.bool_)
+    waiting_columns, waiting_ends = new_columns[entries], new_ends[entries]
+    decided = np.zeros(len(entries), np.bool_)
     if len(entries):
-        said = _exclude(at[owners], its_columns, its_ends, places, line_starts, cuts, bits)
-    order = np.lexsort((said, owners))
+        decided = _exclude(at[owners], waiting_columns, waiting_ends, places, line_starts, cuts, bits)
+    order = np.lexsort((decided, owners))
     to, _ = spans(begins, begins + counts)
-    entry_columns[to], ends[to] = its_columns[order], its_ends[order]
+    entry_columns[to], ends[to] = waiting_columns[order], waiting_ends[order]
     for part in (SLOT, SUBJECT, OWNER):
         rows[at, part] = fresh[:, part]
     rows[at, START], rows[at, STOP] = begins, begins + counts
-    rows[at, VERIFIED] = begins + np.bincount(owners[~said], minlength=len(at))
+    rows[at, VERIFIED] = begins + np.bincount(owners[~decided], minlength=len(at))
     mark(bits, at, 0, True)
     sizes[ROWS] += len(at)
     sizes[WRITTEN] += len(at)
@@ -189,13 +189,13 @@ def _write_rows(
 def _exclude(
     at: Array, columns: Array, ends: Array, places: Array, line_starts: Array, cuts: Array, bits: Array
 ) -> Array:  # fmt: skip
-    """Let rows be impossible where their clauses exclude them; return of which entries that says all about."""
+    """Make rows impossible where their clauses exclude them; return the entries that this decides completely."""
     is_first = np.concatenate([[True], columns[:-1] & OR_NEXT == 0])
     firsts, clauses = np.flatnonzero(is_first), np.cumsum(is_first) - 1
     its, rows = _places_of(places, columns), at[firsts]
-    # What is asked of several columns excludes nothing by one of them.
+    # A clause on several columns excludes nothing by one of them.
     is_placed = np.logical_and.reduceat((its >= 0) & (its == its[firsts[clauses]]), firsts)
-    # Another item of a list may satisfy a second clause on a column: the first one alone bars.
+    # Another item of a list may satisfy a second clause on a column: only the first clause excludes.
     _, unlike = np.unique(rows * PLACE + np.where(is_placed, its[firsts], PLACE - 1), return_index=True)
     bars = np.zeros(len(firsts), np.bool_)
     bars[unlike] = is_placed[unlike]
@@ -203,16 +203,16 @@ def _exclude(
     allowed, are_all = _allowed(line_starts, cuts, its[some], ends[some, 0], ends[some, 1])
     starts = np.flatnonzero(is_first[some])
     close_to(rows[bars], its[firsts[bars]], np.bitwise_or.reduceat(allowed, starts), line_starts, bits)
-    said = np.zeros(len(firsts), np.bool_)
-    said[bars] = np.logical_and.reduceat(are_all, starts)
+    decided = np.zeros(len(firsts), np.bool_)
+    decided[bars] = np.logical_and.reduceat(are_all, starts)
     _, begins, of_row = np.unique(rows, return_index=True, return_inverse=True)
-    said &= np.arange(len(firsts)) - begins[of_row] < _SAID_MAX
-    result: Array = said[clauses]
+    decided &= np.arange(len(firsts)) - begins[of_row] < _DECIDED_MAX
+    result: Array = decided[clauses]
     return result
 
 
 def _allowed(line_starts: Array, cuts: Array, places: Array, low: Array, high: Array) -> tuple[Array, Array]:
-    """Return the buckets between values, as bits, and whether these are all their values."""
+    """Return the buckets between values, as bits, and whether the buckets contain no other values."""
     first, stop = line_starts[places] + 1, line_starts[places + 1]
     begin, end = (lines_of(line_starts, cuts, places, each) for each in (low, high))
     with np.errstate(over="ignore"):
@@ -226,7 +226,7 @@ def gather(
     numbers: Array, rows: Array, entry_columns: Array, ends: Array, traits: Array, filled: Array, new_rows: Array,
     new_columns: Array, new_ends: Array,
 ) -> None:  # fmt: skip
-    """Append those of some rows that are in use to arrays without gaps; ``filled`` is how far these are filled."""
+    """Append the live rows among these to arrays without gaps; ``filled`` is the used length of the arrays."""
     row, entry = filled.tolist()
     its = rows[numbers]
     its = its[traits[its[:, SLOT]] != 0]
