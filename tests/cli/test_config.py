@@ -110,5 +110,5 @@ def test_nobody_is_named(shell: Shell) -> None:
     assert (status, out) == (2, "")
     assert one_line(err).startswith("no user given; use --user or WANDERBUS_USER, or a file of settings")
     status, out, err = shell.run("up", "--port", "0")
-    assert (status, out, "pass --users FILE" in one_line(err)) == (2, "", True)
+    assert (status, out, "give --users FILE" in one_line(err)) == (2, "", True)
     assert Path(shell.directory, "data").exists() is False

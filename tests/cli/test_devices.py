@@ -24,7 +24,7 @@ def test_commands_at_the_same_time_have_places_of_their_own(tmp_path: Path) -> N
 def test_a_named_place_is_one_commands_at_a_time(tmp_path: Path) -> None:
     with (
         named_place(tmp_path / "kept", "sub"),
-        pytest.raises(ConfigurationError, match="another sub runs here"),
+        pytest.raises(ConfigurationError, match="another sub is running"),
         named_place(tmp_path / "kept", "sub"),
     ):
         pass

@@ -76,4 +76,4 @@ def test_without_a_network_nothing_is_pretended(
 ) -> None:
     monkeypatch.setattr(overhead, "missing", lambda experiment: "network namespaces take root")
     assert run(["eval", "overhead"]) == 2
-    assert "cannot be measured here: network namespaces take root" in capsys.readouterr().err
+    assert "cannot measure on this machine: network namespaces take root" in capsys.readouterr().err

@@ -92,8 +92,8 @@ def test_check_in_every_language(command: Command, language: str, text: str) -> 
 @pytest.mark.parametrize(
     ("arguments", "stdin", "reason"),
     [
-        ([], "", "one of the two"),
-        (["a == 1", "--file", "-"], "", "one of the two"),
+        ([], "", "either as an argument or with --file"),
+        (["a == 1", "--file", "-"], "", "either as an argument or with --file"),
         (["--file", "missing"], "", "missing cannot be read: No such file"),
         (["--file", "-"], b"\xff", "standard input cannot be read: it is not UTF-8 text"),
         (["a == 1", "--language", "sql"], "", "sql"),
@@ -183,11 +183,11 @@ def test_match_from_files(command: Command, tmp_path: Path) -> None:
         (["a == 1", "{}", "{}"], "give a filter and an event"),
         (["--file", "-", "--event-file", "-"], "standard input can be the filter or the event, not both"),
         (["a ==", "{}"], "at character 5"),
-        (["a == 1", "[]"], "the event is no JSON object"),
-        (["a == 1", "{"], "the event is no JSON object"),
-        (["a == 1", '{"a":' * 10_000], "the event is no JSON object"),
+        (["a == 1", "[]"], "the event is not a JSON object"),
+        (["a == 1", "{"], "the event is not a JSON object"),
+        (["a == 1", '{"a":' * 10_000], "the event is not a JSON object"),
         (["a == 1", '{"a": null}'], "attribute 'a' has the type NoneType"),
-        (["a == 1", '{"subject": 1, "attributes": {}}'], "the subject of an event is a string"),
+        (["a == 1", '{"subject": 1, "attributes": {}}'], "the subject of the event must be a string"),
         (["a == 1", '{"specversion": "1.0"}'], "a CloudEvent needs 'id'"),
     ],
 )

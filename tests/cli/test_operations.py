@@ -211,8 +211,8 @@ def test_explain_complains_in_one_line(office: Shell) -> None:
         ([f"{server}-0", known], 1, f"holds no event {server}-0"),
         ([f"{server}-999999", known], 1, f"holds no event {server}-999999"),
         (["other-5", known], 1, "holds no event other-5"),
-        ([f"{server}-5", f"{server}-0"], 1, f"holds no subscription {server}-0"),
-        ([f"{server}-5", f"{server}-999999"], 1, f"holds no subscription {server}-999999"),
+        ([f"{server}-5", f"{server}-0"], 1, f"has no subscription {server}-0"),
+        ([f"{server}-5", f"{server}-999999"], 1, f"has no subscription {server}-999999"),
         ([f"{server}-5", known, "--data-dir", "nowhere"], 1, "holds no event log"),
     ):
         data = [] if "--data-dir" in words else ["--data-dir", "data"]

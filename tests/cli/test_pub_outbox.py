@@ -52,7 +52,7 @@ def test_events_are_stored_and_then_published(shell: Shell) -> None:
     outbox = ("--outbox", "out.db", *shell.as_user(*BOB))
     assert shell.run("pub", "Departure", "n=1", *outbox) == (
         0,
-        "stored 1\npublished 1, of which 0 had been left behind\n",
+        "stored 1\npublished 1, of which 0 were left from earlier\n",
         "",
     )
     status, out, err = shell.run("pub", "Departure", "-", "--json", *outbox, input=lines(*range(2, 600)))
@@ -138,7 +138,7 @@ def test_what_the_broker_will_not_have_is_told_and_the_rest_published(shell: She
     assert (status, json.loads(out)) == (1, {"published": 1, "left_behind": 2, "refused": 1, "waiting": 0})
     error = json.loads(err.splitlines()[-1])["error"]
     assert error["type"] == "Refused"
-    assert error["message"].startswith("the broker refused 1 events, the first one because the subject")
+    assert error["message"].startswith("the broker refused 1 events, reason of the first: the subject")
     assert heard(shell, 1) == [2]
 
 
@@ -151,7 +151,7 @@ def test_complaints(shell: Shell, monkeypatch: pytest.MonkeyPatch, capsys: pytes
     (shell.directory / "text").write_text("no outbox")
     bob = shell.as_user(*BOB)
     for words, status, complaint in (
-        (["pub", *bob], 2, "name the subject of the event, or an outbox"),
+        (["pub", *bob], 2, "give the subject of an event, or --outbox FILE"),
         (["pub", "Departure", "n=1", "--outbox", "text", *bob], 1, "the outbox text is damaged"),
         (["pub", "Departure", "n=1", "--outbox", "used", *bob], 2, "another agent uses the outbox used now"),
         (["pub", "Departure", "n=1", "--outbox", "users/out", *bob], 1, "cannot be used"),
@@ -169,7 +169,7 @@ def test_complaints(shell: Shell, monkeypatch: pytest.MonkeyPatch, capsys: pytes
     waiting.terminate()
     status, _, err = ended(waiting)
     assert status == 143
-    assert "1 events wait in used; the next 'wanderbus pub --outbox used' publishes them" in err
+    assert "1 events are unpublished in used; the next 'wanderbus pub --outbox used' publishes them" in err
     shell.up()
     assert run(["pub", "--outbox", "used", *bob]) == 1
     assert "holds 1 events of sip:alice@localhost at sip:broker@localhost, device " in one_line(capsys.readouterr().err)
@@ -208,14 +208,16 @@ def test_a_server_that_is_down_gets_later_what_is_stored_now(shell: Shell) -> No
     server.wait()
     outbox = ("--outbox", "out.db", "--timeout", "0.3", *shell.as_user(*BOB))
     status, out, err = shell.run("pub", "Departure", "-", *outbox, input=lines(*range(1, 400)))
-    assert (status, out.splitlines()[-2:]) == (0, ["stored 399", "published 0, of which 0 had been left behind"])
-    assert one_line(err) == "399 events wait in out.db; the next 'wanderbus pub --outbox out.db' publishes them"
+    assert (status, out.splitlines()[-2:]) == (0, ["stored 399", "published 0, of which 0 were left from earlier"])
+    assert (
+        one_line(err) == "399 events are unpublished in out.db; the next 'wanderbus pub --outbox out.db' publishes them"
+    )
     status, out, err = shell.run("pub", *outbox)
     assert (status, out, err.count("\n")) == (1, "", 2)
     assert "is it up (wanderbus up)?" in err
     shell.up()
     status, out, err = shell.run("pub", *outbox[:2], "--timeout", "10", *outbox[4:])
-    assert (status, out, err) == (0, "published 399, of which 399 had been left behind\n", "")
+    assert (status, out, err) == (0, "published 399, of which 399 were left from earlier\n", "")
     assert heard(shell, 399) == list(range(1, 400))
 
 
@@ -224,6 +226,6 @@ def test_what_is_stored_by_somebody_who_is_refused_stays(shell: Shell) -> None:
     outbox = ("pub", "Departure", "n=1", "--outbox", "out.db")
     status, out, err = shell.run(*outbox, *shell.as_user("bob", "guess"))
     assert (status, out) == (1, "stored 1\n")
-    assert "1 events wait in out.db" in err
+    assert "1 events are unpublished in out.db" in err
     assert "does not accept the password of sip:bob@localhost" in err
-    assert shell.run(*outbox, *shell.as_user(*BOB))[1].endswith("published 2, of which 1 had been left behind\n")
+    assert shell.run(*outbox, *shell.as_user(*BOB))[1].endswith("published 2, of which 1 were left from earlier\n")

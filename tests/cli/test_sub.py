@@ -124,11 +124,11 @@ def test_a_name_belongs_to_one_command_at_a_time(shell: Shell) -> None:
     status, _, err = shell.run("sub", "Departure", "--keep", "k", *shell.as_user())
     assert (status, one_line(err)) == (
         2,
-        "another 'wanderbus sub --keep k' runs here; end that one first, or give another name",
+        "another 'wanderbus sub --keep k' is running; end that one first, or give another name",
     )
     for words, complaint in (
-        (("--keep", "--count"), "'--count' is not a name"),
-        (("--lifetime", "soon"), "--lifetime: 'soon' is not a span of time"),
+        (("--keep", "--count"), "invalid name '--count'"),
+        (("--lifetime", "soon"), "--lifetime: invalid duration 'soon'"),
         (("--keep", "k", "--session", "s"), "has a session of its own"),
     ):
         status, _, err = shell.run("sub", "Departure", *words, *shell.as_user())
@@ -182,7 +182,7 @@ def test_unsubscribe_ends_by_name_by_id_and_all(shell: Shell) -> None:
     assert [row["session"] for row in listed(shell, "subscriptions")] == ["sub.m"]
     for words, status, complaint in (
         (("nothing",), 1, "there is no subscription 'nothing' of yours"),
-        ((), 2, "name the subscriptions to end, or say --all"),
+        ((), 2, "give the subscriptions to end, or --all"),
     ):
         found, out, err = shell.run(*end, *words)
         assert (found, out) == (status, "")
@@ -198,7 +198,7 @@ def test_errors_name_the_remedy(shell: Shell) -> None:
         (("pub", "X", "--user", "alice@localhost", *server), 1, "use --password or WANDERBUS_PASSWORD"),
         (("pub", "X", "--user", "alice@elsewhere", "--password", "x", *server), 1, "serves localhost, not elsewhere"),
         (("pub", "X", "--user", "alice", *server), 2, "'alice' is not a user; write alice@localhost"),
-        (("up", "--data-dir", "fresh", "--port", "0"), 2, "pass --users FILE (lines of name:password"),
+        (("up", "--data-dir", "fresh", "--port", "0"), 2, "give --users FILE (lines of name:password"),
         (("up", "--data-dir", "fresh", "--users", "users", "--port", str(shell.port)), 2, "give another with --port"),
         (("sessions", "ghost@localhost", *shell.as_user()[:-2]), 1, ""),
     ):

@@ -78,7 +78,7 @@ def test_it_ends_when_the_broker_has_everything(capsys: pytest.CaptureFixture[st
     publish(agent, events_given(*numbered(100)))
     assert agent.at_exit == 0
     printed = capsys.readouterr()
-    assert printed.out.splitlines()[-2:] == ["stored 100", "published 100, of which 0 had been left behind"]
+    assert printed.out.splitlines()[-2:] == ["stored 100", "published 100, of which 0 were left from earlier"]
     assert printed.err == ""
 
 

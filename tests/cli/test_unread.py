@@ -146,7 +146,7 @@ def test_g25_a_purge_of_one_subscription_or_of_a_session_leaves_nothing_unread(o
 
 def test_a_user_without_a_session_is_unknown_to_every_listing(office: Shell) -> None:
     async def story() -> None:
-        complaint = "the broker has no session of nobody@localhost; 'wanderbus sessions' lists who has one"
+        complaint = "the broker has no session of nobody@localhost; 'wanderbus sessions' lists the users that have one"
         for what in ("sessions", "subscriptions", "queues"):
             status, out, err = await run(office, "olga", what, "nobody@localhost")
             assert (status, out, one_line(err)) == (1, "", complaint)

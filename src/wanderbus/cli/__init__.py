@@ -1,7 +1,7 @@
 """The ``wanderbus`` command: one file per command group.
 
-Exit status: 0 done, 1 it was tried and failed, 2 the command line or a file it names cannot be used, 130
-interrupted. Every failure is one line on standard error that says what to do.
+Exit status: 0 success, 1 failure, 2 unusable command line or input file, 128 plus the number of the signal that ended
+the command. Every failure is one line on standard error that says what to do.
 """
 
 from __future__ import annotations
@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, NoReturn
 if TYPE_CHECKING:
     from wanderbus.cli.application import app as app
 
-_MISSING = "wanderbus: the command line needs more than the agent library: pip install 'wanderbus[cli]'"
+_MISSING = "wanderbus: the command line needs further packages: pip install 'wanderbus[cli]'"
 
 
 def main() -> NoReturn:

@@ -1,4 +1,4 @@
-"""All commands in one Typer application, and what becomes of their errors."""
+"""The Typer application: all commands, and how their errors are printed."""
 
 from __future__ import annotations
 
@@ -27,14 +27,14 @@ from wanderbus.cli import (
     users,
 )
 from wanderbus.cli.eval import mobility
-from wanderbus.cli.output import EndedBySignal, OutputClosed, complain, complain_in_json
+from wanderbus.cli.output import EndedBySignal, OutputClosed, print_error, print_error_json
 from wanderbus.errors import ConfigurationError, EventError, FilterError, WanderbusError
 
 _CommandLineError: Final[type[Exception]] = typer.BadParameter.__mro__[2]
-"""The error for a command line that cannot be used: Typer gives a public name to a subclass alone."""
+"""Base class of the errors for an unusable command line; Typer has a public name only for a subclass."""
 
 _JSON_IS_A_FILE: Final = ("sim", "eval")
-"""Commands whose option ``--json`` names a file for the results, and asks nothing of the errors."""
+"""Commands whose option ``--json`` names a file for the results; their errors stay text."""
 
 app = typer.Typer(
     name="wanderbus",
@@ -94,7 +94,7 @@ def run(arguments: list[str] | None = None) -> int:
     """
     given = sys.argv[1:] if arguments is None else arguments
     as_json = "--json" in given and given[0] not in _JSON_IS_A_FILE
-    _write_what_can_be_written()
+    _escape_unencodable_output()
     try:
         status = app(args=arguments, standalone_mode=False)
     except WanderbusError as error:
@@ -115,29 +115,29 @@ def run(arguments: list[str] | None = None) -> int:
 
 
 def _failed(error: WanderbusError, *, as_json: bool) -> int:
-    """Print an error of ours; return its exit status."""
+    """Print an error of this package; return its exit status."""
     is_input = isinstance(error, ConfigurationError | EventError | FilterError)
     if as_json:
         more = {"position": error.position} if isinstance(error, FilterError) else {}
-        complain_in_json(type(error).__name__, str(error), **more)
+        print_error_json(type(error).__name__, str(error), **more)
     else:
-        # What was given here may be pointed at over several lines; what comes from elsewhere is one.
+        # An error in the user's own input may take several lines, with a caret; any other error is one line.
         message = error.pointed() if isinstance(error, FilterError) else str(error)
-        complain(*(message.split("\n") if is_input else (message,)))
+        print_error(*(message.split("\n") if is_input else (message,)))
     return 2 if is_input else 1
 
 
 def _misused(error: Any, *, as_json: bool) -> int:
-    """Print an error of the command line as Typer found it; return its exit status."""
+    """Print an error that Typer found in the command line; return its exit status."""
     if as_json:
-        complain_in_json("UsageError", error.format_message())
+        print_error_json("UsageError", error.format_message())
     else:
         error.show()
     return int(error.exit_code)
 
 
-def _write_what_can_be_written() -> None:
-    """Escape what the terminal's encoding has no characters for, rather than to fail."""
+def _escape_unencodable_output() -> None:
+    """Escape characters that the terminal's encoding lacks, so that printing them does not fail."""
     for stream in (sys.stdout, sys.stderr):
         with contextlib.suppress(AttributeError, ValueError):
             stream.reconfigure(errors="backslashreplace")  # type: ignore[union-attr]

@@ -1,4 +1,4 @@
-"""``wanderbus config``: files of settings, checked and shown."""
+"""``wanderbus config``: commands that check a file of settings and print a sample one."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ from typing import Annotated, Any
 import msgspec
 import typer
 
-from wanderbus.cli.output import log_to_stderr, say, say_json, say_lines
+from wanderbus.cli.output import log_to_stderr, print_json, print_line, print_lines
 from wanderbus.cli.up import given_to
 from wanderbus.client.connect import connect
 from wanderbus.config import AgentSettings, ProxySettings, RelaySettings, ServerSettings
@@ -21,11 +21,11 @@ from wanderbus.runtime.net.relay_server import RelayServer
 from wanderbus.server.proxy_server import ProxyServer
 from wanderbus.server.server import Server
 
-app = typer.Typer(help="Files of settings, of a server, of an agent and of a relay.", no_args_is_help=True)
+app = typer.Typer(help="Check files of settings, or print a sample one.", no_args_is_help=True)
 
 
 class Kind(Enum):
-    """Whose settings a file holds."""
+    """Kind of program that a file of settings is for."""
 
     agent = "agent"
     broker = "broker"
@@ -45,13 +45,13 @@ STRUCTS: dict[Kind, type[msgspec.Struct]] = {
 def check(
     file: Annotated[Path, typer.Argument(help="TOML file of settings, of any kind.", show_default=False)],
     kind: Annotated[
-        Kind | None, typer.Option(help="Whose settings; found out by the keys, so needed for a proxy.")
+        Kind | None, typer.Option(help="Kind of program; guessed from the keys unless given. Required for a proxy.")
     ] = None,
     json: Annotated[bool, typer.Option("--json", help="Print JSON.")] = False,
 ) -> None:
-    """Say what a file of settings sets, without its secrets; exit status 2 if it cannot be used.
+    """Check a file of settings and print what it sets, without secrets; exit status 2 if it cannot be used.
 
-    What the file itself names is looked at too, other files and the host of the server. Nothing is connected.
+    Also checks the files and the server's host name that the settings refer to. Does not connect to anything.
 
     Example: wanderbus config check agent.toml
     """
@@ -69,24 +69,26 @@ def check(
             RelayServer(RelaySettings(**settings_in(RelaySettings, file)))
     understood = set_in(STRUCTS[kind], given)
     if json:
-        say_json({"file": str(file), "kind": kind.value, "set": understood})
+        print_json({"file": str(file), "kind": kind.value, "set": understood})
     else:
-        say(f"{file} is a file of settings for {'an agent' if kind is Kind.agent else f'a {kind.value}'}; it sets")
+        print_line(
+            f"{file} is a file of settings for {'an agent' if kind is Kind.agent else f'a {kind.value}'}; it sets"
+        )
         for name, value in understood.items():
-            say(f"  {name} = {toml(value)}")
+            print_line(f"  {name} = {toml(value)}")
 
 
 @app.command("sample")
-def show_sample(kind: Annotated[Kind, typer.Argument(help="Whose settings.", show_default=False)]) -> None:
-    """Print a file with every key there is, its default and what it means.
+def show_sample(kind: Annotated[Kind, typer.Argument(help="Kind of program.", show_default=False)]) -> None:
+    """Print a sample file of settings: every key with its default and its meaning.
 
     Example: wanderbus config sample broker > broker.toml
     """
-    say_lines(sample(STRUCTS[kind]))
+    print_lines(sample(STRUCTS[kind]))
 
 
 def _kind_of(given: dict[str, Any]) -> Kind:
-    """Return whose settings these are: the kind that knows more of the keys."""
+    """Return the kind of program that knows most of these keys."""
 
     def known(kind: Kind) -> int:
         table = table_of(STRUCTS[kind])

@@ -1,4 +1,4 @@
-"""The options of every command that connects to a server, in one place."""
+"""Command-line options shared by every command that connects to a server."""
 
 from __future__ import annotations
 
@@ -24,19 +24,19 @@ from wanderbus.errors import ConfigurationError, WanderbusError
 from wanderbus.runtime.files.config_files import load_agent
 from wanderbus.runtime.files.device_file import default_state_dir
 
-AsJson = Annotated[bool, typer.Option("--json", help="Print JSON, one object a line; errors too.")]
+AsJson = Annotated[bool, typer.Option("--json", help="Print JSON, one object per line; errors too.")]
 
 _LEAVE_S_MAX: Final = 2.0
 
 
 @dataclass(frozen=True, kw_only=True)
 class Connection:
-    """What the command line says of who we are and how the server is reached; None leaves it to a file of settings."""
+    """Options for the user's identity and the connection to the server; None: use the file of settings."""
 
     config: Annotated[
         Path | None,
         typer.Option(
-            help="TOML file of settings; the other options come before it. 'wanderbus config sample agent' prints one.",
+            help="TOML file of settings; the other options override it. 'wanderbus config sample agent' prints one.",
             envvar="WANDERBUS_CONFIG",
         ),
     ] = None
@@ -44,14 +44,17 @@ class Connection:
         str | None,
         typer.Option(
             "--user",
-            help="Who you are: sip:name@domain. Or eci://HOST:PORT of a server with --eci-port: nobody but your "
-            "address, over plain UDP without any authentication, which loses what the network loses.",
+            help="Your user: sip:name@domain. With eci://HOST:PORT of a server that runs with --eci-port, your address "
+            "identifies you, over plain UDP: no authentication, and datagrams may get lost.",
             envvar="WANDERBUS_USER",
         ),
     ] = None
     password: Annotated[
         str | None,
-        typer.Option(help="Your password; the variable keeps it off the process list.", envvar="WANDERBUS_PASSWORD"),
+        typer.Option(
+            help="Your password; the environment variable keeps it out of the process list.",
+            envvar="WANDERBUS_PASSWORD",
+        ),
     ] = None
     server: Annotated[
         str | None,
@@ -63,10 +66,13 @@ class Connection:
         ),
     ] = None
     transport: Annotated[
-        str | None, typer.Option("--transport", help="udp, tcp or tls; tls for a sips: user, else udp.")
+        str | None,
+        typer.Option(
+            "--transport", help="SIP transport: udp, tcp or tls; unless given, tls for a sips: user, else udp."
+        ),
     ] = None
     ca_file: Annotated[
-        Path | None, typer.Option(help="PEM file of the authorities that vouch for the server (TLS).")
+        Path | None, typer.Option(help="PEM file of the certificate authorities to trust for the server (TLS).")
     ] = None
     broker: Annotated[
         str | None, typer.Option("--broker", help="URI of the broker; sip:broker@DOMAIN unless given.")
@@ -74,14 +80,14 @@ class Connection:
     encryption: Annotated[
         bool | None,
         typer.Option(
-            help="Whether events travel encrypted; the server has to say the same.",
+            help="Encrypt events; the server needs the same setting.",
             show_default=str(default_of(AgentSettings, "encryption")),
         ),
     ] = None
     data_transport: Annotated[
         str | None,
         typer.Option(
-            help="What events go over: udp (reliable UDP), tcp, or auto, which takes TCP where UDP does not arrive.",
+            help="Transport of events: udp (reliable UDP), tcp, or auto (TCP only where UDP does not get through).",
             show_default=str(default_of(AgentSettings, "data_transport")),
         ),
     ] = None
@@ -91,15 +97,15 @@ class Connection:
             "--timeout",
             min=0.1,
             metavar="SECONDS",
-            help="Connecting gives up after this time.",
+            help="Timeout for connecting.",
             show_default=str(default_of(AgentSettings, "connect_s_max")),
         ),
     ] = None
     verbose: Annotated[bool, typer.Option("--verbose", help="Log more than warnings.")] = False
-    state_dir: Annotated[Path | None, typer.Option(help="Where this device keeps its identity.")] = None
+    state_dir: Annotated[Path | None, typer.Option(help="Directory in which this device stores its identity.")] = None
 
     def agent(self, **more: Any) -> Agent:
-        """Return an agent that connects so; ``more`` are further arguments of :func:`~wanderbus.connect`."""
+        """Return an agent with these options; ``more`` are further arguments of :func:`~wanderbus.connect`."""
         return connect(self.user, **(self._given() | more))
 
     @property
@@ -109,11 +115,11 @@ class Connection:
 
     @property
     def user_uri(self) -> str:
-        """The user, as the broker knows them."""
+        """The user's canonical URI, as the broker stores it."""
         return user_of(self.settings().uri)
 
     def settings(self) -> AgentSettings:
-        """Return what the options and a file say together."""
+        """Return the settings from the file, overridden by the options."""
         if self.user is None and self.config is None:
             raise ConfigurationError(
                 "no user given; use --user or WANDERBUS_USER, or a file of settings (--config or WANDERBUS_CONFIG)"
@@ -122,7 +128,7 @@ class Connection:
         return load_agent(given.pop("config", None), given)
 
     def device_directory(self) -> Path:
-        """Return the directory below which commands keep what devices they are."""
+        """Return the directory that holds the identities of the commands' devices."""
         settings = self.settings()
         return settings.state_dir or default_state_dir(user_of(settings.uri))
 
@@ -132,9 +138,9 @@ class Connection:
 
     @asynccontextmanager
     async def operations(self) -> AsyncIterator[Operations]:
-        """Have a connection to ask about the broker, as a device and in a session of its own, and leave nothing of it.
+        """Connect for requests about the broker, as a temporary device in a separate session; remove both at the end.
 
-        In another session it would have notifications sent to it, and its queue kept for it.
+        In any other session the broker would send notifications to this device and keep a queue for it.
         """
         with tempfile.TemporaryDirectory(prefix="wanderbus-") as directory:
             async with self.agent(session=SESSION, state_dir=Path(directory)) as agent:
@@ -146,19 +152,19 @@ class Connection:
 
 
 async def leave(agent: Agent) -> None:
-    """End the membership of a command's device, if the broker can be reached: it leaves nothing behind."""
+    """Remove a command's device from its session, if the broker can be reached, so that nothing is queued for it."""
     with suppress(TimeoutError, WanderbusError):
         async with asyncio.timeout(_LEAVE_S_MAX):
             await Operations(agent).leave()
 
 
 def visiting(command: Callable[..., None]) -> Callable[..., None]:
-    """Do as :func:`connected` for a command that needs :meth:`Connection.operations` alone: it is no lasting device."""
+    """Apply :func:`connected` without ``--state-dir``, for a command that only uses :meth:`Connection.operations`."""
     return connected(command, without="state_dir")
 
 
 def connected(command: Callable[..., None], *, without: str = "") -> Callable[..., None]:
-    """Give ``command`` the options of a connection in place of its parameter ``connection``."""
+    """Replace the parameter ``connection`` of ``command`` by the connection options."""
     types = get_type_hints(Connection, include_extras=True)
     options = [
         inspect.Parameter(each.name, inspect.Parameter.KEYWORD_ONLY, default=each.default, annotation=types[each.name])

@@ -1,6 +1,6 @@
-"""Which device a command is: each that runs at the same time is another one, and the next command is one of these.
+"""Device identities of commands: commands that run at the same time are different devices; later ones reuse them.
 
-So whoever is killed leaves a device that somebody comes back as, and what waits for it does not pile up.
+A later command therefore takes over the device of a command that was killed, and its queue does not grow for ever.
 """
 
 from __future__ import annotations
@@ -18,14 +18,14 @@ from wanderbus.runtime.files.file_modes import make_private_directory
 
 
 class Place(NamedTuple):
-    """The directory of a device that no other command is now."""
+    """The directory of a device that no other command uses now."""
 
     directory: Path
 
 
 @contextlib.contextmanager
 def free_place(base: Path) -> Iterator[Place]:
-    """Have the first place below ``base`` that no command has; :class:`StorageError` if it cannot be used."""
+    """Lock the first place below ``base`` that no command uses; :class:`StorageError` if it cannot be used."""
     for number in itertools.count(1):
         directory = base / str(number)
         if (lock := _locked(directory)) is not None:
@@ -36,10 +36,10 @@ def free_place(base: Path) -> Iterator[Place]:
 
 @contextlib.contextmanager
 def named_place(directory: Path, command: str) -> Iterator[Place]:
-    """Have the place at ``directory``; :class:`ConfigurationError` while another ``command`` has it."""
+    """Lock the place at ``directory``; :class:`ConfigurationError` while another ``command`` uses it."""
     lock = _locked(directory)
     if lock is None:
-        raise ConfigurationError(f"another {command} runs here; end that one first, or give another name")
+        raise ConfigurationError(f"another {command} is running; end that one first, or give another name")
     with _released(lock):
         yield Place(directory)
 

@@ -1,17 +1,17 @@
-"""Notifications on standard output: as a line of text, of JSON, of XML, or as a CloudEvent."""
+"""Printing of notifications: each is one line of text, JSON or XML, or a CloudEvent."""
 
 from __future__ import annotations
 
 import enum
 
 from wanderbus import cloudevents, event_text
-from wanderbus.cli.output import complain, say, say_json
+from wanderbus.cli.output import print_error, print_json, print_line
 from wanderbus.errors import EventError
 from wanderbus.event import Notification
 
 
 class Format(enum.StrEnum):
-    """The form of a notification, one a line."""
+    """Output format of a notification, one per line."""
 
     text = "text"
     json = "json"
@@ -19,22 +19,22 @@ class Format(enum.StrEnum):
     xml = "xml"
 
 
-def say_notification(notification: Notification, format: Format) -> None:
-    """Print a notification: its number, subject and attributes, or as JSON or XML all of it."""
+def print_notification(notification: Notification, format: Format) -> None:
+    """Print a notification: as text its number, subject and attributes; in the other formats all of it."""
     match format:
         case Format.text:
-            say(f"{notification.position.number} {event_text.write(notification.event)}")
+            print_line(f"{notification.position.number} {event_text.write(notification.event)}")
         case Format.json:
-            _say_json(notification)
+            _print_json(notification)
         case Format.cloudevents:
-            _say_cloudevent(notification)
+            _print_cloudevent(notification)
         case Format.xml:
-            _say_xml(notification)
+            _print_xml(notification)
 
 
-def _say_json(notification: Notification) -> None:
+def _print_json(notification: Notification) -> None:
     event = notification.event
-    say_json(
+    print_json(
         {
             "id": str(notification.id),
             "position": {"epoch": notification.position.epoch, "number": notification.position.number},
@@ -47,26 +47,27 @@ def _say_json(notification: Notification) -> None:
     )
 
 
-def _say_cloudevent(notification: Notification) -> None:
-    """Print the event of a notification as a CloudEvent, which has the id of the event unless it brings its own.
+def _print_cloudevent(notification: Notification) -> None:
+    """Print the event of a notification as a CloudEvent, with the event's id unless the event has an attribute ``id``.
 
-    One that CloudEvents cannot hold is complained of and passed over: left unacknowledged, it would come for ever.
+    Skip an event that CloudEvents cannot represent, with an error line: unacknowledged, it would be redelivered for
+    ever.
     """
     identity = notification.id
     try:
         text = cloudevents.write(notification.event, id=str(identity), source=f"wanderbus:{identity.origin}")
     except EventError as error:
-        complain(f"{identity} is passed over, it cannot be printed as a CloudEvent: {error}")
+        print_error(f"{identity} is skipped: it cannot be written as a CloudEvent: {error}")
     else:
-        say(text)
+        print_line(text)
 
 
-def _say_xml(notification: Notification) -> None:
-    """Print the XML text of a notification; one that XML cannot hold is passed over, as a CloudEvent is.
+def _print_xml(notification: Notification) -> None:
+    """Print the XML text of a notification; skip one that XML cannot represent.
 
-    What cannot be printed is there as a character reference, so that any reader of XML finds the same text.
+    Unprintable characters are written as character references, so that an XML parser reads the same text.
     """
     if notification.xml is None:
-        complain(f"{notification.id} is passed over, it cannot be printed as XML")
+        print_error(f"{notification.id} is skipped: it cannot be written as XML")
     else:
-        say("".join(each if each.isprintable() else f"&#x{ord(each):x};" for each in notification.xml))
+        print_line("".join(each if each.isprintable() else f"&#x{ord(each):x};" for each in notification.xml))

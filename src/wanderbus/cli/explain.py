@@ -1,4 +1,4 @@
-"""``wanderbus explain``: what became of an event for a subscription, read from a server's log (SPEC U-01)."""
+"""``wanderbus explain``: reason why an event was or was not delivered, read from a server's log (SPEC U-01)."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from rich.progress import Progress
 
 from wanderbus.broker.explanation import Explained, Pair
 from wanderbus.cli.connection_options import AsJson
-from wanderbus.cli.output import log_to_stderr, say, say_json
+from wanderbus.cli.output import log_to_stderr, print_json, print_line
 from wanderbus.errors import ConfigurationError, StorageError
 from wanderbus.event import EventId
 from wanderbus.records import AnyRecord, Subscribed, decode_record
@@ -22,7 +22,7 @@ from wanderbus.segments import Frame
 from wanderbus.subscription import Subscription
 
 _RECORDS_A_STEP: Final = 10_000
-"""Of the progress bar."""
+"""Records between two updates of the progress bar."""
 
 
 def explain(
@@ -30,13 +30,13 @@ def explain(
     subscription: Annotated[
         str, typer.Argument(help="Id of the subscription, as 'subscriptions' lists it.", show_default=False)
     ],
-    data_dir: Annotated[Path, typer.Option(help="Directory of a server's log and state.")] = Path("wanderbus-data"),
-    device: Annotated[str | None, typer.Option(help="Tell what became of it for this device.")] = None,
+    data_dir: Annotated[Path, typer.Option(help="Data directory of the server.")] = Path("wanderbus-data"),
+    device: Annotated[str | None, typer.Option(help="Explain the delivery to this device.")] = None,
     json: AsJson = False,
 ) -> None:
-    """Say why an event was, or was not, delivered for a subscription.
+    """Explain why an event was, or was not, delivered for a subscription.
 
-    Reads the log of a server, be it running or not, and changes nothing.
+    Reads the log of a server, running or not, and changes nothing.
 
     Example: wanderbus explain wb1234-1042 wb1234-17 --data-dir wanderbus-data
     """
@@ -45,16 +45,16 @@ def explain(
         data_dir / "log" if (data_dir / "log").is_dir() else data_dir, _event_id(event), subscription, device
     )
     if json:
-        say_json(explained)
+        print_json(explained)
     else:
-        say(f"{explained.outcome.replace('_', ' ')}: {explained.reason}")
+        print_line(f"{explained.outcome.replace('_', ' ')}: {explained.reason}")
 
 
 def _explained(directory: Path, event: EventId, identity: str, device: str | None) -> Explained:
     end = durable_end(directory)
     pair = Pair(event, _submitted(directory, identity, end), device)
     if event.origin != identity.rpartition("-")[0] or event.offset >= end:
-        raise StorageError(f"the log holds no event {event}; one that was refused has no id")
+        raise StorageError(f"the log has no event {event}; check the id (a refused event has none)")
     first = oldest_record(directory)
     with Progress(console=Console(stderr=True), transient=True, disable=not sys.stderr.isatty()) as progress:
         reading = progress.add_task("reading the log", total=end - first)
@@ -69,13 +69,13 @@ def _explained(directory: Path, event: EventId, identity: str, device: str | Non
 
 
 def _submitted(directory: Path, identity: str, end: int) -> Subscription:
-    """Return a subscription as it was submitted: its id names the record."""
+    """Return a subscription as it was submitted; its id contains the offset of its record."""
     offset = _event_id(identity).offset
     for frame in read_log(directory, offset, min(offset + 1, end)):
         record = _record(frame)
         if isinstance(record, Subscribed) and record.subscription.id == identity:
             return record.subscription
-    raise StorageError(f"the log holds no subscription {identity}; 'wanderbus subscriptions' lists those that live")
+    raise StorageError(f"the log has no subscription {identity}; 'wanderbus subscriptions' lists the live ones")
 
 
 def _record(frame: Frame) -> AnyRecord:
@@ -88,5 +88,5 @@ def _record(frame: Frame) -> AnyRecord:
 def _event_id(text: str) -> EventId:
     origin, dash, offset = text.rpartition("-")
     if not (dash and origin and offset.isascii() and offset.isdecimal() and len(offset) < 19):
-        raise ConfigurationError(f"{text!r} is no id; write it as it was printed, SERVER-NUMBER")
+        raise ConfigurationError(f"invalid id {text!r} (expected SERVER-NUMBER, as it was printed)")
     return EventId(origin, int(offset))

@@ -1,4 +1,4 @@
-"""``wanderbus filter``: what a filter says, what it matches, and how filters stand to each other (SPEC U-01)."""
+"""``wanderbus filter``: commands that read, match, explain, compare and merge filters (SPEC U-01)."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ import typer
 from wanderbus import cloudevents
 from wanderbus.cli.connection_options import AsJson
 from wanderbus.cli.filter_input import InLanguage, Language, filter_and_event, one_filter, several_filters
-from wanderbus.cli.output import say, say_json, say_lines
+from wanderbus.cli.output import print_json, print_line, print_lines
 from wanderbus.errors import ConfigurationError
 from wanderbus.filters import eci, xml
 from wanderbus.filters.ast import NOTHING
@@ -32,20 +32,22 @@ ECI = Language("eci")
 Mode = Enum("Mode", {name: name for name in MODES})  # type: ignore[misc]
 PERFECT = Mode("perfect")
 
-Text = Annotated[str | None, typer.Argument(help="The filter, unless --file has it.", show_default=False)]
+Text = Annotated[str | None, typer.Argument(help="The filter, unless --file is given.", show_default=False)]
 FilterAndEvent = Annotated[
     list[str] | None,
     typer.Argument(
         metavar="[FILTER] [EVENT]",
-        help="The filter unless --file has it, then the event unless --event-file has it: a JSON object of "
-        "attributes, one of a subject and attributes, or a CloudEvent.",
+        help="The filter unless --file is given, then the event unless --event-file is given: a JSON object with the "
+        "attributes, one with the members subject and attributes, or a CloudEvent.",
         show_default=False,
     ),
 ]
-Texts = Annotated[list[str] | None, typer.Argument(help="Filters, unless --file has them.", show_default=False)]
-File = Annotated[Path | None, typer.Option("--file", help="File of the filter; - is standard input.")]
-EventFile = Annotated[Path | None, typer.Option("--event-file", help="File of the event; - is standard input.")]
-Lines = Annotated[Path | None, typer.Option("--file", help="File of filters, one a line; - is standard input.")]
+Texts = Annotated[list[str] | None, typer.Argument(help="Filters, unless --file is given.", show_default=False)]
+File = Annotated[Path | None, typer.Option("--file", help="File that contains the filter; - is standard input.")]
+EventFile = Annotated[
+    Path | None, typer.Option("--event-file", help="File that contains the event; - is standard input.")
+]
+Lines = Annotated[Path | None, typer.Option("--file", help="File of filters, one per line; - is standard input.")]
 
 
 @app.command()
@@ -53,34 +55,34 @@ def check(
     text: Text = None,
     file: File = None,
     language: InLanguage = ECI,
-    as_xml: Annotated[bool, typer.Option("--xml", help="Print it in XML.")] = False,
+    as_xml: Annotated[bool, typer.Option("--xml", help="Print the filter as XML.")] = False,
     json: AsJson = False,
 ) -> None:
-    """Read a filter and print it in its canonical form; exit status 2 shows where it cannot be read.
+    """Read a filter and print its canonical form; exit status 2 if it cannot be read, with the place of the error.
 
     Example: wanderbus filter check "(Stock == PETR4) and (Price < 25)"
     """
     read = one_filter(text, file, language)
     if json:
-        say_json({"language": read.language, "eci": str(read), "xml": xml.write(read.root)})
+        print_json({"language": read.language, "eci": str(read), "xml": xml.write(read.root)})
     else:
-        say_lines(xml.write(read.root) if as_xml else str(read))
+        print_lines(xml.write(read.root) if as_xml else str(read))
 
 
 @app.command()
 def normal(text: Text = None, file: File = None, language: InLanguage = ECI, json: AsJson = False) -> None:
-    """Print the normal form of a filter: one line for each conjunction, some of which must hold.
+    """Print the disjunctive normal form of a filter: one conjunction per line, of which at least one must hold.
 
     Example: wanderbus filter normal "Stock == PETR4 and not (Price < 25 or Price > 30)"
     """
     form = normal_form(one_filter(text, file, language))
     if json:
-        say_json({"conjunctions": [_conjunction_json(each) for each in form]})
+        print_json({"conjunctions": [_conjunction_json(each) for each in form]})
     else:
         for each in form:
-            say(eci.write(to_node((each,))))
+            print_line(eci.write(to_node((each,))))
         if not form:
-            say(eci.write(NOTHING))
+            print_line(eci.write(NOTHING))
 
 
 @app.command()
@@ -91,19 +93,19 @@ def match(
     language: InLanguage = ECI,
     json: AsJson = False,
 ) -> None:
-    """Say whether an event matches: true, false, or unknown, which is no match either; exit status 1 if it does not.
+    """Match an event against a filter: print true, false or unknown; exit status 1 unless true.
 
-    In attributes a date is written {"Date": "2026-11-21T10:00:00Z"}.
+    Unknown counts as no match. A date among the attributes is written {"Date": "2026-11-21T10:00:00Z"}.
 
     Example: wanderbus filter match "Price < 25" '{"Stock": "PETR4", "Price": 24.5}'
     """
     filter, event = filter_and_event(filter_and_event_given, file, event_file, language)
     truth = filter.evaluate(event)
     if json:
-        say_json({"truth": truth})
+        print_json({"truth": truth})
     else:
-        say(_word(truth))
-    _leave(truth is True)
+        print_line(_truth_text(truth))
+    _exit_unless(truth is True)
 
 
 @app.command()
@@ -114,7 +116,7 @@ def explain(
     language: InLanguage = ECI,
     json: AsJson = False,
 ) -> None:
-    """Say which questions of a filter decided for an event, and by which values; exit status 1 if it does not match.
+    """Explain a match: the conditions of a filter that decided, and the values of the event; exit status 1 if no match.
 
     Example: wanderbus filter explain "Stock == PETR4 and Price < 25" '{"Stock": "PETR4", "Price": 30}'
     """
@@ -122,19 +124,19 @@ def explain(
     truth = filter.evaluate(event)
     found = deciding(filter.root, event)
     if json:
-        say_json({"truth": truth, "deciding": [_deciding_json(each) for each in found]})
+        print_json({"truth": truth, "deciding": [_deciding_json(each) for each in found]})
     else:
-        say(_word(truth))
+        print_line(_truth_text(truth))
         for each in found:
-            say(f"  {each.question} is {_word(each.truth)}: {each.why}")
-    _leave(truth is True)
+            print_line(f"  {each.question} is {_truth_text(each.truth)}: {each.why}")
+    _exit_unless(truth is True)
 
 
 @app.command()
 def covers(texts: Texts = None, file: Lines = None, language: InLanguage = ECI, json: AsJson = False) -> None:
-    """Say whether the first of two filters matches every event that the second one matches; exit status 1 if not.
+    """Check whether the first of two filters matches every event that the second one matches; exit status 1 if not.
 
-    If not, an event follows that the second one matches and the first one does not, where one is found.
+    If not, prints an example event that only the second filter matches, if one was found.
 
     Example: wanderbus filter covers "Price < 30" "Stock == PETR4 and Price < 25"
     """
@@ -146,14 +148,14 @@ def covers(texts: Texts = None, file: Lines = None, language: InLanguage = ECI, 
     example = None if covered else counterexample(one, other)
     attributes = None if example is None else cloudevents.to_json(example.attributes)
     if json:
-        say_json({"covers": covered, "counterexample": attributes})
+        print_json({"covers": covered, "counterexample": attributes})
     else:
-        say("true" if covered else "false")
+        print_line("true" if covered else "false")
         if attributes is not None:
-            say(msgspec.json.encode(attributes).decode())
+            print_line(msgspec.json.encode(attributes).decode())
         elif not covered:
-            say("no event was found that tells them apart: what is not seen to cover is taken not to")
-    _leave(covered)
+            print_line("not proven: no event was found that only the second filter matches")
+    _exit_unless(covered)
 
 
 @app.command()
@@ -163,34 +165,34 @@ def merge(
     mode: Annotated[
         Mode,
         typer.Option(
-            help="perfect: together they match what the given ones match; imperfect: more, but fewer filters; "
-            "adaptive: imperfect as far as --precision-min allows."
+            help="perfect: the result matches exactly the same events; imperfect: fewer filters, which match more "
+            "events; adaptive: imperfect, with a precision of at least --precision-min."
         ),
     ] = PERFECT,
     precision_min: Annotated[
-        float, typer.Option(min=0.0, max=1.0, help="Share of what 'adaptive' matches that was asked for, at least.")
+        float, typer.Option(min=0.0, max=1.0, help="Least precision of adaptive merging: share of wanted matches.")
     ] = PRECISION_MIN,
     language: InLanguage = ECI,
     json: AsJson = False,
 ) -> None:
-    """Merge filters of one subject to fewer ones, which match at least what they did; prints one a line.
+    """Merge filters of one subject into fewer filters that match at least the same events; prints one per line.
 
     Example: wanderbus filter merge "Stock == PETR4 and Price < 25" "Stock == VALE5 and Price < 25"
     """
     filters = several_filters(texts, file, language)
     fewer = merged(filters, cast(Any, mode.value), precision_min=precision_min)
     if json:
-        say_json({"given": len(filters), "mode": mode.value, "merged": [str(each) for each in fewer]})
+        print_json({"given": len(filters), "mode": mode.value, "merged": [str(each) for each in fewer]})
     else:
         for each in fewer:
-            say(str(each))
+            print_line(str(each))
 
 
-def _word(truth: bool | None) -> str:
+def _truth_text(truth: bool | None) -> str:
     return "unknown" if truth is None else "true" if truth else "false"
 
 
-def _leave(fine: bool) -> None:
+def _exit_unless(fine: bool) -> None:
     if not fine:
         raise typer.Exit(1)
 

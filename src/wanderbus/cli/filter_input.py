@@ -1,4 +1,4 @@
-"""The filters and events that ``wanderbus filter`` is given: as arguments, in a file, on standard input."""
+"""Input of ``wanderbus filter``: filters and events from arguments, a file or standard input."""
 
 from __future__ import annotations
 
@@ -17,28 +17,28 @@ from wanderbus.event import Event, check_event
 from wanderbus.filters import LANGUAGES, Filter, parse
 
 Language = Enum("Language", {name: name for name in LANGUAGES})  # type: ignore[misc]
-"""What a filter may be written in."""
+"""Languages of filters."""
 
-InLanguage = Annotated[Language, typer.Option("--language", help="What the filters are written in.")]
-"""The option of every command of the group."""
+InLanguage = Annotated[Language, typer.Option("--language", help="Language of the filters.")]
+"""Option ``--language`` of every command of the group."""
 
 STANDARD_INPUT: Final = Path("-")
 
 _SUBJECT: Final = "example"
-"""Of an event that is given without one: no filter asks for it."""
+"""Subject of an event that is given without one; filters do not depend on it."""
 
 
 def one_filter(text: str | None, file: Path | None, language: Language) -> Filter:
-    """Return the filter of the argument, or of the whole file without the last end of line."""
+    """Return the filter from the argument, or from the whole file without its last end of line."""
     if (text is None) == (file is None):
-        raise ConfigurationError("give the filter as an argument or with --file, one of the two")
+        raise ConfigurationError("give the filter either as an argument or with --file")
     return parse(_given(text, file), language.value)
 
 
 def filter_and_event(
     given: list[str] | None, file: Path | None, event_file: Path | None, language: Language
 ) -> tuple[Filter, Event]:
-    """Return the filter and the event, each of its file or of the next argument."""
+    """Return the filter and the event, each from its file or from the next argument."""
     arguments = list(given or [])
     if len(arguments) != (file is None) + (event_file is None):
         raise ConfigurationError("give a filter and an event: arguments in this order, or --file and --event-file")
@@ -49,9 +49,9 @@ def filter_and_event(
 
 
 def several_filters(texts: list[str] | None, file: Path | None, language: Language) -> list[Filter]:
-    """Return the filters of the arguments, or of the file, one a line; blank lines are skipped."""
+    """Return the filters from the arguments, or from the file, one per line; blank lines are skipped."""
     if bool(texts) == (file is not None):
-        raise ConfigurationError("give filters as arguments or with --file, one of the two")
+        raise ConfigurationError("give filters either as arguments or with --file")
     if file is not None:
         return list(_filters_in(file, language))
     return [parse(text, language.value) for text in texts or []]
@@ -61,14 +61,14 @@ def _event(text: str) -> Event:
     try:
         members = msgspec.json.decode(text, type=dict[str, Any])
     except (msgspec.DecodeError, UnicodeError, RecursionError) as error:
-        raise EventError(f"the event is no JSON object: {error}") from None
+        raise EventError(f"the event is not a JSON object: {error}") from None
     if "specversion" in members:
         return cloudevents.read(text)
     attributes, subject = members, _SUBJECT
     if isinstance(members.get("attributes"), dict):
         attributes, subject = members["attributes"], members.get("subject", _SUBJECT)
         if not isinstance(subject, str):
-            raise EventError("the subject of an event is a string")
+            raise EventError("the subject of the event must be a string")
     return check_event(Event(subject, cloudevents.from_json(attributes)))
 
 

@@ -1,4 +1,4 @@
-"""Standard input, a line at a time, without keeping the command from ending while it waits for one."""
+"""Asynchronous reader of standard input, line by line; a pending read does not stop the command from ending."""
 
 from __future__ import annotations
 
@@ -10,16 +10,16 @@ from collections.abc import AsyncIterator
 from typing import Final
 
 LINES_AHEAD_MAX: Final = 1_024
-"""Lines that are read before somebody asks for them."""
+"""Most lines that are read ahead."""
 
 _CHUNK_BYTES: Final = 65_536
 
 
 async def numbered_lines() -> AsyncIterator[tuple[int, bytes]]:
-    """Yield each line that is not blank, with its number from 1."""
+    """Yield each line that is not blank with its number; numbers begin at 1 and count blank lines too."""
     lines: asyncio.Queue[bytes] = asyncio.Queue()
     room = threading.Semaphore(LINES_AHEAD_MAX)
-    # A thread of the loop's own pool would be waited for at the end, and a terminal may never send another line.
+    # The interpreter would wait at exit for a thread of the loop's pool, and a terminal may never send another line.
     reader = threading.Thread(target=_read, args=(asyncio.get_running_loop(), lines, room), daemon=True)
     reader.start()
     number = 0
@@ -31,9 +31,9 @@ async def numbered_lines() -> AsyncIterator[tuple[int, bytes]]:
 
 
 def _read(loop: asyncio.AbstractEventLoop, lines: asyncio.Queue[bytes], room: threading.Semaphore) -> None:
-    """Put every line, and an empty one at the end; ends in silence when the loop is gone.
+    """Enqueue every line, and an empty one at the end of input; stop silently when the loop is closed.
 
-    Reads below the buffer of ``sys.stdin``, whose lock must be free when the interpreter ends.
+    Read from the file descriptor, not through ``sys.stdin``: the lock of its buffer must be free at interpreter exit.
     """
     descriptor = sys.stdin.fileno()
     rest = b""

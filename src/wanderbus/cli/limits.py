@@ -1,4 +1,4 @@
-"""``wanderbus limits``: who is being limited, by which bound, how often and why."""
+"""``wanderbus limits``: users and addresses that reached a limit of the server: which, how often and why."""
 
 from __future__ import annotations
 
@@ -16,7 +16,9 @@ NOBODY: Final = "Nobody is being limited."
 
 Whom = Annotated[
     str | None,
-    typer.Argument(metavar="PARTY", help="Whom: a user, an address, or a pattern with * and ?.", show_default=False),
+    typer.Argument(
+        metavar="PARTY", help="Only this user or address, or those of a pattern with * and ?.", show_default=False
+    ),
 ]
 
 
@@ -25,16 +27,16 @@ def limits(
     party: Whom = None,
     *,
     connection: Connection,
-    limit: Annotated[str | None, typer.Option(help="Only of this limit; * and ? match.")] = None,
+    limit: Annotated[str | None, typer.Option(help="Only this limit, or those of a pattern with * and ?.")] = None,
     settings: Annotated[
-        bool, typer.Option("--settings", help="List every bound and its value instead, applied or not.")
+        bool, typer.Option("--settings", help="List every limit and its value instead, reached or not.")
     ] = False,
     watch: Watch = None,
     json: AsJson = False,
 ) -> None:
-    """List who is being limited: by which bound, how often, since when and why.
+    """List users and addresses that reached a limit: which limit, how often, since when and why.
 
-    What limits yourself; with the role of operator everybody. The server counts from its start.
+    Lists only you; with the role of operator everybody. The server counts from its start.
 
     Example: wanderbus limits --limit "flood.*" --user sip:olga@localhost
 
@@ -60,7 +62,7 @@ def _matches(text: str, pattern: str | None) -> bool:
 
 
 def _table(rows: list[Row]) -> str:
-    """Return the rows, the latest first, and a line with their sums."""
+    """Return the rows, the latest first, and a summary line."""
     if not rows:
         return NOBODY
     latest = sorted(rows, key=lambda row: row.get("last_s", float("inf")))

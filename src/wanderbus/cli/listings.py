@@ -1,4 +1,4 @@
-"""``wanderbus sessions``, ``subscriptions`` and ``queues``: what is at the broker, as a table or as JSON."""
+"""``wanderbus sessions``, ``subscriptions`` and ``queues``: state of the broker, as a table or as JSON."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ from rich.live import Live
 from rich.text import Text
 
 from wanderbus.cli.connection_options import AsJson, Connection, visiting
-from wanderbus.cli.output import run_async, say_json, say_lines
+from wanderbus.cli.output import print_json, print_lines, run_async
 from wanderbus.client.operations import Operations, Row
 from wanderbus.errors import UnknownUser
 from wanderbus.event_text import escaped
@@ -31,16 +31,21 @@ Rows = Callable[[Operations], AsyncIterator[Row]]
 Table = Callable[[list[Row]], str]
 
 Users = Annotated[
-    str | None, typer.Argument(metavar="USER", help="Whose: a URI, or a pattern with * and ?.", show_default=False)
+    str | None,
+    typer.Argument(
+        metavar="USER", help="Only this user: a URI, or those of a pattern with * and ?.", show_default=False
+    ),
 ]
-SessionPattern = Annotated[str | None, typer.Option("--session", help="Only sessions of this name; * and ? match.")]
+SessionPattern = Annotated[
+    str | None, typer.Option("--session", help="Only this session, or those of a pattern with * and ?.")
+]
 Watch = Annotated[
-    float | None, typer.Option("--watch", min=0.1, metavar="SECONDS", help="List again and again, after this pause.")
+    float | None, typer.Option("--watch", min=0.1, metavar="SECONDS", help="Repeat the listing with this pause.")
 ]
 
 
 class Wanted(NamedTuple):
-    """A listing, and of that the rows whose fields match these patterns."""
+    """A listing, restricted to the rows whose fields match these patterns."""
 
     what: What
     columns: Columns
@@ -49,7 +54,7 @@ class Wanted(NamedTuple):
     test: Callable[[Row], bool] = lambda row: True
 
     def details(self, row: Row) -> Iterator[tuple[str, object]]:
-        """Yield what stands below a row."""
+        """Yield the details to print below a row."""
         return _DETAILS[self.what](row)
 
 
@@ -59,13 +64,15 @@ def sessions(
     *,
     connection: Connection,
     session: SessionPattern = None,
-    status: Annotated[str | None, typer.Option(help="Only of users who are CONNECTED or DISCONNECTED.")] = None,
+    status: Annotated[
+        str | None, typer.Option(help="Only sessions with this status: CONNECTED or DISCONNECTED.")
+    ] = None,
     watch: Watch = None,
     json: AsJson = False,
 ) -> None:
-    """List sessions: users, their devices, what became of matches, and what is unread.
+    """List sessions: their users, devices, counts of matches, and unread subscriptions.
 
-    Yours; with the role of operator everybody's.
+    Lists only yours; with the role of operator everybody's.
 
     Example: wanderbus sessions "sip:a*" --status DISCONNECTED --user sip:olga@localhost
     """
@@ -79,13 +86,13 @@ def subscriptions(
     *,
     connection: Connection,
     session: SessionPattern = None,
-    subject: Annotated[str | None, typer.Option(help="Only of this subject; * and ? match.")] = None,
+    subject: Annotated[str | None, typer.Option(help="Only this subject, or those of a pattern with * and ?.")] = None,
     watch: Watch = None,
     json: AsJson = False,
 ) -> None:
-    """List subscriptions, with what waits for each, and why if it is not read.
+    """List subscriptions: how many notifications are queued for each, and why if they are not read.
 
-    Yours; with the role of operator everybody's.
+    Lists only yours; with the role of operator everybody's.
 
     Example: wanderbus subscriptions --subject "Dep*" --user sip:alice@localhost
     """
@@ -99,13 +106,13 @@ def queues(
     *,
     connection: Connection,
     session: SessionPattern = None,
-    waiting: Annotated[bool, typer.Option("--waiting", help="Only those in which something waits.")] = False,
+    waiting: Annotated[bool, typer.Option("--waiting", help="Only queues that are not empty.")] = False,
     watch: Watch = None,
     json: AsJson = False,
 ) -> None:
-    """List the queue of each session: length, age, gaps, bounds, and what is unread.
+    """List the queue of each session: length, age, gaps, bounds, and unread subscriptions.
 
-    Yours; with the role of operator everybody's.
+    Lists only yours; with the role of operator everybody's.
 
     Example: wanderbus queues --waiting --watch 2 --user sip:olga@localhost
     """
@@ -118,18 +125,18 @@ def _list(connection: Connection, wanted: Wanted, watch_s: float | None, json: b
 
 
 def show(connection: Connection, rows: Rows, table: Table, watch_s: float | None, json: bool) -> None:
-    """Show ``rows`` as a ``table``, or as JSON; again and again after ``watch_s`` if that is given."""
+    """Show ``rows`` as a ``table``, or as JSON; repeat every ``watch_s`` seconds if that is given."""
     as_json = json or (watch_s is not None and not sys.stdout.isatty())
     run_async(_print(connection, rows, watch_s) if as_json else _show(connection, rows, table, watch_s))
 
 
 async def _print(connection: Connection, rows: Rows, watch_s: float | None) -> None:
-    """Print a line of JSON for each row; of a row that is watched, when it was so."""
+    """Print each row as a line of JSON; with ``watch_s``, repeatedly and with the time of the listing."""
     async with connection.operations() as operations:
         while True:
             at_us = wall_us()
             async for row in rows(operations):
-                say_json(row if watch_s is None else {"at_us": at_us, **row})
+                print_json(row if watch_s is None else {"at_us": at_us, **row})
             if watch_s is None:
                 return
             await asyncio.sleep(watch_s)
@@ -138,7 +145,7 @@ async def _print(connection: Connection, rows: Rows, watch_s: float | None) -> N
 async def _show(connection: Connection, rows: Rows, table: Table, watch_s: float | None) -> None:
     async with connection.operations() as operations:
         if watch_s is None:
-            say_lines(table([row async for row in rows(operations)]))
+            print_lines(table([row async for row in rows(operations)]))
             return
         with Live(console=Console(), auto_refresh=False) as live:
             while True:
@@ -147,7 +154,7 @@ async def _show(connection: Connection, rows: Rows, table: Table, watch_s: float
 
 
 async def _rows(operations: Operations, wanted: Wanted) -> AsyncIterator[Row]:
-    """Yield what is wanted; a pattern of users is matched here, as the broker knows users by their URI alone."""
+    """Yield the wanted rows; user patterns are matched here, since the broker only accepts a whole URI."""
     is_pattern = wanted.user is not None and any(character in wanted.user for character in "*?[")
     patterns = {**wanted.patterns, "user": wanted.user if is_pattern else None}
     found = False
@@ -165,11 +172,11 @@ async def _check_known(operations: Operations, user: str) -> None:
     """Raise :class:`UnknownUser` if the broker has no session of ``user``."""
     async for _ in operations.sessions(user):
         return
-    raise UnknownUser(f"the broker has no session of {user}; 'wanderbus sessions' lists who has one")
+    raise UnknownUser(f"the broker has no session of {user}; 'wanderbus sessions' lists the users that have one")
 
 
 def _table(rows: list[Row], wanted: Wanted) -> str:
-    """Return the rows below their headings, and under each what has no place in a column."""
+    """Return the headings and the rows, with the details of each row below it."""
     found = sorted(rows, key=lambda row: (row["user"], row["session"]))
     heading, *lines = aligned(found, wanted.columns)
     table = [heading]
@@ -197,7 +204,7 @@ def _details(given: Iterator[tuple[str, object]]) -> Iterator[str]:
 
 
 def _cell(value: object) -> str:
-    """Return a value as a terminal may have it: what users call their things must not steer it."""
+    """Return a value escaped for a terminal: names that users chose must not control it."""
     return "" if value is None else escaped(str(value))
 
 
@@ -210,7 +217,7 @@ def _instant(at_us: int | None) -> str:
 
 
 def span(seconds: float | None) -> str:
-    """Return a time in the largest unit that leaves some of it."""
+    """Return a duration in the largest unit of which it has at least two."""
     if seconds is None:
         return ""
     for unit, size in (("d", 86_400), ("h", 3_600), ("min", 60)):
@@ -231,7 +238,7 @@ def _device(device: Row) -> str:
 
 
 def _unread(subscription: Row) -> str:
-    """Return how much waits for a subscription that is not read on, and why."""
+    """Return how much is queued for a subscription that is not being read, and why."""
     waiting = f"{subscription['queued']} waiting, the oldest for {span(subscription['oldest_s'])}"
     if subscription["state"] == "not_read":
         return f"{waiting}; nobody reads it"
@@ -293,7 +300,7 @@ def _of_session(row: Row) -> Iterator[tuple[str, object]]:
 
 
 def _unread_of(row: Row) -> Iterator[tuple[str, object]]:
-    """Yield the subscriptions that are not read on, as many as the row of a session or of its queue holds."""
+    """Yield the subscriptions that are not being read, as many as the row of a session or queue contains."""
     shown = row.get("unread_subscriptions", ())
     for subscription in shown:
         yield "unread", f"{subscription['subscription']}: {_unread(subscription)}"

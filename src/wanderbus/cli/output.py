@@ -1,6 +1,6 @@
-"""Results on standard output, errors on standard error, JSON where asked, and the end of a command by a signal.
+"""Output of commands: results on standard output, errors on standard error, as text or JSON; and end by a signal.
 
-What is printed may hold what users publish and how they name things: whatever could steer a terminal or forge a line is
+Output may contain events and names that users chose. Characters that could control a terminal or forge a line are
 escaped here, in text and in JSON.
 """
 
@@ -26,72 +26,72 @@ from wanderbus.event_text import escaped
 Returned = TypeVar("Returned")
 
 _ENDING: Final = (signal.SIGINT, signal.SIGTERM, signal.SIGHUP)
-"""Signals that end a command in order, with exit status 128 and their number."""
+"""Signals that end a command cleanly, with exit status 128 plus their number."""
 
 _LOOK_S: Final = 0.5
-"""Pause between two looks at whether anybody reads the output."""
+"""Pause between two checks that the output pipe still has a reader."""
 
 
 class EndedBySignal(BaseException):
-    """A signal ended the command, which has left in order."""
+    """A signal ended the command, after its clean-up."""
 
     def __init__(self, number: int) -> None:
         super().__init__(signal.Signals(number).name)
         self.status = 128 + number
-        """The exit status that a shell would give."""
+        """Exit status, as a shell would report it."""
 
 
 class OutputClosed(BaseException):
-    """Nobody reads standard output any more, as behind ``head``: the ordinary end of whoever writes it."""
+    """Standard output is a pipe that has lost its reader, for example ``head``: an ordinary end."""
 
 
-def say(line: str) -> None:
-    """Print one line of results, at once even into a pipe; :class:`OutputClosed` if nobody reads it."""
+def print_line(line: str) -> None:
+    """Print one line of results and flush it; :class:`OutputClosed` if the pipe has no reader."""
     try:
         print(escaped(line), flush=True)
     except BrokenPipeError:
-        give_up_output()
+        discard_output()
         raise OutputClosed from None
 
 
-def say_lines(text: str) -> None:
+def print_lines(text: str) -> None:
     """Print lines of results."""
     for line in text.rstrip("\n").split("\n"):
-        say(line)
+        print_line(line)
 
 
-def say_json(value: object) -> None:
+def print_json(value: object) -> None:
     """Print one line of JSON."""
-    say(msgspec.json.encode(value).decode())
+    print_line(msgspec.json.encode(value).decode())
 
 
-def note(line: str) -> None:
-    """Print on standard error how the command gets on; nobody may be there to read it."""
-    complain(line)
+def print_progress(line: str) -> None:
+    """Print progress of the command on standard error; a missing reader is no error."""
+    print_error(line)
 
 
-def note_in_json(word: str, line: str) -> None:
-    """Print the same as JSON: a word for programs, a line for people."""
+def print_progress_json(word: str, line: str) -> None:
+    """Print progress as JSON on standard error: ``word`` is for programs, ``line`` for people."""
     with contextlib.suppress(OSError):
         print(msgspec.json.encode({"status": word, "message": escaped(line)}).decode(), file=sys.stderr, flush=True)
 
 
-def complain(*lines: str) -> None:
-    """Print a complaint on standard error, one line unless it points at something."""
+def print_error(*lines: str) -> None:
+    """Print an error on standard error; it has more than one line only to point at a place in the input."""
     with contextlib.suppress(OSError):
         first, *more = map(escaped, lines)
         print("\n".join((f"wanderbus: {first}", *more)), file=sys.stderr, flush=True)
 
 
-def complain_in_json(kind: str, message: str, **more: object) -> None:
+def print_error_json(kind: str, message: str, **more: object) -> None:
     """Print an error on standard error as one line of JSON."""
     with contextlib.suppress(OSError):
         line = msgspec.json.encode({"error": {"type": kind, "message": escaped(message), **more}}).decode()
         print(escaped(line), file=sys.stderr, flush=True)
 
 
-def give_up_output() -> None:
-    """Let nothing be written to a pipe without a reader when the interpreter ends."""
+def discard_output() -> None:
+    """Redirect standard output to the null device, so that the last flush at interpreter exit does not fail."""
     with contextlib.suppress(OSError, ValueError):
         nowhere = os.open(os.devnull, os.O_WRONLY)
         os.dup2(nowhere, sys.stdout.fileno())
@@ -99,7 +99,7 @@ def give_up_output() -> None:
 
 
 def check_writable(path: Path) -> None:
-    """Raise :class:`ConfigurationError` if ``path`` cannot be written: better before the work than after it."""
+    """Raise :class:`ConfigurationError` if ``path`` cannot be written: before the work, so that none is lost."""
     try:
         path.open("ab").close()
     except OSError as error:
@@ -107,7 +107,7 @@ def check_writable(path: Path) -> None:
 
 
 def write_json(path: Path, value: object) -> None:
-    """Write a JSON file for people and programs; :class:`ConfigurationError` if it cannot be written."""
+    """Write an indented JSON file; :class:`ConfigurationError` if it cannot be written."""
     try:
         path.write_bytes(msgspec.json.format(msgspec.json.encode(value), indent=2) + b"\n")
     except OSError as error:
@@ -115,23 +115,23 @@ def write_json(path: Path, value: object) -> None:
 
 
 class _EscapingFormatter(logging.Formatter):
-    """Formats a record as one line, and its traceback below it as it is."""
+    """Formats the message of a record as one escaped line; a traceback below it is unchanged."""
 
     def formatMessage(self, record: logging.LogRecord) -> str:  # noqa: N802
         return escaped(super().formatMessage(record))
 
 
 def log_to_stderr(*, verbose: bool) -> None:
-    """Let the logs go to standard error: warnings, or everything of interest."""
+    """Send log messages to standard error: from level WARNING, or from INFO if ``verbose``."""
     handler: logging.StreamHandler[TextIO] = logging.StreamHandler(sys.stderr)
     handler.setFormatter(_EscapingFormatter("%(asctime)s %(levelname)s %(name)s: %(message)s"))
     logging.basicConfig(level=logging.INFO if verbose else logging.WARNING, handlers=[handler])
 
 
 def run_async(main: Coroutine[Any, Any, Returned]) -> Returned:
-    """Run ``main`` on the fastest event loop there is; SIGINT, SIGTERM and SIGHUP end it in order.
+    """Run ``main`` on uvloop if it is installed, else on asyncio; SIGINT, SIGTERM and SIGHUP cancel it.
 
-    :raises EndedBySignal: one of them did
+    :raises EndedBySignal: one of these signals arrived
     """
     new_event_loop: Callable[[], asyncio.AbstractEventLoop] = asyncio.new_event_loop
     with contextlib.suppress(ModuleNotFoundError):
@@ -153,14 +153,14 @@ async def _until_signal(main: Coroutine[Any, Any, Returned], received: list[int]
         task.cancel()
 
     for number in _ENDING:
-        # What the shell had ignored (nohup, or behind &) stays so.
+        # A signal that the shell ignores (nohup, background job) stays ignored.
         if signal.getsignal(number) is not signal.SIG_IGN:
             asyncio.get_running_loop().add_signal_handler(number, end, number)
     return await main
 
 
 def ended_by_signal() -> asyncio.Event:
-    """Return an event of the running loop that SIGINT and SIGTERM set, the ordinary end of what serves."""
+    """Return an event that SIGINT and SIGTERM set in the running loop: the ordinary end of a server."""
     ended = asyncio.Event()
     for number in (signal.SIGINT, signal.SIGTERM):
         asyncio.get_running_loop().add_signal_handler(number, ended.set)
@@ -168,7 +168,7 @@ def ended_by_signal() -> asyncio.Event:
 
 
 async def output_closed() -> None:
-    """Return when standard output is a pipe that nobody reads any more, else never."""
+    """Wait until standard output is a pipe without a reader; for any other output, wait for ever."""
     poll = select.poll()
     try:
         poll.register(sys.stdout.fileno(), 0)
@@ -176,9 +176,9 @@ async def output_closed() -> None:
         await asyncio.Event().wait()
     while not any(event & (select.POLLERR | select.POLLHUP) for _, event in poll.poll(0)):
         await asyncio.sleep(_LOOK_S)
-    give_up_output()
+    discard_output()
 
 
 def machine() -> dict[str, object]:
-    """Return what a figure was measured on."""
+    """Return a description of this machine, to go with measured figures."""
     return {"python": platform.python_version(), "system": platform.system(), "processors": os.cpu_count()}

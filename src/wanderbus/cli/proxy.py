@@ -1,4 +1,4 @@
-"""``wanderbus proxy``: registrar and proxy without a broker."""
+"""``wanderbus proxy``: SIP registrar and proxy without a broker."""
 
 from __future__ import annotations
 
@@ -7,7 +7,7 @@ from typing import Annotated
 
 import typer
 
-from wanderbus.cli.output import ended_by_signal, log_to_stderr, run_async, say, say_json
+from wanderbus.cli.output import ended_by_signal, log_to_stderr, print_json, print_line, run_async
 from wanderbus.cli.up import (
     Advertise,
     Certificate,
@@ -30,7 +30,7 @@ from wanderbus.config import ProxySettings
 from wanderbus.machine import shown
 from wanderbus.server.proxy_server import ProxyServer
 
-DataDir = Annotated[Path | None, option("data_dir", "Directory of registrations and keys; made if need be.")]
+DataDir = Annotated[Path | None, option("data_dir", "Directory of registrations and keys; created if missing.")]
 
 
 def proxy(
@@ -53,10 +53,10 @@ def proxy(
     json: Annotated[bool, typer.Option("--json", help="Print the ready line as JSON.")] = False,
     verbose: Annotated[bool, typer.Option("--verbose", help="Log more than warnings.")] = False,
 ) -> None:
-    """Run a SIP registrar and proxy alone; brokers are user agents of it, as 'wanderbus up --sip-server' runs them.
+    """Run only a SIP registrar and proxy. Brokers register there as users, with 'wanderbus up --sip-server'.
 
-    The broker is then one of the users, with a line in their file. Prints "ready sip:HOST:PORT" when user agents can
-    register, and after it "sips:HOST:PORT" where TLS is served. Ends at SIGINT or SIGTERM; registrations outlive it.
+    Each broker needs a line in the file of users. Prints "ready sip:HOST:PORT" when user agents can register, followed
+    by "sips:HOST:PORT" if TLS is served. Ends on SIGINT or SIGTERM; registrations are kept on disk.
 
     Example: wanderbus proxy --users users.txt --domain example.org --host 192.0.2.1
     """
@@ -65,10 +65,10 @@ def proxy(
 
 
 async def _serve(server: ProxyServer, json: bool) -> None:
-    """Serve until a signal, which is the ordinary end."""
+    """Serve until SIGINT or SIGTERM, the ordinary end."""
     async with server:
         ended = ended_by_signal()
         place = f"sip:{shown(server.address)}"
         others = {} if server.tls_address is None else {"tls": f"sips:{shown(server.tls_address)}"}
-        say_json({"ready": place, **others}) if json else say(" ".join(("ready", place, *others.values())))
+        print_json({"ready": place, **others}) if json else print_line(" ".join(("ready", place, *others.values())))
         await ended.wait()

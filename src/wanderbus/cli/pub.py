@@ -1,4 +1,4 @@
-"""``wanderbus pub``: events from the shell."""
+"""``wanderbus pub``: publishing of events from the shell."""
 
 from __future__ import annotations
 
@@ -20,13 +20,13 @@ from wanderbus.event import Event, Value, check_event, gathered
 from wanderbus.literals import json_object
 
 _SESSION: Final = "pub"
-"""Where nothing is subscribed to: in another session its queue would be kept for a device that only publishes."""
+"""Session without subscriptions: in any other session the broker would queue for a device that only publishes."""
 
 _OUTBOX_SESSION: Final = "outbox"
 
 
 class Format(enum.StrEnum):
-    """The form of an event, one a line."""
+    """Input format of an event, one per line."""
 
     text = "text"
     json = "json"
@@ -36,12 +36,14 @@ class Format(enum.StrEnum):
 @connected
 def pub(
     subject: Annotated[
-        str | None, typer.Argument(help="Subject of the event; none publishes what is in the outbox.")
+        str | None, typer.Argument(help="Subject of the event; without it, the events in the outbox are published.")
     ] = None,
     attributes: Annotated[
         list[str] | None,
         typer.Argument(
-            help="NAME=VALUE each, a repeated NAME makes a list; - reads events, one a line.", show_default=False
+            help="Attributes as NAME=VALUE; a repeated NAME makes a list. - reads events from standard input, one per "
+            "line.",
+            show_default=False,
         ),
     ] = None,
     *,
@@ -50,25 +52,25 @@ def pub(
         Path | None,
         typer.Option(
             metavar="FILE",
-            help="Store events in this file until the broker has them. What is in it when the command is ended, the "
-            "next one publishes, each event once. The file is a device of its own, beside --state-dir.",
+            help="Store events in this file until the broker acknowledges them. The next command with the same file "
+            "publishes the rest, each event once. The file is a separate device, independent of --state-dir.",
         ),
     ] = None,
     format: Annotated[
         Format | None,
         typer.Option(
             "--format",
-            help="What is read: JSON objects of attributes, text as 'sub' prints it, or CloudEvents of the type "
-            "SUBJECT; text and CloudEvents also as the one argument.",
+            help="Format of events: JSON objects of attributes, text as 'sub' prints it, or CloudEvents of the type "
+            "SUBJECT. An event as text or CloudEvent may also be the only argument.",
             show_default="NAME=VALUE; json with -",
         ),
     ] = None,
     json: AsJson = False,
 ) -> None:
-    """Publish one event, or one for each line of standard input; done when all are durable.
+    """Publish one event, or one for each line of standard input; ends when all are durable.
 
-    A value is a number, true or false, a JSON list, a date like 2013-01-01T05:15:00Z, or else text; text that looks
-    like one of these is a JSON string. In JSON a date is {"Date": "2013-01-01T05:15:00Z"}.
+    A value is a number, true or false, a JSON list, a date like 2013-01-01T05:15:00Z, or else text; write text that
+    looks like one of these as a JSON string. In JSON a date is {"Date": "2013-01-01T05:15:00Z"}.
 
     Example: wanderbus pub Departure Dest=IAH DepDelay=42.0 --user sip:alice@localhost
 
@@ -83,7 +85,7 @@ def pub(
     elif subject is not None:
         publishing = _publish(connection, events, json)
     else:
-        raise ConfigurationError("name the subject of the event, or an outbox to publish what it holds")
+        raise ConfigurationError("give the subject of an event, or --outbox FILE to publish the events in it")
     run_async(publishing)
 
 
@@ -91,7 +93,7 @@ async def _publish(connection: Connection, events: AsyncIterator[Event], json: b
     if connection.is_eci:
         await publish_directly(connection.agent(), events, json=json)
         return
-    # A device of its own: as that of a program it would be in the way of that one's notifications.
+    # A separate device: with a program's device it would take over that program's notifications.
     with free_place(connection.device_directory() / _SESSION) as place:
         agent = connection.agent(state_dir=place.directory, session=_SESSION)
         await publish_directly(agent, events, json=json)
@@ -104,7 +106,7 @@ def _events(subject: str, given: list[str], format: Format | None) -> AsyncItera
     if format is None:
         return events_given(Event(subject, gathered([_attribute(text) for text in given])))
     if len(given) != 1:
-        raise ConfigurationError(f"give one event as {format}, or - to read them, one a line")
+        raise ConfigurationError(f"give one event as {format}, or - to read events from standard input, one per line")
     return events_given(read(given[0]))
 
 
@@ -120,7 +122,7 @@ def _event_in_text(subject: str, line: bytes | str) -> Event:
     try:
         event = event_text.read(line if isinstance(line, str) else line.decode())
     except UnicodeDecodeError:
-        raise EventError("it is not UTF-8 text") from None
+        raise EventError("not UTF-8 text") from None
     return _of_subject(subject, event)
 
 
@@ -130,7 +132,7 @@ def _cloudevent(subject: str, line: bytes | str) -> Event:
 
 def _of_subject(subject: str, event: Event) -> Event:
     if event.subject != subject:
-        raise EventError(f"the event is of {event.subject!r}, not {subject!r}")
+        raise EventError(f"the event has the subject {event.subject!r}, not {subject!r}")
     return event
 
 

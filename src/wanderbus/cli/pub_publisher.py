@@ -1,4 +1,4 @@
-"""How ``wanderbus pub`` publishes: directly, or through an outbox in a file. Results are told in the order of input."""
+"""Publisher of ``wanderbus pub``: directly, or through an outbox file. Results are printed in the order of input."""
 
 from __future__ import annotations
 
@@ -9,16 +9,16 @@ from typing import Any, Final, TypeAlias
 
 from wanderbus.cli.connection_options import leave
 from wanderbus.cli.input import numbered_lines
-from wanderbus.cli.output import complain, say, say_json
+from wanderbus.cli.output import print_error, print_json, print_line
 from wanderbus.client.agent import Agent
 from wanderbus.errors import ConfigurationError, EventError, Refused, Unreachable, WanderbusError
 from wanderbus.event import Event, EventId
 
 UNDER_WAY_MAX: Final = 256
-"""Events under way at once, or in the outbox, at which no more are read."""
+"""Most events in flight, or in the outbox, before reading pauses."""
 
 _LOOK_S: Final = 0.02
-"""Pause between two looks at how much is in the outbox."""
+"""Pause between two checks of the outbox's size."""
 
 _Begin: TypeAlias = Callable[[Event], Awaitable["asyncio.Task[Any]"]]
 
@@ -30,7 +30,10 @@ async def events_given(*events: Event) -> AsyncIterator[Event]:
 
 
 async def events_of_input(read: Callable[[bytes], Event]) -> AsyncIterator[Event]:
-    """Yield each line of standard input, as ``read`` reads it; :class:`ConfigurationError` names the first bad one."""
+    """Yield the event that ``read`` parses from each line of standard input.
+
+    :raises ConfigurationError: names the first line that cannot be parsed
+    """
     async for number, line in numbered_lines():
         try:
             event = read(line)
@@ -40,20 +43,20 @@ async def events_of_input(read: Callable[[bytes], Event]) -> AsyncIterator[Event
 
 
 async def publish_directly(agent: Agent, events: AsyncIterator[Event], *, json: bool) -> None:
-    """Publish while reading, and tell the id of each event when the broker has it."""
+    """Publish while reading; print the id of each event once the broker has acknowledged it."""
 
     async def begin(event: Event) -> asyncio.Task[EventId]:
         return asyncio.create_task(agent.publish(event.subject, event.attributes, published_us=event.published_us))
 
-    def say_published(identity: EventId) -> None:
+    def print_published(identity: EventId) -> None:
         if json:
-            say_json({"id": str(identity)})
+            print_json({"id": str(identity)})
         else:
-            say(f"published {identity}")
+            print_line(f"published {identity}")
 
     async with agent:
         try:
-            await _in_order(events, begin, say_published)
+            await _in_order(events, begin, print_published)
         finally:
             await leave(agent)
 
@@ -61,13 +64,13 @@ async def publish_directly(agent: Agent, events: AsyncIterator[Event], *, json: 
 async def publish_through_outbox(
     agent: Agent, file: Path, events: AsyncIterator[Event] | None, *, json: bool, patience_s: float
 ) -> None:
-    """Store while reading, report each event once it is safe in ``file``, and end when the broker has them all.
+    """Store while reading, report each event once it is durable in ``file``, and return when all are acknowledged.
 
-    Ends too when the broker cannot be reached for ``patience_s``: what was stored waits in the file. With ``events``
-    None it publishes what waits there.
+    Return also when the broker could not be reached for ``patience_s``; unpublished events stay in the file. With
+    ``events`` None, publish only the events in the file.
 
-    :raises Refused: the broker declined some of them; the others are published
-    :raises Unreachable: there was nothing to store, and nobody to publish to
+    :raises Refused: the broker refused some of them; the others are published
+    :raises Unreachable: ``events`` is None and the broker cannot be reached
     """
     refusals = agent.outbox_refusals()
     left_behind = stored = 0
@@ -77,16 +80,16 @@ async def publish_through_outbox(
             await asyncio.sleep(_LOOK_S)
         publishing = agent.publish(event.subject, event.attributes, published_us=event.published_us, outbox=True)
         storing = asyncio.create_task(publishing)
-        await asyncio.sleep(0)  # Once it has begun, it counts in the size of the outbox.
+        await asyncio.sleep(0)  # The task has to start before the outbox counts its event.
         return storing
 
-    def say_stored(_: None) -> None:
+    def print_stored(_: None) -> None:
         nonlocal stored
         stored += 1
         if json:
-            say_json({"stored": stored})
+            print_json({"stored": stored})
         else:
-            say(f"stored {stored}")
+            print_line(f"stored {stored}")
 
     try:
         async with agent:
@@ -94,24 +97,26 @@ async def publish_through_outbox(
             connecting = asyncio.create_task(agent.connected())
             try:
                 if events is not None:
-                    await _in_order(events, begin, say_stored)
+                    await _in_order(events, begin, print_stored)
             finally:
                 await _emptied(agent, connecting, patience_s, must=events is None)
     finally:
         if waiting := agent.outbox.events:
-            complain(f"{waiting} events wait in {file}; the next 'wanderbus pub --outbox {file}' publishes them")
+            print_error(
+                f"{waiting} events are unpublished in {file}; the next 'wanderbus pub --outbox {file}' publishes them"
+            )
     refused = [refusal.reason async for refusal in refusals]
     published = left_behind + stored - len(refused) - waiting
     if json:
-        say_json({"published": published, "left_behind": left_behind, "refused": len(refused), "waiting": waiting})
+        print_json({"published": published, "left_behind": left_behind, "refused": len(refused), "waiting": waiting})
     else:
-        say(f"published {published}, of which {left_behind} had been left behind")
+        print_line(f"published {published}, of which {left_behind} were left from earlier")
     if refused:
-        raise Refused(f"the broker refused {len(refused)} events, the first one because {refused[0]}")
+        raise Refused(f"the broker refused {len(refused)} events; reason of the first: {refused[0]}")
 
 
 async def _emptied(agent: Agent, connecting: asyncio.Task[None], patience_s: float, *, must: bool) -> None:
-    """Wait until the outbox is empty, or nobody could be reached for so long."""
+    """Wait until the outbox is empty, or the broker could not be reached for ``patience_s``."""
     try:
         await connecting
     except Unreachable:
@@ -125,7 +130,7 @@ async def _emptied(agent: Agent, connecting: asyncio.Task[None], patience_s: flo
 
 
 async def _in_order(events: AsyncIterator[Event], begin: _Begin, done: Callable[[Any], None]) -> None:
-    """Begin each event while reading, and tell ``done`` the result of each in their order."""
+    """Begin each event while reading, and call ``done`` with the results in the same order."""
     under_way: asyncio.Queue[asyncio.Task[Any] | None] = asyncio.Queue(UNDER_WAY_MAX)
     beginning = asyncio.create_task(_begin_each(events, begin, under_way))
     try:
@@ -139,7 +144,7 @@ async def _in_order(events: AsyncIterator[Event], begin: _Begin, done: Callable[
 async def _begin_each(
     events: AsyncIterator[Event], begin: _Begin, under_way: asyncio.Queue[asyncio.Task[Any] | None]
 ) -> None:
-    """Begin each event; one that is at fault ends it, when those before have been begun."""
+    """Begin each event; stop at the first invalid one, after all events before it have been begun."""
     try:
         async for event in events:
             await under_way.put(await begin(event))

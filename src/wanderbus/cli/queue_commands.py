@@ -1,4 +1,4 @@
-"""``wanderbus peek``, ``purge`` and ``kick``: into a queue, out of it, and out of a connection."""
+"""``wanderbus peek``, ``purge`` and ``kick``: commands on the queues and connections of users."""
 
 from __future__ import annotations
 
@@ -9,12 +9,12 @@ import typer
 from msgspec.structs import asdict
 
 from wanderbus.cli.connection_options import AsJson, Connection, visiting
-from wanderbus.cli.event_output import Format, say_notification
-from wanderbus.cli.output import run_async, say, say_json
+from wanderbus.cli.event_output import Format, print_notification
+from wanderbus.cli.output import print_json, print_line, run_async
 from wanderbus.errors import ConfigurationError
 from wanderbus.event import Gap
 
-Of = Annotated[str, typer.Argument(metavar="USER", help="Whose: sip:name@domain.", show_default=False)]
+Of = Annotated[str, typer.Argument(metavar="USER", help="The user: sip:name@domain.", show_default=False)]
 SessionName = Annotated[str, typer.Option("--session", help="Name of the session.")]
 
 
@@ -24,12 +24,12 @@ def peek(
     *,
     connection: Connection,
     session: SessionName = "default",
-    count: Annotated[int, typer.Option(min=1, help="Show so many at most.")] = 100,
+    count: Annotated[int, typer.Option(min=1, help="Most notifications to show.")] = 100,
     json: AsJson = False,
 ) -> None:
-    """Show what waits in a session, the oldest first, and take nothing.
+    """Show the notifications queued in a session, the oldest first, without removing them.
 
-    What is of others takes the role of operator.
+    Sessions of other users require the role of operator.
 
     Example: wanderbus peek sip:alice@localhost --count 10 --user sip:olga@localhost
     """
@@ -42,34 +42,36 @@ def purge(
     *,
     connection: Connection,
     session: SessionName = "default",
-    subscription: Annotated[str | None, typer.Option(help="Only what waits for this subscription.")] = None,
-    yes: Annotated[bool, typer.Option("--yes", help="Do not ask whether that is meant.")] = False,
+    subscription: Annotated[str | None, typer.Option(help="Only notifications for this subscription.")] = None,
+    yes: Annotated[bool, typer.Option("--yes", help="Do not ask for confirmation.")] = False,
     json: AsJson = False,
 ) -> None:
-    """Drop what waits in a session; its readers are told that it is gone.
+    """Discard the notifications queued in a session; its readers receive a gap in their place.
 
-    What is of others takes the role of administrator.
+    Sessions of other users require the role of administrator.
 
     Example: wanderbus purge sip:alice@localhost --subscription wb1234-17 --yes --user sip:adam@localhost
     """
-    what = f"what waits for {subscription}" if subscription else "everything that waits"
+    what = f"the notifications for {subscription}" if subscription else "all notifications"
     if not yes:
-        _confirm(f"Drop {what} in the session {session} of {whose}?")
+        _confirm(f"Discard {what} queued in the session {session} of {whose}?")
     run_async(_purge(connection, whose, session, subscription, json))
 
 
 @visiting
 def kick(
     whose: Of,
-    device: Annotated[str | None, typer.Argument(help="One device; all of the user's unless given.")] = None,
+    device: Annotated[str | None, typer.Argument(help="Only this device; unless given, all of the user.")] = None,
     *,
     connection: Connection,
-    forget: Annotated[bool, typer.Option("--forget", help="Keep nothing in the queue for them any more.")] = False,
+    forget: Annotated[
+        bool, typer.Option("--forget", help="Also remove them from their sessions: nothing is queued for them.")
+    ] = False,
     json: AsJson = False,
 ) -> None:
-    """End the connections of a user's devices; they may come back, and find what has waited for them.
+    """Close the connections of a user's devices; they may reconnect and then receive what was queued for them.
 
-    What is of others takes the role of administrator. 'wanderbus sessions' lists the devices.
+    Devices of other users require the role of administrator. 'wanderbus sessions' lists the devices.
 
     Example: wanderbus kick sip:alice@localhost --forget --user sip:adam@localhost
     """
@@ -80,22 +82,22 @@ async def _peek(connection: Connection, user: str, session: str, count: int, jso
     async with connection.operations() as operations:
         async for item in operations.peek(user, session, count=count):
             if not isinstance(item, Gap):
-                say_notification(item, Format.json if json else Format.text)
+                print_notification(item, Format.json if json else Format.text)
             elif json:
                 position = asdict(item.position)
                 lost = [asdict(loss) for loss in item.lost]
-                say_json({"position": position, "missing": item.count, "reason": item.reason, "lost": lost})
+                print_json({"position": position, "missing": item.count, "reason": item.reason, "lost": lost})
             else:
-                say(f"{item.position.number} gap of {item.count}: {item.reason}")
+                print_line(f"{item.position.number} gap of {item.count}: {item.reason}")
 
 
 async def _purge(connection: Connection, user: str, session: str, subscription: str | None, json: bool) -> None:
     async with connection.operations() as operations:
         purged = await operations.purge(user, session, subscription)
     if json:
-        say_json({"purged": purged})
+        print_json({"purged": purged})
     else:
-        say(f"purged {purged}")
+        print_line(f"purged {purged}")
 
 
 async def _kick(connection: Connection, user: str, device: str | None, forget: bool, json: bool) -> None:
@@ -103,15 +105,15 @@ async def _kick(connection: Connection, user: str, device: str | None, forget: b
         rows = await operations.kick(user, device, forget=forget)
     for row in rows:
         if json:
-            say_json(row)
+            print_json(row)
         else:
             done = ("kicked" if row["connected"] else "not connected") + (", forgotten" if row["forgotten"] else "")
-            say(f"{row['device']} {done}")
+            print_line(f"{row['device']} {done}")
 
 
 def _confirm(question: str) -> None:
-    """Ask on a terminal; where there is none, nobody could answer."""
+    """Ask for confirmation on the terminal; :class:`ConfigurationError` if there is none."""
     if not sys.stdin.isatty():
-        raise ConfigurationError("there is no terminal to ask on; say --yes if that is meant")
+        raise ConfigurationError("there is no terminal to ask for confirmation; give --yes to confirm")
     if not typer.confirm(question, err=True):
         raise typer.Exit(1)

@@ -1,4 +1,4 @@
-"""``wanderbus relay``: the media relay alone (SPEC I-05)."""
+"""``wanderbus relay``: media relay in a process of its own (SPEC I-05)."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ from typing import Annotated, Any
 import msgspec
 import typer
 
-from wanderbus.cli.output import ended_by_signal, log_to_stderr, run_async, say, say_json
+from wanderbus.cli.output import ended_by_signal, log_to_stderr, print_json, print_line, run_async
 from wanderbus.config import RelayLimits, RelaySettings
 from wanderbus.config.keys import default_of
 from wanderbus.errors import ConfigurationError
@@ -20,7 +20,7 @@ from wanderbus.runtime.net.relay_server import LOOPBACK, RelayServer
 
 
 def _option(key: str, help: str, *names: str, **more: Any) -> Any:
-    """Return an option that shows the default of ``key`` and is None unless given, so that a file can say it."""
+    """Return an option that shows the default of ``key`` but is None unless given, so that a file can set the key."""
     return typer.Option(*names, help=help, show_default=str(default_of(RelaySettings, key)), **more)
 
 
@@ -29,27 +29,31 @@ def _limit(key: str, help: str) -> Any:
 
 
 Config = Annotated[
-    Path | None, typer.Option(help="TOML file of settings; the other options come before it.", show_default=False)
+    Path | None, typer.Option(help="TOML file of settings; the other options override it.", show_default=False)
 ]
 Address = Annotated[
     str | None,
-    typer.Option(help="IP address that streams pass, and both sides have to reach.", show_default=LOOPBACK),
+    typer.Option(help="IP address of the relayed streams; both sides have to reach it.", show_default=LOOPBACK),
 ]
-Advertise = Annotated[str | None, typer.Option(help="IP address to tell instead, if another stands before --address.")]
-Ports = Annotated[str | None, _option("ports", "Ports that may be handed out, first and last; a stream takes two.")]
-NgListen = Annotated[str | None, _option("ng_listen", "Where proxies give commands, over UDP.")]
+Advertise = Annotated[
+    str | None, typer.Option(help="IP address to advertise instead of --address, for a relay behind NAT.")
+]
+Ports = Annotated[str | None, _option("ports", "Range of ports for streams, FIRST-LAST; a stream takes two.")]
+NgListen = Annotated[str | None, _option("ng_listen", "UDP address for the commands of proxies.")]
 NgFrom = Annotated[
     list[str] | None,
-    typer.Option(help="IP address of such a proxy, repeatable; needed where --ng-listen is not on loopback."),
+    typer.Option(help="IP address of such a proxy, repeatable; required unless --ng-listen is on loopback."),
 ]
 LoopbackPeers = Annotated[
-    bool | None, _option("loopback_peers", "Whether a side may be on this host's loopback, as a broker here.")
+    bool | None, _option("loopback_peers", "Allow sides on this host's loopback, such as a broker on this host.")
 ]
-CallsMax = Annotated[int | None, _limit("calls_max", "Calls at once.")]
-IdleS = Annotated[float | None, _limit("idle_s", "A call on which nothing comes for so long is forgotten.")]
-DatagramsPerS = Annotated[int | None, _limit("stream_datagrams_per_s", "Datagrams a second of a stream, each way.")]
-BytesPerS = Annotated[int | None, _limit("stream_bytes_per_s", "Bytes a second of a stream, each way.")]
-FiguresS = Annotated[float | None, typer.Option(min=0.1, help="Print the figures every so many seconds.")]
+CallsMax = Annotated[int | None, _limit("calls_max", "Most concurrent calls.")]
+IdleS = Annotated[float | None, _limit("idle_s", "Seconds without traffic after which a call is removed.")]
+DatagramsPerS = Annotated[
+    int | None, _limit("stream_datagrams_per_s", "Most datagrams per second of a stream, in each direction.")
+]
+BytesPerS = Annotated[int | None, _limit("stream_bytes_per_s", "Most bytes per second of a stream, in each direction.")]
+FiguresS = Annotated[float | None, typer.Option(min=0.1, help="Print the counters at this interval in seconds.")]
 
 
 def relay(
@@ -66,20 +70,21 @@ def relay(
     stream_datagrams_per_s: DatagramsPerS = None,
     stream_bytes_per_s: BytesPerS = None,
     figures_s: FiguresS = None,
-    json: Annotated[bool, typer.Option("--json", help="Print the ready line and the figures as JSON.")] = False,
+    json: Annotated[bool, typer.Option("--json", help="Print the ready line and the counters as JSON.")] = False,
     verbose: Annotated[bool, typer.Option("--verbose", help="Log more than warnings.")] = False,
 ) -> None:
-    """Run a media relay: it carries data channels between those who cannot reach each other, as behind NAT.
+    """Run a media relay: it forwards data channels between peers that cannot reach each other, as behind NAT.
 
-    A SIP proxy commands it by rtpengine's ng protocol: ours, or Kamailio with its module rtpengine. Prints
-    "ready ng:HOST:PORT" when it can, and its figures at the end, which is SIGINT or SIGTERM.
+    A SIP proxy controls it with rtpengine's ng protocol: 'wanderbus up', 'wanderbus proxy', or Kamailio with its
+    module rtpengine. Prints "ready ng:HOST:PORT" when it accepts commands. Ends on SIGINT or SIGTERM and then prints
+    its counters.
 
     Example: wanderbus relay --address 192.0.2.1 --ports 30000-39999
 
     Example: wanderbus relay --address 192.0.2.1 --ng-listen 10.0.0.1:2223 --ng-from 10.0.0.2 --json --figures-s 60
     """
     log_to_stderr(verbose=verbose)
-    # Every option that is a setting, or a limit, has the name of its key.
+    # The options for settings and limits have the names of their keys.
     given = {name: value for name, value in context.params.items() if value not in (None, [], ())}
     settings = {} if config is None else settings_in(RelaySettings, config)
     limits = {name: given[name] for name in RelayLimits.__struct_fields__ if name in given}
@@ -93,25 +98,25 @@ def relay(
 
 
 async def _serve(server: RelayServer, figures_s: float | None, json: bool) -> None:
-    """Serve until a signal, which is the ordinary end."""
+    """Serve until SIGINT or SIGTERM, the ordinary end."""
     async with server:
         ended = ended_by_signal()
         place = f"ng:{shown(server.ng_address)}"
-        say_json({"ready": place}) if json else say(f"ready {place}")
+        print_json({"ready": place}) if json else print_line(f"ready {place}")
         while not ended.is_set():
             with contextlib.suppress(TimeoutError):
                 async with asyncio.timeout(figures_s):
                     await ended.wait()
-            _say_figures(server.figures(), json)
+            _print_figures(server.figures(), json)
 
 
-def _say_figures(figures: dict[str, Any], json: bool) -> None:
+def _print_figures(figures: dict[str, Any], json: bool) -> None:
     if json:
-        say_json({"figures": figures})
+        print_json({"figures": figures})
         return
     streams, counters = figures["streams"], figures["counters"]
     dropped = ", ".join(f"{streams[name]} {name}" for name in ("unknown_source", "nowhere", "over_rate", "unsent"))
-    say(
+    print_line(
         f"{figures['calls']} calls now and {counters['calls']} in all, {figures['ports']} ports; "
         f"{streams['datagrams']} datagrams, {streams['bytes']} bytes; dropped: {dropped}"
     )

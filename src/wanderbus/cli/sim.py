@@ -1,4 +1,4 @@
-"""``wanderbus sim``: seeded histories of the very machines, checked (DESIGN rule 3)."""
+"""``wanderbus sim``: seeded simulations of the production state machines, with checks (DESIGN rule 3)."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ import typer
 from rich.console import Console
 from rich.progress import track
 
-from wanderbus.cli.output import check_writable, complain, machine, say, write_json
+from wanderbus.cli.output import check_writable, machine, print_error, print_line, write_json
 from wanderbus.errors import ConfigurationError
 from wanderbus.simulation.nat.scenario import NATScenario, run_nat_seed
 from wanderbus.simulation.relay.hostile_scenario import HostileRelayResult, HostileRelayScenario, run_hostile_relay_seed
@@ -39,7 +39,7 @@ AnyResult = Result | SIPResult | RudpResult | RelayResult | HostileRelayResult |
 
 
 class Layer(StrEnum):
-    """What is simulated."""
+    """Part of the system that is simulated."""
 
     BROKER = "broker"
     SIP = "sip"
@@ -52,7 +52,7 @@ class Layer(StrEnum):
 
 
 class _Kind(msgspec.Struct, frozen=True):
-    """How the worlds of one layer are run, and what is counted in them: field of the result to words."""
+    """Scenario of one layer, its function for one seed, and its counters: field of the result to printed name."""
 
     scenario: AnyScenario
     run_seed: Callable[[int], AnyResult]
@@ -183,31 +183,31 @@ def sim(
     layer: Annotated[
         Layer,
         typer.Option(
-            help="The whole system with its broker; registration, calls and moves; reliable UDP alone; reliable UDP"
-            " through a media relay, or through one that wants to harm; the whole system behind NATs, with a relay; or"
-            " the broker alone over weeks."
+            help="broker: the whole system. sip, domains: registration, calls and moves, in one domain or several."
+            " rudp: reliable UDP. relay, hostile-relay: reliable UDP through a media relay, honest or malicious. nat:"
+            " the whole system behind NATs, with a relay. weeks: the broker over weeks."
         ),
     ] = Layer.BROKER,
-    seeds: Annotated[int, typer.Option(min=1, help="How many histories.")] = 200,
+    seeds: Annotated[int, typer.Option(min=1, help="Number of simulations.")] = 200,
     first_seed: Annotated[int, typer.Option(min=0, help="Seed of the first.")] = 1,
-    seed: Annotated[int | None, typer.Option(min=0, help="Replay this one alone.", show_default=False)] = None,
-    trace: Annotated[Path | None, typer.Option(help="With --seed: write everything that happened.")] = None,
+    seed: Annotated[int | None, typer.Option(min=0, help="Replay only this seed.", show_default=False)] = None,
+    trace: Annotated[Path | None, typer.Option(help="With --seed: write a full trace to this file.")] = None,
     json: Annotated[Path | None, typer.Option(help="Write results to this file.")] = None,
 ) -> None:
-    """Simulate users who move, crash and lose the network, and check that every promise holds.
+    """Simulate users who move, crash and lose the network, and check the guarantees of the system.
 
-    Of the broker: nothing is lost, repeated or reordered. Of SIP: in the end everybody is registered where they are,
-    every session is CONNECTED on both sides, and nothing is left over. Of reliable UDP: every message once and in
-    order, repeats at their times, and nothing that was forged believed. Of the relay: the same through NATs, and
-    strangers are sent nothing; also after a relay that wanted to harm. Behind NATs: what holds of the broker, and
-    data go by the relay where they have to and straight where they can. Of weeks: lifetimes, restrictions and the
-    bounds of queues hold while people come and go, clocks are set and the broker crashes. Exit status 1 if a promise
-    was broken; each failure names the command that replays it.
+    The broker loses, repeats and reorders nothing. With SIP, in the end every user is registered at the current
+    address, every session is CONNECTED on both sides, and no other state remains. Reliable UDP delivers every message
+    once and in order, retransmits on schedule, and accepts nothing forged. The relay does the same through NATs and
+    sends nothing to strangers; reliable UDP survives a malicious relay too. Behind NATs, the guarantees of the broker
+    hold, and data take the relay only where there is no direct path. Over weeks, lifetimes, restrictions and queue
+    bounds hold while users come and go, clocks are set and the broker crashes. Exit status 1 if a guarantee was
+    broken; each failure prints the command that replays it.
 
     Example: wanderbus sim --seeds 50 --first-seed 1000
     """
     if trace is not None and seed is None:
-        raise ConfigurationError("--trace goes with --seed")
+        raise ConfigurationError("--trace needs --seed")
     for path in (trace, json):
         if path is not None:
             check_writable(path)
@@ -219,10 +219,10 @@ def sim(
         wanted = range(first_seed, first_seed + seeds)
         results = list(_with_progress(_in_parallel(kind, wanted), seeds))
     failed = [result for result in results if result.problems]
-    _complain_of(failed, "" if layer is Layer.BROKER else f" --layer {layer}")
+    _print_failures(failed, "" if layer is Layer.BROKER else f" --layer {layer}")
     summary = _summary(kind, results, time.monotonic() - started)
     counts = ", ".join(f"{summary[name]} {words}" for name, words in kind.counted.items())
-    say(f"{summary['seeds']} seeds, {len(failed)} failed; {counts}, {summary['wall_s']} s")
+    print_line(f"{summary['seeds']} seeds, {len(failed)} failed; {counts}, {summary['wall_s']} s")
     if json is not None:
         goals = _goals(results, len(failed))
         report = {"command": "sim", "layer": layer, "machine": machine(), "summary": summary}
@@ -231,11 +231,11 @@ def sim(
         raise typer.Exit(1)
 
 
-def _complain_of(failed: Sequence[AnyResult], option: str) -> None:
+def _print_failures(failed: Sequence[AnyResult], option: str) -> None:
     for result in failed:
         for problem in result.problems:
-            complain(f"seed {result.seed}: {problem}")
-        complain(f"replay it with: wanderbus sim{option} --seed {result.seed} --trace FILE")
+            print_error(f"seed {result.seed}: {problem}")
+        print_error(f"replay with: wanderbus sim{option} --seed {result.seed} --trace FILE")
 
 
 def _replay(kind: _Kind, seed: int, trace: Path | None) -> AnyResult:
@@ -255,7 +255,7 @@ def _in_parallel(kind: _Kind, seeds: Iterable[int]) -> Iterator[AnyResult]:
 
 
 def _with_progress(results: Iterable[AnyResult], seeds: int) -> Iterator[AnyResult]:
-    """Show how far it is: a bar on a terminal, elsewhere a line every few seconds."""
+    """Show progress: a bar on a terminal, elsewhere a line every :data:`PROGRESS_EACH_S` seconds."""
     if sys.stderr.isatty():
         yield from track(results, "simulating", seeds, console=Console(stderr=True), transient=True)
         return
@@ -276,7 +276,7 @@ def _summary(kind: _Kind, results: Sequence[AnyResult], wall_s: float) -> dict[s
 
 
 def _goals(results: Sequence[AnyResult], failed: int) -> list[dict[str, object]]:
-    """Return what the run is held to."""
+    """Return the goals of the run, with the values that it reached."""
     if any(isinstance(result, Result) for result in results):
         return [{"name": "failed", "value": failed, "unit": "seeds", "goal": 0, "met": not failed}]
     goals: list[dict[str, object]] = [

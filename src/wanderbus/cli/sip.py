@@ -1,4 +1,4 @@
-"""``wanderbus sip``: tools for SIP messages."""
+"""``wanderbus sip``: commands that parse SIP messages and draw SIP traces."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ from typing import Annotated
 
 import typer
 
-from wanderbus.cli.output import say_json
+from wanderbus.cli.output import print_json
 from wanderbus.cli.sip_ladder import show_ladder
 from wanderbus.errors import ConfigurationError
 from wanderbus.limits import SIP_MESSAGE_BYTES_MAX
@@ -25,15 +25,18 @@ def group() -> None:
 
 @app.command("parse")
 def parse(
-    file: Annotated[Path, typer.Argument(help="One message as it was on the wire; - reads standard input.")],
+    file: Annotated[Path, typer.Argument(help="File with one message, byte for byte; - is standard input.")],
     as_: Annotated[
         Role | None,
-        typer.Option("--as", help="Who is asked; unless given, registrar for a REGISTER and uas for all else."),
+        typer.Option(
+            "--as", help="Role of the element that checks it; unless given, registrar for a REGISTER, else uas."
+        ),
     ] = None,
 ) -> None:
-    """Read one SIP message and print as JSON what it says and what an element has to make of it.
+    """Parse one SIP message; print its content and the verdict on it as JSON.
 
-    "status" is the answer to give, null to drop the message or when all is well. Exit status: 0 valid, 1 not.
+    "status" is the SIP status to respond with; null if the message is valid or has to be discarded. Exit status 1 if
+    the message is not valid.
 
     Example: wanderbus sip parse invite.sip --as proxy
     """
@@ -46,7 +49,7 @@ def parse(
         "as": verdict.role,
         "warnings": verdict.warnings,
     }
-    say_json(judged | dissect(data))
+    print_json(judged | dissect(data))
     if not verdict.valid:
         raise typer.Exit(1)
 
@@ -55,7 +58,7 @@ app.command("ladder")(show_ladder)
 
 
 def _read(file: Path) -> bytes:
-    """Return the bytes, one more than a message may have at most."""
+    """Return the bytes of the file, at most one more than the size limit of a message."""
     try:
         if str(file) == "-":
             return sys.stdin.buffer.read(SIP_MESSAGE_BYTES_MAX + 1)

@@ -1,4 +1,4 @@
-"""``wanderbus sip ladder``: a trace of SIP messages to look at, and in the formats of other tools (SPEC U-06)."""
+"""``wanderbus sip ladder``: ladder diagram of a SIP trace, or its export for other tools (SPEC U-06)."""
 
 from __future__ import annotations
 
@@ -7,7 +7,7 @@ from typing import Annotated
 
 import typer
 
-from wanderbus.cli.output import complain, say, say_json, say_lines
+from wanderbus.cli.output import print_error, print_json, print_line, print_lines
 from wanderbus.errors import ConfigurationError, SIPParseError, Unreachable
 from wanderbus.runtime.files.trace_file import read_trace
 from wanderbus.runtime.net.hep_sender import send_hep
@@ -23,29 +23,29 @@ from wanderbus.sip.trace.trace_messages import Sighting, select, sightings
 
 def show_ladder(
     files: Annotated[
-        list[Path], typer.Argument(help="What 'wanderbus up --sip-trace FILE' wrote; several are shown as one.")
+        list[Path], typer.Argument(help="Traces from 'wanderbus up --sip-trace FILE'; several are merged.")
     ],
     *,
-    call: Annotated[str | None, typer.Option(help="Only this call: its Call-ID, or how that begins.")] = None,
+    call: Annotated[str | None, typer.Option(help="Only this call: its Call-ID, or the beginning of it.")] = None,
     user: Annotated[str | None, typer.Option(help="Only messages from or to this URI.")] = None,
     since: Annotated[float | None, typer.Option(help="Only from this second of the trace on.")] = None,
     until: Annotated[float | None, typer.Option(help="Only up to this second of the trace.")] = None,
-    payloads: Annotated[bool, typer.Option("--payloads", help="Show the messages below their arrows.")] = False,
+    payloads: Annotated[bool, typer.Option("--payloads", help="Show each message below its arrow.")] = False,
     diff: Annotated[
-        tuple[int, int] | None, typer.Option(help="Show how the second of two messages, by number, differs.")
+        tuple[int, int] | None, typer.Option(help="Show the differences between two messages, given by number.")
     ] = None,
-    svg: Annotated[Path | None, typer.Option(help="Write the diagram to this file as SVG instead.")] = None,
+    svg: Annotated[Path | None, typer.Option(help="Write the diagram as SVG to this file instead.")] = None,
     pcap: Annotated[Path | None, typer.Option(help="Write a capture to this file, for Wireshark or sngrep.")] = None,
     hep: Annotated[str | None, typer.Option(help="Send HEP3 over UDP to this collector, host or host:port.")] = None,
     hep_key: Annotated[
-        str | None, typer.Option(help="What the collector knows us by, if it asks.", envvar="WANDERBUS_HEP_KEY")
+        str | None, typer.Option(help="Key for the collector, if it requires one.", envvar="WANDERBUS_HEP_KEY")
     ] = None,
-    json: Annotated[bool, typer.Option("--json", help="Print JSON, one message a line.")] = False,
+    json: Annotated[bool, typer.Option("--json", help="Print JSON, one message per line.")] = False,
 ) -> None:
-    """Show SIP messages as a ladder diagram: who sent what to whom, and when.
+    """Show SIP messages as a ladder diagram: sender, receiver, message and time.
 
-    Passwords, keys and digest values are not in it, whatever it is written as. A message keeps its number, whatever
-    else is shown. Exit status 1 if there is nothing to show.
+    No output format contains passwords, keys or digest values. The number of a message does not depend on the other
+    options. Exit status 1 if there is nothing to show.
 
     Example: wanderbus sip ladder trace.jsonl --user sip:alice@localhost --payloads
     """
@@ -59,17 +59,17 @@ def show_ladder(
         until_us=None if until is None else first_us + round(until * 1e6),
     )
     if not shown:
-        complain("no message to show")
+        print_error("no message to show: the files have none, or none matches the options")
         raise typer.Exit(1)
     if diff is not None:
-        say_lines(difference(_numbered(found, diff[0]), _numbered(found, diff[1])))
+        print_lines(difference(_numbered(found, diff[0]), _numbered(found, diff[1])))
     elif svg or pcap or hep:
         _export(shown, svg, pcap, hep, hep_key)
     elif json:
         for each in shown:
-            say_json(_as_json(each, shown[0]))
+            print_json(_as_json(each, shown[0]))
     else:
-        say_lines(ladder(shown, payloads=payloads))
+        print_lines(ladder(shown, payloads=payloads))
 
 
 def _export(shown: list[Sighting], svg: Path | None, capture: Path | None, hep: str | None, key: str | None) -> None:
@@ -82,8 +82,8 @@ def _export(shown: list[Sighting], svg: Path | None, capture: Path | None, hep: 
         try:
             count = send_hep((hep3(each, key=key) for each in shown), collector)
         except OSError as error:
-            raise Unreachable(f"nothing can be sent to {hep}: {error.strerror}") from None
-        say(f"{hep}: {count} messages sent")
+            raise Unreachable(f"cannot send to {hep}: {error.strerror}") from None
+        print_line(f"{hep}: {count} messages sent")
 
 
 def _write(path: Path, data: bytes, count: int) -> None:
@@ -91,7 +91,7 @@ def _write(path: Path, data: bytes, count: int) -> None:
         path.write_bytes(data)
     except OSError as error:
         raise ConfigurationError(f"{path} cannot be written: {error.strerror}") from None
-    say(f"{path}: {count} messages")
+    print_line(f"{path}: {count} messages")
 
 
 def _user(text: str) -> str:

@@ -1,9 +1,9 @@
 """``wanderbus sub``: notifications in the shell.
 
-A command's subscription is its own (decision 0036): it is never that of a program, or of another command, that asks for
-the same. Without a name it is bound to the device that the command is, and ends with it; with one (``--keep NAME``) it
-has a session of its own, where the next command of that name goes on. Either expires by itself if the command is
-killed.
+Each command has a subscription of its own (decision 0036). It never shares one with a program, or with another command,
+that subscribes to the same. Without a name the subscription is bound to the command's device and ends with the command.
+With a name (``--keep NAME``) it has a session of its own, where the next command with that name continues. Both kinds
+expire if the command is killed.
 """
 
 from __future__ import annotations
@@ -19,8 +19,8 @@ import typer
 
 from wanderbus.cli.connection_options import AsJson, Connection, connected, leave
 from wanderbus.cli.devices import Place, free_place, named_place
-from wanderbus.cli.event_output import Format, say_notification
-from wanderbus.cli.output import note, note_in_json, output_closed, run_async
+from wanderbus.cli.event_output import Format, print_notification
+from wanderbus.cli.output import output_closed, print_progress, print_progress_json, run_async
 from wanderbus.cli.spans import span_s
 from wanderbus.client.agent import Agent
 from wanderbus.client.notifications import Notifications
@@ -30,12 +30,12 @@ from wanderbus.filters import LANGUAGES, parse
 from wanderbus.subscription import Subscription
 
 SESSION: Final = "sub"
-"""Of the subscriptions without a name; those with one have a session each."""
+"""Session of the subscriptions without a name; each subscription with a name has its own session."""
 
 LIFETIME: Final = "1h"
 KEPT_LIFETIME: Final = "7d"
 _RENEWALS: Final = 3
-"""Of a subscription within its lifetime, while the command runs."""
+"""Renewals of a subscription per lifetime, while the command runs."""
 
 _NAME: Final = re.compile(r"[A-Za-z0-9_][A-Za-z0-9._-]{0,47}")
 
@@ -44,7 +44,7 @@ def session_of(name: str) -> str:
     """Return the session of the subscription that the command line keeps under ``name``."""
     if not _NAME.fullmatch(name):
         raise ConfigurationError(
-            f"--keep: {name!r} is not a name; write 1 to 48 letters, digits, dots, dashes or underscores"
+            f"--keep: invalid name {name!r} (expected 1 to 48 letters, digits, dots, dashes or underscores)"
         )
     return f"{SESSION}.{name}"
 
@@ -61,7 +61,7 @@ class _Asked:
     count: int | None
     format: Format
     note: Callable[[str, str], None]
-    """Reports how the command gets on: a word and a line."""
+    """Prints progress of the command: a word for programs and a line for people."""
 
     @property
     def subscription_format(self) -> Literal["event", "xml"]:
@@ -71,11 +71,11 @@ class _Asked:
 
 @connected
 def sub(
-    subject: Annotated[str, typer.Argument(help="Subject to be notified of; * is every subject.")],
-    expression: Annotated[str, typer.Argument(help="Expression of interest; empty for every event.")] = "",
+    subject: Annotated[str, typer.Argument(help="Subject of the events; * is every subject.")],
+    expression: Annotated[str, typer.Argument(help="Expression of interest; empty matches every event.")] = "",
     *,
     connection: Connection,
-    count: Annotated[int | None, typer.Option(min=1, help="End after so many notifications.")] = None,
+    count: Annotated[int | None, typer.Option(min=1, help="End after this number of notifications.")] = None,
     keep: Annotated[
         str | None,
         typer.Option(metavar="NAME", help="Keep the subscription under this name when the command ends."),
@@ -84,21 +84,21 @@ def sub(
         str | None,
         typer.Option(
             metavar="SPAN",
-            help="The subscription expires so long after the command last ran: seconds, or with s, min, h or d.",
+            help="The subscription expires this long after the command last ran: seconds, or with s, min, h or d.",
             show_default=f"{LIFETIME}; {KEPT_LIFETIME} with --keep",
         ),
     ] = None,
     session: Annotated[
-        str | None, typer.Option("--session", help="Session to be in, if not one of the command line.")
+        str | None, typer.Option("--session", help="Session to use instead of one of the command line.")
     ] = None,
-    language: Annotated[str, typer.Option(help=f"Of the expression: {', '.join(LANGUAGES)}.")] = "eci",
-    format: Annotated[Format, typer.Option("--format", help="What is printed, one a line.")] = Format.text,
+    language: Annotated[str, typer.Option(help=f"Language of the expression: {', '.join(LANGUAGES)}.")] = "eci",
+    format: Annotated[Format, typer.Option("--format", help="Output format, one notification per line.")] = Format.text,
     json: AsJson = False,
 ) -> None:
-    """Subscribe and print notifications as they come; each is acknowledged when it has been printed.
+    """Subscribe and print notifications as they arrive; each is acknowledged after it has been printed.
 
-    The subscription ends with the command. With --keep NAME it lives on, and what it matches meanwhile is printed by
-    the next 'wanderbus sub --keep NAME'; 'wanderbus unsubscribe NAME' ends it. A line of text is NUMBER SUBJECT
+    The subscription ends with the command. With --keep NAME it continues: the next 'wanderbus sub --keep NAME' prints
+    the notifications queued meanwhile, and 'wanderbus unsubscribe NAME' ends it. A line of text is NUMBER SUBJECT
     NAME=VALUE ..., as 'wanderbus pub SUBJECT - --format text' reads it; a line of XML is one notification.
 
     Example: wanderbus sub Departure "(Dest == IAH) and (DepDelay > 30)" --user sip:alice@localhost
@@ -106,7 +106,9 @@ def sub(
     Example: wanderbus sub Departure --keep delays --lifetime 30d --user sip:alice@localhost
     """
     if keep is not None and session is not None:
-        raise ConfigurationError("--session: a subscription with a name (--keep) has a session of its own")
+        raise ConfigurationError(
+            "--session cannot be combined with --keep: a subscription with a name has its own session"
+        )
     parse(expression, language)
     format = Format.json if json else format
     asked = _Asked(
@@ -117,13 +119,13 @@ def sub(
         span_s(lifetime or (LIFETIME if keep is None else KEPT_LIFETIME), "--lifetime"),
         count,
         format,
-        note_in_json if json else lambda word, line: note(line),
+        print_progress_json if json else lambda word, line: print_progress(line),
     )
     run_async(_until_closed(_sub(connection, asked, session)))
 
 
 async def _until_closed(printing: Coroutine[Any, Any, None]) -> None:
-    """Print until done, or until nobody reads the output any more."""
+    """Print until done, or until the output pipe has lost its reader."""
     tasks = [asyncio.create_task(printing), asyncio.create_task(output_closed())]
     try:
         await asyncio.wait(tasks, return_when=asyncio.FIRST_COMPLETED)
@@ -148,7 +150,7 @@ async def _sub(connection: Connection, asked: _Asked, session: str | None) -> No
         agent = connection.agent(
             state_dir=place.directory,
             session=session or (SESSION if asked.name is None else session_of(asked.name)),
-            # What a command that was killed left of this device is over. Only our own session holds nothing else.
+            # End what a killed command left of this device; only the command line's own sessions hold nothing else.
             keep=asked.name is not None or session is not None,
             on_ended="renew",
         )
@@ -192,7 +194,7 @@ async def _print(agent: Agent, reading: Notifications, asked: _Asked) -> None:
 async def _print_each(notifications: Notifications, asked: _Asked) -> None:
     printed = 0
     async for notification in notifications:
-        say_notification(notification, asked.format)
+        print_notification(notification, asked.format)
         notifications.ack()
         printed += 1
         if printed == asked.count:
@@ -200,41 +202,42 @@ async def _print_each(notifications: Notifications, asked: _Asked) -> None:
 
 
 def _check_same(subscriptions: Sequence[Subscription], asked: _Asked) -> None:
-    """Raise :class:`ConfigurationError` if the name stands for another subscription."""
+    """Raise :class:`ConfigurationError` if the name belongs to a different subscription."""
     for each in subscriptions:
         remedy = f"give another name, or end it with 'wanderbus unsubscribe {asked.name}'"
         if (each.subject, each.expression, each.language) != (asked.subject, asked.expression, asked.language):
             raise ConfigurationError(
-                f"--keep: the subscription {asked.name} is of {each.subject} {each.expression!r}; {remedy}"
+                f"--keep: the subscription {asked.name} has the subject {each.subject} and the expression "
+                f"{each.expression!r}; {remedy}"
             )
         if each.format != asked.subscription_format:
-            form = "comes in XML" if each.format == "xml" else "does not come in XML"
-            raise ConfigurationError(f"--keep: the subscription {asked.name} {form} (--format xml); {remedy}")
+            form = "was made with" if each.format == "xml" else "was made without"
+            raise ConfigurationError(f"--keep: the subscription {asked.name} {form} --format xml; {remedy}")
 
 
 async def _renew(agent: Agent, reading: Notifications, lifetime_s: float) -> None:
     while True:
         await asyncio.sleep(lifetime_s / _RENEWALS)
-        # One that could not be renewed in time is renewed when it has ended (on_ended).
+        # A subscription that expires before its renewal is renewed afterwards (on_ended).
         with contextlib.suppress(WanderbusError):
             await agent.renew(reading.subscription.id, lifetime_s)
 
 
 async def _report(changes: Reports[StatusChange], asked: _Asked) -> None:
-    """Report when the connection is lost, and when it is there again."""
+    """Report each loss of the connection, and each reconnection."""
     status = "CONNECTED"
     async for change in changes:
         if change.status != status:
             status = change.status
             if status == "CONNECTED":
-                asked.note("connected", "connected again")
+                asked.note("connected", "reconnected")
             else:
-                asked.note("disconnected", f"connection lost ({change.reason}), trying again")
+                asked.note("disconnected", f"connection lost ({change.reason}); reconnecting")
 
 
 @contextlib.asynccontextmanager
 async def _beside(work: Coroutine[Any, Any, None]) -> AsyncIterator[None]:
-    """Have ``work`` done meanwhile."""
+    """Run ``work`` in a task while the block runs."""
     task = asyncio.create_task(work)
     try:
         yield

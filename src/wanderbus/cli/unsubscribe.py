@@ -1,4 +1,4 @@
-"""``wanderbus unsubscribe``: subscriptions end by id, by the name that ``sub --keep`` gave them, or all at once."""
+"""``wanderbus unsubscribe``: end of subscriptions by id, by the name from ``sub --keep``, or of all at once."""
 
 from __future__ import annotations
 
@@ -7,7 +7,7 @@ from typing import Annotated
 import typer
 
 from wanderbus.cli.connection_options import AsJson, Connection, visiting
-from wanderbus.cli.output import run_async, say, say_json
+from wanderbus.cli.output import print_json, print_line, run_async
 from wanderbus.cli.sub import SESSION
 from wanderbus.errors import ConfigurationError, Refused
 
@@ -16,19 +16,19 @@ from wanderbus.errors import ConfigurationError, Refused
 def unsubscribe(
     what: Annotated[
         list[str] | None,
-        typer.Argument(metavar="SUBSCRIPTION", help="Id or name each; 'subscriptions' lists them.", show_default=False),
+        typer.Argument(metavar="SUBSCRIPTION", help="Ids or names; 'subscriptions' lists them.", show_default=False),
     ] = None,
     *,
     connection: Connection,
-    all_: Annotated[bool, typer.Option("--all", help="All of yours, those of programs too.")] = False,
+    all_: Annotated[bool, typer.Option("--all", help="All of yours, including those of programs.")] = False,
     json: AsJson = False,
 ) -> None:
-    """End subscriptions of yours; what waits for them is still delivered.
+    """End your subscriptions; notifications already queued for them are still delivered.
 
     Example: wanderbus unsubscribe delays wb1234-17 --user sip:alice@localhost
     """
     if bool(what) == all_:
-        raise ConfigurationError("name the subscriptions to end, or say --all")
+        raise ConfigurationError("give the subscriptions to end, or --all")
     run_async(_unsubscribe(connection, what or [], json))
 
 
@@ -37,11 +37,11 @@ async def _unsubscribe(connection: Connection, wanted: list[str], json: bool) ->
         own = {row["subscription"]: row["session"] async for row in operations.subscriptions(connection.user_uri)}
         for each in wanted:
             if each not in own and f"{SESSION}.{each}" not in own.values():
-                raise Refused(f"there is no subscription {each!r} of yours; 'wanderbus subscriptions' lists them")
+                raise Refused(f"you have no subscription {each!r}; 'wanderbus subscriptions' lists yours")
         for identity, session in own.items():
             if not wanted or identity in wanted or session.removeprefix(f"{SESSION}.") in wanted:
                 await operations.unsubscribe(identity)
                 if json:
-                    say_json({"subscription": identity, "session": session, "status": "ended"})
+                    print_json({"subscription": identity, "session": session, "status": "ended"})
                 else:
-                    say(f"{identity} ended")
+                    print_line(f"{identity} ended")

@@ -1,4 +1,4 @@
-"""``wanderbus up``: the server."""
+"""``wanderbus up``: the server, with SIP registrar, proxy, broker and event log."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from typing import Annotated, Any, Final
 import msgspec
 import typer
 
-from wanderbus.cli.output import log_to_stderr, run_async, say, say_json
+from wanderbus.cli.output import log_to_stderr, print_json, print_line, run_async
 from wanderbus.config import RelaySettings, ServerSettings
 from wanderbus.config.keys import default_of
 from wanderbus.errors import ConfigurationError
@@ -21,42 +21,44 @@ from wanderbus.runtime.files.config_files import settings_in
 from wanderbus.server.server import Server
 
 _UNLESS_GIVEN: Final = {"domain": "localhost", "data_dir": Path("wanderbus-data")}
-"""What the command adds to a file or options that do not say it."""
+"""Defaults of the command for keys that neither the options nor the file give."""
 
 
 def option(key: str, help: str, *names: str, **more: Any) -> Any:
-    """Return an option that shows the default of ``key`` and is None unless given, so that a file can say it."""
+    """Return an option that shows the default of ``key`` but is None unless given, so that a file can set the key."""
     default = _UNLESS_GIVEN.get(key, default_of(ServerSettings, key))
     return typer.Option(*names, help=help, show_default=str(default), **more)
 
 
 Config = Annotated[
-    Path | None, typer.Option(help="TOML file of settings; the other options come before it.", show_default=False)
+    Path | None, typer.Option(help="TOML file of settings; the other options override it.", show_default=False)
 ]
 Users = Annotated[Path | None, typer.Option(help="File of name:password lines.", show_default=False)]
-DataDir = Annotated[Path | None, option("data_dir", "Directory of log and state; made if need be.")]
+DataDir = Annotated[Path | None, option("data_dir", "Directory of log and state; created if missing.")]
 Host = Annotated[str | None, option("host", "IP address to listen on.")]
 Advertise = Annotated[
-    str | None, typer.Option(help="IP address to tell instead, if another stands before --host, as in clouds.")
+    str | None, typer.Option(help="IP address to advertise instead of --host, for a host behind NAT, as in clouds.")
 ]
 Port = Annotated[int | None, option("port", "UDP and TCP port of SIP; 0 takes a free one.", min=0, max=65_535)]
-Tcp = Annotated[bool | None, option("tcp", "Serve TCP besides UDP.")]
-Certificate = Annotated[Path | None, typer.Option(help="PEM file of a certificate chain: serve TLS too.")]
-CertificateKey = Annotated[Path | None, typer.Option(help="PEM file of its key, unless that is in the same file.")]
-TlsPort = Annotated[int | None, typer.Option(min=0, max=65_535, help="TCP port of TLS; --port + 1 if not given.")]
-Domain = Annotated[str | None, option("domain", "SIP domain to serve.")]
-Encryption = Annotated[
-    bool | None, option("encryption", "Whether events travel encrypted; agents have to say the same.")
+Tcp = Annotated[bool | None, option("tcp", "Serve SIP over TCP as well as UDP.")]
+Certificate = Annotated[
+    Path | None, typer.Option(help="PEM file of a certificate chain; with it, SIP is served over TLS too.")
 ]
+CertificateKey = Annotated[
+    Path | None, typer.Option(help="PEM file of the certificate's key, unless the key is in the same file.")
+]
+TlsPort = Annotated[int | None, typer.Option(min=0, max=65_535, help="TCP port of TLS; unless given, --port + 1.")]
+Domain = Annotated[str | None, option("domain", "SIP domain to serve.")]
+Encryption = Annotated[bool | None, option("encryption", "Encrypt events; agents need the same setting.")]
 EciPort = Annotated[
     int | None,
     typer.Option(
         min=0,
         max=65_535,
-        help="UDP port for the original ECI: plain, and without any authentication. Not served unless given.",
+        help="UDP port for the original ECI: without encryption or authentication. Not served unless given.",
     ),
 ]
-EciHost = Annotated[str | None, option("eci_host", "IP address of --eci-port, wherever --host is.")]
+EciHost = Annotated[str | None, option("eci_host", "IP address of --eci-port; independent of --host.")]
 SipTrace = Annotated[
     Path | None, typer.Option(help="Write every SIP message to this file, for 'wanderbus sip ladder'.")
 ]
@@ -65,29 +67,31 @@ SipTrace = Annotated[
 Relay = Annotated[
     bool | None,
     typer.Option(
-        help="Have a media relay in this process, on --host: it carries data channels between those behind NAT."
+        help="Run a media relay in this process, on --host: it forwards data channels between peers behind NAT."
     ),
 ]
 Relays = Annotated[
     list[str] | None,
-    typer.Option(help="Media relay elsewhere, as HOST:PORT of its commands (ng); repeatable."),
+    typer.Option(help="External media relay: HOST:PORT of its ng control port; repeatable."),
 ]
 RelayCalls = Annotated[
-    str | None, option("relay_calls", "What passes a relay: nat, calls with a side behind NAT, or all.")
+    str | None, option("relay_calls", "Calls that pass a relay: nat (calls with a side behind NAT) or all.")
 ]
 SipServer = Annotated[
     str | None,
     typer.Option(
-        help="Registrar and proxy elsewhere, as sip:HOST:PORT;transport=tcp or sips:HOST: the broker is a user agent "
-        "there, and this process serves no SIP itself.",
+        help="External registrar and proxy, as sip:HOST:PORT;transport=tcp or sips:HOST: the broker registers there, "
+        "and this process runs no registrar or proxy.",
         show_default=False,
     ),
 ]
 BrokerPasswordFile = Annotated[
     Path | None,
-    typer.Option(help="File with the broker's password at --sip-server; the one in --users unless given."),
+    typer.Option(help="File with the broker's password at --sip-server; unless given, the one in --users."),
 ]
-CaFile = Annotated[Path | None, typer.Option(help="PEM file of the authorities that vouch for --sip-server (TLS).")]
+CaFile = Annotated[
+    Path | None, typer.Option(help="PEM file of the certificate authorities to trust for --sip-server (TLS).")
+]
 
 
 def up(
@@ -118,9 +122,9 @@ def up(
 ) -> None:
     """Run a server: SIP registrar and proxy, broker, event log.
 
-    Prints "ready sip:HOST:PORT" when agents can connect, and after it "sips:HOST:PORT" where TLS is served and
-    "eci://HOST:PORT" where the original ECI is. With --sip-server that is "ready sip:USER@HOST:PORT", where the broker
-    itself is. Ends at SIGINT or SIGTERM; killing it loses nothing. All else that can be set stands in a file:
+    Prints "ready sip:HOST:PORT" when agents can connect, followed by "sips:HOST:PORT" if TLS is served and
+    "eci://HOST:PORT" if the original ECI is. With --sip-server it prints "ready sip:USER@HOST:PORT", the broker's own
+    address. Ends on SIGINT or SIGTERM; killing it loses nothing. A file can set more than the options:
     'wanderbus config sample broker' prints one.
 
     Example: wanderbus up --users users.txt --domain example.org --host 192.0.2.1
@@ -132,8 +136,8 @@ def up(
 
 
 def given_to(kind: type[msgspec.Struct], options: Mapping[str, Any], config: Path | None) -> Any:
-    """Return the settings of ``kind`` that the options say, and where they are silent the file."""
-    # Every option that is a setting has the name of its key.
+    """Return the settings of ``kind`` from the options, else from the file, else the command's defaults."""
+    # The options for settings have the names of their keys.
     given = {name: options[name] for name in kind.__struct_fields__ if options.get(name) not in (None, [], ())}
     from_file = {} if config is None else settings_in(kind, config)
     if "relay" in given:
@@ -143,13 +147,13 @@ def given_to(kind: type[msgspec.Struct], options: Mapping[str, Any], config: Pat
     settings = {**_UNLESS_GIVEN, **from_file, **given}
     if "users" not in settings:
         raise ConfigurationError(
-            "no users given; pass --users FILE (lines of name:password, or made by 'wanderbus users add')"
+            "no users given; give --users FILE (lines of name:password, or written by 'wanderbus users add')"
         )
     return settings
 
 
 async def _serve(server: Server, json: bool) -> None:
-    """Serve until a signal or a broken disk; a signal is the ordinary end."""
+    """Serve until SIGINT or SIGTERM, the ordinary end, or until the disk fails."""
     loop = asyncio.get_running_loop()
     async with server:
         running = loop.create_task(server.run())
@@ -164,8 +168,8 @@ async def _serve(server: Server, json: bool) -> None:
         if server.eci_address is not None:
             others["eci"] = f"eci://{shown(server.eci_address)}"
         if json:
-            say_json({"ready": place, "broker": server.broker_uri, **others})
+            print_json({"ready": place, "broker": server.broker_uri, **others})
         else:
-            say(" ".join(("ready", place, *others.values())))
+            print_line(" ".join(("ready", place, *others.values())))
         with contextlib.suppress(asyncio.CancelledError):
             await running

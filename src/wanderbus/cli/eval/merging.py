@@ -1,4 +1,4 @@
-"""``wanderbus eval merging``: the paper's experiment with merging, beside what was published (SPEC R-04 to R-06)."""
+"""``wanderbus eval merging``: the paper's merging experiment, compared with its results (SPEC R-04 to R-06)."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from rich.console import Console
 from rich.progress import track
 
 from wanderbus.cli.eval.merging_tables import costs_table, growth_table, mixes_table, sizes_table
-from wanderbus.cli.output import check_writable, machine, say, write_json
+from wanderbus.cli.output import check_writable, machine, print_line, write_json
 from wanderbus.errors import ConfigurationError
 from wanderbus.evaluation.merging.growth import Growth, growths
 from wanderbus.evaluation.merging.measuring import Job, Outcome, run_all
@@ -27,44 +27,46 @@ RUNS: Final = 20
 """Replications, as many as the paper's."""
 
 SIZES: Final = (25, 50, 100, 150, SUBSCRIPTIONS)
-"""Of the sets of subscriptions; the paper's other than the last are lost."""
+"""Sizes of the sets of subscriptions; of the paper's sizes, only the last is known."""
 
 
 def merging(
     mix: Annotated[
         list[str] | None,
         typer.Option(
-            help=f"Only this mix of {', '.join(each.name for each in MIXES)}; again for another. All unless given.",
+            help=f"Only this mix: {', '.join(each.name for each in MIXES)}; repeatable. All unless given.",
             show_default=False,
         ),
     ] = None,
     tuples: Annotated[
         list[int] | None,
-        typer.Option(min=1, max=8, help="Tuples of a filter; again for another. 2, 3 and 4 unless given."),
+        typer.Option(min=1, max=8, help="Tuples of a filter; repeatable. 2, 3 and 4 unless given."),
     ] = None,
     subscriptions: Annotated[
         list[int] | None,
         typer.Option(
-            min=1, max=10_000, help=f"Subscriptions; again for another. {', '.join(map(str, SIZES))} unless given."
+            min=1,
+            max=10_000,
+            help=f"Number of subscriptions; repeatable. {', '.join(map(str, SIZES))} unless given.",
         ),
     ] = None,
-    runs: Annotated[int, typer.Option(min=1, help="Replications of each.")] = RUNS,
+    runs: Annotated[int, typer.Option(min=1, help="Replications of each combination.")] = RUNS,
     seed: Annotated[int, typer.Option(min=0, help="Seed of the first replication.")] = 1,
     precision_min: Annotated[
-        float, typer.Option(min=0.0, max=1.0, help="What adaptive merging is held to.")
+        float, typer.Option(min=0.0, max=1.0, help="Least precision of adaptive merging.")
     ] = PRECISION_MIN,
     json: Annotated[Path | None, typer.Option(help="Write results to this file.")] = None,
     plots: Annotated[Path | None, typer.Option(help="Draw each mix as an SVG file in this directory.")] = None,
     strict: Annotated[bool, typer.Option("--strict", help="Exit with status 1 if a goal is not met.")] = False,
 ) -> None:
-    """Measure what merging makes of random subscriptions: the event service paper's figure 1.
+    """Measure the merging of random subscriptions: figure 1 of the event service paper.
 
     Ten random schemas of 2, 3 or 4 tuples get 200 random subscriptions. Their filters are merged perfectly,
-    imperfectly, and adaptively between the two. Measured are the filters that are left, how many of the events that
-    they let through some subscription wants, what they weigh as XML, compressed one by one and as a stream, and how
-    long merging and matching take.
+    imperfectly, and adaptively between the two. The command measures the number of filters that remain, the precision
+    (share of the matched events that some subscription wants), the size as XML, compressed filter by filter and as a
+    stream, and the time of merging and matching.
 
-    The paper leaves open which constraints and which events there were. Each mix is one reading of it.
+    The paper does not specify the constraints and the events. Each mix is one interpretation of it.
 
     Example: wanderbus eval merging --mix one-sided --runs 5
     """
@@ -73,7 +75,7 @@ def merging(
     started = time.monotonic()
     mixes = list(dict.fromkeys(map(Mix.named, mix))) if mix else list(MIXES)
     sizes = tuple(sorted(set(subscriptions or SIZES)))
-    say(f"seeds {seed} to {seed + runs - 1} of each mix; one again: --mix M --tuples K --runs 1 --seed N")
+    print_line(f"seeds {seed} to {seed + runs - 1} of each mix; to repeat one: --mix M --tuples K --runs 1 --seed N")
     jobs = [
         Job(each, count, number, sizes, precision_min)
         for each in mixes
@@ -86,7 +88,7 @@ def merging(
     _report(mixes, summaries, grown)
     met = goals(summaries, grown, precision_min)
     for goal in met:
-        say(str(goal))
+        print_line(str(goal))
     if plots is not None:
         _plot(plots, mixes, summaries)
     if json is not None:

@@ -1,4 +1,4 @@
-"""The tables of ``wanderbus eval merging``, for a terminal."""
+"""Terminal tables of ``wanderbus eval merging``."""
 
 from __future__ import annotations
 
@@ -19,11 +19,11 @@ _PUBLISHED: Final = f"published: of {SUBSCRIPTIONS} subscriptions; {SOURCE}"
 
 
 def sizes_table(mix: Mix, summaries: Sequence[Summary]) -> Table:
-    """Return how many filters are left of how many subscriptions of ``mix``, and with which precision in the end."""
+    """Return the number of merged filters by number of subscriptions of ``mix``, and the final precision."""
     counts = sorted({each.cell.subscriptions for each in summaries})
     table = _table(
-        f"{mix.name}: {mix.about}\nfilters left of so many subscriptions",
-        "of the most subscriptions, in %: filters fewer, precision (least-most), recall\n" + _PUBLISHED,
+        f"{mix.name}: {mix.about}\nmerged filters by number of subscriptions",
+        "for the most subscriptions, in %: filters saved, precision (min-max), recall\n" + _PUBLISHED,
         *("tuples", "method", *map(str, counts), "fewer", "precision", "publ.", "recall"),
     )
     for row in _rows(summaries):
@@ -41,13 +41,13 @@ def sizes_table(mix: Mix, summaries: Sequence[Summary]) -> Table:
 
 
 def costs_table(mix: Mix, summaries: Sequence[Summary]) -> Table:
-    """Return the bytes and times of the largest sets of subscriptions of ``mix``."""
+    """Return bytes and times for the largest set of subscriptions of ``mix``."""
     table = _table(
-        f"{mix.name}: what the most subscriptions cost",
+        f"{mix.name}: costs of the most subscriptions",
         "pred.: comparisons in all filters; kB of XML, of each filter alone and of all as one stream, with gzip, and\n"
-        "what that leaves in %; told: subscriptions that changed the set as they came/filters that came or went;\n"
+        "compressed size in %; upd.: subscriptions that changed the merged set/filters added or removed;\n"
         "match: to find all filters that an event matches; times of one processor",
-        *("tuples", "method", "pred.", "each", "gzip", "%", "stream", "gzip", "%", "told", "match us", "merge ms"),
+        *("tuples", "method", "pred.", "each", "gzip", "%", "stream", "gzip", "%", "upd.", "match us", "merge ms"),
     )
     for row in _rows(summaries):
         last = row[-1]
@@ -65,12 +65,12 @@ def costs_table(mix: Mix, summaries: Sequence[Summary]) -> Table:
 
 
 def mixes_table(summaries: Sequence[Summary]) -> Table:
-    """Return the precision of imperfect merging of all mixes beside the published one."""
+    """Return the precision of imperfect merging for all mixes, and the published one."""
     most = max(each.cell.subscriptions for each in summaries)
     shown = [each for each in summaries if each.cell.method is Method.IMPERFECT and each.cell.subscriptions == most]
     tuples = sorted({each.cell.tuples for each in shown})
     table = _table(
-        f"Precision of imperfect merging in %, {most} subscriptions: mean (least-most)",
+        f"Precision of imperfect merging in %, {most} subscriptions: mean (min-max)",
         _PUBLISHED,
         *("mix", *(f"{each} tuples" for each in tuples)),
     )
@@ -84,11 +84,11 @@ def mixes_table(summaries: Sequence[Summary]) -> Table:
 
 
 def growth_table(growths: Sequence[Growth]) -> Table:
-    """Return how long merging takes of more and more filters."""
+    """Return the time of merging by number of filters."""
     sizes = growths[0].sizes
     table = _table(
-        "ms of one processor to merge so many filters, one-sided, 3 tuples",
-        "slope: of the logarithms of time and size",
+        "ms of one processor by number of merged filters, one-sided, 3 tuples",
+        "slope: of log(time) over log(size)",
         "method",
         *map(str, sizes),
         "slope",
@@ -99,7 +99,7 @@ def growth_table(growths: Sequence[Growth]) -> Table:
 
 
 def _rows(summaries: Iterable[Summary]) -> list[list[Summary]]:
-    """Return the summaries by tuples and method, each row by number of subscriptions."""
+    """Return the summaries grouped by tuples and method, each group sorted by number of subscriptions."""
     rows: dict[tuple[int, Method], list[Summary]] = {}
     for each in sorted(
         summaries, key=lambda each: (each.cell.tuples, list(Method).index(each.cell.method), each.cell.subscriptions)

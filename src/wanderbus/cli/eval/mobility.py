@@ -1,4 +1,4 @@
-"""``wanderbus eval``: the paper's measurements repeated, beside what was published (SPEC section R, S-08)."""
+"""``wanderbus eval``: the paper's measurements repeated and compared with its results (SPEC section R, S-08)."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ from wanderbus.cli.eval.merging import merging
 from wanderbus.cli.eval.mobility_table import mobility_table
 from wanderbus.cli.eval.overhead import overhead
 from wanderbus.cli.eval.remedies import remedies
-from wanderbus.cli.output import check_writable, machine, run_async, say, write_json
+from wanderbus.cli.output import check_writable, machine, print_line, run_async, write_json
 from wanderbus.errors import ConfigurationError
 from wanderbus.evaluation.goals import Goal
 from wanderbus.evaluation.grid import EVENTS, GRID, OUTAGE_S, RATE_PER_S, SOURCE, Cell, Experiment, Outage
@@ -27,9 +27,9 @@ from wanderbus.evaluation.real import RealRun, run_side_by_side
 from wanderbus.evaluation.simulated import run_all
 
 RUNS: Final = 30
-"""Of each cell in virtual time."""
+"""Runs of each cell in virtual time."""
 
-app = typer.Typer(help="The paper's measurements repeated, beside what was published.", no_args_is_help=True)
+app = typer.Typer(help="Repeat the paper's measurements and compare the results.", no_args_is_help=True)
 
 
 app.command()(merging)
@@ -40,7 +40,7 @@ app.command()(remedies)
 @app.command()
 def mobility(
     real: Annotated[
-        bool, typer.Option("--real", help="In real time, all cells side by side: about two minutes for each run.")
+        bool, typer.Option("--real", help="In real time, all cells in parallel: about two minutes for each run.")
     ] = False,
     simulated: Annotated[bool, typer.Option("--simulated", help="In virtual time, many runs of each cell.")] = False,
     runs: Annotated[
@@ -49,32 +49,30 @@ def mobility(
     seed: Annotated[int, typer.Option(min=0, help="Seed of the first run in virtual time.")] = 1,
     outage: Annotated[
         list[Outage] | None,
-        typer.Option(
-            help="How long a change keeps the consumer away; again for another. imposed and ours unless given."
-        ),
+        typer.Option(help="Kind of outage at a change of address; repeatable. imposed and ours unless given."),
     ] = None,
     outage_s: Annotated[
-        float, typer.Option(min=0.2, help="Seconds of an imposed outage, and mean of a random one.")
+        float, typer.Option(min=0.2, help="Seconds of an imposed outage; mean of a random one.")
     ] = OUTAGE_S,
-    rate: Annotated[float, typer.Option(min=0.1, max=1_000, help="Events published a second.")] = RATE_PER_S,
-    events: Annotated[int, typer.Option(min=1, help="Events of a sample.")] = EVENTS,
+    rate: Annotated[float, typer.Option(min=0.1, max=1_000, help="Events published per second.")] = RATE_PER_S,
+    events: Annotated[int, typer.Option(min=1, help="Events per sample.")] = EVENTS,
     cell: Annotated[
         list[str] | None,
-        typer.Option(help="Only this cell, BUFFER/PERIOD as in 150/20; again for another.", show_default=False),
+        typer.Option(help="Only this cell: BUFFER/PERIOD as in 150/20; repeatable.", show_default=False),
     ] = None,
     json: Annotated[Path | None, typer.Option(help="Write results to this file.")] = None,
     plots: Annotated[Path | None, typer.Option(help="Draw the tables as SVG files in this directory.")] = None,
     strict: Annotated[bool, typer.Option("--strict", help="Exit with status 1 if a goal is not met.")] = False,
 ) -> None:
-    """Measure how many events a consumer loses whose address changes: the paper's Table 2.
+    """Measure the events that a consumer with a changing address loses: Table 2 of the paper.
 
-    A publisher on the fixed network publishes 20 events a second, 2,000 of them are a sample. The consumer changes its
-    address every 60, 30 or 20 seconds and is away for some time, while the broker keeps 100, 150 or 200 events for it
-    and drops the oldest beyond that. Loss is what was published less what was received.
+    A publisher on the fixed network publishes 20 events per second; a sample is 2,000 events. The consumer changes its
+    address every 60, 30 or 20 seconds and is offline for some time. Meanwhile the broker queues at most 100, 150 or
+    200 events for it and discards the oldest. The loss is the number of published minus received events.
 
-    In real time there are servers, agents and changes of address, in network namespaces that are made for it, which
-    takes root; without, addresses of the loopback interface change, and no outage can be imposed. In virtual time the
-    same machines run in a simulator. Without --real and --simulated it is real time for root, else virtual time.
+    In real time, servers and agents run in temporary network namespaces, which requires root; without root, they use
+    addresses of the loopback interface, and outages cannot be imposed. In virtual time the same state machines run in
+    a simulator. Without --real and --simulated, root measures in real time and other users in virtual time.
 
     Example: wanderbus eval mobility --simulated --cell 150/20 --runs 1 --seed 17
     """
@@ -105,11 +103,11 @@ def mobility(
 
 
 def _in_real_time(cells: Sequence[Cell], experiments: Sequence[Experiment], runs: int) -> list[Outcome]:
-    """Run the cells of all experiments side by side, so many times; samples of several runs lie evenly."""
+    """Run the cells of all experiments in parallel, ``runs`` times; the runs' samples begin at evenly spread times."""
     if (reason := NamespaceHosts.missing()) is not None:
         if any(each.outage is not Outage.OURS for each in experiments):
-            raise ConfigurationError(f"an outage cannot be imposed here: {reason}; give --outage ours, or --simulated")
-        say(f"addresses change on the loopback interface ({reason})")
+            raise ConfigurationError(f"cannot impose an outage: {reason}; give --outage ours, or --simulated")
+        print_line(f"addresses change on the loopback interface ({reason})")
     outcomes: list[Outcome] = []
     console = Console(stderr=True)
     for run in range(runs):
@@ -124,7 +122,9 @@ def _in_real_time(cells: Sequence[Cell], experiments: Sequence[Experiment], runs
 
 
 def _in_virtual_time(cells: Sequence[Cell], experiments: Sequence[Experiment], seeds: range) -> list[Outcome]:
-    say(f"seeds {seeds.start} to {seeds.stop - 1} of each cell; one again: --simulated --cell B/P --runs 1 --seed N")
+    print_line(
+        f"seeds {seeds.start} to {seeds.stop - 1} of each cell; to repeat one: --simulated --cell B/P --runs 1 --seed N"
+    )
     jobs = [(cell, experiment, seed) for experiment in experiments for cell in cells for seed in seeds]
     console, quiet = Console(stderr=True), not sys.stderr.isatty()
     return list(track(run_all(jobs), "simulating", len(jobs), console=console, transient=True, disable=quiet))
@@ -139,7 +139,7 @@ def _summarize(experiments: Sequence[Experiment], outcomes: Sequence[Outcome]) -
 
 
 def _report(experiments: Sequence[Experiment], summaries: dict[str, list[CellSummary]]) -> list[Goal]:
-    """Print a table for each form and experiment, and the goals; return the goals, of both forms the worse."""
+    """Print a table for each form and experiment, and the goals; return the goals, the worse of both forms."""
     console = Console()
     for form, cells in summaries.items():
         for experiment in experiments:
@@ -151,7 +151,7 @@ def _report(experiments: Sequence[Experiment], summaries: dict[str, list[CellSum
             if goal.name not in met or not goal.met:
                 met[goal.name] = goal
     for goal in met.values():
-        say(str(goal))
+        print_line(str(goal))
     return list(met.values())
 
 

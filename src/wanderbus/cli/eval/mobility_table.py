@@ -1,4 +1,4 @@
-"""The table of ``wanderbus eval mobility``, for a terminal."""
+"""Terminal table of ``wanderbus eval mobility``."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from wanderbus.evaluation.outcome import CellSummary, Times
 
 
 def mobility_table(form: str, experiment: Experiment, summaries: Sequence[CellSummary]) -> Table:
-    """Return the cells of one experiment, each beside the published loss and the model's."""
+    """Return the cells of one experiment, each with the published loss and the loss of the model."""
     away = {
         Outage.IMPOSED: f"away for {experiment.outage_s:g} s at each change",
         Outage.OURS: "new address usable at once",
@@ -26,7 +26,7 @@ def mobility_table(form: str, experiment: Experiment, summaries: Sequence[CellSu
         title=f"Loss in %, {form}, {away}\n"
         f"{experiment.rate_per_s:g} events/s, {experiment.events} a sample, runs: {runs}",
         caption="cell: events kept/seconds between changes; outage, healing: p50/max"
-        + (f"\npublished: {SOURCE}\n* does not fit its neighbours, held to nothing" if compared else ""),
+        + (f"\npublished: {SOURCE}\n* does not fit its neighbours, no goal" if compared else ""),
     )
     for heading in ("cell", "publ.", "model", "mean±sd", "least-most", "diff.", "outage s", "heal ms"):
         table.add_column(heading, justify="right", no_wrap=True)

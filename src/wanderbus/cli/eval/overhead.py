@@ -1,4 +1,4 @@
-"""``wanderbus eval overhead``: what mobility costs, the paper's figure 8 (SPEC R-01)."""
+"""``wanderbus eval overhead``: overhead of mobility, figure 8 of the paper (SPEC R-01)."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ import typer
 from rich.console import Console
 
 from wanderbus.cli.eval.overhead_tables import steps_table, sums_table
-from wanderbus.cli.output import check_writable, machine, run_async, say, write_json
+from wanderbus.cli.output import check_writable, machine, print_line, run_async, write_json
 from wanderbus.errors import ConfigurationError
 from wanderbus.evaluation.goals import Goal
 from wanderbus.evaluation.overhead.experiment import (
@@ -47,44 +47,43 @@ QUICK_CONSUMERS: Final = (1, 4)
 def overhead(
     configuration: Annotated[
         list[int] | None,
-        typer.Option(min=1, max=4, help="Only this one; again for another. All four unless given.", show_default=False),
+        typer.Option(min=1, max=4, help="Only this one; repeatable. All four unless given.", show_default=False),
     ] = None,
     consumers: Annotated[
         list[int] | None,
         typer.Option(
             min=1,
             max=64,
-            help=f"Number of consumers; again for another. {', '.join(map(str, CONSUMERS))} unless given.",
+            help=f"Number of consumers; repeatable. {', '.join(map(str, CONSUMERS))} unless given.",
             show_default=False,
         ),
     ] = None,
-    events: Annotated[int | None, typer.Option(min=1, help="Events of a sample.", show_default=str(EVENTS))] = None,
-    rate: Annotated[float, typer.Option(min=0.1, max=1_000, help="Events published a second.")] = RATE_PER_S,
+    events: Annotated[int | None, typer.Option(min=1, help="Events per sample.", show_default=str(EVENTS))] = None,
+    rate: Annotated[float, typer.Option(min=0.1, max=1_000, help="Events published per second.")] = RATE_PER_S,
     wifi_rtt_ms: Annotated[
-        float, typer.Option(min=0.0, max=1_000, help="Round trip of the device's link; 0 adds nothing to it.")
+        float, typer.Option(min=0.0, max=1_000, help="Added round-trip time of the device's link; 0 adds nothing.")
     ] = WIFI_RTT_S * 1_000,
     relay_rtt_ms: Annotated[
-        float, typer.Option(min=0.0, max=1_000, help="Round trip to a remote relay; 0 adds nothing to it.")
+        float, typer.Option(min=0.0, max=1_000, help="Added round-trip time to a remote relay; 0 adds nothing.")
     ] = RELAY_RTT_S * 1_000,
-    encryption: Annotated[bool, typer.Option(help="Whether events travel encrypted; never in original ECI.")] = True,
-    runs: Annotated[int, typer.Option(min=1, help="Samples of each.")] = 1,
-    seed: Annotated[int, typer.Option(min=0, help="Seed of the order in which configurations have their turns.")] = 1,
+    encryption: Annotated[bool, typer.Option(help="Encrypt events; the original ECI never does.")] = True,
+    runs: Annotated[int, typer.Option(min=1, help="Samples of each combination.")] = 1,
+    seed: Annotated[int, typer.Option(min=0, help="Seed of the random order of the configurations.")] = 1,
     quick: Annotated[
-        bool, typer.Option("--quick", help=f"{QUICK_EVENTS} events a sample, of 1 and 4 consumers, unless given.")
+        bool, typer.Option("--quick", help=f"{QUICK_EVENTS} events per sample, and 1 and 4 consumers, unless given.")
     ] = False,
     json: Annotated[Path | None, typer.Option(help="Write results to this file.")] = None,
     plots: Annotated[Path | None, typer.Option(help="Draw the curves as an SVG file in this directory.")] = None,
     strict: Annotated[bool, typer.Option("--strict", help="Exit with status 1 if a goal is not met.")] = False,
 ) -> None:
-    """Measure how much longer events take with mobility, through NAT and a relay: the paper's figure 8.
+    """Measure the extra latency of events with mobility, through NAT and a relay: figure 8 of the paper.
 
-    A publisher and its consumers are on one device, the broker on another host. 20 events a second are published, 2,000
-    of them are a sample, and each consumer sums up how long they took. The four configurations: 1 the original ECI,
+    A publisher and its consumers are on one device, the broker is on another host. The publisher sends 20 events per
+    second; a sample is 2,000 events, and each consumer adds up their latencies. Configurations: 1 the original ECI,
     2 MD-ECI with SIP mobility, 3 the same behind NAT with a relay beside the broker, 4 with the relay on a third host.
 
-    All of it is real, in network namespaces that are made for it, which takes root; the time that links take is made by
-    a program. The configurations have turns of 20 events, in random order. A run of the published size takes 40
-    minutes.
+    Everything runs in real time in temporary network namespaces, which requires root; a program adds the delay of the
+    links. The configurations take turns of 20 events, in random order. A run of the published size takes 40 minutes.
 
     Example: wanderbus eval overhead --events 400 --consumers 1 --consumers 4
     """
@@ -101,8 +100,8 @@ def overhead(
         encryption,
     )
     if (reason := missing(experiment)) is not None:
-        raise ConfigurationError(f"this cannot be measured here: {reason}")
-    say(f"seeds {seed} to {seed + runs - 1} of the order of turns")
+        raise ConfigurationError(f"cannot measure on this machine: {reason}")
+    print_line(f"seeds {seed} to {seed + runs - 1} of the order of configurations")
     samples, places = _run(experiment, runs, seed)
     summaries = summarize(samples)
     met = goals(summaries, places)
@@ -144,9 +143,9 @@ def _report(
     if differences:
         console.print(steps_table(differences))
     links = ", ".join(f"{pair} {ms:.2f}" for pair, ms in places.round_trip_p50_ms.items())
-    say(f"p50 in ms: one sync of the disk {places.sync_p50_ms:.2f}; round trips {links}")
+    print_line(f"p50 in ms: one sync of the disk {places.sync_p50_ms:.2f}; round trips {links}")
     for goal in met:
-        say(str(goal))
+        print_line(str(goal))
 
 
 def _plot(directory: Path, experiment: Experiment, summaries: Sequence[Summary]) -> None:

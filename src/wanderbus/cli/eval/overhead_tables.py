@@ -1,4 +1,4 @@
-"""The tables of ``wanderbus eval overhead``, for a terminal."""
+"""Terminal tables of ``wanderbus eval overhead``."""
 
 from __future__ import annotations
 
@@ -12,13 +12,13 @@ from wanderbus.evaluation.overhead.summary import Step, Summary
 
 
 def sums_table(experiment: Experiment, summaries: Sequence[Summary]) -> Table:
-    """Return what the consumers summed up, by number of consumers and configuration."""
+    """Return the consumers' sums of latencies, by number of consumers and configuration."""
     table = Table(
         box=SIMPLE_HEAD,
         collapse_padding=True,
         title=f"{experiment.rate_per_s:g} events/s, {experiment.events} a sample, "
         f"runs: {max((each.runs for each in summaries), default=0)}",
-        caption="sum and average of arrival less publication, of a consumer",
+        caption="sum and average of a consumer's latencies (arrival minus publication)",
     )
     for heading in ("consumers", "configuration", "sum s", "average ms", "p50", "p95", "max"):
         table.add_column(heading, justify="left" if heading == "configuration" else "right", no_wrap=True)
@@ -34,7 +34,7 @@ def sums_table(experiment: Experiment, summaries: Sequence[Summary]) -> Table:
 
 
 def steps_table(differences: Sequence[Step]) -> Table:
-    """Return how much slower each configuration is than the one before it."""
+    """Return the extra latency of each configuration over the previous one."""
     table = Table(box=SIMPLE_HEAD, title="slower by, ms an event", caption="mean of the rounds, and its standard error")
     kinds = list(dict.fromkeys((each.lower, each.upper) for each in differences))
     for heading in ("consumers", *(f"{lower} to {upper}" for lower, upper in kinds)):

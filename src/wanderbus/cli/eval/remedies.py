@@ -1,4 +1,4 @@
-"""``wanderbus eval remedies``: what helps where a change of address takes an unknown time (SPEC S-08)."""
+"""``wanderbus eval remedies``: remedies for outages of unknown length at a change of address (SPEC S-08)."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ from rich.console import Console
 from rich.progress import track
 from rich.table import Table
 
-from wanderbus.cli.output import check_writable, machine, say, write_json
+from wanderbus.cli.output import check_writable, machine, print_line, write_json
 from wanderbus.errors import ConfigurationError
 from wanderbus.evaluation.grid import OUTAGE_S
 from wanderbus.evaluation.outcome import Outcome
@@ -28,15 +28,18 @@ RUNS: Final = 30
 def remedies(
     runs: Annotated[int, typer.Option(min=1, help="Runs with each remedy.")] = RUNS,
     seed: Annotated[int, typer.Option(min=0, help="Seed of the first run.")] = 1,
-    outage_s: Annotated[float, typer.Option(min=0.2, max=16.0, help="Mean of the outages.")] = OUTAGE_S,
+    outage_s: Annotated[
+        float, typer.Option(min=0.2, max=16.0, help="Mean length of the outages in seconds.")
+    ] = OUTAGE_S,
     json: Annotated[Path | None, typer.Option(help="Write results to this file.")] = None,
     plot: Annotated[Path | None, typer.Option(help="Draw the losses as this SVG file.")] = None,
     strict: Annotated[bool, typer.Option("--strict", help="Exit with status 1 if a goal is not met.")] = False,
 ) -> None:
-    """Measure what helps where a change of address takes an unknown time: a larger buffer, or a limited rate.
+    """Measure remedies for outages of unknown length at a change of address: a larger buffer, or a limited rate.
 
-    A consumer changes its address every 30 s and is away for a random time, evenly from a fifth to nine fifths of the
-    mean. The broker keeps 100 to 400 events for it; the publisher publishes 20 a second, or fewer. In virtual time.
+    A consumer changes its address every 30 s and is offline for a random time, uniform from 0.2 to 1.8 times the
+    mean. The broker queues at most 100 to 400 events for it; the publisher sends 20 events per second, or fewer. Runs
+    in virtual time.
 
     Example: wanderbus eval remedies --runs 10
     """
@@ -44,7 +47,7 @@ def remedies(
         if path is not None:
             check_writable(path)
     started = time.monotonic()
-    say(f"seeds {seed} to {seed + runs - 1} with each remedy")
+    print_line(f"seeds {seed} to {seed + runs - 1} with each remedy")
     jobs = [(one.cell, one.experiment(outage_s), each) for one in REMEDIES for each in range(seed, seed + runs)]
     console, quiet = Console(stderr=True), not sys.stderr.isatty()
     outcomes = list(track(run_all(jobs), "simulating", len(jobs), console=console, transient=True, disable=quiet))
@@ -54,7 +57,7 @@ def remedies(
     Console().print(_table(found, outage_s))
     met = goals(found)
     for goal in met:
-        say(str(goal))
+        print_line(str(goal))
     if plot is not None:
         _draw(plot, found)
     if json is not None:
