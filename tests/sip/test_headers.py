@@ -11,8 +11,8 @@ from hypothesis import strategies as st
 from wanderbus.errors import SIPParseError
 from wanderbus.sip.message.headers import (
     CONTACT_STAR,
-    REMEMBERED_CHARACTERS_MAX,
-    REMEMBERED_MAX,
+    CACHED_CHARACTERS_MAX,
+    CACHE_ENTRIES_MAX,
     CSeq,
     NameAddr,
     Params,
@@ -47,10 +47,10 @@ def test_a_short_value_that_was_read_lately_is_not_read_again(
 ) -> None:
     first = parse(beginning + "x")
     assert parse(beginning + "x") is first
-    for number in range(REMEMBERED_MAX):
+    for number in range(CACHE_ENTRIES_MAX):
         assert parse(f"{beginning}{number}") != first
     assert parse(beginning + "x") is not first
-    long = beginning.ljust(REMEMBERED_CHARACTERS_MAX + 1, "x")
+    long = beginning.ljust(CACHED_CHARACTERS_MAX + 1, "x")
     assert parse(long) == parse(long)
     assert parse(long) is not parse(long)
 

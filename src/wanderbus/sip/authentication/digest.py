@@ -1,15 +1,15 @@
-"""The server's side of digest authentication, and the names of the whole of it (RFC 3261 22, RFC 7616, RFC 8760).
+"""Digest authentication, server side (RFC 3261 22, RFC 7616, RFC 8760).
 
-A nonce carries the time it was issued, a serial number and a mark of where it was asked for, under a keyed hash, so
-that issuing one costs no memory. The registrar takes it from there alone: who writes another's address as the source of
-a REGISTER has no nonce for that. Memory is kept only for nonces that a known user has used rightly: the highest count
-seen, which has to rise. The key should be fresh in each process, because what was seen is forgotten with it.
+A nonce contains its time of issue, a serial number and a tag of the source that requested it, sealed with a keyed hash.
+So issuing a nonce uses no memory. The registrar accepts a nonce only from that source: a sender that forges the source
+address of a REGISTER has no valid nonce. Memory is used only for nonces that a known user has used correctly: the
+highest count, which must rise. The key should be fresh in each process, because the counts are lost with the process.
 
-Wrong digests are counted, and after some the next are refused unread (:mod:`.login_guard`). Nobody but a device that
-has logged in knows a nonce that it has used rightly. So such a nonce is always read, though wrongly only once, and
-passes this on to the nonce that replaces it: strangers who guess cannot lock the device out. An unknown user is
-answered exactly as a wrong password, and a nonce that is not ours or too old as stale whatever the digest (RFC 7616
-3.3).
+Wrong digests are counted; above the limits further credentials are refused unread (:mod:`.login_guard`). Only a device
+that has logged in knows a nonce that it has used correctly. So credentials with such a nonce are always read, but only
+one wrong digest is allowed for it; the nonce that replaces it has the same privilege. So strangers who guess cannot
+lock the device out. An unknown user gets the same response as a wrong password. A foreign or outdated nonce gets a
+stale challenge, whatever the digest (RFC 7616 3.3).
 """
 
 from __future__ import annotations
@@ -65,28 +65,28 @@ __all__ = [
 ]
 
 ALGORITHMS: Final = ("SHA-256", "MD5")
-"""What is offered unless told otherwise, in order of preference (RFC 8760 2.4)."""
+"""Default algorithms, in order of preference (RFC 8760 2.4)."""
 
 NONCES_REMEMBERED_MAX: Final = 4_096
-"""Nonces in use whose count is remembered; beyond that the oldest is declared stale."""
+"""Nonces in use whose count is kept; above this number the oldest becomes stale."""
 
 WRONG: Final = "Wrong User Or Password"
 TOO_MANY: Final = "Too Many Failed Logins"
 
 REFUSALS_KEPT_MAX: Final = 1_000
-"""Refusals that wait to be reported."""
+"""Refusals that are kept until they are reported."""
 
 DEVICE_USERS_MAX: Final = 8_192
-"""Users whose devices are known by their nonces."""
+"""Users whose devices are identified by their nonces."""
 
 _TO_ESCAPE: Final = re.compile(r"[^A-Za-z0-9\-_.!~*'()&=+$,;?/]")
-"""Characters that the user of a URI cannot have (RFC 3261 25.1)."""
+"""Characters that the user part of a URI must not contain (RFC 3261 25.1)."""
 
 _NONCE_NUMBER_BYTES: Final = 5
 _PLACE_BYTES: Final = 3
 _SEAL_BYTES: Final = 5
 _NONCE_CHARACTERS: Final = 24
-"""Short, because a challenge must not outgrow the request it answers; to guess 40 bits of seal takes 10^12 requests."""
+"""Short, because a challenge must not be larger than the request; guessing a 40-bit seal takes 10^12 requests."""
 
 
 class Accepted(msgspec.Struct, frozen=True):
@@ -120,10 +120,10 @@ class _Nonce(msgspec.Struct, frozen=True):
 
 
 class Authenticator:
-    """Checks who sent a request.
+    """Authenticates the senders of requests.
 
-    ``secrets`` gives a user's password, its digests, or None; ``key`` seals the nonces; ``algorithms`` is in order of
-    preference; a nonce holds for ``nonce_lifetime_s`` seconds; ``guard`` bounds wrong digests.
+    ``secrets`` returns a user's password, its digests, or None; ``key`` seals the nonces; ``algorithms`` is in order of
+    preference; a nonce is valid for ``nonce_lifetime_s`` seconds; ``guard`` limits wrong digests.
     """
 
     def __init__(
@@ -147,7 +147,7 @@ class Authenticator:
         self._forgotten_serial = 0
         self._guard = LoginGuard() if guard is None else guard
         self._devices: NewestByUser[int] = NewestByUser(DEVICE_USERS_MAX)
-        """Serial numbers of the nonces that devices of each user go on with."""
+        """Serial numbers of the nonces that devices of each user continue with."""
         self._refusals: list[LoginRefused] = []
 
     def check(
@@ -159,14 +159,14 @@ class Authenticator:
         known_as: Callable[[SIPUri], bool] = lambda uri: False,
         from_there: bool = False,
     ) -> Verdict:
-        """Judge a request at monotonic second ``now`` by the credentials in ``header``.
+        """Check a request at monotonic second ``now`` by the credentials in ``header``.
 
-        With ``from_there`` a nonce is good only where it was asked for; elsewhere it counts as outdated.
+        With ``from_there`` a nonce is valid only from the source that requested it; from others it counts as outdated.
 
-        None, unreadable or outdated ones give Challenged; with a nonce of ours a wrong digest and an unknown user give
-        Rejected 403, and any digest Rejected 500 with Retry-After while there were too many of these. Credentials made
-        for another resource than the Request-URI names give Rejected 400, unless that resource is ``known_as`` what
-        they name. A digest that is right but for its count gives Challenged with stale (RFC 7616 3.3).
+        Missing, unreadable or outdated credentials give Challenged. With a nonce of ours, a wrong digest or an unknown
+        user gives Rejected 403, and above the limits any digest gives Rejected 500 with Retry-After. Credentials for
+        another resource than the Request-URI give Rejected 400, unless that resource is ``known_as`` the one that they
+        name. A correct digest with a repeated count gives Challenged with stale (RFC 7616 3.3).
         """
         now_ms = int(now * 1000)
         credentials = self._credentials(request, header)
@@ -189,11 +189,11 @@ class Authenticator:
         return refusals
 
     def knows(self, username: str) -> bool:
-        """Say whether there is such a user."""
+        """Return whether the user exists."""
         return self._secrets(username) is not None
 
     def secret_of(self, username: str) -> str | None:
-        """Return HA1 of a user under SHA-256 (RFC 7616 3.4.2), None for an unknown one; it is not to be shown."""
+        """Return HA1 of a user under SHA-256 (RFC 7616 3.4.2), None for an unknown one; never log it."""
         secret = self._secrets(username)
         return None if secret is None else secret_ha1(secret, username, self._realm, "SHA-256")
 
@@ -201,7 +201,7 @@ class Authenticator:
         return f"Authenticator(realm={self._realm!r}, algorithms={self._algorithms!r})"
 
     def _refusal(self, nonce: _Nonce, credentials: Credentials, request: Request, now: float) -> Rejected | None:
-        """Refuse a wrong digest with a nonce of ours that holds, and any digest while there are too many of them."""
+        """Refuse a wrong digest with a valid nonce of ours, and any digest while the limits are exceeded."""
         user, source = credentials.username, self._guard.source_of(request)
         copy = f"{request.via.branch} {request.cseq} {credentials.response}"
         if self._guard.is_repeated(user, source, copy, now):
@@ -210,7 +210,7 @@ class Authenticator:
         wait_s, limit = (0.0, "") if is_device else self._guard.wait(user, source, now)
         if wait_s > 0:
             self._report(user, TOO_MANY, source, self._guard.refused(user, source, now), limit)
-            # 503 would make a proxy on the way hold back the requests of others too (RFC 3261 21.5.4).
+            # 503 would make an upstream proxy hold back the requests of other users too (RFC 3261 21.5.4).
             return Rejected(500, TOO_MANY, (("Retry-After", str(math.ceil(wait_s))),))
         if not self._is_right(credentials, request.method):
             self._devices.forget(user, nonce.serial)
@@ -219,7 +219,7 @@ class Authenticator:
         return None
 
     def _admitted(self, nonce: _Nonce, credentials: Credentials, request: Request, now: float) -> Verdict:
-        """Accept a right digest, unless it is repeated."""
+        """Accept a correct digest, unless it is repeated."""
         user = credentials.username
         if not self._counted(nonce, credentials.nonce_count or 0, int(now * 1000)):
             return self._challenged(request, int(now * 1000), stale=True)
@@ -229,7 +229,7 @@ class Authenticator:
         return Accepted(user)
 
     def _replaced(self, nonce: _Nonce, credentials: Credentials, request: Request, now: float) -> Challenged:
-        """Challenge again; the new nonce of a device takes the place of the old one, which then is worth nothing."""
+        """Challenge again; the new nonce of a device replaces the old one, which becomes invalid."""
         user = credentials.username
         challenged = self._challenged(request, int(now * 1000), stale=True)
         if self._devices.noted_at(user, nonce.serial) is not None and self._is_right(credentials, request.method):
@@ -238,7 +238,7 @@ class Authenticator:
         return challenged
 
     def _report(self, user: str, reason: str, source: Source, count: int, limit: str = FREE_FAILURES) -> None:
-        """Report a refusal; the name is whatever a stranger wrote, and escaped it forges no line of a log."""
+        """Report a refusal; the user name comes from a stranger and is escaped, so that it cannot forge log lines."""
         if len(self._refusals) < REFUSALS_KEPT_MAX:
             name = _TO_ESCAPE.sub(_escape, user[:NAME_CHARACTERS_MAX])
             by_source = source.address if limit == SOURCE_FAILURES else None
@@ -252,7 +252,7 @@ class Authenticator:
         return Challenged([str(challenge) for challenge in offered], stale)
 
     def _credentials(self, request: Request, header: str) -> Credentials | None:
-        """The first credentials for our realm that are complete and use what we offer."""
+        """Return the first complete credentials for our realm with a supported algorithm."""
         offered = {algorithm.lower() for algorithm in self._algorithms}
         for value in request.headers_all(header):
             try:
@@ -265,7 +265,7 @@ class Authenticator:
         return None
 
     def _is_right(self, credentials: Credentials, method: str) -> bool:
-        """Say whether the digest is that of the user; the work is the same for every user, known or not."""
+        """Return whether the digest is that of the user; the work is the same for every user, known or not."""
         user, algorithm = credentials.username, credentials.algorithm
         secret = self._secrets(user)
         of_text = ha1(user, self._realm, secret if isinstance(secret, str) else "", algorithm)
@@ -275,7 +275,7 @@ class Authenticator:
         return same and secret is not None and known is not None
 
     def _place_of(self, request: Request) -> bytes:
-        """Return a mark of where ``request`` comes from, as far as that can be believed."""
+        """Return a tag of the source of ``request``, as far as the source can be trusted."""
         address = self._guard.source_of(request).address
         return hmac.digest(self._key, b"place " + address.encode(), hashlib.sha256)[:_PLACE_BYTES]
 
@@ -285,7 +285,7 @@ class Authenticator:
         return urlsafe_b64encode(content + self._seal(content)).decode()
 
     def _opened(self, text: str) -> _Nonce | None:
-        """Return what a nonce of ours says, None for any other."""
+        """Return the content of a nonce of ours, None for any other."""
         if len(text) != _NONCE_CHARACTERS or not text.isascii():
             return None
         try:
@@ -307,7 +307,7 @@ class Authenticator:
         return not 0 <= age_ms <= self._nonce_lifetime_ms or nonce.serial <= self._forgotten_serial
 
     def _counted(self, nonce: _Nonce, count: int, now_ms: int) -> bool:
-        """Take note of a count; False if it does not rise, which is a repetition (RFC 7616 3.4)."""
+        """Record a count; False if it does not rise, which means a repetition (RFC 7616 3.4)."""
         seen = self._counts.get(nonce.serial)
         if seen is not None and count <= seen:
             return False
@@ -318,7 +318,7 @@ class Authenticator:
         return True
 
     def _forget(self, now_ms: int) -> None:
-        """Drop nonces past their time, and the oldest ones while there are too many."""
+        """Remove expired nonces, and the oldest ones while there are too many."""
         while self._serials:
             serial, issued_ms = self._serials[0]
             if now_ms - issued_ms <= self._nonce_lifetime_ms and len(self._serials) < NONCES_REMEMBERED_MAX:
@@ -333,9 +333,9 @@ def _escape(found: re.Match[str]) -> str:
 
 
 def _is_for(credentials: Credentials, request: Request, known_as: Callable[[SIPUri], bool]) -> bool:
-    """Tell whether credentials were made for ``request`` (RFC 7616 3.4.6, RFC 3261 22.4 item 5).
+    """Return whether credentials were made for ``request`` (RFC 7616 3.4.6, RFC 3261 22.4 item 5).
 
-    Scheme, port and parameters are left out: proxies rewrite them on the way, and not every phone writes them twice.
+    Scheme, port and parameters are not compared: proxies rewrite them on the way, and some phones omit them once.
     """
     try:
         named, asked = SIPUri.parse_any(credentials.uri), SIPUri.parse_any(request.uri)

@@ -1,7 +1,7 @@
-"""The client's side of digest authentication (RFC 3261 22.2, 22.3; RFC 7616 3.6).
+"""Digest authentication, client side (RFC 3261 22.2, 22.3; RFC 7616 3.6).
 
-The last challenge of each realm is kept and answered ahead with a rising count, so that a request costs a
-round trip of its own only the first time.
+The last challenge of each realm is kept, and later requests carry credentials for it with a rising count. So only the
+first request needs an extra round trip.
 """
 
 from __future__ import annotations
@@ -17,21 +17,21 @@ from wanderbus.sip.authentication.digest_values import SUPPORTED, Challenge, Cre
 from wanderbus.sip.message.message import Request, Response
 
 REALMS_MAX: Final = 8
-"""Challenges kept; the one learned first goes first."""
+"""Largest number of challenges kept; the oldest is removed first."""
 
 REQUESTS_REMEMBERED_MAX: Final = 256
-"""Requests of which the count they were sent with is remembered until their answer."""
+"""Requests whose nonce count is kept until their response."""
 
 CNONCE_BYTES: Final = 12
 
 _PROOFS: Final = {"WWW-Authenticate": "Authorization", "Proxy-Authenticate": "Proxy-Authorization"}
 
 _Realm = tuple[str, str]
-"""The header field a proof goes into, and the realm."""
+"""The header field for the credentials, and the realm."""
 
 
 class DigestClient:
-    """Answers challenges for one user, of the ``algorithms`` only. ``random`` gives the client nonces."""
+    """Responds to challenges for one user, with the given ``algorithms`` only. ``random`` creates the client nonces."""
 
     def __init__(
         self, username: str, password: str, random: RandomSource, algorithms: Collection[str] = SUPPORTED
@@ -45,7 +45,7 @@ class DigestClient:
         self._sent: dict[tuple[str, str], dict[_Realm, tuple[str, int]]] = {}
 
     def authorize(self, request: Request) -> Request:
-        """Return the request with a fresh proof for every realm known, in place of older ones; else unchanged.
+        """Return the request with fresh credentials for every known realm, replacing older ones; else unchanged.
 
         SIPParseError if the request has no Call-ID or CSeq.
         """
@@ -62,11 +62,10 @@ class DigestClient:
         return request
 
     def learn(self, response: Response) -> bool:
-        """Take the challenges of a 401 or 407 and return whether sending the request anew makes sense.
+        """Store the challenges of a 401 or 407; return whether the request should be sent again.
 
-        False if there is none we can answer, or if a proof was refused that was not called stale though its nonce
-        was used for the first time or is asked for again: then the password is wrong. How often to try anew is the
-        caller's to bound.
+        False if there is no supported challenge, or if credentials with a fresh nonce (or one that is challenged again)
+        were refused without stale: then the password is wrong. The caller limits the number of retries.
         """
         try:
             key = (response.call_id, str(response.cseq))
@@ -114,7 +113,7 @@ class DigestClient:
 
 
 def _answerable(response: Response, algorithms: Collection[str]) -> dict[_Realm, Challenge]:
-    """The first challenge of each realm that we can answer: the server's favourite stands first (RFC 8760 2.4)."""
+    """Return the first supported challenge of each realm: the server lists its preferred one first (RFC 8760 2.4)."""
     found: dict[_Realm, Challenge] = {}
     for asking, proof in _PROOFS.items():
         for value in response.headers_all(asking):

@@ -1,7 +1,6 @@
-"""The values of digest authentication: challenges, credentials and what is computed of them (RFC 7616 3.3, 3.4).
+"""Values of digest authentication: challenges, credentials and their hashes (RFC 7616 3.3, 3.4).
 
-MD5, SHA-256 and SHA-512-256 (RFC 8760). Neither a password, nor HA1, nor a digest is ever part of a repr or
-of an error message.
+MD5, SHA-256 and SHA-512-256 (RFC 8760). A repr or an error message never contains a password, HA1 or digest.
 """
 
 from __future__ import annotations
@@ -18,19 +17,19 @@ from wanderbus.sip.message.headers import TOKEN, quoted, split_list, unquoted
 
 _HASHES: Final = {"md5": "md5", "sha-256": "sha256", "sha-512-256": "sha512_256"}
 SUPPORTED: Final = ("SHA-512-256", "SHA-256", "MD5")
-"""Algorithms that can be computed here."""
+"""Supported algorithms."""
 
 _QUOTED_VALUE: Final = re.compile(r'"(?:[^"\\]|\\.)*"', re.DOTALL)
 _NONCE_COUNT: Final = re.compile(r"[0-9A-Fa-f]{8}")
 
 VALUE_CHARACTERS_MAX: Final = 1_024
-"""Characters of one value of a challenge or of credentials."""
+"""Largest length of one value of a challenge or of credentials."""
 
 
 class Challenge(msgspec.Struct, frozen=True):
     """A WWW-Authenticate or Proxy-Authenticate value of the Digest scheme (RFC 7616 3.3).
 
-    ``qop`` is empty for a server of the time before RFC 2617 (RFC 3261 22.4 step 8).
+    ``qop`` is empty for a server older than RFC 2617 (RFC 3261 22.4 step 8).
     """
 
     realm: str
@@ -55,7 +54,7 @@ class Challenge(msgspec.Struct, frozen=True):
 
     @property
     def shortest(self) -> str:
-        """The challenge in as few characters as can be: MD5 is what the lack of an algorithm means (RFC 7616 3.3)."""
+        """The challenge in the fewest characters: a missing algorithm means MD5 (RFC 7616 3.3)."""
         return "Digest " + ",".join(part for part in self._parts() if part != "algorithm=MD5")
 
     def __str__(self) -> str:
@@ -76,7 +75,7 @@ class Challenge(msgspec.Struct, frozen=True):
 class Credentials(msgspec.Struct, frozen=True):
     """An Authorization or Proxy-Authorization value of the Digest scheme (RFC 7616 3.4).
 
-    ``nonce_count``, ``cnonce`` and ``qop`` are None for a client of the time before RFC 2617.
+    ``nonce_count``, ``cnonce`` and ``qop`` are None for a client older than RFC 2617.
     """
 
     username: str
@@ -96,7 +95,7 @@ class Credentials(msgspec.Struct, frozen=True):
         values = _parse_digest(text)
         count = values.get("nc")
         if count is not None and not _NONCE_COUNT.fullmatch(count):
-            raise SIPParseError("digest: nc has to have eight hexadecimal digits")
+            raise SIPParseError("digest: nc must have eight hexadecimal digits")
         return cls(
             username=_needed(values, "username"),
             realm=_needed(values, "realm"),
@@ -139,14 +138,14 @@ class Credentials(msgspec.Struct, frozen=True):
 
 
 Secret: TypeAlias = str | Mapping[str, str]
-"""What a user proves to know: a password, or its HA1 in one realm under each of :data:`HASHED`."""
+"""Secret of a user: a password, or its HA1 in one realm under each of :data:`HASHED`."""
 
 HASHED: Final = ("sha-256", "sha-512-256", "md5")
-"""The algorithms whose HA1 is kept in place of a password (RFC 8760)."""
+"""Algorithms whose HA1 can be stored in place of a password (RFC 8760)."""
 
 
 def secret_ha1(secret: Secret, username: str, realm: str, algorithm: str) -> str | None:
-    """Return HA1 of a secret under ``algorithm``, None where it is not known."""
+    """Return HA1 of a secret under ``algorithm``, None if it is not stored."""
     return ha1(username, realm, secret, algorithm) if isinstance(secret, str) else secret.get(algorithm.lower())
 
 
@@ -158,7 +157,7 @@ def ha1(username: str, realm: str, password: str, algorithm: str = "SHA-256") ->
 def response_digest(secret: str, credentials: Credentials, method: str) -> str:
     """Return the ``response`` that proves knowledge of ``secret``, an HA1 (RFC 7616 3.4.1; without qop RFC 3261 22.4).
 
-    The ``response`` in ``credentials`` is not looked at. SIPParseError for an unknown algorithm.
+    The ``response`` in ``credentials`` is ignored. SIPParseError for an unknown algorithm.
     """
     request_part = _digest(credentials.algorithm, f"{method}:{credentials.uri}")
     if credentials.qop is None:
@@ -184,10 +183,10 @@ def _parse_digest(text: str) -> dict[str, str]:
         name, equals, value = (part.strip(" \t") for part in item.partition("="))
         name = name.lower()
         if not equals or not TOKEN.fullmatch(name) or not (_QUOTED_VALUE.fullmatch(value) or TOKEN.fullmatch(value)):
-            raise SIPParseError("digest: not a name, = and a value")
+            raise SIPParseError("digest: expected a name, = and a value")
         if name in values:
             raise SIPParseError("digest: a name is given twice")
-        # The bound is on what is said, not on how: escapes come and go when a value is written again.
+        # The limit applies to the unescaped value: its escapes may differ when it is encoded again.
         values[name] = unquoted(value)
         if len(values[name]) > VALUE_CHARACTERS_MAX:
             raise SIPParseError(f"digest: a value of more than {VALUE_CHARACTERS_MAX} characters")
@@ -195,7 +194,7 @@ def _parse_digest(text: str) -> dict[str, str]:
 
 
 def _lowered(text: str) -> str:
-    """Fold what has a case in the specification; other letters could grow longer (U+0130)."""
+    """Convert ASCII letters to lower case; other letters could grow longer (U+0130)."""
     return text.lower() if text.isascii() else text
 
 

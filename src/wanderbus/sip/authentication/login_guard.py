@@ -1,4 +1,4 @@
-"""Limits on wrong passwords: how often credentials may be tried before the next try is refused unread (RFC 3261 26).
+"""Limits on wrong passwords: above them, further credentials are refused unread (RFC 3261 26).
 
 ::
 
@@ -6,9 +6,9 @@
     one user from all sources   30 failures at once, then one each 30 s
     one source, all users       60 failures at once, then one each second
 
-A stranger must not lock a user out. So the second and third limit do not hold for a source that the user proved
-themselves at lately, and none of them for a device that goes on with a nonce of its own (:mod:`.digest`). Users who do
-not exist are counted like those who do. Every table is bounded.
+A stranger must not lock a user out. So the second and third limit do not apply to a source from which the user has
+logged in recently. No limit applies to a device that continues with a nonce of its own (:mod:`.digest`). Unknown users
+are counted like known ones. Every table is bounded.
 """
 
 from __future__ import annotations
@@ -27,13 +27,13 @@ from wanderbus.sip.message.message import Request
 from wanderbus.tokens import Tokens
 
 NEWEST_MAX: Final = 16
-"""Sources, and nonces, that are remembered of one user who proved themselves there."""
+"""Sources and nonces kept for one user who has logged in there."""
 
 NAME_CHARACTERS_MAX: Final = 64
-"""Characters of a user or a host that are kept."""
+"""Characters kept of a user or a host."""
 
 _REQUEST_CHARACTERS_MAX: Final = 256
-"""Characters that are kept of what tells a request from others."""
+"""Characters kept of the text that identifies a request."""
 
 _Key = TypeVar("_Key", bound=Hashable)
 
@@ -42,34 +42,34 @@ class LoginLimits(msgspec.Struct, frozen=True):
     """Limits on wrong credentials."""
 
     free_failures: int = 5
-    """Failures of one user from one source before the first pause. IPv6 addresses of one /64 are one source."""
+    """Failures of one user from one source before the first pause. All IPv6 addresses of one /64 are one source."""
 
     pause_s: float = 1.0
-    """The first pause; each further failure doubles it. What comes earlier is refused unread, with Retry-After."""
+    """The first pause; each further failure doubles it. Earlier attempts are refused unread, with Retry-After."""
 
     pause_s_max: float = 60.0
     """The longest pause."""
 
     user_failures: float = 30.0
-    """Failures of one user from all sources together, but for those where the user has logged in lately."""
+    """Failures of one user from all sources together, except those from which the user has logged in recently."""
 
     user_recovery_s: float = 30.0
-    """Time after which there may be one more of these."""
+    """Time until one more of these failures is allowed."""
 
     source_failures: float = 60.0
-    """Failures of all users from one source together, but for those who have logged in from there lately."""
+    """Failures of all users from one source together, except users who have logged in from there recently."""
 
     source_recovery_s: float = 1.0
-    """Time after which there may be one more of these."""
+    """Time until one more of these failures is allowed."""
 
     lately_s_max: float = 86_400.0
-    """How long a source counts as one where the user has logged in."""
+    """Time for which a source counts as one from which the user has logged in."""
 
     forget_s: float = 3_600.0
     """Failures of a user from a source are forgotten after this time without another."""
 
     entries_max: int = 8_192
-    """Users, sources, and pairs of them, that are counted apart."""
+    """Largest number of users, of sources, and of pairs of them, with a count each."""
 
 
 DEFAULT_LIMITS: Final = LoginLimits()
@@ -82,9 +82,9 @@ SOURCE_FAILURES: Final = "logins.source_failures"
 class LoginRefused(Output, frozen=True):
     """Credentials of ``user``, an address of record, from ``source`` were refused because of ``reason``.
 
-    ``count`` refusals of this user have come from there since the last pause of an hour, or success. ``limit`` is the
-    setting that holds this try back, or that counts the failure, and ``by_source`` is set where it bounds that source
-    and not the user.
+    ``count`` is the number of refusals of this user from there since the last success or pause of an hour. ``limit`` is
+    the setting that blocks this attempt or counts the failure. ``by_source`` is true if that limits the source and not
+    the user.
     """
 
     user: str
@@ -96,26 +96,26 @@ class LoginRefused(Output, frozen=True):
 
     @property
     def party(self) -> str:
-        """Who is limited: the user, or the source for which all users count together."""
+        """The limited party: the user, or the source for which all users count together."""
         return self.by_source or self.user
 
 
 class Source(msgspec.Struct, frozen=True):
-    """Source of a request: ``path`` tells senders apart, also behind one proxy; ``address`` can be believed."""
+    """Source of a request: ``path`` distinguishes senders, also behind one proxy; ``address`` is trustworthy."""
 
     path: str
     address: str
 
 
 class NewestByUser(Generic[_Key]):
-    """The newest few values of each user, and when they were noted; ``users_max`` users, the newest."""
+    """The newest few values of each user with their times, for the newest ``users_max`` users."""
 
     def __init__(self, users_max: int) -> None:
         self._users_max = users_max
         self._noted: OrderedDict[str, OrderedDict[_Key, float]] = OrderedDict()
 
     def note(self, user: str, value: _Key, now: float) -> None:
-        """Note ``value`` as the newest of ``user``."""
+        """Record ``value`` as the newest of ``user``."""
         values = self._noted.setdefault(user, OrderedDict())
         self._noted.move_to_end(user)
         values[value] = now
@@ -126,7 +126,7 @@ class NewestByUser(Generic[_Key]):
             self._noted.popitem(last=False)
 
     def noted_at(self, user: str, value: _Key) -> float | None:
-        """Return when ``value`` of ``user`` was noted."""
+        """Return the time at which ``value`` of ``user`` was recorded."""
         values = self._noted.get(user)
         return None if values is None else values.get(value)
 
@@ -146,9 +146,9 @@ class _Pair:
 
 
 class LoginGuard:
-    """Counts failures, and says how long the next try has to wait.
+    """Counts failures, and computes the pause until the next attempt.
 
-    Requests from the hosts ``proxies`` come from whom these proxies name in Via.
+    A request from one of the hosts ``proxies`` has the source that this proxy names in Via.
     """
 
     def __init__(self, limits: LoginLimits = DEFAULT_LIMITS, proxies: Collection[str] = ()) -> None:
@@ -160,15 +160,15 @@ class LoginGuard:
         self._sources: OrderedDict[str, Tokens] = OrderedDict()
         self._known: NewestByUser[str] = NewestByUser(self._most)
         self._other_users = _tokens(limits.source_recovery_s, limits.source_failures)
-        """Shared by new users while every entry is in use, so that a guesser cannot push out a count of their own."""
+        """Shared by new users while every entry is in use, so that a guesser cannot evict their own counter."""
 
     def __len__(self) -> int:
         return max(len(self._pairs), len(self._users), len(self._sources))
 
     def source_of(self, request: Request) -> Source:
-        """Return where ``request`` comes from: the top Via names the host that sent it to us, the next one the sender.
+        """Return the source of ``request``: the top Via names the host that sent it to us, the next one the sender.
 
-        A sender that only an unknown host names is told apart from others behind it, and not believed.
+        A sender named only by an unknown host is distinguished from others behind that host, but is not trusted.
         """
         hosts = [via.received or via.host for via in _vias(request)[:2]]
         networks = [_short(network_of(host)) for host in hosts]
@@ -176,15 +176,15 @@ class LoginGuard:
             peer = networks[0] if networks else "?"
             return Source(peer, peer)
         peer, sender = networks
-        # A proxy is one address: others of its /64 are no proxies, though they count as one source with it.
+        # A proxy is one address: other addresses of its /64 are no proxies, but share one source with it.
         return Source(f"{sender} via {peer}", sender if canonical(hosts[0]) in self._proxies else peer)
 
     def wait_s(self, user: str, source: Source, now: float) -> float:
-        """Return how long ``user`` from ``source`` has to wait before credentials are read; 0 if they may be now."""
+        """Return the seconds that ``user`` from ``source`` must wait before credentials are read; 0 if none."""
         return self.wait(user, source, now)[0]
 
     def wait(self, user: str, source: Source, now: float) -> tuple[float, str]:
-        """Return how long, as :meth:`wait_s`, and the name of the limit for which that is."""
+        """Return the wait as :meth:`wait_s`, and the name of the limit that causes it."""
         name = _short(user)
         pair = self._pair(name, source, now)
         wait_s = 0.0 if pair is None else max(0.0, pair.until - now)
@@ -196,17 +196,17 @@ class LoginGuard:
         return max((wait_s, FREE_FAILURES), (from_all_s, USER_FAILURES), (from_source_s, SOURCE_FAILURES))
 
     def refused(self, user: str, source: Source, now: float) -> int:
-        """Count a try that was refused unread; return the refusals so far."""
+        """Count an attempt that was refused unread; return the refusals so far."""
         name = _short(user)
         pair = self._pair(name, source, now)
-        # Who waits for others' failures gets no entry: it would push out one that counts.
+        # A user blocked by the failures of others gets no entry: it would evict a useful one.
         if pair is None:
             return 1
         pair.refusals += 1
         return pair.refusals
 
     def is_repeated(self, user: str, source: Source, request: str, now: float) -> bool:
-        """Say whether ``request``, what tells it from others, was the last that failed: a copy guesses nothing."""
+        """Return whether ``request`` (its identifying text) was the last that failed: a copy is no further guess."""
         pair = self._pair(_short(user), source, now)
         return pair is not None and pair.request == request[:_REQUEST_CHARACTERS_MAX]
 
@@ -237,7 +237,7 @@ class LoginGuard:
         self._known.note(name, source.path, now)
 
     def _pair(self, name: str, source: Source, now: float) -> _Pair | None:
-        """Return what is held against a user and a source, if it is not too long ago."""
+        """Return the recorded failures of a user from a source, if they have not expired."""
         pair = self._pairs.get((name, source.path))
         if pair is not None and now - pair.at > max(self._limits.forget_s, self._limits.pause_s_max):
             del self._pairs[name, source.path]
@@ -264,7 +264,7 @@ _Entry = TypeVar("_Entry")
 
 
 def _put(table: OrderedDict[_Key, _Entry], key: _Key, entry: _Entry, most: int) -> None:
-    """Keep ``entry`` as the newest of at most ``most``."""
+    """Store ``entry`` as the newest of at most ``most``."""
     table[key] = entry
     table.move_to_end(key)
     if len(table) > most:
@@ -280,7 +280,7 @@ def _short(name: str) -> str:
 
 
 def _vias(request: Request) -> list[Via]:
-    """Return what can be read of the top two Vias."""
+    """Return the readable ones of the top two Vias."""
     vias = []
     for value in request.headers_all("Via")[:2]:
         try:

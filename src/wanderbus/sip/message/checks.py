@@ -1,8 +1,9 @@
-"""What an element looks at before it serves a message (RFC 3261 8.2, 10.3, 16.3; RFC 4475 3.3).
+"""Checks of a SIP message before an element serves it (RFC 3261 8.2, 10.3, 16.3; RFC 4475 3.3).
 
-One function a check, each None when there is nothing to object to, and for each role the checks in the order that the
-RFC gives. Proxy, registrar and user agent ask these, and so does :mod:`.inspection`; what depends on their state
-(bindings, dialogs, loops, passwords) they check themselves. All of them take a message that ``parse_message`` read.
+Each function is one check and returns None when the message passes. For each role one function runs its checks in the
+order that the RFC gives. Proxy, registrar, user agent and :mod:`.inspection` use them. Checks that need the state of
+the element (bindings, dialogs, loops, passwords) are not here. All functions take a message that ``parse_message``
+read.
 """
 
 from __future__ import annotations
@@ -24,17 +25,17 @@ REGISTRAR_METHODS: Final = ("REGISTER", "OPTIONS")
 SDP_TYPE: Final = "application/sdp"
 
 _DESCRIBING: Final = ("INVITE", "UPDATE")
-"""Methods whose body we read, and whose answer has one."""
+"""Methods with a body that we read, and whose responses have a body."""
 
 _NO_EXTENSIONS: Final = ("ACK", "CANCEL")
 """Methods in which Require and Proxy-Require are ignored (RFC 3261 8.2.2.3)."""
 
 
 class Refusal(msgspec.Struct, frozen=True):
-    """Answer ``status`` with ``headers``; ``reason`` is one line for people.
+    """Refusal of a request: respond with ``status`` and ``headers``; ``reason`` is one line for people.
 
-    ``faulty`` is false where the answer speaks of the element, not of the message: a method it does not serve, a
-    challenge. RFC 4475 counts such messages among the valid ones (3.1.1.2, 3.3.7).
+    ``faulty`` is false if the response describes the element, not a fault of the message: a method that it does not
+    serve, or a challenge. RFC 4475 counts such messages as valid (3.1.1.2, 3.3.7).
     """
 
     status: int
@@ -50,9 +51,9 @@ def user_agent_refusal(
     supported: Collection[str] = (),
     types: Collection[str] = (SDP_TYPE,),
 ) -> Refusal | None:
-    """Judge a request as its destination (RFC 3261 8.2).
+    """Check a request at its destination (RFC 3261 8.2).
 
-    ``served`` methods, ``supported`` option tags, media ``types`` that can be read. Max-Forwards is no matter here.
+    ``served``: methods; ``supported``: option tags; ``types``: readable media types. Max-Forwards is not checked.
     """
     return (
         unserved_method(request, served)
@@ -66,7 +67,7 @@ def user_agent_refusal(
 def registrar_refusal(
     request: Request, *, served: Collection[str] = REGISTRAR_METHODS, supported: Collection[str] = ()
 ) -> Refusal | None:
-    """Judge a request as a registrar does before it looks at its bindings (RFC 3261 10.3)."""
+    """Check a request as a registrar does before it reads its bindings (RFC 3261 10.3)."""
     return (
         unserved_method(request, served)
         or unsupported_scheme(request)
@@ -77,7 +78,7 @@ def registrar_refusal(
 
 
 def proxy_refusal(request: Request, *, supported: Collection[str] = ()) -> Refusal | None:
-    """Judge a request that is to be passed on (RFC 3261 16.3); its method and body are no concern of a proxy."""
+    """Check a request that a proxy is to forward (RFC 3261 16.3); its method and body are not checked."""
     return (
         unsupported_scheme(request)
         or too_many_hops(request)
@@ -86,22 +87,22 @@ def proxy_refusal(request: Request, *, supported: Collection[str] = ()) -> Refus
 
 
 def unserved_method(request: Request, served: Collection[str]) -> Refusal | None:
-    """Object to a method outside ``served``: 405 for a registered one, 501 for any other (RFC 3261 8.2.1, 21.5.2)."""
+    """Refuse a method outside ``served``: 405 for a registered one, 501 for any other (RFC 3261 8.2.1, 21.5.2)."""
     if request.method in served:
         return None
     known = request.method in METHODS
-    reason = f"{request.method} is not served here" if known else f"{request.method} is no method we know"
+    reason = f"{request.method} is not served here" if known else f"{request.method} is not a known method"
     return Refusal(405 if known else 501, reason, (("Allow", ", ".join(served)),), faulty=False)
 
 
 def unsupported_scheme(request: Request) -> Refusal | None:
-    """Object to a Request-URI that is neither sip nor sips (RFC 3261 8.2.2.1, 16.3; RFC 4475 3.3.2, 3.3.3)."""
+    """Refuse a Request-URI that is neither sip nor sips (RFC 3261 8.2.2.1, 16.3; RFC 4475 3.3.2, 3.3.3)."""
     uri = SIPUri.parse_any(request.uri)
     return None if uri.is_sip else Refusal(416, f"Request-URI: the scheme {uri.scheme} is neither sip nor sips")
 
 
 def unsupported_extension(request: Request, header: str, supported: Collection[str]) -> Refusal | None:
-    """Object to an option tag in ``header``, Require or Proxy-Require, that is not ``supported`` (RFC 3261 8.2.2.3)."""
+    """Refuse an option tag in ``header`` (Require or Proxy-Require) that is not ``supported`` (RFC 3261 8.2.2.3)."""
     if request.method in _NO_EXTENSIONS:
         return None
     lacking = [tag for tag in request.headers_all(header) if tag.lower() not in {known.lower() for known in supported}]
@@ -112,14 +113,14 @@ def unsupported_extension(request: Request, header: str, supported: Collection[s
 
 
 def unsupported_body(request: Request, types: Collection[str]) -> Refusal | None:
-    """Object to a body that has to be read and cannot be (RFC 3261 8.2.3, 13.2.1; RFC 4475 3.3.6)."""
+    """Refuse a mandatory body that cannot be read (RFC 3261 8.2.3, 13.2.1; RFC 4475 3.3.6)."""
     if request.method not in _DESCRIBING or not request.body or _is_optional(request):
         return None
     if coding := [value for value in request.headers_all("Content-Encoding") if value.lower() != "identity"]:
         return Refusal(415, f"Content-Encoding: {', '.join(coding)} cannot be read", (("Accept-Encoding", "identity"),))
     media_type = media_type_of(request.header("Content-Type"))
     if media_type not in types:
-        named = media_type or "no type at all"
+        named = media_type or "no type"
         return Refusal(415, f"Content-Type: {named} cannot be read", (("Accept", ", ".join(types)),))
     if media_type == SDP_TYPE:
         try:
@@ -130,25 +131,25 @@ def unsupported_body(request: Request, types: Collection[str]) -> Refusal | None
 
 
 def unacceptable_answer(request: Request, types: Collection[str]) -> Refusal | None:
-    """Object to a sender that takes none of the ``types`` in which it would be answered (RFC 4475 3.3.15)."""
+    """Refuse a sender that accepts none of the response's media ``types`` (RFC 4475 3.3.15)."""
     if request.method not in _DESCRIBING or request.header("Accept") is None:
         return None
     wanted = {media_type_of(value) for value in request.headers_all("Accept")}
     for media_type in types:
         if wanted & {media_type, "*/*", media_type.partition("/")[0] + "/*"}:
             return None
-    return Refusal(406, f"Accept: the answer is {', '.join(types)}, which is not among them")
+    return Refusal(406, f"Accept: the answer is {', '.join(types)}, which the sender does not accept")
 
 
 def too_many_hops(request: Request) -> Refusal | None:
-    """Object to a request that may not go further (RFC 3261 16.3 item 3)."""
-    return Refusal(483, "Max-Forwards: 0, so it may not be passed on") if request.max_forwards == 0 else None
+    """Refuse a request that must not be forwarded further (RFC 3261 16.3 item 3)."""
+    return Refusal(483, "Max-Forwards: 0, the request must not be forwarded") if request.max_forwards == 0 else None
 
 
 def unknown_credentials(request: Request, header: str) -> Refusal | None:
-    """Object to credentials of which none is of the Digest scheme, as if there were none (RFC 4475 3.3.7).
+    """Refuse credentials that contain no Digest scheme, as if there were no credentials (RFC 4475 3.3.7).
 
-    The caller adds its challenge. A request without any credentials passes: who is asked for some is not said here.
+    The caller adds its challenge. A request without any credentials passes: the caller decides whether to demand them.
     """
     schemes = [value.partition(" ")[0] for value in request.headers_all(header)]
     if not schemes or any(scheme.lower() == "digest" for scheme in schemes):
@@ -158,7 +159,7 @@ def unknown_credentials(request: Request, header: str) -> Refusal | None:
 
 
 def unregistrable(request: Request) -> Refusal | None:
-    """Object to a REGISTER that names no user of SIP, or asks for * in a way that has no meaning (RFC 3261 10.3)."""
+    """Refuse a REGISTER whose To is not a SIP URI, or with Contact * without Expires 0 (RFC 3261 10.3)."""
     if request.method != "REGISTER":
         return None
     if not request.to.uri.is_sip:
@@ -169,24 +170,24 @@ def unregistrable(request: Request) -> Refusal | None:
 
 
 def misrouted(response: Response) -> str | None:
-    """Say why a user agent has to discard a response, None if it is for it (RFC 3261 8.1.3.3)."""
-    return "Via: more than one, so it is for somebody else" if len(response.vias) > 1 else None
+    """Return the reason why a user agent must discard a response, or None to accept it (RFC 3261 8.1.3.3)."""
+    return "Via: more than one, the response is for another element" if len(response.vias) > 1 else None
 
 
 def unforwardable(response: Response) -> str | None:
-    """Say why a proxy must not pass a response on: its next hop is many hosts or none (RFC 4475 3.3.10)."""
+    """Return the reason why a proxy must not forward a response: its next hop is not one host (RFC 4475 3.3.10)."""
     vias = response.vias
     if len(vias) < 2 or is_single_host(vias[1].received or vias[1].host):
         return None
-    return "Via: the next hop is no single host"
+    return "Via: the next hop is not a single host"
 
 
 def media_type_of(value: str | None) -> str:
-    """Return ``type/subtype`` in small letters, without parameters; "" for None."""
+    """Return ``type/subtype`` in lower case, without parameters; "" for None."""
     return (value or "").partition(";")[0].replace(" ", "").replace("\t", "").lower()
 
 
 def _is_optional(request: Request) -> bool:
-    """Whether the sender lets a body that is not understood be ignored (RFC 3261 20.11)."""
+    """Return whether the sender allows an unreadable body to be ignored (RFC 3261 20.11)."""
     parameters = (request.header("Content-Disposition") or "").lower().replace(" ", "").replace("\t", "").split(";")[1:]
     return "handling=optional" in parameters

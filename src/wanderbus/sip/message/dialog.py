@@ -1,7 +1,7 @@
-"""Dialogs: what two user agents remember to send each other requests (RFC 3261 12).
+"""Dialogs between two user agents (RFC 3261 12).
 
-A value, not a machine: each step returns a new dialog, and all of it can be stored and read back. Tags, CSeq numbers
-and the route set come from the INVITE and its answer; the remote target follows the other side's Contact.
+A dialog is an immutable value: each step returns a new one, and it can be stored and loaded. Tags, CSeq numbers and the
+route set are from the INVITE and its response; the remote target follows the peer's Contact.
 """
 
 from __future__ import annotations
@@ -19,7 +19,7 @@ from wanderbus.sip.message.uri import SIPUri
 MAX_FORWARDS: Final = "70"
 
 _TARGET_REFRESHING: Final = frozenset({"INVITE", "UPDATE"})
-"""Requests whose Contact moves the remote target (RFC 3261 6, RFC 3311 5.1)."""
+"""Requests whose Contact replaces the remote target (RFC 3261 6, RFC 3311 5.1)."""
 
 _WITHOUT_NEW_CSEQ: Final = frozenset({"ACK", "CANCEL"})
 """Requests that repeat the CSeq number of an INVITE (RFC 3261 12.2.1.1)."""
@@ -29,11 +29,11 @@ _NOT_IN_REQUEST_URI: Final = "method"
 
 
 class Dialog(msgspec.Struct, frozen=True):
-    """One dialog, seen from our side.
+    """One dialog, from our point of view.
 
-    ``local_cseq`` and ``remote_cseq`` are the numbers last used by us and by the other side, 0 for none yet.
-    URIs and ``route_set`` are kept as written in the headers; the route set is in the order in which we use it.
-    ``secure`` says that the dialog was made with a SIPS Request-URI.
+    ``local_cseq`` and ``remote_cseq`` are the last CSeq numbers of our side and of the peer, 0 for none yet.
+    URIs and ``route_set`` are kept as written in the headers; the route set is in the order of our use.
+    ``secure``: the dialog was created with a SIPS Request-URI.
     """
 
     call_id: str
@@ -49,10 +49,10 @@ class Dialog(msgspec.Struct, frozen=True):
 
     @classmethod
     def from_uac(cls, request: Request, response: Response) -> Dialog:
-        """Return the dialog that ``response`` to our INVITE ``request`` makes (RFC 3261 12.1.2).
+        """Return the dialog that ``response`` to our INVITE ``request`` creates (RFC 3261 12.1.2).
 
         Raises:
-            SIPParseError: a header field it needs is missing or malformed, Contact among them.
+            SIPParseError: a required header field is missing or malformed; Contact is required too.
         """
         return cls(
             call_id=request.call_id,
@@ -69,10 +69,10 @@ class Dialog(msgspec.Struct, frozen=True):
 
     @classmethod
     def from_uas(cls, request: Request, response: Response) -> Dialog:
-        """Return the dialog that our ``response`` to the INVITE ``request`` makes (RFC 3261 12.1.1).
+        """Return the dialog that our ``response`` to the INVITE ``request`` creates (RFC 3261 12.1.1).
 
         Raises:
-            SIPParseError: a header field it needs is missing or malformed, Contact among them.
+            SIPParseError: a required header field is missing or malformed; Contact is required too.
         """
         return cls(
             call_id=request.call_id,
@@ -89,17 +89,18 @@ class Dialog(msgspec.Struct, frozen=True):
 
     @property
     def key(self) -> tuple[str, str, str]:
-        """What names the dialog at our side: Call-ID, local tag, remote tag (RFC 3261 12)."""
+        """Identifier of the dialog at our side: Call-ID, local tag, remote tag (RFC 3261 12)."""
         return self.call_id, self.local_tag, self.remote_tag
 
     def next_request(self, method: str) -> tuple[Dialog, Request]:
-        """Return the dialog with its next CSeq number, and a request with it, without Via and Contact (12.2.1.1).
+        """Return the dialog with its next CSeq number, and a request with that number, without Via and Contact
+        (12.2.1.1).
 
         Raises:
-            LocalProtocolError: ``method`` is ACK or CANCEL, which take the number of their INVITE.
+            LocalProtocolError: ``method`` is ACK or CANCEL, which repeat the number of their INVITE.
         """
         if method in _WITHOUT_NEW_CSEQ:
-            raise LocalProtocolError(f"{method} has no CSeq number of its own")
+            raise LocalProtocolError(f"{method} has no CSeq number of its own; use that of its INVITE")
         following = msgspec.structs.replace(self, local_cseq=self.local_cseq + 1)
         return following, following._request(method, following.local_cseq)
 
@@ -108,22 +109,23 @@ class Dialog(msgspec.Struct, frozen=True):
         return self._request("ACK", cseq)
 
     def accepts(self, request: Request) -> int | None:
-        """Return the status to refuse ``request`` with, or None if the dialog admits it (RFC 3261 12.2.2).
+        """Return the status to refuse ``request`` with, or None if the dialog accepts it (RFC 3261 12.2.2).
 
-        481 if it belongs to another dialog, 500 if its CSeq number is lower than one we have seen.
+        481 if it belongs to another dialog, 500 if its CSeq number is lower than an earlier one.
 
         Raises:
-            SIPParseError: a header field it needs is missing or malformed.
+            SIPParseError: a required header field is missing or malformed.
         """
         if (request.call_id, request.to.tag or "", request.from_.tag or "") != self.key:
             return 481
         return 500 if request.cseq.number < self.remote_cseq else None
 
     def received(self, request: Request) -> Dialog:
-        """Return the dialog after an accepted ``request``: its CSeq number counts, its Contact too if it refreshes.
+        """Return the dialog after an accepted ``request``: with its CSeq number, and its Contact if it refreshes the
+        target.
 
         Raises:
-            SIPParseError: a header field it needs is missing or malformed.
+            SIPParseError: a required header field is missing or malformed.
         """
         if request.method in _WITHOUT_NEW_CSEQ:
             return self
@@ -137,10 +139,11 @@ class Dialog(msgspec.Struct, frozen=True):
         return msgspec.structs.replace(self, remote_target=contact)
 
     def next_hop(self) -> Target:
-        """Return where requests of this dialog go: the first route, or else the remote target (RFC 3261 12.2.1.1).
+        """Return the next hop of requests in this dialog: the first route, or else the remote target (RFC 3261
+        12.2.1.1).
 
         Raises:
-            SIPParseError: that URI cannot be read, is not a SIP URI, or names a transport that we have not got.
+            SIPParseError: that URI is malformed, not a SIP URI, or names an unsupported transport.
         """
         return target_of(NameAddr.parse(self.route_set[0]).uri if self.route_set else SIPUri.parse(self.remote_target))
 

@@ -1,6 +1,6 @@
-"""The fields of a message as plain values, for people and programs that look at one (RFC 3261 7, 20).
+"""Conversion of a message to plain values, for display and for scripts (RFC 3261 7, 20).
 
-Reading goes as far as it can: what cannot be read is None, also in bytes that are no message at all.
+Reading is lenient: a part that cannot be read is None, also if the bytes are not a message.
 """
 
 from __future__ import annotations
@@ -18,7 +18,7 @@ from wanderbus.sip.message.message import Request, parse_message, take_apart
 from wanderbus.sip.message.sdp import MediaDescription, SessionDescription
 
 _STATUS_DIGITS_MAX: Final = 15
-"""Digits of a status code that is shown as a number: JSON readers keep no more exactly."""
+"""Largest number of digits of a status code shown as a number: JSON readers keep no more digits exactly."""
 
 _RESPONSE: Final = re.compile(r"SIP/[^ ]*+ ++([0-9]++)(?: (.*))?", re.IGNORECASE | re.DOTALL)
 _REQUEST: Final = re.compile(rf"({TOKEN.pattern}) ++(.*?) *+(?:SIP/[^ ]*+) *+", re.IGNORECASE | re.DOTALL)
@@ -27,10 +27,10 @@ Read = TypeVar("Read")
 
 
 def dissect(data: bytes) -> dict[str, Any]:
-    """Return the parts of ``data`` by name, always the same names; raises nothing.
+    """Return the parts of ``data`` by name, always the same names; never raises.
 
     ``kind`` is "request", "response" or None. ``headers`` is a list of [name, value] in order, names in their long
-    form, values unfolded. ``sdp`` is the session description if there is one that can be read.
+    form, values unfolded. ``sdp`` is the session description, if there is a readable one.
     """
     data = data[: SIP_MESSAGE_BYTES_MAX + 1]
     start, fields, body = _taken_apart(data)
@@ -56,7 +56,7 @@ def dissect(data: bytes) -> dict[str, Any]:
 
 
 def _taken_apart(data: bytes) -> tuple[str, tuple[tuple[str, str], ...], bytes]:
-    """Return start line, fields and the rest; no fields where they cannot be told apart."""
+    """Return start line, fields and the rest; no fields if they cannot be separated."""
     try:
         return take_apart(data)
     except SIPParseError:

@@ -1,8 +1,8 @@
-"""Messages out of a stream: where each one ends, and the keep-alives between them (RFC 3261 18.3; RFC 5626 4.4.1).
+"""Framing of messages and keep-alives in a stream (RFC 3261 18.3; RFC 5626 4.4.1).
 
-On a stream only Content-Length tells where a message ends, so a message without one, or with another line that may be
-meant as one, makes everything after it unreadable: the connection has to be closed. What is held is bounded, and each
-byte is looked at a fixed number of times, however small the pieces are in which it comes.
+In a stream, only Content-Length marks the end of a message. If it is missing or ambiguous, everything after it is
+unreadable, and the connection must be closed. The buffer is bounded, and each byte is examined a fixed number of times,
+however small the received pieces are.
 """
 
 from __future__ import annotations
@@ -21,7 +21,7 @@ PING: Final = b"\r\n\r\n"
 """The keep-alive of the side that opened the connection."""
 
 PONG: Final = b"\r\n"
-"""The answer to it."""
+"""The response to PING."""
 
 _HEAD_END: Final = re.compile(rb"\r?\n\r?\n")
 _MAY_BE_LENGTH: Final = re.compile(r"content-length|^\W*l\b", re.IGNORECASE)
@@ -30,9 +30,9 @@ _HEAD_END_BYTES_MAX: Final = 4
 
 
 class Fed(msgspec.Struct, frozen=True):
-    """What one piece of a stream completed.
+    """Result of feeding one piece of a stream.
 
-    ``error`` says why nothing after ``messages`` can be read any more.
+    ``error``: the reason why nothing after ``messages`` can be read.
     """
 
     messages: tuple[bytes, ...] = ()
@@ -42,10 +42,10 @@ class Fed(msgspec.Struct, frozen=True):
 
 
 class StreamFramer:
-    """Cuts one direction of one connection into messages.
+    """Splits one direction of one connection into messages.
 
-    ``opened_here``: the line breaks between messages are answers to our keep-alives, else they are the other side's
-    keep-alives. Messages come out as they arrived, none larger than ``message_bytes_max``.
+    ``opened_here``: line breaks between messages are responses to our keep-alives, else they are the peer's
+    keep-alives. Messages are returned as received, none larger than ``message_bytes_max``.
     """
 
     def __init__(self, *, opened_here: bool, message_bytes_max: int = SIP_MESSAGE_BYTES_MAX) -> None:
@@ -58,11 +58,11 @@ class StreamFramer:
 
     @property
     def within_message(self) -> bool:
-        """Whether a message has begun that is not complete."""
+        """True if a message has begun and is incomplete."""
         return bool(self._held) and self._held[0] not in b"\r\n"
 
     def feed(self, data: bytes) -> Fed:
-        """Take the next piece; after an error all further ones are thrown away."""
+        """Add the next piece; after an error all further pieces are discarded."""
         if self._failed:
             return Fed()
         self._held += data
@@ -85,9 +85,9 @@ class StreamFramer:
         return Fed(tuple(messages), pings, pongs, error)
 
     def _take_breaks(self) -> int:
-        """Drop the line breaks before a message, and return how many CRLF they were.
+        """Remove the line breaks before a message, and return the number of CRLFs.
 
-        Where a message may have to begin, they are kept until it is sure whether they are half of a keep-alive.
+        Where a message may begin, they are kept until it is certain whether they are half of a keep-alive.
         """
         if self.within_message:
             return 0
@@ -102,7 +102,7 @@ class StreamFramer:
         return count
 
     def _take_message(self) -> bytes | None:
-        """Return the next message if all of it is there."""
+        """Return the next message if it is complete."""
         if self._message_bytes is None:
             self._message_bytes = self._find_message_bytes()
         if self._message_bytes is None or len(self._held) < self._message_bytes:
@@ -114,7 +114,7 @@ class StreamFramer:
         return message
 
     def _find_message_bytes(self) -> int | None:
-        """Return how long the message at the front is, None while its head is not complete."""
+        """Return the length of the first message, None while its head is incomplete."""
         if not self.within_message:
             return None
         found = _HEAD_END.search(self._held, max(0, self._searched - _HEAD_END_BYTES_MAX))
@@ -128,16 +128,16 @@ class StreamFramer:
 
 
 def content_length(head: bytes, largest: int = SIP_MESSAGE_BYTES_MAX) -> int:
-    """Return how many bytes follow ``head``, which ends with an empty line.
+    """Return the number of bytes that follow ``head``, which ends with an empty line.
 
     Raises:
-        SIPParseError: Content-Length is missing, repeated, no number or above ``largest``, or there is another line
-            that somebody else might read as one.
+        SIPParseError: Content-Length is missing, repeated, not a number or above ``largest``, or another line could be
+            read as Content-Length by another element.
     """
     _, fields, others = legible(head.rstrip(b"\r\n"))
     if any(_MAY_BE_LENGTH.search(line) for line in others):
-        raise SIPParseError("stream: a line that may be meant as Content-Length")
+        raise SIPParseError("stream: a line that could be read as Content-Length")
     values = [value for name, value in fields if name == "Content-Length"]
     if len(values) != 1:
-        raise SIPParseError("stream: Content-Length has to be there, once")
+        raise SIPParseError("stream: Content-Length must be present exactly once")
     return parse_number(values[0], largest, "Content-Length")

@@ -1,7 +1,7 @@
-"""Looking at and changing the header fields of a message, whichever kind it is (RFC 3261 7.3).
+"""Access to the header fields of a message, and changes to them (RFC 3261 7.3).
 
-Names compare without regard to case and in their compact or long form. A message that came from ``parse_message``
-raises neither from the typed shortcuts nor from ``headers_all``: they were all tried while it was read.
+Names are compared without regard to case, in their compact or long form. For a message from ``parse_message``, the
+typed shortcuts and ``headers_all`` never raise: parsing has tried them all.
 """
 
 from __future__ import annotations
@@ -54,7 +54,7 @@ _SINGLE: Final = (
     "Referred-By Reply-To Retry-After Server Session-Expires Subject Timestamp To User-Agent WWW-Authenticate"
 )
 LIST_FIELDS: Final = frozenset(_LISTS.split())
-"""Fields whose value is a list of values with commas between (RFC 3261 7.3.1), by their usual names."""
+"""Fields with a comma-separated list as value (RFC 3261 7.3.1), by their usual names."""
 
 _LIST_NAMES: Final = frozenset(name.lower() for name in LIST_FIELDS)
 _CANONICAL: Final = {name.lower(): name for name in (*_COMPACT.values(), *_LISTS.split(), *_SINGLE.split())} | _COMPACT
@@ -66,7 +66,7 @@ def canonical_name(name: str) -> str:
 
 
 class HeaderAccess:
-    """What Request and Response share; every change gives a new message."""
+    """Methods common to Request and Response; every change returns a new message."""
 
     __slots__ = ()
 
@@ -75,7 +75,7 @@ class HeaderAccess:
 
     @property
     def content_bytes(self) -> int:
-        """The size of the message on a stream, but for punctuation and the start line."""
+        """Size of the message on a stream, without punctuation and the start line."""
         return sum(len(name) + len(value) for name, value in self.headers) + len(self.body)
 
     def header(self, name: str) -> str | None:
@@ -84,9 +84,9 @@ class HeaderAccess:
         return next((value for key, value in self.headers if key.lower() == wanted), None)
 
     def headers_all(self, name: str) -> list[str]:
-        """Return every value of that name in order, fields that are lists split at their commas (7.3.1).
+        """Return every value of that name in order; list fields are split at their commas (7.3.1).
 
-        SIPParseError when a quote or < in a list is left open, or when it has more than SIP_HEADERS_MAX values.
+        SIPParseError if a quote or < in a list is not closed, or if it has more than SIP_HEADERS_MAX values.
         """
         wanted = canonical_name(name).lower()
         values = [value for key, value in self.headers if key.lower() == wanted]
@@ -177,7 +177,7 @@ class HeaderAccess:
         return self._with_headers(((canonical_name(name), value), *self.headers))
 
     def replacing(self, name: str, value: str) -> Self:
-        """Return the message with this as the only field of its name, where the first one was, else at the end."""
+        """Return the message with this as the only field of its name, in place of the first one, else at the end."""
         wanted = canonical_name(name).lower()
         for index, (key, _) in enumerate(self.headers):
             if key.lower() == wanted:
@@ -191,9 +191,9 @@ class HeaderAccess:
         return self._with_headers(tuple(field for field in self.headers if field[0].lower() != wanted))
 
     def without_first(self, name: str) -> Self:
-        """Return the message without the first value of that name: one Via or Route of a list goes, the rest stays.
+        """Return the message without the first value of that name; further values of the same list remain.
 
-        SIPParseError when a quote or < in a list is left open.
+        SIPParseError if a quote or < in a list is not closed.
         """
         wanted = canonical_name(name).lower()
         for index, (key, value) in enumerate(self.headers):

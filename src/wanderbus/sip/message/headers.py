@@ -25,16 +25,16 @@ CSEQ_MAX: Final = 2**31 - 1
 """Largest CSeq number (RFC 3261 8.1.1.5)."""
 
 BRANCH_COOKIE: Final = "z9hG4bK"
-"""How a branch begins that is unique across space and time (RFC 3261 8.1.1.7)."""
+"""Prefix of a branch that is unique across space and time (RFC 3261 8.1.1.7)."""
 
 DELTA_SECONDS_MAX: Final = 2**32 - 1
-"""Largest Expires and the like (RFC 3261 20.19)."""
+"""Largest Expires and other delta-seconds (RFC 3261 20.19)."""
 
-REMEMBERED_MAX: Final = 256
-"""Via values, and addresses, that need no second reading: each of a message is asked for about six times."""
+CACHE_ENTRIES_MAX: Final = 256
+"""Entries in each cache of parsed Via values and addresses: each value of a message is read about six times."""
 
-REMEMBERED_CHARACTERS_MAX: Final = 200
-"""Longer ones are read each time, so that those remembered take 5 MiB at most, were they nothing but parameters."""
+CACHED_CHARACTERS_MAX: Final = 200
+"""Longest text that is cached; this limits the caches to 5 MiB, even for values made of parameters only."""
 
 _TOKEN_CLASS: Final = r"A-Za-z0-9\-.!%*_+`'~"
 TOKEN: Final = re.compile(rf"[{_TOKEN_CLASS}]++")
@@ -53,7 +53,7 @@ _VIA: Final = re.compile(
 
 
 def names_a_hop(text: str) -> bool:
-    """Whether a Via value begins with SIP's protocol and something for a host, whatever its parameters are."""
+    """Return whether a Via value begins with SIP's protocol and a host, whatever its parameters are."""
     found = _VIA.match(text.strip(" \t"))
     return found is not None and found[1].upper() == "SIP"
 
@@ -68,19 +68,19 @@ class Via(msgspec.Struct, frozen=True):
 
     @classmethod
     def parse(cls, text: str) -> Via:
-        """Read one Via value; SIPParseError. Any version passes, so that a 505 finds its way (RFC 4475 3.1.2.16)."""
+        """Read one Via value; SIPParseError. Any version is accepted, so that a 505 is routed (RFC 4475 3.1.2.16)."""
         return _via(text)
 
     @property
     def branch(self) -> str | None:
-        """The branch as written; it identifies a transaction only with more than the magic cookie (8.1.1.7)."""
+        """The branch as written; it identifies a transaction only if text follows the magic cookie (8.1.1.7)."""
         return self.param("branch") or None
 
     @property
     def names_transaction(self) -> bool:
-        """Whether the branch alone tells the transaction from all others, as it does not before RFC 3261.
+        """True if the branch alone identifies the transaction; false for senders older than RFC 3261.
 
-        The cookie with nothing after it is no identifier either (RFC 4475 3.2.1).
+        The cookie alone is not an identifier (RFC 4475 3.2.1).
         """
         branch = self.branch or ""
         return branch.startswith(BRANCH_COOKIE) and len(branch) > len(BRANCH_COOKIE)
@@ -99,7 +99,7 @@ class Via(msgspec.Struct, frozen=True):
 
     @property
     def wants_rport(self) -> bool:
-        """Whether ``rport`` is there without a value: the sender asks for it to be filled in (RFC 3581 3)."""
+        """True if ``rport`` has no value: the sender asks for it to be filled in (RFC 3581 3)."""
         return self.param("rport") == ""
 
     def param(self, name: str) -> str | None:
@@ -107,7 +107,7 @@ class Via(msgspec.Struct, frozen=True):
         return find_param(self.params, name)
 
     def with_param(self, name: str, value: str | None) -> Via:
-        """Return the Via with the parameter set, in its place if it was there, else at the end."""
+        """Return the Via with the parameter set, at its present place, else at the end."""
         return msgspec.structs.replace(self, params=set_param(self.params, name, value))
 
     def __str__(self) -> str:
@@ -140,7 +140,7 @@ class NameAddr(msgspec.Struct, frozen=True):
         return find_param(self.params, name)
 
     def with_param(self, name: str, value: str | None) -> NameAddr:
-        """Return the value with the parameter set, in its place if it was there, else at the end."""
+        """Return the value with the parameter set, at its present place, else at the end."""
         return msgspec.structs.replace(self, params=set_param(self.params, name, value))
 
     def __str__(self) -> str:
@@ -150,31 +150,31 @@ class NameAddr(msgspec.Struct, frozen=True):
         return f"{display}<{self.uri}>{format_params(self.params)}"
 
 
-def _remembered(read: Callable[[str], _Value]) -> Callable[[str], _Value]:
-    known = lru_cache(REMEMBERED_MAX)(read)
-    return lambda text: known(text) if len(text) <= REMEMBERED_CHARACTERS_MAX else read(text)
+def _cached(read: Callable[[str], _Value]) -> Callable[[str], _Value]:
+    known = lru_cache(CACHE_ENTRIES_MAX)(read)
+    return lambda text: known(text) if len(text) <= CACHED_CHARACTERS_MAX else read(text)
 
 
-@_remembered
+@_cached
 def _via(text: str) -> Via:
     text = text.strip(" \t")
     found = _VIA.match(text)
     if not found:
-        raise SIPParseError("Via: not SIP/2.0/transport and a host")
+        raise SIPParseError("Via: expected SIP/2.0/transport and a host")
     if found[1].upper() != "SIP":
         raise SIPParseError("Via: not SIP")
     host, port = parse_host_port(found[4].strip(" \t"), "Via")
     return Via(found[3].upper(), host, port, parse_params(text[found.end() :], "Via"))
 
 
-@_remembered
+@_cached
 def _name_addr(text: str) -> NameAddr:
     text = text.strip(" \t")
     display, address = _split_display(text)
     if not address.startswith("<"):
         bare = address.partition(";")[0]
         if "?" in bare or "," in bare:
-            raise SIPParseError("address: a URI with ? or , has to stand in <>")
+            raise SIPParseError("address: a URI with ? or , must be enclosed in <>")
         return NameAddr(None, SIPUri.parse_any(bare.strip(" \t")), parse_params(address[len(bare) :], "address"))
     uri, bracket, rest = address[1:].partition(">")
     if not bracket:
@@ -183,7 +183,7 @@ def _name_addr(text: str) -> NameAddr:
 
 
 CONTACT_STAR: Final = NameAddr(None, SIPUri("*", None, ""))
-"""The Contact that means all bindings (RFC 3261 10.2.2); it stands for no address."""
+"""The Contact that means all bindings (RFC 3261 10.2.2); it is not an address."""
 
 
 class CSeq(msgspec.Struct, frozen=True):
@@ -198,7 +198,7 @@ class CSeq(msgspec.Struct, frozen=True):
         words = text.replace("\t", " ").split(" ", 1)
         method = words[1].strip(" ") if len(words) == 2 else ""
         if not TOKEN.fullmatch(method):
-            raise SIPParseError("CSeq: not a number and a method")
+            raise SIPParseError("CSeq: expected a number and a method")
         return cls(parse_number(words[0], CSEQ_MAX, "CSeq"), method)
 
     def __str__(self) -> str:
@@ -206,9 +206,9 @@ class CSeq(msgspec.Struct, frozen=True):
 
 
 def split_list(text: str) -> list[str]:
-    """Split a comma-separated list, minding quotes and <>; empty items are left out (RFC 3261 7.3.1).
+    """Split a comma-separated list outside quotes and <>; empty items are left out (RFC 3261 7.3.1).
 
-    SIPParseError when a quote or < is left open.
+    SIPParseError if a quote or < is not closed.
     """
     items: list[str] = []
     item: list[str] = []
@@ -216,7 +216,7 @@ def split_list(text: str) -> list[str]:
     while position < len(text):
         found = _PIECE.match(text, position)
         if not found:
-            raise SIPParseError("a quote or < is left open")
+            raise SIPParseError("a quote or < is not closed")
         if found[0][0] == ",":
             items.append("".join(item))
             item = []
@@ -245,7 +245,7 @@ def parse_params(text: str, what: str) -> Params:
 
 
 def format_params(params: Params) -> str:
-    """Return the parameters as they stand after a value, quoted where they have to be."""
+    """Return the parameters as text after a value, quoted where necessary."""
     return "".join(f";{name}" if value is None else f";{name}={_bare_or_quoted(value)}" for name, value in params)
 
 
@@ -256,7 +256,7 @@ def find_param(params: Params, name: str) -> str | None:
 
 
 def set_param(params: Params, name: str, value: str | None) -> Params:
-    """Return the parameters with one set, in its place if it was there, else at the end."""
+    """Return the parameters with one set, at its present place, else at the end."""
     if find_param(params, name) is None:
         return (*params, (name, value))
     wanted = name.lower()
@@ -269,7 +269,7 @@ def quoted(text: str) -> str:
 
 
 def unquoted(text: str) -> str:
-    """Return what a quoted-string says, or ``text`` itself if it is not one."""
+    """Return the content of a quoted-string, or ``text`` itself if it is not one."""
     found = _QUOTED.fullmatch(text)
     return _QUOTED_PAIR.sub(r"\1", found[1]) if found else text
 
@@ -279,16 +279,16 @@ def _bare_or_quoted(value: str) -> str:
 
 
 def _split_display(text: str) -> tuple[str | None, str]:
-    """Return the display name, None if there is none, and what follows it."""
+    """Return the display name (None if absent) and the rest of the text."""
     if text.startswith('"'):
         found = _QUOTED.match(text)
         rest = text[found.end() :].lstrip(" \t") if found else ""
         if not found or not rest.startswith("<"):
-            raise SIPParseError("address: a quote is left open, or no <URI> follows it")
+            raise SIPParseError("address: a quote is not closed, or no <URI> follows it")
         return unquoted(found[0]), rest
     name = text.partition("<")[0]
     if len(name) == len(text) or ";" in name:
         return None, text
     if not _DISPLAY.fullmatch(name):
-        raise SIPParseError("address: a display name that has to be quoted")
+        raise SIPParseError("address: the display name must be quoted")
     return name.strip(" \t") or None, text[len(name) :]

@@ -1,7 +1,7 @@
-"""What an element has to make of some bytes: accept, answer or drop them (RFC 3261 8.2, 10.3, 16.3, 18.3; RFC 4475).
+"""Verdict on received bytes: accept, refuse or discard (RFC 3261 8.2, 10.3, 16.3, 18.3; RFC 4475).
 
-It is ``parse_message`` and the checks of :mod:`.checks`, which the elements themselves go by, without what they know
-besides: bindings, dialogs, transactions and passwords.
+It uses ``parse_message`` and the checks of :mod:`.checks`, as the elements do, but no state of an element: bindings,
+dialogs, transactions and passwords.
 """
 
 from __future__ import annotations
@@ -19,7 +19,7 @@ from wanderbus.sip.message.message import Message, Request, parse_message, read_
 
 
 class Role(StrEnum):
-    """The kind of element that is asked."""
+    """Kind of element that receives the message."""
 
     UAS = "uas"
     REGISTRAR = "registrar"
@@ -27,12 +27,12 @@ class Role(StrEnum):
 
 
 class Verdict(msgspec.Struct, frozen=True, kw_only=True):
-    """What a ``role`` makes of a message.
+    """Verdict of a ``role`` on a message.
 
-    ``valid``: it can be served; ``reason`` says why not. ``status`` is the answer to give, None to drop it or when all
-    is well. A valid message has a status too where the answer is about the element alone: 405 or 501 for a method it
-    does not serve, 401 for credentials it cannot read; ``warnings`` says so then, and what else was put up with.
-    ``message`` is None for bytes that cannot be read.
+    ``valid``: the message can be served; if not, ``reason`` names the fault. ``status`` is the status of the response;
+    None means discard, or no response needed. A valid message has a status too if the response describes the element
+    alone: 405 or 501 for a method that it does not serve, 401 for unreadable credentials. ``warnings`` then gives the
+    cause, and lists the tolerated faults. ``message`` is None if the bytes cannot be parsed.
     """
 
     role: Role
@@ -43,7 +43,7 @@ class Verdict(msgspec.Struct, frozen=True, kw_only=True):
     message: Message | None = None
 
     def __str__(self) -> str:
-        """In a word or two: "valid", "valid 405" (answered so all the same), "400" (refused so) or "drop"."""
+        """Return "valid", "valid 405" (valid, but refused), "400" (refused as faulty) or "drop"."""
         answer = None if self.status is None else str(self.status)
         if self.valid:
             return "valid" if answer is None else f"valid {answer}"
@@ -57,9 +57,9 @@ _GMT_DATE: Final = re.compile(
 
 
 def inspect(data: bytes, role: Role | None = None) -> Verdict:
-    """Judge one datagram as ``role`` would; raises nothing, whatever the bytes.
+    """Check one datagram as ``role`` would; never raises, whatever the bytes.
 
-    Without a role a REGISTER is judged as a registrar would, anything else as a user agent would.
+    Without a role, a REGISTER is checked as a registrar would, anything else as a user agent would.
     """
     try:
         message = parse_message(data)
@@ -94,13 +94,13 @@ def _request_verdict(request: Request, role: Role, warnings: tuple[str, ...]) ->
 
 
 def _tolerated(message: Message, data: bytes) -> Iterator[str]:
-    """Say what is not as it should be and yet no cause to refuse."""
+    """Yield the faults that are tolerated."""
     if not message.via.names_transaction:
-        yield "Via: the branch is no transaction identifier, so that RFC 2543's rules tell the transaction"
+        yield "Via: the branch is no transaction identifier; the rules of RFC 2543 identify the transaction"
     if message.from_.tag is None:
-        yield "From: no tag, as before RFC 3261"
+        yield "From: no tag (a sender older than RFC 3261)"
     if isinstance(message, Request) and message.max_forwards is None:
-        yield "Max-Forwards is missing, as before RFC 3261"
+        yield "Max-Forwards is missing (a sender older than RFC 3261)"
     date = message.header("Date")
     if date is not None and not _GMT_DATE.fullmatch(date):
         yield "Date: not a date in GMT; it is not used"

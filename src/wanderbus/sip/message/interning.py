@@ -1,4 +1,4 @@
-"""One string in place of many equal ones: words that the messages of all users have, and that are kept for each."""
+"""Interning of strings that occur in the messages of all users, to store each of them once."""
 
 from __future__ import annotations
 
@@ -6,10 +6,10 @@ from functools import lru_cache
 from typing import Final
 
 WORDS_MAX: Final = 256
-"""Words that are shared at a time; a sender of ever new ones only gets none shared."""
+"""Strings that are interned at a time. A sender of many different strings only makes interning ineffective."""
 
 
 @lru_cache(WORDS_MAX)
 def shared(word: str) -> str:
-    """Return ``word``, as the same object as an equal word of before."""
+    """Return the interned string equal to ``word``."""
     return word

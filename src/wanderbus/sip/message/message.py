@@ -1,8 +1,8 @@
-"""SIP messages: the two kinds, reading and writing them, and answering a request (RFC 3261 7, 8.2.6, 18.3, 25.1).
+"""SIP messages: parsing, encoding, and responses to a request (RFC 3261 7, 8.2.6, 18.3, 25.1).
 
-Reading is strict where a doubt could be used against us (framing, repeated single fields, quotes) and
-lenient where RFC 4475 asks for it (folding, compact forms, white space, unknown things). A message that
-was read has been checked: its typed shortcuts do not raise.
+Parsing is strict where ambiguity could be exploited (framing, repeated single fields, quotes) and lenient where RFC
+4475 demands it (folding, compact forms, white space, unknown parts). A parsed message has been checked: its typed
+shortcuts do not raise.
 """
 
 from __future__ import annotations
@@ -37,7 +37,7 @@ METHODS: Final = (
     *("ACK", "BYE", "CANCEL", "INFO", "INVITE", "MESSAGE", "NOTIFY"),
     *("OPTIONS", "PRACK", "PUBLISH", "REFER", "REGISTER", "SUBSCRIBE", "UPDATE"),
 )
-"""Every registered method: what an element recognizes, whether or not it serves it (RFC 3261 8.2.1, 27.4)."""
+"""Every registered method: an element recognizes them, whether or not it serves them (RFC 3261 8.2.1, 27.4)."""
 
 NOT_IMPLEMENTED: Final = 501
 VERSION_NOT_SUPPORTED: Final = 505
@@ -80,10 +80,11 @@ Message = Request | Response
 
 
 def parse_message(data: bytes) -> Message:
-    """Read one datagram (RFC 3261 18.3).
+    """Parse one datagram (RFC 3261 18.3).
 
-    A body shorter than its Content-Length is an error, bytes beyond it are ignored. SIPParseError with the
-    status to answer with (400, 501, 505, 513), or None where no answer is due: to a response, to an ACK, to nothing.
+    A body shorter than its Content-Length is an error; bytes beyond it are ignored. Raises SIPParseError with the
+    status of the response (400, 501, 505, 513), or None if no response is due: to a response, to an ACK, to an empty
+    datagram.
     """
     if len(data) > SIP_MESSAGE_BYTES_MAX:
         raise SIPParseError(f"message: more than {SIP_MESSAGE_BYTES_MAX} bytes", MESSAGE_TOO_LARGE)
@@ -104,12 +105,13 @@ def _check_head_size(data: bytes) -> None:
 
 
 def read_for_reply(data: bytes) -> Request | None:
-    """Read no more of a faulty request than an answer needs (RFC 3261 8.2.6.2, 16.3), None if there is too little.
+    """Parse only as much of a faulty request as a response needs (RFC 3261 8.2.6.2, 16.3); None if too little is
+    readable.
 
-    The top Via names a hop and there is a CSeq, which is what the sender finds its transaction by; an ACK gives None.
-    From, To or Call-ID may be missing (RFC 4475 3.3.1), and what is there may be unreadable, the parameters of the
-    Via too (3.1.2.1): then ``request.via`` raises SIPParseError, and the source of the datagram is all there is.
-    Lines that are no header field are left out.
+    The top Via must name a hop, and CSeq must be present: the sender finds its transaction by them. An ACK gives None.
+    From, To or Call-ID may be missing (RFC 4475 3.3.1). Other fields may be unreadable, also the parameters of the Via
+    (3.1.2.1): then ``request.via`` raises SIPParseError, and only the source of the datagram is known. Lines that are
+    not header fields are left out.
     """
     data = data[:SIP_MESSAGE_BYTES_MAX].lstrip(b"\r\n")
     found = _HEAD_END.search(data)
@@ -126,7 +128,7 @@ def read_for_reply(data: bytes) -> Request | None:
 def take_apart(data: bytes) -> tuple[str, Headers, bytes]:
     """Return the start line, the unfolded fields under their usual names, and all bytes after the empty line.
 
-    SIPParseError when there is no empty line or what stands before it is no list of header fields.
+    SIPParseError if there is no empty line, or if the text before it is not a list of header fields.
     """
     data = data.lstrip(b"\r\n")
     found = _HEAD_END.search(data)
@@ -147,9 +149,9 @@ def take_apart(data: bytes) -> tuple[str, Headers, bytes]:
 
 
 def legible(head: bytes) -> tuple[str, Headers, tuple[str, ...]]:
-    """Return the start line, the fields that can be told from others, and the lines that are none.
+    """Return the start line, the readable fields, and the lines that are not fields.
 
-    ``head`` is what stands before the empty line. Of a field no more is checked than that it has a name.
+    ``head`` is the text before the empty line. Of a field, only the name is checked.
     """
     start, *lines = (_decoded(line) for line in _LINE_END_BYTES.split(head))
     fields: list[tuple[str, str]] = []
@@ -187,10 +189,10 @@ def make_response(
     headers: Sequence[tuple[str, str]] = (),
     body: bytes = b"",
 ) -> Response:
-    """Answer a request (RFC 3261 8.2.6.2): Via, From, To, Call-ID and CSeq are copied.
+    """Make a response to a request (RFC 3261 8.2.6.2): Via, From, To, Call-ID and CSeq are copied.
 
-    ``to_tag`` is added unless the request has one or the status is 100. Record-Route is copied to what
-    makes a dialog (12.1.1), Timestamp to a 100 (8.2.6.1).
+    ``to_tag`` is added unless the request has one or the status is 100. Record-Route is copied if the response creates
+    a dialog (12.1.1), Timestamp if it is a 100 (8.2.6.1).
     """
     copied = ["Via", "From", "To", "Call-ID", "CSeq"]
     if request.method in _DIALOG_MAKING and 100 < status < 300:
@@ -220,7 +222,7 @@ def _grouped(lines: list[str], *, strict: bool = True) -> list[list[str]]:
 
 
 def _field(group: list[str]) -> tuple[str, str]:
-    """Return one field under its usual name; SIPParseError names what stands where the name should be."""
+    """Return one field under its usual name; SIPParseError quotes the text at the place of the name."""
     name, colon, first = group[0].partition(":")
     name = name.rstrip(" \t")
     if not colon or not TOKEN.fullmatch(name):
@@ -230,7 +232,7 @@ def _field(group: list[str]) -> tuple[str, str]:
 
 
 def _shown(line: str) -> str:
-    """Return the word that ``line`` begins with, which may be meant as a name, and nothing of what follows it."""
+    """Return the first token of ``line``, which may be a field name, and nothing of the text after it."""
     word = TOKEN.match(line)
     return "a line" if word is None else canonical_name(word[0][:_NAME_SHOWN_MAX])
 
@@ -241,7 +243,7 @@ def _line_at(head: bytes, position: int) -> str:
 
 
 def _decoded(line: bytes) -> str:
-    """Return ``line`` as text; what is no text is no header field either, and continues what it continued."""
+    """Return ``line`` as text; a line that is not UTF-8 is marked as no field, and remains a continuation line."""
     try:
         text, readable = line.decode(), b"\r" not in line
     except UnicodeDecodeError:
@@ -270,14 +272,14 @@ def _assemble(start: str, fields: Headers, body: bytes) -> Message:
 def _request(start: str, headers: Headers, body: bytes) -> Request:
     words = start.split(" ")
     if len(words) != 3 or not TOKEN.fullmatch(words[0]):
-        raise SIPParseError("Request-Line: not a method, a URI and a version with one space between")
+        raise SIPParseError("Request-Line: expected a method, a URI and a version with one space between")
     method, uri, version = words
     if not _VERSION.fullmatch(version):
         raise SIPParseError("Request-Line: no SIP version")
     if version.upper() != "SIP/2.0":
         raise SIPParseError("Request-Line: not SIP/2.0", VERSION_NOT_SUPPORTED)
     if SIPUri.parse_any(uri).headers:
-        raise SIPParseError("Request-URI: header fields in it")
+        raise SIPParseError("Request-URI: it must not have header fields")
     return Request(shared(method), uri, headers, body)
 
 
@@ -285,12 +287,12 @@ def _response(start: str, headers: Headers, body: bytes) -> Response:
     version, _, rest = start.partition(" ")
     status, _, reason = rest.partition(" ")
     if version.upper() != "SIP/2.0" or not _STATUS.fullmatch(status):
-        raise SIPParseError("Status-Line: not SIP/2.0 and a status of three digits")
+        raise SIPParseError("Status-Line: expected SIP/2.0 and a status of three digits")
     return Response(int(status), reason, headers, body)
 
 
 def _check(message: Message) -> None:
-    """Try every typed shortcut and list, and what has to be there once (RFC 3261 8.1.1, 16.3; RFC 4475 3.3.8)."""
+    """Read every typed shortcut and list, and check mandatory fields (RFC 3261 8.1.1, 16.3; RFC 4475 3.3.8)."""
     for name in _ONLY_ONCE:
         if sum(key == name for key, _ in message.headers) > 1:
             raise SIPParseError(f"{name} is given more than once")
@@ -305,7 +307,7 @@ def _check(message: Message) -> None:
         _named(name, lambda each, name=name: each.headers_all(name), message)  # type: ignore[misc]
     cseq = message.cseq
     if isinstance(message, Request) and cseq.method != message.method:
-        # A method of the future may have its own rules for CSeq: it is the method that we lack (RFC 4475 3.1.2.18).
+        # An unknown method may have its own rules for CSeq, so the fault is the method (RFC 4475 3.1.2.18).
         status = 400 if message.method in METHODS else NOT_IMPLEMENTED
         raise SIPParseError("CSeq: its method is not the request's", status)
 
@@ -320,11 +322,11 @@ _TYPED: Final[Mapping[str, Callable[[Message], object]]] = {
     "Route": lambda message: message.routes,
     "Record-Route": lambda message: message.record_routes,
 }
-"""The typed shortcuts of a message but Via and CSeq."""
+"""The typed shortcuts of a message, except Via and CSeq."""
 
 
 def _named(name: str, read: Callable[[Message], object], message: Message) -> None:
-    """Try ``read``; what it raises names the header field."""
+    """Call ``read``; add the name of the header field to its error."""
     try:
         read(message)
     except SIPParseError as error:
@@ -334,7 +336,7 @@ def _named(name: str, read: Callable[[Message], object], message: Message) -> No
 
 
 def _tagged(to: str, tag: str) -> str:
-    """Add a tag to a To value as written, which may be one that cannot be read."""
+    """Add a tag to a To value as written, which may be unreadable."""
     try:
         address = NameAddr.parse(to)
     except SIPParseError:
@@ -343,6 +345,6 @@ def _tagged(to: str, tag: str) -> str:
 
 
 def _summary(message: HeaderAccess) -> str:
-    """What tells messages apart, without the fields that hold credentials."""
+    """Return a summary that identifies a message, without the fields that hold credentials."""
     shown = [f"{name} {message.header(name)}" for name in ("Call-ID", "CSeq")]
     return ", ".join([*shown, f"{len(message.headers)} header fields"])

@@ -1,8 +1,8 @@
-"""Via: how a response finds its way back (RFC 3261 18.1.1, 18.2.1, 18.2.2; RFC 3581).
+"""Via: routing of a response back to the sender (RFC 3261 18.1.1, 18.2.1, 18.2.2; RFC 3581).
 
-The server writes into the top Via where the request really came from, and answers there: over a stream on the
-connection that brought the request, or on a new one to the port in the Via when that is closed. A ``maddr`` is not
-obeyed: it would let anybody aim our answers at a third party.
+The server writes the real source of the request into the top Via, and responds to it: over a stream on the connection
+of the request, or, when that is closed, on a new one to the port in the Via. A ``maddr`` is ignored: with it, anybody
+could aim our responses at a third party.
 """
 
 from __future__ import annotations
@@ -17,10 +17,10 @@ from wanderbus.sip.message.targets import PORTS, Path, Target, Transport
 
 
 class Origin(msgspec.Struct, frozen=True):
-    """Where a message came from: ``connection`` is the stream that brought it, None over UDP.
+    """Source of a message; ``connection`` is its stream, None over UDP.
 
-    ``datagram_bytes`` is the size of the datagram, None over a stream, whose source is no lie. ``peer_domains`` are the
-    SIP domains that the certificate of the other side names.
+    ``datagram_bytes`` is the size of the datagram, None over a stream, whose source cannot be forged. ``peer_domains``
+    are the SIP domains in the certificate of the peer.
     """
 
     source: Address
@@ -31,7 +31,7 @@ class Origin(msgspec.Struct, frozen=True):
 
 
 def make_via(local: Address, branch: str, transport: Transport = "UDP") -> Via:
-    """Return our Via: sent-by ``local``, asking for the answer at the port we send from (RFC 3581 3)."""
+    """Return our Via with sent-by ``local``; it asks for the response at our source port (RFC 3581 3)."""
     return Via(transport, local[0].lower(), local[1], (("rport", None), ("branch", branch)))
 
 
@@ -41,7 +41,7 @@ def with_via(request: Request, via: Via) -> Request:
 
 
 def stamped(request: Request, source: Address) -> Request:
-    """Return ``request`` with the address it came from in its top Via (RFC 3261 18.2.1, RFC 3581 4).
+    """Return ``request`` with its source address in its top Via (RFC 3261 18.2.1, RFC 3581 4).
 
     Raises:
         SIPParseError: the top Via cannot be read.
@@ -50,7 +50,7 @@ def stamped(request: Request, source: Address) -> Request:
 
 
 def stamped_via(via: Via, source: Address) -> Via:
-    """Return ``via`` with ``received`` and, where asked for, ``rport``; what the sender claimed there is replaced."""
+    """Return ``via`` with ``received`` and, if requested, ``rport``; values from the sender are replaced."""
     params = tuple((name, value) for name, value in via.params if name.lower() not in ("rport", "received"))
     if find_param(via.params, "rport") is not None:
         params += (("received", source[0]), ("rport", str(source[1])))
@@ -60,9 +60,10 @@ def stamped_via(via: Via, source: Address) -> Via:
 
 
 def response_address(via: Via, source: Address) -> Address:
-    """Return where an answer to a request with top Via ``via`` from ``source`` goes (RFC 3261 18.2.2, RFC 3581 4).
+    """Return the destination of a response to a request with top Via ``via`` from ``source`` (RFC 3261 18.2.2, RFC 3581
+    4).
 
-    The host is the source's, which is what ``received`` says; so is the port if ``rport`` was asked for, else it is
+    The host is that of the source, as in ``received``. The port is that of the source if ``rport`` was requested, else
     that of the sent-by.
     """
     if find_param(via.params, "rport") is not None:
@@ -71,14 +72,14 @@ def response_address(via: Via, source: Address) -> Address:
 
 
 def response_path(via: Via, origin: Origin, socket: str) -> Path:
-    """Return the way back of an answer to a request with top Via ``via`` (RFC 3261 18.2.2)."""
+    """Return the path of a response to a request with top Via ``via`` (RFC 3261 18.2.2)."""
     if origin.connection is None:
         return Path(socket, Target("UDP", response_address(via, origin.source)))
     return Path(socket, Target(origin.transport, (origin.source[0], via.port or _port(via))), origin.connection)
 
 
 def sent_by(via: Via) -> Address:
-    """Return the sent-by of ``via`` in a form fit for comparison: lower case, with its port."""
+    """Return the sent-by of ``via`` in a comparable form: lower case, with its port."""
     return shared(via.host.lower()), via.port or _port(via)
 
 

@@ -1,7 +1,7 @@
-"""Session descriptions: where and how a data channel can be reached (RFC 4566; offer and answer RFC 3264).
+"""Session descriptions (RFC 4566; offer and answer RFC 3264).
 
-Only what a data channel needs is kept: origin, addresses, media lines and their attributes. Every other line
-is read over. The origin's version rises with each change while its session id stays (RFC 3264 8, SPEC X8).
+Only the parts that a data channel needs are kept: origin, addresses, media lines and their attributes. Other lines are
+ignored. The origin's version rises with each change; its session id stays (RFC 3264 8, SPEC X8).
 """
 
 from __future__ import annotations
@@ -18,16 +18,16 @@ from wanderbus.sip.message.interning import shared
 from wanderbus.sip.message.uri import bracketed, parse_host_port, parse_number
 
 MEDIA_MAX: Final = 64
-"""Media lines of one description."""
+"""Largest number of media lines in one description."""
 
 ATTRIBUTES_MAX: Final = 256
-"""Attributes of one medium."""
+"""Largest number of attributes of one medium."""
 
 ORIGIN_NUMBER_MAX: Final = 2**64 - 1
 """Largest session id and version: an NTP timestamp (RFC 4566 5.2)."""
 
 DIRECTIONS: Final = ("sendrecv", "sendonly", "recvonly", "inactive")
-"""Attributes that state in which direction data flow (RFC 4566 6)."""
+"""Attributes that state the direction of data (RFC 4566 6)."""
 
 _TOKEN: Final = re.compile(r"[!#$%&'*+\-.0-9A-Z^_`a-z{|}~]++")
 _WORD: Final = re.compile(r"[^\s\x00]++")
@@ -35,7 +35,7 @@ _ATTRIBUTE_VALUE: Final = re.compile(r"[^\x00\r\n]++")
 
 
 class MediaDescription(msgspec.Struct, frozen=True, kw_only=True):
-    """One medium: ``m=``, the ``c=`` that holds for it, and its attributes (RFC 4566 5.14).
+    """One medium: ``m=``, the ``c=`` that applies to it, and its attributes (RFC 4566 5.14).
 
     ``port`` 0 means refused or not in use (RFC 3264 6). An attribute without a value has None.
     """
@@ -47,7 +47,7 @@ class MediaDescription(msgspec.Struct, frozen=True, kw_only=True):
     formats: tuple[str, ...] = ("x-wanderbus",)
     attributes: tuple[tuple[str, str | None], ...] = ()
     beside: tuple[MediaDescription, ...] = ()
-    """Where one value stands for a whole description: the media after this one, in order; written nowhere else."""
+    """The media after this one, in order, where one value represents a whole description; not encoded."""
 
     def attribute(self, name: str) -> str | None:
         """Return the value of the first attribute of that name, "" for one without a value, None if absent."""
@@ -55,7 +55,7 @@ class MediaDescription(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class SessionDescription(msgspec.Struct, frozen=True):
-    """One description. ``address`` is that of the session; each medium has its own besides."""
+    """One description. ``address`` is that of the session; each medium also has its own."""
 
     username: str
     session_id: int
@@ -65,20 +65,20 @@ class SessionDescription(msgspec.Struct, frozen=True):
 
     @property
     def origin(self) -> tuple[int, int]:
-        """Return the id and the version of the origin line: together they tell newer from older (RFC 3264 8)."""
+        """Return the id and the version of the origin line, which order descriptions by age (RFC 3264 8)."""
         return self.session_id, self.version
 
     @classmethod
     def parse(cls, data: bytes) -> SessionDescription:
-        """Read a description; SIPParseError (400)."""
+        """Parse a description; SIPParseError (400)."""
         lines = _lines(data)
         if not lines or lines[0] != ("v", "0"):
-            raise SIPParseError("SDP: does not begin with v=0")
+            raise SIPParseError("SDP: it must begin with v=0")
         first_media = next((index for index, (kind, _) in enumerate(lines) if kind == "m"), len(lines))
         session, media = lines[:first_media], lines[first_media:]
         origins = [value for kind, value in session if kind == "o"]
         if len(origins) != 1:
-            raise SIPParseError("SDP: has to have one o= line before any m=")
+            raise SIPParseError("SDP: exactly one o= line is required before any m=")
         username, session_id, version, origin_address = _parse_origin(origins[0])
         connection = _connection(session)
         direction = next((value for kind, value in session if kind == "a" and value in DIRECTIONS), None)
@@ -86,7 +86,7 @@ class SessionDescription(msgspec.Struct, frozen=True):
         return cls(username, session_id, version, connection or origin_address, described)
 
     def encode(self) -> bytes:
-        """Write the description; LocalProtocolError for a part that would break its line."""
+        """Encode the description; LocalProtocolError for a part that would break its line."""
         where = _address_words(self.address)
         lines = [
             "v=0",
@@ -108,13 +108,13 @@ def _lines(data: bytes) -> list[tuple[str, str]]:
     lines: list[tuple[str, str]] = []
     for line in text.replace("\r\n", "\n").rstrip("\n").split("\n"):
         if line[1:2] != "=" or not ("a" <= line[0] <= "z") or "\r" in line or "\x00" in line:
-            raise SIPParseError("SDP: a line that is not a small letter, = and a value")
+            raise SIPParseError("SDP: expected a lower-case letter, = and a value in each line")
         lines.append((line[0], line[2:]))
     return lines
 
 
 def _blocks(lines: list[tuple[str, str]]) -> Iterator[list[tuple[str, str]]]:
-    """Cut the lines before each m=."""
+    """Split the lines before each m=."""
     starts = [index for index, (kind, _) in enumerate(lines) if kind == "m"]
     if len(starts) > MEDIA_MAX:
         raise SIPParseError(f"SDP: more than {MEDIA_MAX} media")
@@ -125,7 +125,7 @@ def _blocks(lines: list[tuple[str, str]]) -> Iterator[list[tuple[str, str]]]:
 def _parse_origin(value: str) -> tuple[str, int, int, str]:
     words = value.split(" ")
     if len(words) != 6 or not _WORD.fullmatch(words[0]):
-        raise SIPParseError("SDP: o= has to have six words")
+        raise SIPParseError("SDP: o= must have six words")
     session_id = parse_number(words[1], ORIGIN_NUMBER_MAX, "SDP session id")
     version = parse_number(words[2], ORIGIN_NUMBER_MAX, "SDP version")
     return words[0], session_id, version, _parse_address(" ".join(words[3:]))
@@ -137,10 +137,10 @@ def _connection(lines: list[tuple[str, str]]) -> str | None:
 
 
 def _parse_address(text: str) -> str:
-    """Read ``IN IP4 address`` or ``IN IP6 address``; the TTL and count of a multicast address are left out."""
+    """Parse ``IN IP4 address`` or ``IN IP6 address``; the TTL and count of a multicast address are left out."""
     words = text.split(" ")
     if len(words) != 3 or words[0] != "IN" or words[1] not in ("IP4", "IP6"):
-        raise SIPParseError("SDP: an address is IN IP4 or IN IP6 and the address")
+        raise SIPParseError("SDP: expected IN IP4 or IN IP6 and an address")
     literal = words[2].partition("/")[0]
     if ":" in literal and words[1] != "IP6":
         raise SIPParseError("SDP: an IPv6 address under IP4")
@@ -150,13 +150,13 @@ def _parse_address(text: str) -> str:
 def _parse_media(
     block: list[tuple[str, str]], session_address: str | None, session_direction: str | None
 ) -> MediaDescription:
-    """Read one medium; an address and a direction that it lacks are those of the session (RFC 4566 5.7, 6)."""
+    """Parse one medium; a missing address or direction is that of the session (RFC 4566 5.7, 6)."""
     words = block[0][1].split(" ")
     if len(words) < 4 or not all(_WORD.fullmatch(word) for word in words):
-        raise SIPParseError("SDP: m= has to have a medium, a port, a protocol and formats")
+        raise SIPParseError("SDP: m= must have a medium, a port, a protocol and formats")
     address = _connection(block) or session_address
     if address is None:
-        raise SIPParseError("SDP: no c= holds for a medium")
+        raise SIPParseError("SDP: no c= applies to a medium")
     attributes = tuple(_parse_attribute(value) for kind, value in block if kind == "a")
     if len(attributes) > ATTRIBUTES_MAX:
         raise SIPParseError(f"SDP: more than {ATTRIBUTES_MAX} attributes of one medium")
@@ -175,7 +175,7 @@ def _parse_media(
 def _parse_attribute(text: str) -> tuple[str, str | None]:
     name, colon, value = text.partition(":")
     if not _TOKEN.fullmatch(name) or (colon and not value):
-        raise SIPParseError("SDP: a= has to have a name, and a value after a colon")
+        raise SIPParseError("SDP: a= must have a name, and a value after a colon")
     return shared(name), value if colon else None
 
 
@@ -195,5 +195,5 @@ def _address_words(address: str) -> str:
 
 def _checked(pattern: re.Pattern[str], text: str) -> str:
     if not pattern.fullmatch(text):
-        raise LocalProtocolError("SDP: a part is empty or holds what would break its line")
+        raise LocalProtocolError("SDP: a part is empty, or has a character that would break its line")
     return text

@@ -1,6 +1,6 @@
-"""Where a message goes and over what: transport, address and connection (RFC 3261 18 and 26.2; RFC 3263 4.1 and 4.2).
+"""Destinations of messages: transport, address and connection (RFC 3261 18 and 26.2; RFC 3263 4.1 and 4.2).
 
-Nothing is looked up: a URI with a host name gives a target with that name, which its user may resolve or refuse.
+No name is resolved: a URI with a host name gives a target with that name, which the caller may resolve or refuse.
 """
 
 from __future__ import annotations
@@ -17,17 +17,17 @@ from wanderbus.sip.message.uri import SIPUri
 Transport = Literal["UDP", "TCP", "TLS"]
 
 TRANSPORTS: Final[dict[str, Transport]] = {"udp": "UDP", "tcp": "TCP", "tls": "TLS"}
-"""The values of the URI parameter ``transport`` that we can send over, and their names in a Via."""
+"""Supported values of the URI parameter ``transport``, with their names in a Via."""
 
 PORTS: Final[dict[str, int]] = {"UDP": 5060, "TCP": 5060, "TLS": 5061}
-"""Where a transport is served when nothing names a port (RFC 3261 19.1.2)."""
+"""Default port of each transport (RFC 3261 19.1.2)."""
 
 
 class Target(msgspec.Struct, frozen=True):
-    """One place to send to.
+    """One destination.
 
-    ``server_name`` is the name that its certificate has to carry; the IP address itself when None. It has to
-    name ``sip_domain`` instead, if that is given (RFC 5922 7). Neither plays a part without TLS.
+    ``server_name`` is the name that the certificate must contain; None means the IP address itself. If ``sip_domain``
+    is given, the certificate must contain that instead (RFC 5922 7). Both are ignored without TLS.
     """
 
     transport: Transport
@@ -37,24 +37,24 @@ class Target(msgspec.Struct, frozen=True):
 
     @property
     def reliable(self) -> bool:
-        """Whether what is sent there arrives, once and in order, or an error comes back (RFC 3261 17)."""
+        """True if data arrive there once and in order, or an error is reported (RFC 3261 17)."""
         return self.transport != "UDP"
 
     @property
     def fingerprint(self) -> None:
-        """A SIP server is known by its name, which an authority vouches for (RFC 3261 26.3.1)."""
+        """None: a SIP server is identified by its name, which an authority certifies (RFC 3261 26.3.1)."""
         return None
 
 
 class Path(msgspec.Struct, frozen=True):
-    """How messages leave: from which ``socket``, where to, and on which open connection if it has to be that one."""
+    """Path of messages: the local ``socket``, the target, and the open connection if one is required."""
 
     socket: str
     target: Target
     connection: int | None = None
 
     def send(self, data: bytes) -> Output:
-        """Return the request to send ``data`` this way."""
+        """Return the output that sends ``data`` on this path."""
         if self.target.reliable:
             return SendOnStream(self.socket, self.target, data, self.connection)
         return SendDatagram(self.socket, self.target.address, data)
@@ -66,15 +66,15 @@ def as_target(destination: Address | Target) -> Target:
 
 
 def target_of(uri: SIPUri, *, default: Transport = "UDP") -> Target:
-    """Return where ``uri`` says to send; ``default`` is the transport of a ``sip:`` URI that names none.
+    """Return the target that ``uri`` names; ``default`` is the transport of a ``sip:`` URI that names none.
 
-    ``sips:`` is TLS whatever stream it names (RFC 3261 26.2.2). A ``maddr`` is not obeyed.
+    ``sips:`` is TLS whatever stream it names (RFC 3261 26.2.2). A ``maddr`` is ignored.
 
     Raises:
-        SIPParseError: it is no SIP URI, or names a transport that we have not got.
+        SIPParseError: it is not a SIP URI, or names an unsupported transport.
     """
     if not uri.is_sip:
-        raise SIPParseError("URI: neither sip nor sips, so there is nowhere to send to")
+        raise SIPParseError("URI: cannot send to a scheme that is neither sip nor sips")
     named = uri.param("transport")
     transport = default if named is None else TRANSPORTS.get(named.lower())
     if uri.scheme == "sips":

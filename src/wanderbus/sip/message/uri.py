@@ -1,7 +1,7 @@
-"""SIP and SIPS URIs, and the canonical form under which users are known (RFC 3261 19.1, 25.1; SPEC A-05, X2).
+"""SIP and SIPS URIs, and the canonical form that identifies users (RFC 3261 19.1, 25.1; SPEC A-05, X2).
 
-Every part is kept escaped as it was written, so that what is read goes out unchanged; only scheme and
-host are folded to lower case. All patterns are possessive: reading is linear in the length of the text.
+Every part is kept escaped as it was written, so that a URI is encoded unchanged; only scheme and host are folded to
+lower case. All patterns are possessive: parsing is linear in the length of the text.
 """
 
 from __future__ import annotations
@@ -34,9 +34,9 @@ UNSUPPORTED_URI_SCHEME: Final = 416
 class SIPUri(msgspec.Struct, frozen=True):
     """One URI (RFC 3261 19.1.1).
 
-    ``host`` has no brackets around an IPv6 address. A URI of another scheme, which a From, To or Contact
-    may lawfully carry, has ``is_sip`` false and everything after its colon in ``host``.
-    ``password`` belongs to the deprecated ``user:password`` form; it goes out again but is never shown.
+    ``host`` has no brackets around an IPv6 address. A From, To or Contact may lawfully carry a URI of another scheme:
+    then ``is_sip`` is false and ``host`` is everything after the colon. ``password`` belongs to the deprecated
+    ``user:password`` form; it is encoded but never logged.
     """
 
     scheme: str
@@ -49,7 +49,7 @@ class SIPUri(msgspec.Struct, frozen=True):
 
     @classmethod
     def parse(cls, text: str) -> SIPUri:
-        """Read a SIP or SIPS URI; SIPParseError with status 416 for another scheme, else 400."""
+        """Parse a SIP or SIPS URI; SIPParseError with status 416 for another scheme, else 400."""
         uri = cls.parse_any(text)
         if not uri.is_sip:
             raise SIPParseError("URI: the scheme is neither sip nor sips", UNSUPPORTED_URI_SCHEME)
@@ -57,7 +57,7 @@ class SIPUri(msgspec.Struct, frozen=True):
 
     @classmethod
     def parse_any(cls, text: str) -> SIPUri:
-        """Read a URI of any scheme, one that is not SIP as a whole (RFC 4475 3.3.4); SIPParseError."""
+        """Parse a URI of any scheme; one that is not SIP is not split into parts (RFC 4475 3.3.4); SIPParseError."""
         scheme, colon, rest = text.partition(":")
         if not colon or not _SCHEME.fullmatch(scheme):
             raise SIPParseError("URI: no scheme")
@@ -65,12 +65,12 @@ class SIPUri(msgspec.Struct, frozen=True):
         if scheme in ("sip", "sips"):
             return _parse_sip(scheme, rest)
         if not _OPAQUE.fullmatch(rest):
-            raise SIPParseError("URI: a character that has to be escaped")
+            raise SIPParseError("URI: a character that must be escaped")
         return cls(scheme, None, rest)
 
     @property
     def is_sip(self) -> bool:
-        """Whether the scheme is sip or sips, so that the parts mean what they say."""
+        """True if the scheme is sip or sips, so that the parts have their SIP meaning."""
         return self.scheme in ("sip", "sips")
 
     def param(self, name: str) -> str | None:
@@ -129,7 +129,7 @@ class SIPUri(msgspec.Struct, frozen=True):
 def canonical_uri(text: str) -> str:
     """Return ``sip:user@host`` for ``user@host``, ``sip:user@host`` or any longer SIP URI of a user.
 
-    SIPParseError when it is not one, or names a host alone.
+    SIPParseError if the text is not such a URI, or has no user.
     """
     text = text.strip(" \t")
     scheme = text.partition(":")[0].lower()
@@ -140,12 +140,12 @@ def canonical_uri(text: str) -> str:
 
 
 def bracketed(host: str) -> str:
-    """Return a host as it stands in a URI or Via: an IPv6 address in brackets."""
+    """Return a host in its form in a URI or Via: an IPv6 address in brackets."""
     return f"[{host}]" if ":" in host else host
 
 
 def parse_host_port(text: str, what: str) -> tuple[str, int | None]:
-    """Read ``host[:port]`` (RFC 3261 25.1, host without brackets, lower case); SIPParseError naming ``what``."""
+    """Parse ``host[:port]`` (RFC 3261 25.1, host without brackets, lower case); SIPParseError naming ``what``."""
     if text.startswith("["):
         literal, bracket, rest = text[1:].partition("]")
         if not bracket or not _IPV6.fullmatch(literal):
@@ -164,15 +164,15 @@ def parse_host_port(text: str, what: str) -> tuple[str, int | None]:
     if not rest:
         return host, None
     if not rest.startswith(":"):
-        raise SIPParseError(f"{what}: something follows the host that is not a port")
+        raise SIPParseError(f"{what}: the text after the host is not a port")
     port_number = parse_number(rest[1:].strip(" \t"), 65_535, f"{what} port")
     if port_number == 0:
-        raise SIPParseError(f"{what} port: 0 cannot be sent to")
+        raise SIPParseError(f"{what} port: 0 is not a valid destination")
     return host, port_number
 
 
 def parse_number(text: str, largest: int, what: str) -> int:
-    """Read 1*DIGIT not above ``largest``; SIPParseError naming ``what``. Never converts a long string."""
+    """Parse 1*DIGIT not above ``largest``; SIPParseError naming ``what``. Never converts a long string."""
     if not (text.isascii() and text.isdigit()):
         raise SIPParseError(f"{what}: not a number")
     digits = text.lstrip("0") or "0"
@@ -189,7 +189,7 @@ def _parse_sip(scheme: str, rest: str) -> SIPUri:
         user, colon, secret = userinfo.partition(":")
         password = secret if colon else None
         if not _USER.fullmatch(user) or not _PASSWORD.fullmatch(secret):
-            raise SIPParseError("URI: the part before @ is empty or holds a character that has to be escaped")
+            raise SIPParseError("URI: the part before @ is empty or has a character that must be escaped")
     else:
         where = rest
     where, question, headers = where.partition("?")

@@ -1,8 +1,8 @@
-"""Answers no larger than what they answer, so that a forged source gains nothing by asking us (SPEC C-20).
+"""Responses no larger than their requests, so that a forged source cannot use us to amplify traffic (SPEC C-20).
 
-Over UDP the source of a request nobody vouched for may be somebody else's address. What such a request gets is cut
-down until it has no more bytes than the request: first what is merely good to know goes, then the long way of
-writing, then one after the other of several challenges or contacts. What is still too large is not sent at all.
+Over UDP, the source of an unauthenticated request may be the address of a victim. The response to such a request is
+reduced until it is no larger than the request: first the optional fields are removed, then compact names are used, then
+several challenges or contacts are removed one by one. A response that is still too large is not sent.
 """
 
 from __future__ import annotations
@@ -19,7 +19,7 @@ from wanderbus.sip.message.header_access import canonical_name
 from wanderbus.sip.message.message import Response, encode_message
 
 _GOOD_TO_KNOW: Final = ("Server", "Supported", "Accept-Language", "Accept-Encoding", "Accept", "Warning", "Timestamp")
-"""Header fields that an answer can do without, the least useful first."""
+"""Header fields that a response can omit, the least useful first."""
 
 _CHALLENGES: Final = ("WWW-Authenticate", "Proxy-Authenticate")
 
@@ -36,13 +36,13 @@ _NAMES: Final = {
 """Compact forms (RFC 3261 7.3.3)."""
 
 _ALLOW_NEEDED: Final = 405
-"""The status that means nothing without Allow (RFC 3261 21.4.6)."""
+"""The status that requires Allow (RFC 3261 21.4.6)."""
 
 
 def fitted(response: Response, bytes_max: int, keep: Collection[str] = ()) -> bytes | None:
-    """Return ``response`` encoded in at most ``bytes_max`` bytes, None if it cannot be cut down to that.
+    """Return ``response`` encoded in at most ``bytes_max`` bytes, None if it cannot be reduced to that.
 
-    No header field named in ``keep`` is left out.
+    Header fields named in ``keep`` are never left out.
     """
     for candidate in _ever_shorter(response, keep):
         if len(candidate) <= bytes_max:
@@ -66,10 +66,10 @@ def _ever_shorter(response: Response, keep: Collection[str]) -> Iterator[bytes]:
 
 
 def _fewer_choices(response: Response) -> Iterator[Response]:
-    """Yield ``response`` with ever fewer choices.
+    """Yield ``response`` with fewer and fewer choices.
 
-    Of contacts the first stay, which are to be tried first. Of challenges the last stay: a client that knows the
-    better algorithms knows that of the last one too, and one that knows a single algorithm knows that.
+    Of contacts the first remain, which are to be tried first. Of challenges the last remain: every client that supports
+    a better algorithm also supports the last one, and so does a client with a single algorithm.
     """
     for name in _CHALLENGES:
         values = response.headers_all(name)
@@ -84,7 +84,7 @@ def _with_values(response: Response, name: str, values: list[str]) -> Response:
 
 
 def _compact(response: Response, reason: str = "") -> bytes:
-    """Encode ``response`` with compact names and, in as few bytes as can be, an empty reason phrase (RFC 3261 25.1)."""
+    """Encode ``response`` with compact names and, if that is shorter, an empty reason phrase (RFC 3261 25.1)."""
     lines = [f"SIP/2.0 {response.status} {reason}"]
     for name, value in response.headers:
         short = _short_challenge(value) if name in _CHALLENGES else value
@@ -102,7 +102,7 @@ def _short_challenge(value: str) -> str:
 
 
 def _without_plain_received(response: Response) -> Response:
-    """Take ``received`` off the top Via where it says what stands there anyway (RFC 3261 18.2.1, not RFC 3581 4)."""
+    """Remove ``received`` from the top Via if it equals the sent-by (RFC 3261 18.2.1, not RFC 3581 4)."""
     via = response.via
     if via.received != via.host:
         return response

@@ -1,7 +1,7 @@
-"""The client half of the transaction layer: our requests, and the responses that match them (RFC 3261 17.1.3, 9.1).
+"""Client side of the transaction layer: our requests and the responses that match them (RFC 3261 17.1.3, 9.1).
 
-A request too large for UDP goes over TCP; where nobody takes that, it goes over UDP after all, under the same branch,
-so that whoever may have seen the first copy takes the second for a retransmission (18.1.1).
+A request too large for UDP is sent over TCP. If the peer accepts no TCP, it is sent over UDP after all, under the same
+branch, so that a peer that received the first copy treats the second as a retransmission (18.1.1).
 """
 
 from __future__ import annotations
@@ -31,32 +31,32 @@ from wanderbus.sip.transaction.transaction_signals import (
     SendRequest,
     TransactionTimedOut,
 )
-from wanderbus.sip.transaction.transport_table import Ways
+from wanderbus.sip.transaction.transport_table import TransportTable
 
 _BRANCH_BYTES: Final = 12
 
 CANCEL_KIND: Final = "cancel"
-"""How the names of the CANCEL transactions begin that :class:`CancelInvite` starts."""
+"""Prefix of the names of the CANCEL transactions that :class:`CancelInvite` starts."""
 
 _UNANSWERED: Final = frozenset({State.CALLING, State.TRYING, State.PROCEEDING})
 
 ClientKey = tuple[str, str]
-"""Branch and method; the method tells a CANCEL from the INVITE whose branch it shares (RFC 3261 17.1.3)."""
+"""Branch and method; the method distinguishes a CANCEL from the INVITE with the same branch (RFC 3261 17.1.3)."""
 
 InviteKey = tuple[str, int, str]
-"""Call-ID, CSeq number and Request-URI: what a CANCEL has in common with its INVITE (RFC 3261 9.1)."""
+"""Call-ID, CSeq number and Request-URI, which a CANCEL has in common with its INVITE (RFC 3261 9.1)."""
 
 
 class ClientSide:
-    """All client transactions of one layer; at most ``transactions_max`` of them, ``drops`` counts the rest.
+    """All client transactions of one layer; at most ``transactions_max``, ``drops`` counts the others.
 
-    An answered one only absorbs further copies of the answer: the oldest of these gives way to a new one.
+    A completed one only absorbs retransmitted responses: the oldest of these is removed for a new one.
     """
 
     def __init__(
         self,
         random: RandomSource,
-        ways: Ways,
+        transports: TransportTable,
         timers: Timers,
         transactions_max: int,
         drops: Counter[str],
@@ -64,7 +64,7 @@ class ClientSide:
     ) -> None:
         self._editor = editor
         self._random = random
-        self._ways = ways
+        self._transports = transports
         self._timers = timers
         self._transactions_max = transactions_max
         self._drops = drops
@@ -81,7 +81,7 @@ class ClientSide:
         return len(self._transactions)
 
     def fresh_branch(self) -> str:
-        """Return a branch nobody used or can guess (RFC 3261 8.1.1.7)."""
+        """Return a unique branch that nobody can guess (RFC 3261 8.1.1.7)."""
         return BRANCH_COOKIE + self._random.token(_BRANCH_BYTES).hex()
 
     def send(self, item: SendRequest, now: float) -> list[Output]:
@@ -91,20 +91,20 @@ class ClientSide:
             LocalProtocolError: the name still waits for its final response, or the request is an ACK.
         """
         if item.request.method == "ACK":
-            raise LocalProtocolError("an ACK has no transaction; give it to SendAck")
+            raise LocalProtocolError("an ACK has no transaction; use SendAck")
         running = self._named(item.transaction)
         if running is not None and running.state in _UNANSWERED:
             raise LocalProtocolError(f"transaction {item.transaction} still waits for its final response")
         if item.request.method == "CANCEL":
             return self._send_cancel(item, now)
-        path = self._ways.path(item.destination, item.connection)
+        path = self._transports.path(item.destination, item.connection)
         if path is None:
             return [TransactionTimedOut(item.transaction, "transport")]
         branch = self.fresh_branch() + item.branch_suffix
-        return self._start(item, self._ways.via(path.target.transport, branch), path, now)
+        return self._start(item, self._transports.via(path.target.transport, branch), path, now)
 
     def receive(self, response: Response, origin: Origin, now: float) -> list[Output]:
-        """Hand ``response`` to its transaction; without one it is dropped (RFC 3261 18.1.2, RFC 6026 7.2).
+        """Pass ``response`` to its transaction; without one it is discarded (RFC 3261 18.1.2, RFC 6026 7.2).
 
         Raises:
             SIPParseError: its top Via or CSeq cannot be read.
@@ -118,14 +118,14 @@ class ClientSide:
         return self._settle(key, transaction, _from(origin, transaction.receive(response, now)), now)
 
     def fire(self, key: ClientKey, timer: Trigger, now: float) -> list[Output]:
-        """Hand a timer to its transaction, if that is still there."""
+        """Pass a timer to its transaction, if that still exists."""
         transaction = self._transactions.get(key)
         if transaction is None:
             return []
         return self._settle(key, transaction, transaction.fire(timer, now), now)
 
     def stream_closed(self, item: StreamClosed, now: float) -> list[Output]:
-        """End every transaction that waits for an answer on a connection that is gone, or send its request by UDP."""
+        """End every transaction that waits for a response on a closed connection, or send its request by UDP."""
         waiting = [*self._unanswered_on.pop(item.connection, ())]
         if item.target is not None:
             waiting += self._unanswered_on.pop(item.target, ())
@@ -140,7 +140,7 @@ class ClientSide:
         return outputs
 
     def forget(self, name: str, now: float) -> list[Output]:
-        """End the transaction ``name`` in silence."""
+        """End the transaction ``name`` without a report."""
         for waiting in [key for key, item in self._waiting_cancels.items() if item.transaction == name]:
             del self._waiting_cancels[waiting]
         transaction = self._named(name)
@@ -149,7 +149,7 @@ class ClientSide:
         return self._settle(self._keys[name], transaction, transaction.stop(), now)
 
     def cancel(self, item: CancelInvite, now: float) -> list[Output]:
-        """Give up an INVITE that has no final response."""
+        """Cancel an INVITE that has no final response."""
         invite = self._named(item.transaction)
         if not isinstance(invite, InviteClientTransaction) or invite.request is None:
             return [TransactionTimedOut(item.transaction)]
@@ -167,7 +167,7 @@ class ClientSide:
         return None if key is None else self._transactions[key]
 
     def _send_cancel(self, item: SendRequest, now: float) -> list[Output]:
-        """Send a CANCEL the way its INVITE went, not before the INVITE had a provisional response (RFC 3261 9.1)."""
+        """Send a CANCEL on the path of its INVITE, but not before the first provisional response (RFC 3261 9.1)."""
         key = self._invites.get(_invite_key(item.request))
         invite = None if key is None else self._transactions[key]
         if key is None or invite is None or invite.state not in _UNANSWERED or self._is_cancelled(key):
@@ -203,9 +203,9 @@ class ClientSide:
         key = (branch, item.request.method)
         request = self._editor.request(with_via(item.request, via))
         transaction = self._made(item.transaction, request, path)
-        stream = None if item.fixed else self._ways.instead(path, len(transaction.data), now)
+        stream = None if item.fixed else self._transports.instead(path, len(transaction.data), now)
         if stream is not None:
-            request = with_via(request.without_first("Via"), self._ways.via(stream.target.transport, branch))
+            request = with_via(request.without_first("Via"), self._transports.via(stream.target.transport, branch))
             transaction = self._made(item.transaction, request, stream)
             self._too_large[key] = path
         self._transactions[key] = transaction
@@ -222,11 +222,11 @@ class ClientSide:
         return NonInviteClientTransaction(name, request, path, self._timers)
 
     def _fall_back(self, key: ClientKey, transaction: ClientTransaction, now: float) -> list[Output]:
-        """Send by UDP what went over TCP for its size alone (RFC 3261 18.1.1)."""
+        """Send by UDP a request that was sent over TCP only for its size (RFC 3261 18.1.1)."""
         path = self._too_large.pop(key)
-        self._ways.takes_no_tcp(path.target.address, now)
+        self._transports.mark_udp_only(path.target.address, now)
         assert transaction.request is not None
-        via = self._ways.via(path.target.transport, transaction.via.branch or "")
+        via = self._transports.via(path.target.transport, transaction.via.branch or "")
         request = with_via(transaction.request.without_first("Via"), via)
         self._transactions[key] = following = self._made(transaction.name, request, path)
         return scoped(("client", key), [*transaction.stop(), *following.start(now)])
@@ -234,7 +234,7 @@ class ClientSide:
     def _settle(
         self, key: ClientKey, transaction: ClientTransaction, outputs: list[Output], now: float
     ) -> list[Output]:
-        """Name the timers in ``outputs`` and do what the transaction's new state calls for."""
+        """Name the timers in ``outputs``, and perform the actions of the transaction's new state."""
         settled: list[Output] = scoped(("client", key), outputs)
         if transaction.request is not None and transaction.state not in _UNANSWERED:
             self._conclude(key, transaction, transaction.request)
@@ -248,7 +248,7 @@ class ClientSide:
         return settled + self._release_cancel(key, transaction, now)
 
     def _conclude(self, key: ClientKey, transaction: ClientTransaction, request: Request) -> None:
-        """Forget what only an unanswered request needs."""
+        """Delete the data that only an unanswered request needs."""
         transaction.conclude()
         if transaction.reliable:
             self._no_longer_waiting(key, transaction.path)
@@ -266,7 +266,7 @@ class ClientSide:
 
 
 def _from(origin: Origin, outputs: list[Output]) -> list[Output]:
-    """Return ``outputs`` with where the response came from in its report."""
+    """Return ``outputs`` with the origin of the response in its report."""
     return [
         msgspec.structs.replace(output, source=origin.source, transport=origin.transport)
         if isinstance(output, ResponseReceived)
@@ -276,7 +276,7 @@ def _from(origin: Origin, outputs: list[Output]) -> list[Output]:
 
 
 def _stream_of(path: Path) -> int | Target:
-    """Name the stream of ``path`` as its end will be told: by number, or by what it was opened to."""
+    """Return the key of the stream of ``path`` under which its end is reported: its number, or its target."""
     return path.target if path.connection is None else path.connection
 
 

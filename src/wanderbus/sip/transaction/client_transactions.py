@@ -1,7 +1,7 @@
-"""Client transactions: a request, over UDP retransmitted, until it is answered (RFC 3261 17.1, RFC 6026 7.2).
+"""Client transactions: a request and its responses, with retransmission over UDP (RFC 3261 17.1, RFC 6026 7.2).
 
-Requests leave with our Via already on top. A stream that fails ends whatever waits for an answer on it. The INVITE
-transaction confirms refusals itself; the ACK for a 2xx is the transaction user's.
+Requests are sent with our Via already on top. A stream failure ends every transaction that waits for a response on it.
+The INVITE transaction acknowledges refusals itself; the ACK for a 2xx is the transaction user's.
 """
 
 from __future__ import annotations
@@ -36,9 +36,9 @@ INVITE_CLIENT: Final[Table] = {
 }
 """RFC 3261 17.1.1.2, figure 5, with the Accepted state of RFC 6026 7.2.
 
-The figure has no transport error while Proceeding, as nothing is sent then. But the answer was to come on the very
-connection that is gone, and on a device that accepts none it could come on no other. Nor has it an end for an INVITE
-that was cancelled: 64*T1 after its CANCEL, timer B ends it (RFC 3261 9.1).
+The figure has no transport error while Proceeding, because nothing is sent then. But the response was expected on the
+closed connection, and a device that accepts no connections cannot receive it on another. The figure also has no timeout
+for a cancelled INVITE: timer B ends it 64*T1 after its CANCEL (RFC 3261 9.1).
 """
 
 INVITE_CLIENT_TIMERS: Final[Running] = {
@@ -73,9 +73,9 @@ _MAX_FORWARDS = ("Max-Forwards", "70")
 
 
 class ClientTransaction(TransactionMachine):
-    """What INVITE and other client transactions share: one message, over UDP sent again and again.
+    """Common part of INVITE and other client transactions: one message, retransmitted over UDP.
 
-    ``data`` is what may have to be sent again: the request, then the ACK of a refusal.
+    ``data`` is the message that may be sent again: the request, then the ACK of a refusal.
     """
 
     __slots__ = ("_interval_s", "data", "path", "request", "sent_by")
@@ -83,16 +83,16 @@ class ClientTransaction(TransactionMachine):
     def __init__(self, name: str, request: Request, path: Path, timers: Timers) -> None:
         super().__init__(name, timers, reliable=path.target.reliable)
         self.request: Request | None = request
-        """What was asked; None once there is a final answer."""
+        """The request; None once there is a final response."""
         self.path = path
         self.sent_by = sent_by(request.via)
-        """Of our Via: every answer carries it (RFC 3261 18.1.2)."""
+        """The sent-by of our Via: every response carries it (RFC 3261 18.1.2)."""
         self.data = encode_message(request)
         self._interval_s = timers.t1_s
 
     @property
     def via(self) -> Via:
-        """Our Via, while there is no final answer."""
+        """Our Via, while there is no final response."""
         assert self.request is not None
         return self.request.via
 
@@ -101,15 +101,15 @@ class ClientTransaction(TransactionMachine):
         return [self.path.send(self.data), *self._start_timers(now)]
 
     def fail(self, now: float) -> list[Output]:
-        """Handle that the stream is gone; what has its final response does not need it any more."""
+        """Handle the failure of the stream; a transaction with a final response no longer needs it."""
         return self._advance(Trigger.TRANSPORT_FAILED, now)
 
     def receive(self, response: Response, now: float) -> list[Output]:
-        """Handle a response that matched this transaction (RFC 3261 17.1.3)."""
+        """Handle a response that matches this transaction (RFC 3261 17.1.3)."""
         return self._advance(self._trigger(response.status), now, response)
 
     def conclude(self) -> None:
-        """Forget the request, which has its final answer."""
+        """Delete the request after its final response."""
         self.request = None
 
     def _trigger(self, status: int) -> Trigger:
@@ -135,9 +135,9 @@ class InviteClientTransaction(ClientTransaction):
         super().__init__(name, request, path, timers)
         self._editor = editor
         self.given_up = False
-        """Whether it is cancelled, or will be after its first provisional response."""
+        """True if it is cancelled, or will be after its first provisional response."""
         self.repeats = True
-        """Whether it is retransmitted while nobody answers."""
+        """True if it is retransmitted until a response arrives."""
 
     def silence(self) -> list[Output]:
         """Stop retransmitting; responses are handled as before."""
@@ -145,11 +145,11 @@ class InviteClientTransaction(ClientTransaction):
         return [CancelTimer(Trigger.TIMER_A.value)] if self.state is State.CALLING and not self.reliable else []
 
     def expire(self, now: float) -> list[Output]:
-        """Wait for the final response no longer than 64*T1 from now."""
+        """Set the timeout for the final response to 64*T1 from now."""
         return [self._set(Trigger.TIMER_B, now)]
 
     def _running_in(self, state: State) -> frozenset[Trigger]:
-        """Return the timers of ``state``; only an INVITE that was given up has one while Proceeding."""
+        """Return the timers of ``state``; while Proceeding, only a cancelled INVITE has one."""
         waits = state is State.PROCEEDING and not self.given_up
         return frozenset() if waits else super()._running_in(state)
 
@@ -178,7 +178,7 @@ class InviteClientTransaction(ClientTransaction):
                 return []
 
     def _confirm(self, message: Message | None) -> list[Output]:
-        """ACK a refusal, each time it comes with the same ACK; report it the first time."""
+        """Acknowledge each copy of a refusal with the same ACK; report the first copy."""
         assert isinstance(message, Response)
         if self.request is None:
             return [self.path.send(self.data)]

@@ -1,14 +1,14 @@
-"""Flood limits: how many requests one source may ask of us (SPEC C-20).
+"""Flood limits: largest request rate of each source (SPEC C-20).
 
-Each source, an IPv4 address or a /64 of IPv6, has a bucket of tokens that fills at a steady rate; a request takes one,
-and a large one as many as it is larger than :data:`REQUEST_BYTES`, since reading costs time for every byte. The table
-of buckets is bounded: a bucket that is full again is forgotten, for a fresh one would be the same, and while all of the
-table is busy newcomers share one bucket. What is over the limit is dropped, but for now and then a 503 that tells an
-honest client when to come back.
+Each source, an IPv4 address or a /64 of IPv6, has a token bucket that fills at a steady rate. A request costs one
+token, a large one as many as its multiple of :data:`REQUEST_BYTES`, since parsing takes time for every byte. The table
+of buckets is bounded. A full bucket is deleted, because a new one would be equal. While no bucket can be deleted, new
+sources share one bucket. Requests over the limit are discarded; from time to time one is refused with 503 and
+Retry-After, for honest clients.
 
-Sources where no user has been lately, strangers, have less, and a bucket that all of them share: a crowd of sources,
-which may be forged, costs no more than that. Half of what is in it is for sources that ask as little as a newcomer
-does, so that a few that ask much leave room for these.
+Sources from which no user has logged in recently are strangers: they have lower limits, and a bucket common to all of
+them. So a large number of sources, which may be forged, cannot exceed that. Half of that bucket is reserved for sources
+that send no more than a newcomer does, so that a few heavy senders leave room for them.
 """
 
 from __future__ import annotations
@@ -24,7 +24,7 @@ from wanderbus.refusal_table import OTHERS, Limited, Tally
 from wanderbus.tokens import Tokens
 
 REQUEST_BYTES: Final = 2_048
-"""What a request may have for one token: a re-INVITE with its SDP and a few proxies' Vias."""
+"""Bytes of a request for one token: a re-INVITE with its SDP and the Vias of a few proxies."""
 
 
 MODEST_PER_S: Final = 0.1
@@ -33,51 +33,52 @@ MODEST_BURST: Final = 5.0
 
 
 class FloodLimits(msgspec.Struct, frozen=True):
-    """What one source IP address may ask."""
+    """Limits for one source IP address."""
 
     requests_per_s: float = 500.0
-    """Requests that may go on for ever."""
+    """Sustained rate of requests."""
 
     burst_requests: float = 2_000.0
-    """Requests that may come at once on top of it: many users may sit behind one address, and they all come back at
-    the same second when a network does."""
+    """Requests allowed at once on top of it: many users may share one address, and they all return in the same second
+    when a network recovers.
+    """
 
     stranger_requests_per_s: float = 100.0
-    """The same for a source where no user has proved to be within a day."""
+    """Sustained rate for a source from which no user has logged in within a day."""
 
     stranger_burst_requests: float = 400.0
-    """Requests that may come at once from such a source."""
+    """Requests allowed at once from such a source."""
 
     strangers_requests_per_s: float = 400.0
-    """Requests of all such sources together that may go on for ever."""
+    """Sustained rate of all such sources together."""
 
     strangers_burst_requests: float = 800.0
-    """Requests of all such sources together that may come at once."""
+    """Requests allowed at once from all such sources together."""
 
     refusals_per_s: float = 1.0
-    """Bounds the 503s to each source."""
+    """Limit of 503 responses to each source."""
 
     sources_max: int = 10_000
-    """Addresses told apart."""
+    """Largest number of sources with a bucket each."""
 
 
 DEFAULT_LIMITS = FloodLimits()
 
 
 class Judgement(Enum):
-    """What to do with a request."""
+    """Decision on a request."""
 
     ADMITTED = auto()
     REFUSED = auto()
-    """Answer 503 with Retry-After (RFC 3261 21.5.4)."""
+    """Respond 503 with Retry-After (RFC 3261 21.5.4)."""
     DROPPED = auto()
 
 
 class FloodGuard:
-    """Judges requests by the address they come from; ``refused`` is the reason that people read."""
+    """Decides on requests by their source address; ``refused`` is the reason for logs."""
 
     def __init__(
-        self, limits: FloodLimits = DEFAULT_LIMITS, *, refused: str = "SIP request dropped, or refused with 503"
+        self, limits: FloodLimits = DEFAULT_LIMITS, *, refused: str = "SIP request discarded, or refused with 503"
     ) -> None:
         self._refused = refused
         self._limits = limits
@@ -92,9 +93,9 @@ class FloodGuard:
         return len(self._buckets)
 
     def judge(self, source_ip: str, now: float, size: int = 0, *, known: bool = True) -> Judgement:
-        """Count a request of ``size`` bytes from ``source_ip`` at monotonic second ``now``; say what to do with it.
+        """Count a request of ``size`` bytes from ``source_ip`` at monotonic second ``now``; return the decision.
 
-        A source is ``known`` where a user has proved to be lately.
+        ``known``: a user has logged in from the source recently.
         """
         network = network_of(source_ip)
         bucket = self._bucket(network, now)
@@ -106,11 +107,11 @@ class FloodGuard:
         return Judgement.REFUSED if bucket.refusals.take(now) else Judgement.DROPPED
 
     def take_limited(self, now: float) -> list[Limited]:
-        """Return what is to be reported of requests that were not admitted."""
+        """Return the reports on requests that were not admitted."""
         return self._tally.take(now)
 
     def _exceeded(self, bucket: _Bucket, now: float, cost: float, *, known: bool) -> str:
-        """Take what a request costs; return the limit that is exceeded, empty if none is."""
+        """Charge the cost of a request; return the exceeded limit, empty if none is."""
         if known:
             return "" if bucket.requests.take(now, cost) else "requests_per_s"
         if not bucket.of_stranger.take(now, cost):
@@ -125,13 +126,13 @@ class FloodGuard:
         if known is not None:
             self._buckets.move_to_end(network)
             return known
-        if len(self._buckets) >= self._limits.sources_max and not self._forget_idlest(now):
+        if len(self._buckets) >= self._limits.sources_max and not self._remove_longest_idle(now):
             return self._shared
         fresh = self._buckets[network] = _Bucket(self._limits)
         return fresh
 
-    def _forget_idlest(self, now: float) -> bool:
-        """Drop the source that was silent for longest, if nothing is lost by it."""
+    def _remove_longest_idle(self, now: float) -> bool:
+        """Remove the longest idle source, if its bucket is full."""
         network, bucket = next(iter(self._buckets.items()))
         if not bucket.is_full(now):
             return False
@@ -140,7 +141,7 @@ class FloodGuard:
 
 
 class _Bucket:
-    """What one source may still ask, and how many refusals it may still hear."""
+    """Remaining requests and 503 responses of one source."""
 
     __slots__ = ("modest", "of_stranger", "refusals", "requests")
 
@@ -154,5 +155,5 @@ class _Bucket:
         self.refusals = Tokens(limits.refusals_per_s, max(1.0, limits.refusals_per_s))
 
     def is_full(self, now: float) -> bool:
-        """Say whether a fresh one would be the same."""
+        """Return whether the bucket equals a new one."""
         return all(each.is_full(now) for each in (self.requests, self.of_stranger, self.modest, self.refusals))

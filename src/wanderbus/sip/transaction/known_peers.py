@@ -1,4 +1,4 @@
-"""Sources at which users have proved themselves lately, and by that have shown that they receive what we send."""
+"""Sources from which users have logged in recently, which proves that they receive our responses."""
 
 from __future__ import annotations
 
@@ -8,10 +8,10 @@ from typing import Final
 from wanderbus.hosts import network_of
 
 PEERS_MAX: Final = 8_192
-"""Sources that are remembered; the one that was noted longest ago gives way."""
+"""Largest number of sources; the one recorded longest ago is removed."""
 
 LATELY_S: Final = 86_400.0
-"""How long a source is known after it was noted, in seconds."""
+"""Time for which a source is known after it was recorded, in seconds."""
 
 
 class KnownPeers:
@@ -21,15 +21,15 @@ class KnownPeers:
         self._peers_max = peers_max
         self._noted: OrderedDict[str, float] = OrderedDict()
         self.everybody = False
-        """Whether every source counts as known, for those who ask nobody for a password."""
+        """True if every source counts as known, for servers without passwords."""
         self.always: frozenset[str] = frozenset()
-        """Networks that are known without being noted."""
+        """Networks that are always known."""
 
     def __len__(self) -> int:
         return len(self._noted)
 
     def note(self, host: str, now: float) -> None:
-        """Note that a user has proved to be at ``host`` at monotonic second ``now``."""
+        """Record that a user has logged in from ``host`` at monotonic second ``now``."""
         party = network_of(host)
         self._noted[party] = now
         self._noted.move_to_end(party)
@@ -37,7 +37,7 @@ class KnownPeers:
             self._noted.popitem(last=False)
 
     def knows(self, party: str, now: float) -> bool:
-        """Say whether a user was lately at ``party``, a result of :func:`wanderbus.hosts.network_of`."""
+        """Return whether a user logged in recently from ``party``, a result of :func:`wanderbus.hosts.network_of`."""
         if self.everybody or party in self.always:
             return True
         noted_at = self._noted.get(party)

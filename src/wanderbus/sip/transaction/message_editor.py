@@ -1,4 +1,4 @@
-"""The one place through which every message of a transaction layer passes before it is written (SPEC C-08)."""
+"""Hook for every message of a transaction layer before it is encoded (SPEC C-08)."""
 
 from __future__ import annotations
 
@@ -10,9 +10,10 @@ from wanderbus.sip.transaction.answer_size import fitted
 
 
 class MessageEditor:
-    """Gives each message to ``edit``, which returns the one to send; unless set, messages stay as they are.
+    """Passes each message to ``edit``, which returns the message to send; without ``edit`` messages are unchanged.
 
-    ``edit`` changes nothing by which transactions are found. ``refused`` takes a change that is not sent.
+    ``edit`` must not change the fields that identify transactions. ``refused`` is called with a change that is not
+    sent.
     """
 
     __slots__ = ("edit", "refused")
@@ -26,9 +27,9 @@ class MessageEditor:
         return cast(Request, self.edit(request))
 
     def response(self, response: Response, bytes_max: int | None) -> bytes | None:
-        """Return the response to send, encoded; None if it has to fit into ``bytes_max`` bytes and cannot.
+        """Return the response to send, encoded; None if it cannot be reduced to ``bytes_max`` bytes.
 
-        To fit it is cut down, but for what ``edit`` has changed; if that is too long, it goes out as it was before.
+        Fields that ``edit`` has changed are kept; if the result is too long, the response is sent without the changes.
         """
         edited = cast(Response, self.edit(response))
         if bytes_max is None:
@@ -39,5 +40,5 @@ class MessageEditor:
         data = fitted(edited, bytes_max, changed)
         if data is not None and (edited.reason == response.reason or edited.reason.encode() in data):
             return data
-        self.refused(response, f"the answer would be longer than the request, which has {bytes_max} bytes")
+        self.refused(response, f"the response would be longer than the request of {bytes_max} bytes")
         return fitted(response, bytes_max)

@@ -1,9 +1,9 @@
-"""The server half of the transaction layer: the requests of others and their transactions (RFC 3261 17.2.3, 9.2).
+"""Server side of the transaction layer: the requests of peers (RFC 3261 17.2.3, 9.2).
 
-A request that is refused, before anybody proved to have sent it, leaves nothing behind (8.2.7, 26.3.2.4): another copy
-of it is answered again. The To tag of such an answer is made of the request by a keyed hash. So each copy gets the same
-tag, and the ACK that bears it is recognized. Only the refusal of an INVITE that came from a known peer over UDP is kept
-and repeated, for where much is lost, calls and moves would take longer without.
+A request that is refused before its sender is authenticated leaves no state (8.2.7, 26.3.2.4): another copy of it is
+refused again. The To tag of such a response is a keyed hash of the request. So each copy gets the same tag, and the ACK
+with that tag is recognized. Only the refusal of an INVITE from a known peer over UDP is kept and retransmitted: on
+lossy paths, calls and moves would otherwise take longer.
 """
 
 from __future__ import annotations
@@ -35,19 +35,19 @@ from wanderbus.sip.transaction.transaction_signals import AckReceived, CancelRec
 _TAG_BYTES: Final = 8
 _KEY_BYTES: Final = 16
 _KEYED_TAG_BYTES: Final = 4
-"""Short, because a refusal must not outgrow the request; RFC 3261 19.3 asks for 32 bits."""
+"""Short, because a refusal must not be larger than the request; RFC 3261 19.3 asks for 32 bits."""
 
 _REPEATING: Final = frozenset({State.COMPLETED, State.CONFIRMED})
-"""States in which nothing but the answer is kept."""
+"""States in which only the response is kept."""
 
 ServerKey = tuple[str, Address, str]
-"""Branch, sent-by and method, where an ACK counts as INVITE."""
+"""Branch, sent-by and method; an ACK counts as INVITE."""
 
 
 class ServerSide:
-    """All server transactions of one layer; at most ``transactions_max`` of them, ``drops`` counts the rest.
+    """All server transactions of one layer; at most ``transactions_max``, ``drops`` counts the others.
 
-    ``peers`` are the sources of users, which strangers cannot crowd out (:mod:`.transaction_places`).
+    ``peers`` are the sources of users; strangers cannot take their places (:mod:`.transaction_places`).
     """
 
     def __init__(
@@ -75,7 +75,7 @@ class ServerSide:
         return len(self._transactions)
 
     def fresh_tag(self) -> str:
-        """Return a To tag for an answer of the layer's own (RFC 3261 19.3)."""
+        """Return a To tag for a response of the layer itself (RFC 3261 19.3)."""
         return self._random.token(_TAG_BYTES).hex()
 
     def receive(self, request: Request, origin: Origin, now: float) -> list[Output]:
@@ -98,7 +98,7 @@ class ServerSide:
         return self._begin(key, request, path, origin, now)
 
     def _begin(self, key: ServerKey, request: Request, path: Path, origin: Origin, now: float) -> list[Output]:
-        """Make the transaction of a new request, and report it."""
+        """Create the transaction of a new request, and report the request."""
         network = network_of(origin.source[0])
         party = Party(network, self.peers.knows(network, now))
         size = request.content_bytes if origin.datagram_bytes is None else origin.datagram_bytes
@@ -126,7 +126,7 @@ class ServerSide:
         return [*evicted, received, *self._settle(transaction, transaction.start(now))]
 
     def respond(self, item: Respond, now: float) -> list[Output]:
-        """Send a response of the transaction user, if the transaction is still there and admits it."""
+        """Send a response of the transaction user, if the transaction exists and its state allows it."""
         transaction = self._transactions.get(item.transaction)
         if transaction is None:
             return []
@@ -141,7 +141,7 @@ class ServerSide:
         return self._settle(transaction, outputs)
 
     def _tagged(self, response: Response, key: Hashable, request: Request) -> Response:
-        """Return an answer to ``request`` under the To tag that every copy of it gets."""
+        """Return a response to ``request`` with the To tag that every copy of the request gets."""
         if request.to.tag is not None or response.status == 100:
             return response
         to = request.to.with_param("tag", self._tag_of(key, request))
@@ -154,23 +154,23 @@ class ServerSide:
         return hmac.digest(self._key, text, hashlib.sha256)[:_KEYED_TAG_BYTES].hex()
 
     def fire(self, name: str, timer: Trigger, now: float) -> list[Output]:
-        """Hand a timer to its transaction, if that is still there."""
+        """Pass a timer to its transaction, if that still exists."""
         transaction = self._transactions.get(name)
         if transaction is None:
             return []
-        # A device that calls as soon as it has moved proves itself at its new address a moment later.
+        # A device that calls just after a move authenticates from its new address a moment later.
         transaction.known = transaction.known or self.peers.knows(self._places.network_of(name), now)
         return self._settle(transaction, transaction.fire(timer, now))
 
     def forget(self, name: str) -> list[Output]:
-        """End the transaction ``name`` in silence; another copy of its request would be a new one."""
+        """End the transaction ``name`` without a report; another copy of its request would start a new one."""
         transaction = self._transactions.get(name)
         return [] if transaction is None else self._settle(transaction, transaction.stop())
 
     def _acknowledge(
         self, invite: ServerTransaction | None, key: ServerKey, request: Request, origin: Origin, now: float
     ) -> list[Output]:
-        """An ACK for a refusal ends here; any other, also one for a 2xx under the INVITE's branch, is the user's."""
+        """Absorb the ACK for a refusal; pass any other to the user, also one for a 2xx under the INVITE's branch."""
         if invite is None and self._key and request.to.tag == self._tag_of(key, request):
             return []
         if not isinstance(invite, InviteServerTransaction) or invite.state is State.ACCEPTED:
@@ -178,7 +178,7 @@ class ServerSide:
         return self._settle(invite, invite.acknowledge(now))
 
     def _cancel(self, key: ServerKey, cancel: ServerTransaction, request: Request, now: float) -> list[Output]:
-        """Answer the CANCEL of an INVITE; report it if that has no final response yet (RFC 3261 9.2)."""
+        """Respond to the CANCEL of an INVITE; report it if that has no final response yet (RFC 3261 9.2)."""
         branch, sender, _ = key
         invite = self._by_key.get((branch, sender, "INVITE"))
         tag = (invite and invite.answered_tag) or self.fresh_tag()
@@ -198,7 +198,7 @@ class ServerSide:
         return transaction
 
     def _settle(self, transaction: ServerTransaction, outputs: list[Output]) -> list[Output]:
-        """Name the timers in ``outputs``; drop the transaction if it is over."""
+        """Name the timers in ``outputs``; remove the transaction if it has ended."""
         if transaction.terminated:
             del self._transactions[transaction.name]
             del self._by_key[transaction.key]
@@ -208,10 +208,10 @@ class ServerSide:
 
 
 def server_key(request: Request) -> ServerKey:
-    """Return what tells the transaction of ``request`` from all others (RFC 3261 17.2.3).
+    """Return the key that identifies the transaction of ``request`` (RFC 3261 17.2.3).
 
-    A branch without the cookie comes from an RFC 2543 client and may repeat: the rest of what names a request is
-    then part of the key.
+    A branch without the cookie is from an RFC 2543 client and may repeat: then further fields of the request are part
+    of the key.
 
     Raises:
         SIPParseError: a header field of the key cannot be read.

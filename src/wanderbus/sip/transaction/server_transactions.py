@@ -1,11 +1,11 @@
-"""Server transactions: a request reported once, its answer replayed (RFC 3261 17.2, RFC 6026 7.1).
+"""Server transactions: they report a request once and repeat its response (RFC 3261 17.2, RFC 6026 7.1).
 
-Retransmissions of a request are absorbed here and answered with the last response. An answer goes the way that the
-newest copy of the request came, so that a device that moves within a transaction still gets it.
+Retransmissions of a request are absorbed here and answered with the last response. A response takes the path of the
+newest copy of the request, so that a device that moves within a transaction still receives it.
 
-Over UDP a stranger's source may be a victim's address. So refusals, and a 100, send no more bytes there in all than
-came from there: a refusal is repeated only as long as that allows, and a 100 is left out if it would take the room of
-the refusal.
+Over UDP a stranger's source may be the address of a victim. So refusals and a 100 together send no more bytes there
+than were received from there: a refusal is repeated only within that limit, and a 100 is omitted if it would leave no
+room for the refusal.
 """
 
 from __future__ import annotations
@@ -34,7 +34,7 @@ INVITE_SERVER: Final[Table] = {
     (State.ACCEPTED, Trigger.SEND_SUCCESS): State.ACCEPTED,
     (State.ACCEPTED, Trigger.TIMER_L): State.TERMINATED,
 }
-"""RFC 3261 17.2.1, figure 7, with the Accepted state of RFC 6026 7.1, in which a repeated INVITE is absorbed."""
+"""RFC 3261 17.2.1, figure 7, with the Accepted state of RFC 6026 7.1, which absorbs a repeated INVITE."""
 
 INVITE_SERVER_TIMERS: Final[Running] = {
     State.PROCEEDING: frozenset({Trigger.TIMER_TRYING}),
@@ -54,8 +54,9 @@ NON_INVITE_SERVER: Final[Table] = {
     (State.COMPLETED, Trigger.REQUEST): State.COMPLETED,
     (State.COMPLETED, Trigger.TIMER_J): State.TERMINATED,
 }
-"""RFC 3261 17.2.2, figure 8, with an end to waiting for our own answer: after 64*T1 the client has given up, and
-RFC 4320 4.2 wants no answer any more."""
+"""RFC 3261 17.2.2, figure 8, with a timeout for our own response: after 64*T1 the client has given up, and RFC 4320 4.2
+forbids a response.
+"""
 
 NON_INVITE_SERVER_TIMERS: Final[Running] = {
     State.TRYING: frozenset({Trigger.TIMER_EXPIRY}),
@@ -65,14 +66,14 @@ NON_INVITE_SERVER_TIMERS: Final[Running] = {
 
 
 _TRYING_PART: Final = 3
-"""A stranger's INVITE gets a 100 if it has this many times its bytes: a challenge has to fit into the rest."""
+"""A 100 is sent to a stranger if the INVITE is this many times larger: the rest must suffice for a challenge."""
 
 
 class ServerTransaction(TransactionMachine):
-    """What INVITE and other server transactions share: one request, the last answer, where it goes.
+    """Common part of INVITE and other server transactions: one request, the last response, its destination.
 
-    ``datagram_bytes`` is the size of the request, which bounds some answers; None over a stream bounds nothing. Once
-    answered, all that it keeps for half a minute is the bytes to say again. ``key`` is for its owner to find it by.
+    ``datagram_bytes`` is the size of the request, which limits some responses; None (a stream) means no limit. Once the
+    final response is sent, only its bytes are kept, for half a minute. ``key`` is the owner's index key.
     """
 
     __slots__ = (
@@ -103,27 +104,27 @@ class ServerTransaction(TransactionMachine):
         self.key = key
         self._editor = editor or MessageEditor()
         self.known = False
-        """Whether it came from a known peer, or from one that has become known since."""
+        """True if the request is from a known peer, or from one that has become known since."""
         self.answered_tag: str | None = None
-        """The To tag of the last answer."""
+        """The To tag of the last response."""
         self.unanswered: Request | None = request
-        """The request, while nothing was answered."""
+        """The request, while there is no final response."""
         self._last_data = b""
         self._path = path
         self._datagram_bytes = datagram_bytes
         self._allowed_bytes = datagram_bytes or 0
-        """How many bytes more may go to a stranger."""
+        """Number of bytes that may still be sent to a stranger."""
         self._within_request = True
         self._interval_s = timers.t1_s
 
     def start(self, now: float) -> list[Output]:
-        """Begin with the first copy of the request, which the layer reports."""
+        """Start with the first copy of the request, which the layer reports."""
         return self._start_timers(now)
 
     def receive_again(self, path: Path, now: float, datagram_bytes: int | None = None) -> list[Output]:
-        """Absorb a retransmission of the request whose answer has to go by ``path``.
+        """Absorb a retransmission of the request, whose response must take ``path``.
 
-        What is shorter than the request is no copy of it, and must not fetch an answer measured for more.
+        A datagram shorter than the request is no copy of it, and must not trigger a response sized for the request.
         """
         if self._datagram_bytes is not None and datagram_bytes is not None and datagram_bytes < self._datagram_bytes:
             return []
@@ -132,7 +133,7 @@ class ServerTransaction(TransactionMachine):
         return self._advance(Trigger.REQUEST, now)
 
     def respond(self, response: Response, now: float, *, within_request: bool = False) -> list[Output]:
-        """Send ``response`` if the present state admits it; see :class:`Respond` for ``within_request``."""
+        """Send ``response`` if the present state allows it; see :class:`Respond` for ``within_request``."""
         self._within_request = within_request
         return self._advance(self._trigger(response.status), now, response)
 
@@ -143,12 +144,12 @@ class ServerTransaction(TransactionMachine):
 
     @property
     def repeats_refusals(self) -> bool:
-        """Whether a refusal is repeated until it is confirmed (RFC 3261 17.2.1)."""
+        """True if a refusal is retransmitted until it is acknowledged (RFC 3261 17.2.1)."""
         return Trigger.TIMER_G in self._running_in(State.COMPLETED)
 
     @property
     def kept_bytes(self) -> int:
-        """How long the answer is that may have to be repeated."""
+        """Length of the response that may have to be retransmitted."""
         return len(self._last_data)
 
     def _trigger(self, status: int) -> Trigger:
@@ -164,7 +165,7 @@ class ServerTransaction(TransactionMachine):
         return self._replay()
 
     def _bytes_max(self) -> int | None:
-        """Return how long an answer may be, None for any length."""
+        """Return the largest length of a response, None for no limit."""
         if self._datagram_bytes is None or not self._within_request:
             return None
         return min(self._datagram_bytes, self._allowed_bytes) if self._is_bounded else self._datagram_bytes
@@ -205,7 +206,7 @@ class InviteServerTransaction(ServerTransaction):
         match trigger:
             case Trigger.SEND_SUCCESS:
                 sent = self._send(message)
-                self._last_data = b""  # repeating it is up to the user
+                self._last_data = b""  # the user retransmits it
                 return sent
             case Trigger.SEND_PROVISIONAL | Trigger.SEND_FAILURE:
                 return self._send(message)

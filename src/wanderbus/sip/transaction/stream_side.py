@@ -1,7 +1,7 @@
-"""The connections of a transaction layer: bytes to messages, keep-alives, and the end of those that misbehave.
+"""Connections of a transaction layer: framing, keep-alives, and closing of faulty ones.
 
-RFC 3261 18.3 and RFC 5626 4.4.1. Sockets are the driver's; here a connection is a number. One that sends what cannot
-be framed is closed, as is one that begins a message and does not end it.
+RFC 3261 18.3 and RFC 5626 4.4.1. The driver owns the sockets; here a connection is a number. A connection is closed if
+its data cannot be framed, or if a message stays incomplete.
 """
 
 from __future__ import annotations
@@ -23,10 +23,10 @@ from wanderbus.machine import (
 from wanderbus.sip.message.framing import PING, PONG, StreamFramer
 from wanderbus.sip.message.targets import Path, Target
 from wanderbus.sip.transaction.transaction_signals import PongReceived
-from wanderbus.sip.transaction.transport_table import Ways
+from wanderbus.sip.transaction.transport_table import TransportTable
 
 MESSAGE_S_MAX: Final = 32.0
-"""How long one message may take to arrive: 64*T1, after which its transaction is over anyway."""
+"""Largest time for one message to arrive: 64*T1, after which its transaction has ended anyway."""
 
 TIMER: Final = "stream"
 """First part of the keys of our timers; the second is the connection."""
@@ -36,16 +36,16 @@ class _Stream(msgspec.Struct):
     framer: StreamFramer
     source: Address
     waiting: bool = False
-    """Whether the timer for an incomplete message runs."""
-    doomed: bool = False
-    """Whether we asked for its end: what still comes is not read."""
+    """True if the timer for an incomplete message runs."""
+    closing: bool = False
+    """True if we requested its end: further data are discarded."""
 
 
 class StreamSide:
-    """Every connection of one layer on which something came; ``drops`` counts those closed for what they sent."""
+    """Every connection of one layer that has received data; ``drops`` counts those closed for faulty data."""
 
-    def __init__(self, ways: Ways, drops: Counter[str]) -> None:
-        self._ways = ways
+    def __init__(self, transports: TransportTable, drops: Counter[str]) -> None:
+        self._transports = transports
         self._drops = drops
         self._streams: dict[int, _Stream] = {}
 
@@ -53,47 +53,47 @@ class StreamSide:
         return len(self._streams)
 
     def receive(self, item: StreamReceived, now: float) -> tuple[tuple[bytes, ...], list[Output]]:
-        """Return the messages that ``item`` completes, and what is to be done after them."""
+        """Return the messages that ``item`` completes, and the outputs that follow them."""
         stream = self._streams.get(item.connection)
         if stream is None:
             stream = _Stream(StreamFramer(opened_here=item.target is not None), item.source)
             self._streams[item.connection] = stream
-            self._ways.opened(item.connection, item.transport, item.source, by_us=item.target is not None)
-        if stream.doomed:
+            self._transports.opened(item.connection, item.transport, item.source, by_us=item.target is not None)
+        if stream.closing:
             return (), []
         fed = stream.framer.feed(item.data)
         outputs: list[Output] = [PongReceived(item.connection, item.source)] * fed.pongs
         if fed.pings:
-            back = Path(self._ways.socket, Target(item.transport, item.source), item.connection)
+            back = Path(self._transports.socket, Target(item.transport, item.source), item.connection)
             outputs.append(back.send(PONG * fed.pings))
         if fed.error is not None:
             self._drops["unframed"] += 1
-            return fed.messages, [*outputs, *self._doom(item.connection, stream)]
+            return fed.messages, [*outputs, *self._close_faulty(item.connection, stream)]
         return fed.messages, outputs + self._watch(item.connection, stream, bool(fed.messages), now)
 
     def expire(self, connection: int) -> list[Output]:
-        """Close a connection whose message did not end in time."""
+        """Close a connection whose message is still incomplete at the timeout."""
         stream = self._streams.get(connection)
         if stream is None or not stream.waiting:
             return []
         self._drops["unfinished"] += 1
-        return self._doom(connection, stream)
+        return self._close_faulty(connection, stream)
 
     def closed(self, item: StreamClosed) -> list[Output]:
         """Forget a connection."""
         stream = self._streams.pop(item.connection, None)
         if stream is None:
             return []
-        self._ways.closed(item.connection, stream.source)
+        self._transports.closed(item.connection, stream.source)
         return [CancelTimer((TIMER, item.connection))] if stream.waiting else []
 
     def ping(self, destination: Target, connection: int | None) -> list[Output]:
-        """Send a keep-alive, if we have the transport and it is a stream."""
-        path = self._ways.path(destination, connection)
+        """Send a keep-alive, if the transport is available and a stream."""
+        path = self._transports.path(destination, connection)
         return [path.send(PING)] if path is not None and destination.reliable else []
 
     def _watch(self, connection: int, stream: _Stream, progressed: bool, now: float) -> list[Output]:
-        """Give every message its own time: the timer starts anew with the next one."""
+        """Give every message its own timeout: the timer restarts with the next one."""
         incomplete = stream.framer.within_message
         outputs: list[Output] = []
         if stream.waiting and (progressed or not incomplete):
@@ -104,8 +104,8 @@ class StreamSide:
             outputs = [SetTimer((TIMER, connection), now + MESSAGE_S_MAX)]
         return outputs
 
-    def _doom(self, connection: int, stream: _Stream) -> list[Output]:
-        stream.doomed = True
+    def _close_faulty(self, connection: int, stream: _Stream) -> list[Output]:
+        stream.closing = True
         waiting, stream.waiting = stream.waiting, False
         cancelled: list[Output] = [CancelTimer((TIMER, connection))] if waiting else []
-        return [*cancelled, CloseStream(self._ways.socket, connection)]
+        return [*cancelled, CloseStream(self._transports.socket, connection)]

@@ -1,11 +1,11 @@
-"""The transaction layer: requests and responses in order, over UDP that loses them or over streams (RFC 3261 17, 18).
+"""The transaction layer: reliable requests and responses over UDP and streams (RFC 3261 17, 18).
 
-Bytes come in from sockets and connections; the layer stamps the Via (RFC 3581), finds the transaction they belong to
-(RFC 3261 17.1.3, 17.2.3), and reports what is new to the transaction user: every request once, every final response
-once. It answers by itself: retransmissions (with the last response), a CANCEL (9.2), an INVITE nobody answered within
-200 ms (100), refusals of our INVITE (ACK), keep-alives on streams (RFC 5626 4.4.1), and bytes that are no SIP message
-(statelessly, over UDP never with more bytes than came). Responses whose top Via is not ours are dropped (18.1.2), also
-those of ended transactions (RFC 6026 7.2).
+The layer receives bytes from sockets and connections, stamps the Via (RFC 3581), finds the transaction (RFC 3261
+17.1.3, 17.2.3), and reports new messages to the transaction user: every request once, every final response once. It
+responds itself to retransmissions (with the last response), to a CANCEL (9.2), to an INVITE without a response within
+200 ms (100), to refusals of our INVITE (ACK), to keep-alives on streams (RFC 5626 4.4.1), and to bytes that are no SIP
+message (statelessly, over UDP never with more bytes than received). Responses whose top Via is not ours are discarded
+(18.1.2), also those of ended transactions (RFC 6026 7.2).
 """
 
 from __future__ import annotations
@@ -49,7 +49,7 @@ from wanderbus.sip.transaction.transaction_signals import (
     SendRequest,
     TransactionTimedOut,
 )
-from wanderbus.sip.transaction.transport_table import Ways
+from wanderbus.sip.transaction.transport_table import TransportTable
 
 __all__ = [
     "TRANSACTIONS_MAX",
@@ -71,15 +71,15 @@ __all__ = [
 ]
 
 TRANSACTIONS_MAX: Final = 16_384
-"""Transactions of one layer in each direction: at 32 s for each, 500 new requests a second."""
+"""Largest number of transactions of one layer in each direction: at 32 s each, 500 new requests a second."""
 
 
 class TransactionLayer:
-    """All transactions of one SIP socket, and of the streams that belong to it.
+    """All transactions of one SIP socket, and of its streams.
 
-    ``transports`` is what may be sent over; what arrives is taken over any. With TCP among them, requests of over
-    1,300 bytes go there instead of over UDP (RFC 3261 18.1.1). ``drops`` counts by reason what was thrown away or could
-    not be read.
+    ``transports`` are the transports for sending; messages are received over any. If TCP is among them, requests of
+    over 1,300 bytes are sent over TCP instead of UDP (RFC 3261 18.1.1). ``drops`` counts discarded and unreadable
+    messages by reason.
     """
 
     def __init__(
@@ -93,61 +93,61 @@ class TransactionLayer:
     ) -> None:
         self.drops: Counter[str] = Counter()
         self._socket = socket
-        self._ways = Ways(socket, transports)
+        self._transports = TransportTable(socket, transports)
         self.editor = MessageEditor()
-        """Sees every message before it leaves (SPEC C-08)."""
-        self._clients = ClientSide(random, self._ways, timers, transactions_max, self.drops, self.editor)
+        """Edits every message before it is sent (SPEC C-08)."""
+        self._clients = ClientSide(random, self._transports, timers, transactions_max, self.drops, self.editor)
         self._servers = ServerSide(random, socket, timers, transactions_max, self.drops, self.editor)
-        self._streams = StreamSide(self._ways, self.drops)
+        self._streams = StreamSide(self._transports, self.drops)
 
     @property
     def local(self) -> Address:
-        """The address that we put into our Via; it may change at any time, running transactions keep theirs."""
-        return self._ways.local
+        """The address in our Via; it may change at any time, running transactions keep the old one."""
+        return self._transports.local
 
     @local.setter
     def local(self, address: Address) -> None:
-        self._ways.local = address
+        self._transports.local = address
 
     @property
     def local_streams(self) -> Mapping[str, Address]:
-        """By transport, the address in our Via where it is another than ``local``."""
-        return self._ways.local_streams
+        """The address in our Via by transport, where it differs from ``local``."""
+        return self._transports.local_streams
 
     @local_streams.setter
     def local_streams(self, addresses: Mapping[str, Address]) -> None:
-        self._ways.local_streams = addresses
+        self._transports.local_streams = addresses
 
     @property
     def transports(self) -> frozenset[str]:
-        """What this layer can send over."""
-        return self._ways.transports
+        """Transports that this layer can send over."""
+        return self._transports.transports
 
     @property
     def dropped(self) -> int:
-        """Messages thrown away or not readable so far, for any of the reasons in ``drops``."""
+        """Number of messages discarded or unreadable so far, for any of the reasons in ``drops``."""
         return self.drops.total()
 
     @property
     def transaction_count(self) -> int:
-        """Transactions alive now, both directions."""
+        """Number of active transactions in both directions."""
         return len(self._clients) + len(self._servers)
 
     @property
     def peers(self) -> KnownPeers:
-        """Sources of users, whose requests strangers cannot crowd out."""
+        """Sources of users, whose requests strangers cannot displace."""
         return self._servers.peers
 
     def connection_from(self, target: Target) -> int | None:
-        """Return the open connection whose other end is at ``target``, whoever opened it; None if there is none."""
-        return self._ways.connection_from(target)
+        """Return the open connection to ``target``, whoever opened it; None if there is none."""
+        return self._transports.connection_from(target)
 
     def step(self, inputs: Iterable[Input], now: float) -> list[Output]:
-        """Take a batch of inputs at monotonic second ``now``; return what to send, to set and what happened.
+        """Process a batch of inputs at monotonic second ``now``; return messages to send, timers and reports.
 
         Raises:
-            LocalProtocolError: a client transaction was started with an ACK, or under a name that still waits for
-                its final response.
+            LocalProtocolError: a client transaction was started with an ACK, or under a name that still waits for its
+                final response.
         """
         outputs: list[Output] = []
         for item in inputs:
@@ -184,11 +184,11 @@ class TransactionLayer:
                 return []
 
     def _send_ack(self, item: SendAck) -> list[Output]:
-        path = self._ways.path(item.destination, item.connection)
+        path = self._transports.path(item.destination, item.connection)
         if path is None:
             self.drops["no transport"] += 1
             return []
-        ack = with_via(item.request, self._ways.via(path.target.transport, self._clients.fresh_branch()))
+        ack = with_via(item.request, self._transports.via(path.target.transport, self._clients.fresh_branch()))
         return [path.send(encode_message(self.editor.request(ack)))]
 
     def _receive_stream(self, item: StreamReceived, now: float) -> list[Output]:
@@ -217,10 +217,10 @@ class TransactionLayer:
         *,
         reason: str | None = None,
     ) -> list[Output]:
-        """Answer the request in ``data`` without a transaction, as when it cannot be read (RFC 3261 8.2.7).
+        """Refuse the request in ``data`` without a transaction, for example if it cannot be read (RFC 3261 8.2.7).
 
-        The source of a datagram may be forged, so an answer to one never has more bytes than what came. A 400 says in
-        its ``reason`` which header field is at fault (RFC 3261 21.4.1), if there is room.
+        The source of a datagram may be forged, so the response never has more bytes than the datagram. The ``reason``
+        of a 400 names the faulty header field (RFC 3261 21.4.1), if there is room.
         """
         request = read_for_reply(data)
         if request is None:

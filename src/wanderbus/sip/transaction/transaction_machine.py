@@ -1,9 +1,9 @@
-"""What the four transaction machines of RFC 3261 17 have in common: states, inputs, timers and one table each.
+"""Common base of the four transaction machines of RFC 3261 17: states, inputs, timers and transition tables.
 
-A machine is data: ``table`` maps (state, input) to the next state and is drawn from a figure of the RFC; ``running``
-says which timers run in which state. What a transition sends or reports stands in ``_act``. An input that the table
-does not list for the present state is absorbed. UDP reports no transport errors: a dead path shows as timer B, F or
-H. A stream does, and needs no retransmissions, nor time to absorb them.
+A machine is data: ``table`` maps (state, input) to the next state and follows a figure of the RFC; ``running`` lists
+the timers of each state. ``_act`` sends and reports for each transition. An input that the table does not list for the
+present state is absorbed. UDP reports no transport errors: timer B, F or H detects a dead path. A stream does report
+them, and needs no retransmissions and no time to absorb them.
 """
 
 from __future__ import annotations
@@ -31,7 +31,7 @@ class State(StrEnum):
 
 
 class Trigger(StrEnum):
-    """Inputs of the four machines. The members whose name begins with TIMER are timers; their values are timer keys."""
+    """Inputs of the four machines. Members whose name begins with TIMER are timers; their values are timer keys."""
 
     REQUEST = "request"
     ACK = "ACK"
@@ -64,17 +64,17 @@ Table = Mapping[tuple[State, Trigger], State]
 Running = Mapping[State, frozenset[Trigger]]
 
 TRYING_AFTER_S = 0.2
-"""An INVITE unanswered for this long gets a 100 from the layer (RFC 3261 17.2.1)."""
+"""The layer sends a 100 for an INVITE without a response for this long (RFC 3261 17.2.1)."""
 
 TIMER_D_MIN_S = 32.0
 """Least time to absorb repeated refusals of an INVITE over UDP, whatever our T1 is (RFC 3261 17.1.1.2)."""
 
 
 class Timers(msgspec.Struct, frozen=True):
-    """The three base times every timer is made of, in seconds (RFC 3261 17.1.1.1, table 4).
+    """The three base times of all timers, in seconds (RFC 3261 17.1.1.1, table 4).
 
-    ``t1_s`` estimates the round trip, ``t2_s`` bounds the interval of retransmissions, ``t4_s`` is the time a
-    message may live in the network.
+    ``t1_s`` estimates the round trip, ``t2_s`` bounds the interval of retransmissions, ``t4_s`` is the largest lifetime
+    of a message in the network.
     """
 
     t1_s: float = 0.5
@@ -83,11 +83,11 @@ class Timers(msgspec.Struct, frozen=True):
 
     @property
     def timeout_s(self) -> float:
-        """64*T1: how long a transaction waits for the other side."""
+        """64*T1: timeout of a transaction that waits for the peer."""
         return 64 * self.t1_s
 
     def duration_s(self, timer: Trigger, *, reliable: bool = False) -> float:
-        """Return how long ``timer`` runs when a state starts it (RFC 3261 table 4, RFC 6026 7.1 and 7.2)."""
+        """Return the duration of ``timer`` when a state starts it (RFC 3261 table 4, RFC 6026 7.1 and 7.2)."""
         if reliable and timer in ABSORBING:
             return 0.0
         match timer:
@@ -109,14 +109,14 @@ REPEATING: Final = frozenset({Trigger.TIMER_A, Trigger.TIMER_E, Trigger.TIMER_G}
 """Timers that retransmit; they do not run over a stream (RFC 3261 17.1.1.2, 17.1.2.2, 17.2.1)."""
 
 ABSORBING: Final = frozenset({Trigger.TIMER_D, Trigger.TIMER_I, Trigger.TIMER_J, Trigger.TIMER_K})
-"""Timers that wait for retransmissions of the other side; over a stream they are over at once (RFC 3261 table 4)."""
+"""Timers that wait for retransmissions of the peer; over a stream they expire at once (RFC 3261 table 4)."""
 
 
 class TransactionMachine:
     """One transaction: a state, moved by triggers along ``table``, with the timers of ``running``.
 
-    Timer keys in its outputs are bare trigger values; the layer scopes them. ``reliable`` says that it runs over a
-    stream. There are some for each user who has just come, so they have slots and keep no more than they need.
+    Timer keys in its outputs are bare trigger values; the layer scopes them. ``reliable``: it runs over a stream. Each
+    new user needs several transactions, so they have slots and keep no more than they need.
     """
 
     __slots__ = ("name", "reliable", "state", "timers")
@@ -133,15 +133,15 @@ class TransactionMachine:
 
     @property
     def terminated(self) -> bool:
-        """Whether the transaction is over and may be dropped."""
+        """True if the transaction has ended and may be removed."""
         return self.state is State.TERMINATED
 
     def fire(self, timer: Trigger, now: float) -> list[Output]:
-        """Handle the timer ``timer``; one that does not belong to the present state is ignored."""
+        """Handle ``timer``; one that does not belong to the present state is ignored."""
         return self._advance(timer, now)
 
     def stop(self) -> list[Output]:
-        """End at once; return the requests to cancel what runs."""
+        """End at once; return the outputs that cancel its timers."""
         previous, self.state = self.state, State.TERMINATED
         return self._switch_timers(previous, 0.0)
 
@@ -153,7 +153,7 @@ class TransactionMachine:
         return timers - REPEATING if self.reliable else timers
 
     def _advance(self, trigger: Trigger, now: float, message: Message | None = None) -> list[Output]:
-        """Follow the table by one edge: act, then stop the timers of the old state and start those of the new."""
+        """Follow one edge of the table: act, then stop the timers of the old state and start those of the new one."""
         following = self.table.get((self.state, trigger))
         if following is None:
             return []
@@ -161,7 +161,7 @@ class TransactionMachine:
         return self._act(trigger, previous, now, message) + self._switch_timers(previous, now)
 
     def _act(self, trigger: Trigger, previous: State, now: float, message: Message | None) -> list[Output]:
-        """Return what the edge from ``previous`` by ``trigger`` sends and reports."""
+        """Return the outputs of the edge from ``previous`` by ``trigger``."""
         raise NotImplementedError
 
     def _switch_timers(self, previous: State, now: float) -> list[Output]:

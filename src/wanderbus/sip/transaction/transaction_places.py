@@ -1,14 +1,14 @@
-"""Places of server transactions, so that nobody takes them all (SPEC C-20).
+"""Limits on server transactions, so that nobody can use all of them (SPEC C-20).
 
 ::
 
-    of all places     strangers may hold a quarter with requests that are not answered yet
+    of all places     strangers may hold a quarter with unanswered requests
     of that quarter   one source may hold a quarter
     of all places     one known source may hold a quarter with such requests
 
-Each transaction takes one place, and a large one as many as it is larger than :data:`PLACE_BYTES`: so the number of
-places bounds their memory too. An answered transaction is kept only to repeat its answer; the oldest of these gives way
-where a place is needed, those of strangers first.
+Each transaction holds one place, a large one as many as its multiple of :data:`PLACE_BYTES`: so the number of places
+limits their memory too. A completed transaction is kept only to repeat its response. When a place is needed, the oldest
+of these is removed, those of strangers first.
 """
 
 from __future__ import annotations
@@ -19,17 +19,17 @@ from typing import Final
 import msgspec
 
 PLACE_BYTES: Final = 2_048
-"""Bytes of a request, or of its answer once there is one, for each place."""
+"""Bytes of a request, or of its response once there is one, for each place."""
 
 STRANGERS_PART: Final = 1 / 4
-"""Part of all places for unanswered requests of strangers."""
+"""Share of all places for unanswered requests of strangers."""
 
 SOURCE_PART: Final = 1 / 4
-"""Part of these that one stranger may hold, and part of all places that one known source may hold."""
+"""Share of these for one stranger, and share of all places for one known source."""
 
 
 class Party(msgspec.Struct, frozen=True):
-    """Sender of a request: an IPv4 address or a /64 of IPv6, and whether a user was there lately."""
+    """Sender of a request: an IPv4 address or a /64 of IPv6, and whether a user has logged in there recently."""
 
     network: str
     known: bool
@@ -42,7 +42,7 @@ class _Held(msgspec.Struct):
 
 
 class TransactionPlaces:
-    """Who holds which of ``places_max`` places, by the name of the transaction."""
+    """Holders of ``places_max`` places, by the name of the transaction."""
 
     def __init__(self, places_max: int) -> None:
         self._places_max = places_max
@@ -51,21 +51,21 @@ class TransactionPlaces:
         self._unanswered: dict[Party, int] = {}
         self._strangers = 0
         self._answered: dict[bool, OrderedDict[str, None]] = {False: OrderedDict(), True: OrderedDict()}
-        """Names of answered transactions, oldest first, by whether their party is known."""
+        """Names of completed transactions, oldest first, by whether their party is known."""
 
     def __len__(self) -> int:
         return self._taken
 
     def network_of(self, name: str) -> str:
-        """Return where the request of transaction ``name`` came from."""
+        """Return the source network of transaction ``name``."""
         return self._held[name].party.network
 
     def has_room(self, size: int) -> bool:
-        """Say whether there is a place for a request of ``size`` bytes; one alone always has one."""
+        """Return whether there is room for a request of ``size`` bytes; always true if there is no transaction."""
         return self._taken + _places(size) <= self._places_max or not self._taken
 
     def is_crowded(self, party: Party, size: int) -> bool:
-        """Say whether ``party`` would hold more than its part with an unanswered request of ``size`` bytes."""
+        """Return whether an unanswered request of ``size`` bytes would exceed the share of ``party``."""
         places = _places(size)
         own = self._unanswered.get(party, 0) + places
         if party.known:
@@ -80,7 +80,7 @@ class TransactionPlaces:
         self._taken += held.places
 
     def answered(self, name: str, size: int) -> None:
-        """Note that all that is kept of transaction ``name`` is an answer of ``size`` bytes, to be repeated."""
+        """Record that only a response of ``size`` bytes is kept of transaction ``name``."""
         held = self._held.get(name)
         if held is None or held.answered:
             return
@@ -91,14 +91,14 @@ class TransactionPlaces:
         held.places = _places(size)
 
     def oldest_answered(self) -> str | None:
-        """Return the transaction that gives way first, None if none can."""
+        """Return the transaction to remove first, None if there is none."""
         for names in self._answered.values():
             if names:
                 return next(iter(names))
         return None
 
     def leave(self, name: str) -> None:
-        """Take the places of transaction ``name`` back."""
+        """Release the places of transaction ``name``."""
         held = self._held.pop(name)
         self._taken -= held.places
         if held.answered:

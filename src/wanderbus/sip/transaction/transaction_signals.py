@@ -1,7 +1,7 @@
-"""What a transaction layer is told and what it reports: the words between it and the transaction user (RFC 3261 17).
+"""Inputs and reports of a transaction layer: its interface to the transaction user (RFC 3261 17).
 
-Names of client transactions are chosen by the transaction user, which may use one again once it had the final
-response; names of server transactions are chosen by the layer.
+The transaction user chooses the names of client transactions, and may reuse one after its final response. The layer
+chooses the names of server transactions.
 """
 
 from __future__ import annotations
@@ -16,13 +16,13 @@ from wanderbus.sip.message.targets import Target, Transport
 class SendRequest(Input, frozen=True):
     """Start the client transaction ``transaction``: send ``request`` to ``destination`` under a Via of our own.
 
-    ``request`` comes without our Via; the layer puts one on top. ``branch_suffix`` is appended to the fresh branch
-    (a proxy keeps its loop hash there, RFC 3261 16.6 item 8). A CANCEL takes the branch of the INVITE that has its
-    Call-ID, CSeq number and Request-URI (9.1), and waits for that INVITE's first provisional response.
+    ``request`` has no Via of ours; the layer adds it. ``branch_suffix`` is appended to the new branch (a proxy stores
+    its loop hash there, RFC 3261 16.6 item 8). A CANCEL uses the branch of the INVITE with its Call-ID, CSeq number and
+    Request-URI (9.1), and waits for that INVITE's first provisional response.
 
-    A bare address as ``destination`` means UDP. ``connection`` is preferred to a new one while it is open, as the
-    way back to a device that cannot be connected to (RFC 5626). A ``fixed`` request goes over the transport of its
-    destination whatever its size: nothing else leads through a NAT.
+    A bare address as ``destination`` means UDP. ``connection`` is preferred to a new one while it is open, because some
+    devices accept no connection (RFC 5626). A ``fixed`` request uses the transport of its destination whatever its
+    size: nothing else passes a NAT.
     """
 
     transaction: str
@@ -34,15 +34,15 @@ class SendRequest(Input, frozen=True):
 
 
 class Respond(Input, frozen=True):
-    """Send ``response`` in the server transaction ``transaction``; nothing happens if that has ended.
+    """Send ``response`` in the server transaction ``transaction``; ignored if that has ended.
 
-    A 2xx to an INVITE may be given again and again, as its retransmission is up to the user (RFC 6026 7.1). With
-    ``within_request`` the response is cut down to the size of a request that came over UDP, or not sent if that
-    cannot be: its source may be forged, and nobody may be flooded through us.
+    A 2xx to an INVITE may be given repeatedly, because the user retransmits it (RFC 6026 7.1). With ``within_request``
+    the response to a UDP request is reduced to the size of the request, or not sent if that is impossible: its source
+    may be forged, and we must not amplify traffic.
 
-    A ``stateless`` final response is that too, and ends the transaction, unless a known peer waits for it over UDP: it
-    is for a request that nobody has proved to have sent, and is given before any other answer to it (RFC 3261 8.2.7,
-    26.3.2.4). Its To tag is the layer's.
+    A ``stateless`` final response implies that, and ends the transaction, unless a known peer waits for it over UDP. It
+    is for a request whose sender is not authenticated, and must be its first response (RFC 3261 8.2.7, 26.3.2.4). Its
+    To tag is the layer's.
     """
 
     transaction: str
@@ -60,9 +60,9 @@ class SendAck(Input, frozen=True):
 
 
 class SendPing(Input, frozen=True):
-    """Send a keep-alive on the stream to ``destination``, which answers with :class:`PongReceived` (RFC 5626 4.4.1).
+    """Send a keep-alive on the stream to ``destination``, which responds with :class:`PongReceived` (RFC 5626 4.4.1).
 
-    No answer within 10 s means that the connection is dead; that is the user's to time.
+    No response within 10 s means that the connection is dead; the user sets that timer.
     """
 
     destination: Target
@@ -70,10 +70,10 @@ class SendPing(Input, frozen=True):
 
 
 class CancelInvite(Input, frozen=True):
-    """Give up the INVITE of ``transaction``: send its CANCEL as soon as it has a provisional response (RFC 3261 9.1).
+    """Cancel the INVITE of ``transaction``: send its CANCEL after its first provisional response (RFC 3261 9.1).
 
-    The transaction lives on for the final response: it acknowledges a refusal and reports a 2xx, each time it comes.
-    Without one it times out 64*T1 after the CANCEL, and at once if there is no such INVITE, or none unanswered. With
+    The transaction continues until the final response: it acknowledges a refusal and reports a 2xx, each time it is
+    received. Without one it times out 64*T1 after the CANCEL, or at once if there is no such unanswered INVITE. With
     ``repeats`` False the INVITE is not retransmitted meanwhile.
     """
 
@@ -82,18 +82,17 @@ class CancelInvite(Input, frozen=True):
 
 
 class ForgetTransaction(Input, frozen=True):
-    """Drop the client or server transaction ``transaction`` and its timers in silence; no harm if there is none."""
+    """End the client or server transaction ``transaction`` and its timers without a report, if it exists."""
 
     transaction: str
 
 
 class RequestReceived(Output, frozen=True):
-    """A new request came from ``source``; answer it with :class:`Respond` to ``transaction``.
+    """A new request from ``source``; respond with :class:`Respond` to ``transaction``.
 
-    Its top Via carries ``received`` and ``rport`` (RFC 3581 4). ACK and CANCEL are never reported here.
-    ``connection`` is the stream that it came on, None over UDP; ``peer_domains`` are the SIP domains that the
-    certificate of its other side names. Where its source holds all the transactions that it may (``crowded``), it
-    should be answered at once.
+    Its top Via carries ``received`` and ``rport`` (RFC 3581 4). ACK and CANCEL are never reported here. ``connection``
+    is its stream, None over UDP; ``peer_domains`` are the SIP domains in the peer's certificate. ``crowded``: its
+    source holds all the transactions that it may, so the user should respond at once.
     """
 
     transaction: str
@@ -106,7 +105,7 @@ class RequestReceived(Output, frozen=True):
 
 
 class AckReceived(Output, frozen=True):
-    """An ACK came that belongs to no refused INVITE: it confirms a 2xx, or nothing at all (RFC 3261 13.3.1.4)."""
+    """An ACK that belongs to no refused INVITE: it acknowledges a 2xx, or nothing at all (RFC 3261 13.3.1.4)."""
 
     request: Request
     source: Address
@@ -115,16 +114,17 @@ class AckReceived(Output, frozen=True):
 
 
 class PongReceived(Output, frozen=True):
-    """The other side of ``connection`` at ``source`` answered a :class:`SendPing`."""
+    """The peer of ``connection`` at ``source`` responded to a :class:`SendPing`."""
 
     connection: int
     source: Address
 
 
 class CancelReceived(Output, frozen=True):
-    """The unanswered INVITE ``transaction`` was cancelled by ``request``, to which the layer said 200 (RFC 3261 9.2).
+    """The unanswered INVITE ``transaction`` was cancelled by ``request``, to which the layer responded 200 (RFC 3261
+    9.2).
 
-    The user now refuses the INVITE with 487.
+    The user must now refuse the INVITE with 487.
     """
 
     transaction: str
@@ -135,7 +135,7 @@ class ResponseReceived(Output, frozen=True):
     """A response for the client transaction ``transaction``, still with our Via on top.
 
     Every provisional response is reported, the final one once, and each retransmission of a 2xx to INVITE. ``source``
-    is where it came from.
+    is the sender's address.
     """
 
     transaction: str
@@ -145,14 +145,14 @@ class ResponseReceived(Output, frozen=True):
 
 
 class TransactionTimedOut(Output, frozen=True):
-    """``transaction`` ended without what it waited for.
+    """``transaction`` ended without the expected message.
 
-    For a client transaction that is the final response (timers B and F; also a CANCEL that had nothing to cancel,
-    or a request over the limit); for an INVITE server transaction the ACK (timer H); for any other server
-    transaction our own answer, which comes too late after 64*T1 (RFC 4320 4.2).
+    For a client transaction that is the final response (timers B and F; also a CANCEL without an INVITE to cancel, or a
+    request over the limit); for an INVITE server transaction the ACK (timer H); for any other server transaction our
+    own response, which is too late after 64*T1 (RFC 4320 4.2).
 
-    ``reason`` is "transport" when no time had to pass: the connection could not be opened or was closed, or there is
-    no such transport here (RFC 3261 8.1.3.1 and 16.9: to be treated as a 503).
+    ``reason`` is "transport" for an immediate failure: the connection could not be opened or was closed, or the
+    transport is not available (RFC 3261 8.1.3.1 and 16.9: to be treated as a 503).
     """
 
     transaction: str

@@ -1,7 +1,7 @@
-"""What a transaction layer can send over, and what it has learnt about the ways (RFC 3261 18.1.1; RFC 5626 for flows).
+"""Transports, connections and addresses of a transaction layer (RFC 3261 18.1.1; RFC 5626 for flows).
 
-A request too large for one UDP datagram without fragments goes over TCP where that is enabled; an address where
-nobody takes TCP is remembered for a while, so that the next large request need not find out again.
+A request too large for one unfragmented UDP datagram is sent over TCP if that is enabled. An address that accepts no
+TCP is cached for a while, so that the next large request needs no TCP attempt.
 """
 
 from __future__ import annotations
@@ -15,19 +15,19 @@ from wanderbus.sip.message.response_routing import make_via
 from wanderbus.sip.message.targets import Path, Target, Transport, as_target
 
 UDP_REQUEST_BYTES_MAX: Final = 1_300
-"""A larger request goes over a stream where the path MTU is not known (RFC 3261 18.1.1)."""
+"""Largest request for UDP if the path MTU is unknown; a larger one is sent over a stream (RFC 3261 18.1.1)."""
 
 UDP_ONLY_S: Final = 600.0
-"""How long an address that took no TCP is not asked again."""
+"""Time for which TCP is not tried again at an address that accepts none."""
 
 UDP_ONLY_MAX: Final = 1_024
-"""Addresses remembered to take no TCP."""
+"""Largest number of cached addresses that accept no TCP."""
 
 
-class Ways:
-    """The transports of one layer, our addresses in them, and the connections that are open.
+class TransportTable:
+    """The transports of one layer, our addresses in them, and the open connections.
 
-    ``local`` stands in our Via; ``local_streams`` overrides it by transport.
+    ``local`` is the address in our Via; ``local_streams`` overrides it by transport.
     """
 
     def __init__(self, socket: str, transports: Iterable[str]) -> None:
@@ -36,9 +36,9 @@ class Ways:
         self.local: Address = ("127.0.0.1", 5060)
         self.local_streams: Mapping[str, Address] = {}
         self.connections: dict[int, Transport] = {}
-        """Every connection on which something came, until it is closed."""
+        """Every open connection that has received data."""
         self._accepted: dict[tuple[Transport, Address], int] = {}
-        """Those of them that the other side opened, by their far end."""
+        """Those of them that the peer opened, by its address."""
         self._udp_only: dict[Address, float] = {}
 
     def via(self, transport: Transport, branch: str) -> Via:
@@ -46,7 +46,7 @@ class Ways:
         return make_via(self.local_streams.get(transport, self.local), branch, transport)
 
     def opened(self, connection: int, transport: Transport, source: Address, *, by_us: bool) -> None:
-        """Note that something came from ``source`` on a new ``connection``."""
+        """Record the new ``connection`` from ``source``."""
         self.connections[connection] = transport
         if not by_us:
             self._accepted[transport, source] = connection
@@ -58,14 +58,16 @@ class Ways:
             del self._accepted[transport, source]
 
     def connection_from(self, target: Target) -> int | None:
-        """Return the open connection that came from ``target``, None if there is none."""
+        """Return the open connection from ``target``, None if there is none."""
         return self._accepted.get((target.transport, target.address))
 
     def path(self, destination: Address | Target, connection: int | None = None) -> Path | None:
-        """Return the way to ``destination``, on ``connection`` if that is open; None if we lack the transport.
+        """Return the path to ``destination``, on ``connection`` if that is open; None if the transport is not
+        available.
 
-        A connection of another transport than the destination's is no way there: TLS was asked for to be had. One that
-        comes from the destination itself is: phones write its far end into Contact, where nobody accepts another.
+        A connection of another transport than the destination's is not used: TLS was explicitly requested. An open
+        connection from the destination itself is used: phones write its address into Contact, but accept no connections
+        there.
         """
         target = as_target(destination)
         if connection is None:
@@ -75,15 +77,15 @@ class Ways:
         return Path(self.socket, target) if target.transport in self.transports else None
 
     def instead(self, path: Path, size_bytes: int, now: float) -> Path | None:
-        """Return the stream that a request of this size has to take instead of ``path``; None if ``path`` will do."""
+        """Return the stream that a request of this size must use instead of ``path``; None to use ``path``."""
         if path.target.reliable or size_bytes <= UDP_REQUEST_BYTES_MAX or "TCP" not in self.transports:
             return None
         if self._udp_only.get(path.target.address, now) > now:
             return None
         return Path(self.socket, Target("TCP", path.target.address))
 
-    def takes_no_tcp(self, address: Address, now: float) -> None:
-        """Remember that nobody takes TCP at ``address``."""
+    def mark_udp_only(self, address: Address, now: float) -> None:
+        """Record that ``address`` accepts no TCP."""
         self._udp_only.pop(address, None)
         if len(self._udp_only) >= UDP_ONLY_MAX:
             del self._udp_only[next(iter(self._udp_only))]
