@@ -17,7 +17,7 @@ from wanderbus.simulation.nat.firewall_tour import RELAY_IP
 from wanderbus.simulation.nat.scenario import NATScenario, run_nat_seed
 from wanderbus.sip.proxy import nat_contacts
 from wanderbus.sip.proxy.anchoring import Describe, Described
-from wanderbus.sip.proxy.media_queue import MediaDesk
+from wanderbus.sip.proxy.media_queue import MediaQueue
 from wanderbus.sip.proxy.request_preparation import PathMarks
 from wanderbus.sip.proxy.target_selection import TargetSelector
 
@@ -77,7 +77,7 @@ def describe_nothing(patch: Patch) -> None:
 
 
 def lose_what_waits(patch: Patch) -> None:
-    patch.setattr(MediaDesk, "release", lambda self, report: [])
+    patch.setattr(MediaQueue, "release", lambda self, report: [])
 
 
 def relay_no_answers(patch: Patch) -> None:

@@ -10,9 +10,9 @@ from hypothesis import strategies as st
 
 from wanderbus.errors import SIPParseError
 from wanderbus.sip.message.headers import (
-    CONTACT_STAR,
-    CACHED_CHARACTERS_MAX,
     CACHE_ENTRIES_MAX,
+    CACHED_CHARACTERS_MAX,
+    CONTACT_STAR,
     CSeq,
     NameAddr,
     Params,

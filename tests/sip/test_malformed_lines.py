@@ -20,10 +20,10 @@ LINES = {
     "no name": (b": value", "a line: not a header field"),
     "not UTF-8": (b"Subject: caf\xe9", "Subject: not UTF-8"),
     "a stray return": (b"Subject: a\rb", "Subject: a carriage return within the line"),
-    "an open quote": (b'Contact: "alice <sip:alice@192.0.2.1>', "Contact: a quote or < is left open"),
+    "an open quote": (b'Contact: "alice <sip:alice@192.0.2.1>', "Contact: a quote or < is not closed"),
     "no address": (b"Record-Route: <>", "Record-Route: URI: no scheme"),
     "no number": (b"Expires: soon", "Expires: not a number"),
-    "a list left open": (b'Supported: "timer', "Supported: a quote or < is left open"),
+    "a list left open": (b'Supported: "timer', "Supported: a quote or < is not closed"),
     "given twice": (b"Max-Forwards: 69", "Max-Forwards is given more than once"),
     "a secret": (b"Authorization Digest username=alice", "Authorization: not a header field"),
 }

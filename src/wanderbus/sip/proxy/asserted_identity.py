@@ -1,8 +1,8 @@
-"""Asserted identity: who vouches for the sender of a request between domains (RFC 3325, RFC 3261 22.3).
+"""Asserted identity of the sender of a request between domains (RFC 3325, RFC 3261 22.3).
 
-A request leaves for another domain only if its sender is a user of ours who proved it by digest. Toward a domain that
-is trusted the proxy then asserts the user in P-Asserted-Identity. What others assert is taken off, unless a trusted
-domain asserts a user of its own.
+A request to another domain is forwarded only if its sender is a user of ours who has authenticated by digest. For a
+trusted domain the proxy then asserts the user in P-Asserted-Identity. Identities asserted by others are removed, unless
+a trusted domain asserts one of its own users.
 """
 
 from __future__ import annotations
@@ -25,7 +25,7 @@ _PROOF: Final = "Proxy-Authorization"
 
 
 class Unproved(msgspec.Struct, frozen=True):
-    """The sender did not prove to be a user of the domain: answer ``status``, with ``challenges`` if it is 407."""
+    """The sender has not authenticated as a user of the domain: respond ``status``; ``challenges`` if 407."""
 
     status: int
     reason: str | None = None
@@ -34,9 +34,9 @@ class Unproved(msgspec.Struct, frozen=True):
 
 
 def vouched(request: Request, trusted: Container[str]) -> Request:
-    """Return ``request`` without an asserted identity, unless one of the domains ``trusted`` asserts a user of its own.
+    """Return ``request`` without an asserted identity, unless one of the domains ``trusted`` asserts its own user.
 
-    These are the domains that the connection's certificate names and that are trusted; none for anybody else.
+    ``trusted`` are the trusted domains among those in the connection's certificate; empty for anybody else.
     """
     identity = asserted(request)
     bare = request.without(ASSERTED).without(PREFERRED)
@@ -46,7 +46,7 @@ def vouched(request: Request, trusted: Container[str]) -> Request:
 
 
 def asserted(request: Request) -> str | None:
-    """Return the user whom ``request`` asserts, as an address of record; None unless it is exactly one SIP user."""
+    """Return the asserted user of ``request`` as an address of record; None unless it is exactly one SIP user."""
     try:
         values = request.headers_all(ASSERTED)
         uris = [NameAddr.parse(value).uri for value in values]
@@ -58,7 +58,9 @@ def asserted(request: Request) -> str | None:
 
 
 def without_private(request: Request) -> Request:
-    """Return ``request`` as it leaves the trusted: without the identity, if the sender wants that (RFC 3325 7)."""
+    """Return ``request`` as it leaves the trusted domains: without the identity if the sender asks for privacy (RFC
+    3325 7).
+    """
     try:
         wishes = {wish.strip().lower() for value in request.headers_all("Privacy") for wish in value.split(";")}
     except SIPParseError:
@@ -67,14 +69,14 @@ def without_private(request: Request) -> Request:
 
 
 class Vouching:
-    """Proofs of the users of one ``domain``, as their home proxy asks for them; ``authenticator`` knows the users."""
+    """Authentication of the users of one ``domain`` by their home proxy; ``authenticator`` knows the users."""
 
     def __init__(self, domain: Domain, authenticator: Authenticator | None) -> None:
         self._domain = domain
         self._authenticator = authenticator
 
     def proved(self, request: Request, now: float) -> str | Unproved:
-        """Return the user who sent ``request``, as an address of record, or what to answer instead.
+        """Return the sender of ``request`` as an address of record, or the refusal.
 
         Raises:
             SIPParseError: From cannot be read.
@@ -90,7 +92,9 @@ class Vouching:
         return user if request.from_.uri.address_of_record == user else Unproved(403, "Not Your Address")
 
     def leaving(self, request: Request, user: str, *, trusted: bool) -> Request:
-        """Return the request of ``user`` for another domain: without our proofs, with the identity if it is trusted."""
+        """Return the request of ``user`` for another domain: without our credentials, with the identity if it is
+        trusted.
+        """
         bare = request.without(ASSERTED).without(PREFERRED)
         for name in (_PROOF, "Authorization"):
             values = bare.headers_all(name)

@@ -1,8 +1,8 @@
-"""Requests that leave for another domain: who may send them, where they go, and whose name they carry.
+"""Requests to other domains: authorization, routing and asserted identity.
 
-A request crosses if its next hop is named by a domain, or is a server that a static route names. Its sender has to
-prove to be a user of ours, so that the proxy is no open relay; an ACK, which nobody can be asked about, has to belong
-to a dialog that went through here. While the servers of a domain are looked up, requests wait here.
+A request crosses to another domain if its next hop is a domain name, or a server of a static route. Its sender must
+authenticate as a user of ours, so that the proxy is no open relay. An ACK cannot be challenged, so it must belong to a
+dialog that was routed through here. Requests wait here during the lookup of a domain's servers.
 """
 
 from __future__ import annotations
@@ -40,7 +40,7 @@ _BUSY: Final = NotFound(503, "Too Many Lookups")
 
 
 class WaitingAck(msgspec.Struct, frozen=True):
-    """An ACK whose next hop is being looked up."""
+    """An ACK that waits for the lookup of its next hop."""
 
     received: AckReceived
 
@@ -57,13 +57,13 @@ class Crossings:
         self._waiting: dict[Name, list[Waiting]] = {}
 
     def __len__(self) -> int:
-        """Return how many requests wait for the resolver."""
+        """Return the number of requests that wait for the resolver."""
         return sum(map(len, self._waiting.values()))
 
     def prepared(self, passage: Passage, now: float) -> Passage | Unproved | NotFound | list[Command]:
-        """Return ``passage`` with the servers of other domains as destinations, or what to do instead.
+        """Return ``passage`` with the servers of other domains as destinations, or the commands to run instead.
 
-        A list of commands says that it waits here.
+        A list of commands means that the request waits here.
 
         Raises:
             SIPParseError: a hop or From cannot be read.
@@ -94,7 +94,7 @@ class Crossings:
     def acknowledged(
         self, received: AckReceived, came: Arrived, chosen: Targets, now: float
     ) -> Targets | list[Command]:
-        """Return where an ACK goes; a list of commands if it waits, or may go nowhere.
+        """Return the destination of an ACK; a list of commands if it waits or must be discarded.
 
         Raises:
             SIPParseError: a hop cannot be read.
@@ -113,7 +113,7 @@ class Crossings:
         return msgspec.structs.replace(chosen, aims=tuple(aims))
 
     def take(self, transaction: str) -> Passage | None:
-        """Return the request that waits under ``transaction``, which waits no more; None if there is none."""
+        """Remove and return the request that waits under ``transaction``; None if there is none."""
         for waiting in self._waiting.values():
             for each in waiting:
                 if isinstance(each, Passage) and each.transaction == transaction:
@@ -122,7 +122,7 @@ class Crossings:
         return None
 
     def looked_up(self, answer: DomainLookedUp, now: float) -> tuple[list[Waiting], list[Command]]:
-        """Take the resolver's answer; return the requests that can go on."""
+        """Process the resolver's answer; return the requests that can continue."""
         name = answer.domain, answer.port
         if name not in self._waiting:
             return [], []
@@ -130,7 +130,7 @@ class Crossings:
         return self._waiting.pop(name), [CancelTimer((TIMER, *name))]
 
     def signed(self, sent: Request, aim: Aim, sender: str) -> Request:
-        """Return a request as it goes to ``aim``: with the identity of its sender only where that is trusted.
+        """Return a request as it is sent to ``aim``: with the identity of its sender only if the domain is trusted.
 
         An ACK has no ``sender``.
         """
@@ -142,12 +142,12 @@ class Crossings:
         return self._vouching.leaving(sent, sender, trusted=trusted)
 
     def avoid(self, target: Target, now: float) -> None:
-        """Try ``target`` after the other servers of its domain for a while: it did not answer."""
+        """Try ``target`` after the other servers of its domain for a while, because it did not respond."""
         if self._routes.enabled:
             self._routes.avoid(target, now)
 
     def _other_domain(self, request: Request, aim: Aim) -> Name | None:
-        """Return the domain that ``aim`` leads to; None if it stays here, or leads to an address that no route has."""
+        """Return the other domain of ``aim``; None if it is ours, or an address without a route."""
         if aim.destination is not None or aim.connection is not None:
             return (aim.domain, None) if aim.domain else None
         hop = hop_of(request, aim)
@@ -159,7 +159,7 @@ class Crossings:
         return (server.sip_domain, None) if server.sip_domain else None
 
     def _aimed(self, request: Request, aim: Aim, name: Name, now: float) -> Aim | NotFound | None:
-        """Return ``aim`` with the servers of ``name``; None if these have to be looked up."""
+        """Return ``aim`` with the servers of ``name``; None if a lookup is needed."""
         hop = hop_of(request, aim)
         servers: tuple[Target, ...] | NotFound | None
         if is_ip_address(hop.host):
@@ -175,7 +175,7 @@ class Crossings:
         return msgspec.structs.replace(aim, destination=servers[0], alternatives=servers[1:], domain=name[0])
 
     def _wait(self, name: Name, waiting: Waiting, now: float) -> NotFound | list[Command]:
-        """Keep a request until ``name`` was looked up; a domain is asked for once at a time."""
+        """Queue a request until the lookup of ``name`` ends; there is one lookup of a domain at a time."""
         asked = name in self._waiting
         if len(self) >= WAITING_MAX or (not asked and len(self._waiting) >= LOOKUPS_MAX):
             return _BUSY

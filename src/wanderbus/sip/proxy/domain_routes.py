@@ -1,8 +1,8 @@
-"""Servers of other domains: static routes, and answers of the resolver kept for their TTL (RFC 3263, RFC 2782).
+"""Servers of other domains: static routes, and resolver answers cached for their TTL (RFC 3263, RFC 2782).
 
-Nothing is looked up here: :class:`FindDomain` asks, :class:`DomainLookedUp` answers. The servers of a domain are tried
-by priority, then by weight. The order depends on the Call-ID alone, so that all requests of a call go to one server as
-long as that answers.
+The resolver is outside: :class:`FindDomain` asks it, :class:`DomainLookedUp` is its answer. The servers of a domain are
+tried by priority, then by weight. The order depends on the Call-ID alone, so that all requests of a call go to one
+server while that responds.
 """
 
 from __future__ import annotations
@@ -18,37 +18,37 @@ from wanderbus.machine import Input, Output
 from wanderbus.sip.message.targets import Target
 
 LOOKUP_S_MAX: Final = 5.0
-"""How long a request waits for the resolver."""
+"""Largest time for which a request waits for the resolver."""
 
 LOOKUPS_MAX: Final = 64
-"""Domains looked up at once."""
+"""Largest number of lookups at once."""
 
 WAITING_MAX: Final = 1_024
-"""Requests that wait for the resolver, in all."""
+"""Largest number of requests that wait for the resolver."""
 
 DOMAINS_CACHED_MAX: Final = 1_024
-"""Domains whose servers are remembered."""
+"""Largest number of domains whose servers are cached."""
 
 TTL_S_MIN: Final = 10.0
-"""Least time for which an answer is kept: longer than any request waits."""
+"""Shortest time for which an answer is cached: longer than any request waits."""
 
 TTL_S_MAX: Final = 3_600.0
-"""Longest time for which an answer is kept."""
+"""Longest time for which an answer is cached."""
 
 FAILURE_TTL_S: Final = 10.0
-"""How long a domain that was not found is not looked up again."""
+"""Time for which a failed lookup is not repeated."""
 
 SERVERS_MAX: Final = 8
-"""Servers of one domain that are tried."""
+"""Largest number of servers of one domain that are tried."""
 
 AVOIDED_S: Final = 30.0
-"""How long a server that did not answer is tried after all others."""
+"""Time for which a server that did not respond is tried after all others."""
 
 AVOIDED_MAX: Final = 256
-"""Servers remembered for not answering."""
+"""Largest number of servers recorded as not responding."""
 
 Name = tuple[str, int | None]
-"""A domain, in lower case, and the port that a URI names beside it."""
+"""A domain, in lower case, and the port of the URI."""
 
 
 class DomainServer(msgspec.Struct, frozen=True):
@@ -60,10 +60,10 @@ class DomainServer(msgspec.Struct, frozen=True):
 
 
 class OtherDomains(msgspec.Struct, frozen=True):
-    """What the proxy may do about other domains.
+    """Policy of the proxy for other domains.
 
     ``routes`` are the static ones; with ``lookup`` all other domains are looked up. ``trusted`` are the domains whose
-    assertion of identity is believed, and toward which identities are asserted (RFC 3325).
+    asserted identities are accepted, and for which identities are asserted (RFC 3325).
     """
 
     routes: Mapping[str, tuple[DomainServer, ...]] = {}
@@ -79,9 +79,10 @@ class FindDomain(Output, frozen=True):
 
 
 class DomainLookedUp(Input, frozen=True):
-    """The resolver's answer to :class:`FindDomain`: ``servers``, good for ``ttl_s`` seconds.
+    """The resolver's answer to :class:`FindDomain`: ``servers``, valid for ``ttl_s`` seconds.
 
-    Without servers ``failure`` says why; ``timed_out`` tells a name server that is silent from a domain without one.
+    Without servers ``failure`` is the reason; ``timed_out`` distinguishes a silent name server from a domain without a
+    server.
     """
 
     domain: str
@@ -93,7 +94,7 @@ class DomainLookedUp(Input, frozen=True):
 
 
 class NotFound(msgspec.Struct, frozen=True):
-    """No server of the domain is known: answer ``status`` and ``reason``."""
+    """No server of the domain is known: respond ``status`` and ``reason``."""
 
     status: int
     reason: str
@@ -105,7 +106,7 @@ class _Cached(msgspec.Struct, frozen=True):
 
 
 class DomainRoutes:
-    """Servers of other domains, by name; None as ``others`` knows no domain but our own."""
+    """Servers of other domains, by name; if ``others`` is None, there is only our own domain."""
 
     def __init__(self, others: OtherDomains | None) -> None:
         self.enabled = others is not None
@@ -119,22 +120,22 @@ class DomainRoutes:
         }
 
     def known_at(self, target: Target) -> Target:
-        """Return the server of a static route that is at ``target``, or ``target`` itself.
+        """Return the server of a static route at ``target``, or ``target`` itself.
 
-        A Record-Route may name a server by its address alone; the route says whose certificate it has to show.
+        A Record-Route may name a server by its address alone; the route defines the name in its certificate.
         """
         return self._static.get((target.transport, target.address), target)
 
     def trusts(self, domain: str | None) -> bool:
-        """Say whether identities may be asserted to and by ``domain``."""
+        """Return whether identities may be asserted to and by ``domain``."""
         return domain in self._others.trusted
 
     def trusted(self, domains: Iterable[str]) -> frozenset[str]:
-        """Return those of ``domains`` that are trusted."""
+        """Return the trusted ones of ``domains``."""
         return self._others.trusted & frozenset(domains)
 
     def targets(self, name: Name, call_id: str, now: float) -> tuple[Target, ...] | NotFound | None:
-        """Return the servers of ``name`` in the order to be tried for ``call_id``; None to have them looked up."""
+        """Return the servers of ``name`` in the order to be tried for ``call_id``; None if a lookup is needed."""
         servers: tuple[DomainServer, ...] | NotFound | None = self._others.routes.get(name[0])
         if servers is None and not self._others.lookup:
             return NotFound(404, "No Route To This Domain")
@@ -146,7 +147,7 @@ class DomainRoutes:
         return tuple(server.target for server in ordered[:SERVERS_MAX])
 
     def learn(self, answer: DomainLookedUp, now: float) -> None:
-        """Keep the resolver's answer."""
+        """Cache the resolver's answer."""
         name = answer.domain, answer.port
         kept: tuple[DomainServer, ...] | NotFound = answer.servers
         ttl_s = min(max(answer.ttl_s, TTL_S_MIN), TTL_S_MAX)
@@ -159,7 +160,7 @@ class DomainRoutes:
         self._cache[name] = _Cached(now + ttl_s, kept)
 
     def avoid(self, target: Target, now: float) -> None:
-        """Remember that ``target`` did not answer."""
+        """Record that ``target`` did not respond."""
         self._avoided.pop(target, None)
         if len(self._avoided) >= AVOIDED_MAX:
             del self._avoided[next(iter(self._avoided))]
@@ -170,8 +171,8 @@ class DomainRoutes:
 
 
 def _rank(server: DomainServer, call_id: str) -> tuple[int, float]:
-    """Order servers by priority, and those of one priority at random by weight (RFC 2782), the same for one call."""
-    said = f"{call_id} {server.target.transport} {server.target.address}"
-    drawn = (int.from_bytes(hashlib.sha256(said.encode()).digest()[:6]) + 1) / (2**48 + 1)
-    # The least of exponential draws with the rate of the weight falls on each in proportion to that.
+    """Return the sort key of a server: priority, then random by weight (RFC 2782), the same for one call."""
+    seed = f"{call_id} {server.target.transport} {server.target.address}"
+    drawn = (int.from_bytes(hashlib.sha256(seed.encode()).digest()[:6]) + 1) / (2**48 + 1)
+    # The smallest of exponential draws, each with its weight as rate, selects a server in proportion to its weight.
     return server.priority, -math.log(drawn) / (server.weight or 1e-6)

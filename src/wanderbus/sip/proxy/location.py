@@ -1,7 +1,7 @@
-"""The location service: which contacts an address of record has right now (RFC 3261 10, SPEC D-02, A-05).
+"""Location service: the current contacts of each address of record (RFC 3261 10, SPEC D-02, A-05).
 
-A table from address of record to bindings. The registrar writes it, the proxy reads it. It holds no policy:
-who may register, for how long and in which order updates count is the registrar's business.
+It is a table from address of record to bindings. The registrar writes it, the proxy reads it. It has no policy: the
+registrar decides who may register, for how long, and in which order updates count.
 """
 
 from __future__ import annotations
@@ -17,24 +17,24 @@ from wanderbus.sip.message.targets import PORTS
 from wanderbus.sip.message.uri import SIPUri
 
 BINDINGS_PER_AOR_MAX: Final = 16
-"""Contacts of one address of record: more devices than one person carries."""
+"""Largest number of contacts of one address of record: more devices than one person carries."""
 
 AORS_MAX: Final = 100_000
-"""Addresses of record with at least one binding."""
+"""Largest number of addresses of record with at least one binding."""
 
 SIP_PORT: Final = 5060
-"""Where SIP over UDP is served when a URI names no port (RFC 3261 19.1.2)."""
+"""Default port of SIP over UDP (RFC 3261 19.1.2)."""
 
 Place = tuple[str | None, str, int | None]
-"""User, host and port of a contact: what is the same in all ways of writing it."""
+"""User, host and port of a contact: the parts that are equal in all equivalent forms."""
 
 _DECISIVE_PARAMS: Final = frozenset({"user", "ttl", "method", "maddr"})
 
 
 class Domain(msgspec.Struct, frozen=True):
-    """The one domain a server answers for: its ``name`` (lower case) and the ``address`` it listens on.
+    """The domain of a server: its ``name`` (lower case) and the ``address`` it listens on.
 
-    ``streams`` says where it listens besides, by transport (TCP, TLS).
+    ``streams`` are its further addresses by transport (TCP, TLS).
     """
 
     name: str
@@ -43,15 +43,17 @@ class Domain(msgspec.Struct, frozen=True):
 
     @property
     def transports(self) -> frozenset[str]:
-        """What the server can send over."""
+        """Transports that the server can send over."""
         return frozenset({"UDP", *self.streams})
 
     def is_ours(self, address: Address) -> bool:
-        """Say whether the server listens at ``address`` over any transport."""
+        """Return whether the server listens at ``address`` over any transport."""
         return address == self.address or address in self.streams.values()
 
     def serves(self, uri: SIPUri) -> bool:
-        """Say whether ``uri`` is ours to resolve: our name or our address, at no port but ours (RFC 3261 16.4)."""
+        """Return whether this server resolves ``uri``: our name or address, with no other port than ours (RFC 3261
+        16.4).
+        """
         if not uri.is_sip:
             return False
         if uri.host == self.name:
@@ -64,7 +66,7 @@ class Domain(msgspec.Struct, frozen=True):
 
 
 class BindingChanged(Output, frozen=True):
-    """The set of contacts of ``aor`` changed; ``contacts`` is what it is now, in the order to be tried."""
+    """The set of contacts of ``aor`` changed; ``contacts`` is the new set, in the order to be tried."""
 
     aor: str
     contacts: tuple[str, ...]
@@ -73,10 +75,10 @@ class BindingChanged(Output, frozen=True):
 class Binding(msgspec.Struct, frozen=True):
     """One contact of an address of record.
 
-    ``contact`` is a SIP URI; ``expires_at`` is in monotonic seconds; ``call_id`` and ``cseq`` name the REGISTER
-    that last touched it (RFC 3261 10.3); ``instance`` is the device's ``+sip.instance`` (RFC 5626 4.1) or None;
-    ``q`` is the preference from 0 to 1; ``connection`` is the stream that its device keeps open to us and can be
-    reached on (a flow, RFC 5626), None where it has to be connected to.
+    ``contact`` is a SIP URI; ``expires_at`` is in monotonic seconds; ``call_id`` and ``cseq`` identify the last
+    REGISTER that changed it (RFC 3261 10.3); ``instance`` is the device's ``+sip.instance`` (RFC 5626 4.1) or None;
+    ``q`` is the preference from 0 to 1; ``connection`` is the stream that its device keeps open to us (a flow, RFC
+    5626), None if the proxy must connect to the contact.
     """
 
     contact: str
@@ -89,9 +91,9 @@ class Binding(msgspec.Struct, frozen=True):
 
 
 class BindingsWritten(Output, frozen=True):
-    """The bindings of ``aor`` were written, be it only refreshed; ``bindings`` are all of them, newest first.
+    """The bindings of ``aor`` were written or refreshed; ``bindings`` are all of them, newest first.
 
-    Who wants them to survive a restart stores them, see :meth:`LocationService.snapshot`.
+    Store them if they are to survive a restart, see :meth:`LocationService.snapshot`.
     """
 
     aor: str
@@ -104,7 +106,7 @@ class LocationService:
     def __init__(self) -> None:
         self._bindings: dict[str, tuple[Binding, ...]] = {}
         self._owners: dict[Place, tuple[str, ...]] = {}
-        """Who has a contact there: nearly always one, of whom a set would take four times the room."""
+        """Owners of each contact: nearly always one; a tuple takes a quarter of the memory of a set."""
 
     def __len__(self) -> int:
         return len(self._bindings)
@@ -122,7 +124,7 @@ class LocationService:
         return tuple(binding.contact for binding in self.bindings(aor, now))
 
     def replace(self, aor: str, bindings: Iterable[Binding]) -> None:
-        """Let ``bindings``, newest first, be all bindings of ``aor``.
+        """Replace all bindings of ``aor`` by ``bindings``, newest first.
 
         Raises:
             LimitExceeded: there are too many bindings or addresses of record; nothing was changed.
@@ -141,29 +143,29 @@ class LocationService:
                     self._owners[place] = (*owners, aor)
 
     def held(self, aor: str) -> tuple[Binding, ...]:
-        """Return what is kept of ``aor``, newest first, whether or not it ended meanwhile."""
+        """Return the stored bindings of ``aor``, newest first, including expired ones."""
         return self._bindings.get(aor, ())
 
     def bindings_at(self, uri: SIPUri, now: float) -> Iterator[Binding]:
-        """Yield the live bindings of anybody whose contact is ``uri`` at second ``now``.
+        """Yield the live bindings of any user with contact ``uri`` at second ``now``.
 
-        Anybody may claim any contact, so those of the user whom ``uri`` names go before those of others.
+        Anybody can register any contact, so those of the user in ``uri`` precede those of others.
         """
         owners = sorted(self._owners.get(_place(uri), ()), key=lambda aor: (SIPUri.parse(aor).user != uri.user, aor))
         bindings = (binding for aor in owners for binding in self.bindings(aor, now))
         return (binding for binding in bindings if same_contact(SIPUri.parse(binding.contact), uri))
 
     def snapshot(self) -> dict[str, tuple[Binding, ...]]:
-        """Return all bindings as plain values; their times mean something in this process alone (:func:`moved`)."""
+        """Return all bindings as plain values; their times are valid in this process only (:func:`moved`)."""
         return dict(self._bindings)
 
     def restore(self, bindings: Mapping[str, Iterable[Binding]], now: float) -> None:
-        """Take over those of ``bindings`` that are live at monotonic second ``now``, in place of what is there.
+        """Replace all bindings by those of ``bindings`` that are live at monotonic second ``now``.
 
-        The connections they had are gone.
+        Their connections are dropped.
 
         Raises:
-            LimitExceeded: there are too many of one address of record, or too many of these.
+            LimitExceeded: there are too many of one address of record, or too many in total.
             SIPParseError: a contact cannot be read.
         """
         for aor, each in bindings.items():
@@ -171,7 +173,7 @@ class LocationService:
             self.replace(aor, [msgspec.structs.replace(binding, connection=None) for binding in live])
 
     def expire(self, aor: str, now: float) -> bool:
-        """Forget the bindings of ``aor`` that ended by ``now``; say whether there were any."""
+        """Remove the expired bindings of ``aor`` at ``now``; return whether there were any."""
         held = self._bindings.get(aor, ())
         live = tuple(binding for binding in held if binding.expires_at > now)
         self.replace(aor, live)
@@ -186,17 +188,17 @@ class LocationService:
                 self._owners.pop(place, None)
 
     def next_expiry(self, aor: str) -> float | None:
-        """Return the monotonic second at which the first binding of ``aor`` ends, None if it has none."""
+        """Return the monotonic second at which the first binding of ``aor`` expires, None if it has none."""
         return min((binding.expires_at for binding in self._bindings.get(aor, ())), default=None)
 
 
 def moved(bindings: Iterable[Binding], by_s: float) -> tuple[Binding, ...]:
-    """Return ``bindings`` with their ends ``by_s`` seconds later: from one clock to another."""
+    """Return ``bindings`` with their expiry ``by_s`` seconds later: from one clock to another."""
     return tuple(msgspec.structs.replace(binding, expires_at=binding.expires_at + by_s) for binding in bindings)
 
 
 def same_contact(first: SIPUri, second: SIPUri) -> bool:
-    """Say whether two contact URIs name one binding (RFC 3261 19.1.4, without percent-decoding the user)."""
+    """Return whether two contact URIs name one binding (RFC 3261 19.1.4, without percent-decoding the user)."""
     if (first.scheme, first.user, first.host, first.port) != (second.scheme, second.user, second.host, second.port):
         return False
     ours, theirs = _folded(first), _folded(second)

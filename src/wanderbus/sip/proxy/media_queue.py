@@ -1,7 +1,7 @@
-"""What waits in the proxy for a media relay: requests for their offer, responses for their answer (:mod:`.anchoring`).
+"""Queue of the proxy for media relays: requests wait for their offer, responses for their answer (:mod:`.anchoring`).
 
-A request waits before it goes anywhere. A response waits in a line with all that is said to its transaction after it,
-so that nothing is said out of turn.
+A request waits before it is forwarded. A response waits in the queue of its transaction, and later responses wait
+behind it, so that their order is kept.
 """
 
 from __future__ import annotations
@@ -19,15 +19,17 @@ from wanderbus.sip.proxy.target_selection import Targets
 from wanderbus.sip.transaction.transaction_signals import RequestReceived, Respond
 
 RESPONSES_HELD_MAX: Final = 16
-"""Answers to one request that wait at a time; beyond, a 2xx is lost, which is repeated, or a word on the progress."""
+"""Largest number of responses to one request that wait. Above it a response is discarded: a 2xx is repeated anyway, and
+a provisional response is not needed.
+"""
 
 _Command = TypeVar("_Command")
 
 
 class Passage(msgspec.Struct, frozen=True):
-    """A request on its way: as it was received, without what its routes said to us, and where it goes.
+    """A request on its way: as received but without our Routes, and with its destinations.
 
-    ``sender`` is the user of our domain who proved to have sent it; "" unless it goes to another domain.
+    ``sender`` is the authenticated user of our domain; "" unless the request goes to another domain.
     """
 
     received: RequestReceived
@@ -37,56 +39,56 @@ class Passage(msgspec.Struct, frozen=True):
 
     @property
     def transaction(self) -> str:
-        """The server transaction that it came in."""
+        """The server transaction of the request."""
         return self.received.transaction
 
 
 class _Held(msgspec.Struct):
-    """A response in its line: ``said`` as it came, ``key`` of what is awaited, None when it may go."""
+    """A queued response: ``respond`` as received, ``key`` of the awaited description, None if it may be sent."""
 
-    said: Respond
+    respond: Respond
     passed: Respond
     key: str | None
 
 
-class MediaDesk:
-    """The waiting requests and responses of one proxy, and which calls are under way."""
+class MediaQueue:
+    """The waiting requests and responses of one proxy, and the active calls."""
 
     def __init__(self) -> None:
         self._waiting: dict[str, Passage] = {}
         self._lines: dict[str, deque[_Held]] = {}
         self._under_way: Counter[tuple[str, str]] = Counter()
-        """By Call-ID and the tag of who offers."""
+        """Number of requests by Call-ID and the tag of the offerer."""
         self._asked = 0
 
     def __len__(self) -> int:
-        """Return how many requests wait."""
+        """Return the number of waiting requests."""
         return len(self._waiting)
 
     # Requests ---------------------------------------------------------------------------------------------------------
 
     def wait(self, passage: Passage, source_ip: str) -> Describe:
-        """Keep a request with an offer until a relay has described that."""
+        """Queue a request with an offer until a relay has described it."""
         self._waiting[passage.transaction] = passage
         wish = offer_of(passage.received.request, passage.transaction, source_ip)
         self._under_way[wish.call_id, wish.from_tag] += 1
         return wish
 
     def take(self, transaction: str) -> Passage | None:
-        """Return the request that waits under ``transaction``, which waits no more; None if there is none."""
+        """Remove and return the request that waits under ``transaction``; None if there is none."""
         return self._waiting.pop(transaction, None)
 
     def drop(self, request: Request) -> list[Release]:
-        """Give up an offer that goes no further; end the call that it would have begun."""
+        """Release an offer that is not forwarded; end the call if the offer began it."""
         return self.left(Anchored.of(request), 0)
 
     def left(self, offer: Anchored, refused_with: int | None) -> list[Release]:
-        """Note that a request with an offer has come to its end: ``refused_with`` a status, None if it has not been.
+        """Record the end of a request with an offer; ``refused_with`` is a status, None if it was not refused.
 
-        A call that was refused is ended, unless another request of it is under way: the caller may have moved, and
-        asked again from there. One that was challenged is ended too, and offered anew when it comes with credentials:
-        who has none shall keep no ports of a relay. Nor shall who names a call that there is not, as anybody may write
-        a To tag; a call that was answered stays when an offer within it is refused.
+        A refused call is ended, unless another request of it is active: the caller may have moved and sent the INVITE
+        again from there. A challenged call is ended too, and offered again with credentials: a sender without
+        credentials must not hold ports of a relay. The same applies to an unknown call, because anybody can write a To
+        tag. An answered call is kept when an offer within it is refused.
         """
         caller = offer.call_id, offer.from_tag
         self._under_way[caller] -= 1
@@ -100,9 +102,9 @@ class MediaDesk:
     # Responses --------------------------------------------------------------------------------------------------------
 
     def hold(self, respond: Respond, source_ip: str) -> list[Describe]:
-        """Keep a response with an answer until a relay has described that; one that is kept already is no other."""
+        """Queue a response with an answer until a relay has described it; a repeated response is queued once."""
         line = self._lines.setdefault(respond.transaction, deque())
-        if len(line) >= RESPONSES_HELD_MAX or any(held.said == respond for held in line):
+        if len(line) >= RESPONSES_HELD_MAX or any(held.respond == respond for held in line):
             return []
         self._asked += 1
         key = f"{respond.transaction}/answer-{self._asked}"
@@ -110,7 +112,7 @@ class MediaDesk:
         return [answer_of(respond.response, key, source_ip)]
 
     def in_turn(self, commands: Iterable[_Command]) -> list[_Command]:
-        """Return ``commands`` without the responses that have to wait for others of their transaction."""
+        """Return ``commands`` without the responses that must wait for others of their transaction."""
         passed: list[_Command] = []
         for command in commands:
             line = self._lines.get(command.transaction) if isinstance(command, Respond) else None
@@ -123,15 +125,15 @@ class MediaDesk:
         return passed
 
     def release(self, report: Described) -> list[Respond]:
-        """Return the responses that can go now; one whose answer no relay described goes as it came."""
+        """Return the responses that can be sent now; one whose answer no relay described is sent unchanged."""
         transaction = report.key.partition("/")[0]
         line = self._lines.get(transaction, deque())
         for held in line:
             if held.key == report.key:
                 held.key = None
                 if report.sdp is not None:
-                    changed = described(held.said.response, report.sdp)
-                    held.passed = msgspec.structs.replace(held.said, response=changed)
+                    changed = described(held.respond.response, report.sdp)
+                    held.passed = msgspec.structs.replace(held.respond, response=changed)
         passed: list[Respond] = []
         while line and line[0].key is None:
             passed.append(line.popleft().passed)

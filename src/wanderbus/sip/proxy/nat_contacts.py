@@ -1,11 +1,11 @@
-"""Signalling through NAT: the way back to a device stands in its Contact, where every later request carries it along.
+"""Contacts of devices behind NAT: their Contact carries the observed source address, so later requests have it too.
 
 ::
 
     Contact: <sip:alice@10.0.0.5:5060;alias=192.0.2.11~40001~1>
 
-is what the proxy makes of the Contact of a message that came from 192.0.2.11, port 40001, over UDP. So nothing has to
-be remembered of a device behind NAT, neither for its registration nor for its dialogs. The form is that of Kamailio's
+is the Contact that the proxy makes for a message from 192.0.2.11, port 40001, over UDP. So the proxy stores nothing
+about a device behind NAT, neither for its registration nor for its dialogs. The format is that of Kamailio's
 ``add_contact_alias``: address, port, and 1 for UDP, 2 for TCP, 3 for TLS. The device itself never sees it.
 """
 
@@ -35,14 +35,14 @@ _Message = TypeVar("_Message", Request, Response)
 
 
 def came_straight(request: Request) -> bool:
-    """Say whether ``request`` came from its sender itself: another proxy on the way sees to the NAT before it."""
+    """Return whether ``request`` came directly from its sender: an earlier proxy handles the NAT before it."""
     return len(request.headers_all("Via")) == 1
 
 
 def is_behind_nat(message: Request | Response, source: Address) -> bool:
-    """Say whether ``message``, which came straight from ``source``, names another IP address in its Contact.
+    """Return whether ``message``, received directly from ``source``, names another IP address in its Contact.
 
-    A Contact with a host name says nothing about where it was written.
+    A Contact with a host name is not taken as behind NAT.
 
     Raises:
         SIPParseError: a Contact cannot be read.
@@ -51,9 +51,9 @@ def is_behind_nat(message: Request | Response, source: Address) -> bool:
 
 
 def marked(message: _Message, source: Address, transport: Transport) -> _Message:
-    """Return ``message``, which came straight from ``source``, with the way back in its Contact if it needs one.
+    """Return ``message``, received directly from ``source``, with an alias in its Contact if it needs one.
 
-    Whatever alias the sender wrote is taken off.
+    An alias written by the sender is removed.
 
     Raises:
         SIPParseError: a Contact cannot be read.
@@ -64,7 +64,7 @@ def marked(message: _Message, source: Address, transport: Transport) -> _Message
 
 
 def source_ip(message: Request | Response, source: Address) -> str:
-    """Return the IP address that the sender of ``message`` is seen at, if it came straight from behind NAT, else "".
+    """Return the source IP address of ``message`` if it came directly from behind NAT, else "".
 
     Raises:
         SIPParseError: a Contact cannot be read.
@@ -74,7 +74,7 @@ def source_ip(message: Request | Response, source: Address) -> str:
 
 
 def with_way_back(received: RequestReceived | AckReceived) -> Request:
-    """Return a request with the way back to its device, if it came straight from behind NAT.
+    """Return a request with the alias of its device, if it came directly from behind NAT.
 
     Raises:
         SIPParseError: a Contact cannot be read.
@@ -84,7 +84,7 @@ def with_way_back(received: RequestReceived | AckReceived) -> Request:
 
 
 def way_back(uri: SIPUri) -> Target | None:
-    """Return where the alias of ``uri`` leads; None if there is none, or none that can be followed."""
+    """Return the target of the alias of ``uri``; None if there is none, or an unusable one."""
     pieces = (uri.param(_ALIAS) or "").split("~")
     if len(pieces) != 3:
         return None
@@ -105,7 +105,7 @@ def without_alias(uri: SIPUri) -> SIPUri:
 
 
 def is_same_device(uri: SIPUri, contact: str) -> bool:
-    """Say whether ``uri`` and ``contact`` are one contact, wherever its device is seen."""
+    """Return whether ``uri`` and ``contact`` are one contact, whatever their aliases are."""
     return same_contact(without_alias(uri), without_alias(SIPUri.parse(contact)))
 
 
@@ -137,12 +137,12 @@ def _is_elsewhere(uri: SIPUri, source: Address) -> bool:
 
 
 def _may_take(uri: SIPUri, transport: Transport) -> bool:
-    """Whether ``uri`` lets itself be reached over ``transport``: sips takes TLS alone (RFC 3261 26.2.2)."""
+    """Return whether ``uri`` may be reached over ``transport``: sips requires TLS (RFC 3261 26.2.2)."""
     return uri.scheme != "sips" or transport == "TLS"
 
 
 def _ip_address(host: str) -> _IPAddress | None:
-    """Read an address; None for a name, and for one that holds on one link alone."""
+    """Parse an address; None for a name and for a link-local address."""
     try:
         return None if "%" in host else ipaddress.ip_address(host)
     except ValueError:
@@ -150,5 +150,5 @@ def _ip_address(host: str) -> _IPAddress | None:
 
 
 def _folded(ip: _IPAddress) -> _IPAddress:
-    """Return the IPv4 address that a socket for both families shows as IPv6."""
+    """Return the IPv4 address that a dual-stack socket shows as IPv6."""
     return (ip.ipv4_mapped or ip) if isinstance(ip, ipaddress.IPv6Address) else ip

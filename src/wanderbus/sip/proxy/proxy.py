@@ -1,9 +1,9 @@
-"""The proxy: carries requests for users of the domain to where they are now (RFC 3261 16, SPEC D-07, D-09, X11).
+"""The proxy: forwards requests to the current contacts of the domain's users (RFC 3261 16, SPEC D-07, D-09, X11).
 
-Stateful and pure: it takes what the transaction layer reports and returns what the layer has to do. A request goes
-to all its targets at once; the first device to accept it wins and the others are cancelled. The proxy steps aside
-once a call stands, unless the routing script wants it to stay or the call joins two domains. It forwards nothing that
-is none of its domain's business, so that it is no open relay.
+It is stateful and pure: inputs are reports of the transaction layer, outputs are commands for the layer. A request is
+forked to all its targets at once; the first device to accept it wins and the other branches are cancelled. The proxy
+leaves the path once a call is established, unless the routing script keeps it there or the call joins two domains. It
+forwards nothing unrelated to its domain, so that it is no open relay.
 """
 
 from __future__ import annotations
@@ -24,7 +24,7 @@ from wanderbus.sip.proxy.asserted_identity import Unproved, Vouching, vouched
 from wanderbus.sip.proxy.domain_crossing import Crossings
 from wanderbus.sip.proxy.domain_routes import DomainLookedUp, DomainRoutes, NotFound, OtherDomains
 from wanderbus.sip.proxy.location import Domain, LocationService
-from wanderbus.sip.proxy.media_queue import MediaDesk, Passage
+from wanderbus.sip.proxy.media_queue import MediaQueue, Passage
 from wanderbus.sip.proxy.proxy_responses import OwnAnswers
 from wanderbus.sip.proxy.proxy_signals import Command, Report, refusal, refused_at_once
 from wanderbus.sip.proxy.request_preparation import (
@@ -53,19 +53,19 @@ from wanderbus.sip.transaction.transaction_signals import (
 )
 
 PROXIED_TRANSACTIONS_MAX: Final = 10_000
-"""Requests under way at once; one more is answered 503."""
+"""Largest number of active requests; further ones are refused with 503."""
 
 RELAY_UNREACHABLE: Final = "Media Relay Unreachable"
-"""Why an offer goes nowhere that no relay describes."""
+"""Reason phrase for an offer that no relay describes."""
 
 
 class Proxy:
-    """Forwards what the transaction layer reports; REGISTER is the registrar's and does not come here.
+    """Forwards the requests that the transaction layer reports, except REGISTER, which the registrar handles.
 
-    ``knows`` says whether a user of the domain exists; ``key`` is a secret for Record-Route; ``routing`` decides
-    where requests go; ``connected`` finds the open connection to a device behind NAT; ``relay`` says which calls go by
-    a media relay, None where there is none; ``others`` what may go to other domains and come from there, None lets
-    nothing go there, and ``authenticator`` asks who sends it.
+    ``knows`` returns whether a user of the domain exists; ``key`` is a secret for Record-Route; ``routing`` decides the
+    targets of requests; ``connected`` finds the open connection to a device behind NAT; ``relay`` names the calls that
+    pass a media relay, None if there is none; ``others`` is the policy for other domains, None forbids them;
+    ``authenticator`` authenticates the senders of requests to them.
     """
 
     def __init__(
@@ -84,7 +84,7 @@ class Proxy:
         self._domain = domain
         self._has_relay = relay is not None
         self._answers = OwnAnswers(domain, random)
-        self._media = MediaDesk()
+        self._media = MediaQueue()
         self._marks = PathMarks(domain, key)
         self._routes = DomainRoutes(others)
         self._crossings = Crossings(self._routes, Vouching(domain, authenticator))
@@ -97,7 +97,7 @@ class Proxy:
         return len(self._forwarding) + len(self._media) + len(self._crossings)
 
     def step(self, reports: Iterable[Report], now: float) -> list[Command]:
-        """Take reports in order at monotonic second ``now``; return what the transaction layer has to do."""
+        """Process reports in order at monotonic second ``now``; return commands for the transaction layer."""
         commands: list[Command] = []
         for report in reports:
             if isinstance(report, Described):
@@ -127,7 +127,7 @@ class Proxy:
         return []
 
     def _request(self, received: RequestReceived, now: float) -> list[Command]:
-        """Answer the request here or send it on (RFC 3261 16.2 to 16.6)."""
+        """Respond to the request here or forward it (RFC 3261 16.2 to 16.6)."""
         request, transaction = received.request, received.transaction
         try:
             request = nat_contacts.with_way_back(received)
@@ -143,10 +143,10 @@ class Proxy:
             return [self._unreadable(transaction, request, error)]
 
     def _carry(self, passage: Passage, now: float) -> list[Command]:
-        """Send the request on, to another domain once it is found; end what the request ends.
+        """Forward the request, after the lookup of another domain if needed; end the calls that the request ends.
 
         Raises:
-            SIPParseError: a target cannot be sent to, or Max-Breadth cannot be read; nothing was kept.
+            SIPParseError: a target cannot be sent to, or Max-Breadth cannot be read; nothing was stored.
         """
         request, transaction = passage.received.request, passage.transaction
         shares = shares_of_breadth(request, len(passage.targets.aims))
@@ -158,7 +158,7 @@ class Proxy:
         return [refusal(transaction, make_response(request, 100)), *following]
 
     def _cross(self, passage: Passage, now: float) -> list[Command]:
-        """Find the servers of other domains that the request goes to, and send it on unless they are looked up.
+        """Find the servers of the request's other domains, and forward it unless a lookup is needed.
 
         Raises:
             SIPParseError: as :meth:`_carry`.
@@ -176,7 +176,7 @@ class Proxy:
                 return waiting
 
     def _anchor(self, passage: Passage, now: float) -> list[Command]:
-        """Send the request on, with an offer once a relay has described that.
+        """Forward the request; one with an offer waits until a relay has described it.
 
         Raises:
             SIPParseError: as :meth:`_carry`.
@@ -188,7 +188,7 @@ class Proxy:
         return [*self._fork(passage, now), *ended]
 
     def _looked_up(self, answer: DomainLookedUp, now: float) -> list[Command]:
-        """Go on with what waited for the resolver."""
+        """Continue with the requests that waited for the resolver."""
         waiting, commands = self._crossings.looked_up(answer, now)
         for each in waiting:
             if not isinstance(each, Passage):
@@ -201,7 +201,7 @@ class Proxy:
         return commands
 
     def _described(self, report: Described, now: float) -> list[Command]:
-        """Go on with what waited for a relay."""
+        """Continue with the messages that waited for a relay."""
         passage = self._media.take(report.key)
         if passage is None:
             return [*self._media.release(report)]
@@ -233,10 +233,10 @@ class Proxy:
         return refused_at_once(transaction, self._answers.make(request, error.status or 400))
 
     def _fork(self, passage: Passage, now: float) -> list[Command]:
-        """Send the request to every target and keep its context (RFC 3261 16.6).
+        """Send the request to every target and store its context (RFC 3261 16.6).
 
         Raises:
-            SIPParseError: a target cannot be sent to, or Max-Breadth cannot be read; nothing was kept.
+            SIPParseError: a target cannot be sent to, or Max-Breadth cannot be read; nothing was stored.
         """
         request, chosen = passage.received.request, passage.targets
         context = ResponseContext(passage.transaction, request, now)
@@ -255,7 +255,7 @@ class Proxy:
         return commands
 
     def _leaving(self, passage: Passage, aim: Aim, share: int) -> tuple[Request, Target]:
-        """Return the request as it goes to ``aim``, and where that is; its dialog stays here if it joins two domains.
+        """Return the request as sent to ``aim``, and its destination; we stay on the path if it joins two domains.
 
         Raises:
             SIPParseError: the target cannot be sent to.
@@ -270,7 +270,7 @@ class Proxy:
         return self._crossings.signed(sent, aim, passage.sender), destination
 
     def _cancelled(self, transaction: str, now: float) -> list[Command]:
-        """Cancel a request that waits here, or all that is open of it (RFC 3261 16.10)."""
+        """Cancel a request that waits here, or all its open branches (RFC 3261 16.10)."""
         waiting = self._media.take(transaction)
         dropped = [] if waiting is None else self._media.drop(waiting.received.request)
         waiting = waiting or self._crossings.take(transaction)
@@ -287,7 +287,7 @@ class Proxy:
         return self._forwarding.timed_out(name, unreachable, now)
 
     def _ack(self, received: AckReceived, now: float) -> list[Command]:
-        """Pass on the ACK for a 2xx, statelessly; what cannot be passed on is dropped, for an ACK has no answer."""
+        """Forward the ACK for a 2xx, statelessly; discard it if that is impossible, for it has no response."""
         request = received.request
         try:
             if request.max_forwards == 0 or any(map(self._answers.is_ours, request.vias)):

@@ -1,4 +1,4 @@
-"""What the proxy answers itself: requests to the server, and those that must go no further (RFC 3261 8.2, 16.3)."""
+"""Responses of the proxy itself: to requests for the server, and to those it must not forward (RFC 3261 8.2, 16.3)."""
 
 from __future__ import annotations
 
@@ -17,13 +17,13 @@ from wanderbus.sip.proxy.request_preparation import loop_mark
 ALLOWED_METHODS: Final = "INVITE, ACK, CANCEL, OPTIONS, BYE, REGISTER"
 
 _CAPABILITIES: Final = (("Allow", ALLOWED_METHODS), ("Accept", "*/*"), ("Supported", ""))
-"""What the server can do (RFC 3261 11.2): carry any body, and no extension of its own."""
+"""Capabilities of the server (RFC 3261 11.2): any body, and no extension of its own."""
 
 _TAG_BYTES: Final = 4
 
 
 class OwnAnswers:
-    """The answers of the proxy of ``domain``."""
+    """The responses of the proxy of ``domain`` itself."""
 
     def __init__(self, domain: Domain, random: RandomSource) -> None:
         self._domain = domain
@@ -32,11 +32,11 @@ class OwnAnswers:
     def make(
         self, request: Request, status: int, headers: Sequence[tuple[str, str]] = (), *, reason: str | None = None
     ) -> Response:
-        """Return an answer under a tag of ours."""
+        """Return a response with a tag of ours."""
         return make_response(request, status, reason, to_tag=self._random.token(_TAG_BYTES).hex(), headers=headers)
 
     def to(self, request: Request, as_it_came: Request) -> Response | None:
-        """Answer what is for this server itself or must go no further; None for what is to be passed on.
+        """Respond to a request for this server itself or one that must not be forwarded; None for any other.
 
         Raises:
             SIPParseError: a header field cannot be read.
@@ -49,11 +49,11 @@ class OwnAnswers:
         return self.make(request, 482) if self._has_looped(as_it_came) else None
 
     def is_ours(self, via: Via) -> bool:
-        """Say whether we wrote ``via``."""
+        """Return whether we wrote ``via``."""
         return self._domain.is_ours(sent_by(via))
 
     def _as_user_agent(self, request: Request) -> Response:
-        """Answer a request to the server itself (RFC 3261 8.2.1, 8.2.2.3, 11.2)."""
+        """Respond to a request to the server itself (RFC 3261 8.2.1, 8.2.2.3, 11.2)."""
         if request.method != "OPTIONS":
             return self.make(request, 405, [("Allow", ALLOWED_METHODS)])
         if refusal := unsupported_extension(request, "Require", ()):
@@ -61,6 +61,6 @@ class OwnAnswers:
         return self.make(request, 200, _CAPABILITIES)
 
     def _has_looped(self, request: Request) -> bool:
-        """Say whether this very request was here before, with the same target (RFC 3261 16.3 item 4, RFC 5393)."""
+        """Return whether this very request was here before, with the same target (RFC 3261 16.3 item 4, RFC 5393)."""
         mark = loop_mark(request)
         return any(self.is_ours(via) and (via.branch or "").endswith(mark) for via in request.vias)

@@ -1,4 +1,4 @@
-"""Inputs and outputs of the proxy: the words between it, the transaction layer, relays and the resolver of domains."""
+"""Inputs and outputs of the proxy: its interface to the transaction layer, relays and the domain resolver."""
 
 from __future__ import annotations
 
@@ -29,7 +29,7 @@ Report = (
     | Described
     | DomainLookedUp
 )
-"""Inputs: the transaction layer's reports, the proxy's own timers, and the answers of relays and of the resolver."""
+"""Inputs: reports of the transaction layer, the proxy's own timers, and the answers of relays and of the resolver."""
 
 Command = (
     SendRequest
@@ -43,15 +43,16 @@ Command = (
     | Release
     | FindDomain
 )
-"""Outputs: inputs of the transaction layer, timers whose key is a transaction's name or a domain's, a report, commands
-for relays, and questions for the resolver."""
+"""Outputs: inputs of the transaction layer, timers (the key is a transaction's name or a domain's), a report, commands
+for relays, and questions for the resolver.
+"""
 
 
 def refusal(transaction: str, response: Response) -> Respond:
-    """Return the answer to a request that nobody vouched for: its source may be forged."""
+    """Return the response to an unauthenticated request: its source may be forged."""
     return Respond(transaction, response, within_request=True)
 
 
 def refused_at_once(transaction: str, response: Response) -> Respond:
-    """Return such an answer where it is the first to the request, which may be forgotten with it."""
+    """Return such a response if it is the first to the request, whose transaction may then be forgotten."""
     return Respond(transaction, response, stateless=True)

@@ -1,11 +1,11 @@
-"""The registrar: answers REGISTER and writes the location service (RFC 3261 10.3, SPEC D-02, D-04, C-20).
+"""The registrar: handles REGISTER and writes the location service (RFC 3261 10.3, SPEC D-02, D-04, C-20).
 
-Every REGISTER is authenticated, and a user writes the bindings of their own address of record alone. An update is
-taken whole or not at all. A contact that carries a ``+sip.instance`` replaces whatever contact the same device had
-before (after RFC 5626 6), so that a device that moved is found at its new address at once and only there; flows,
-reg-id and keep-alives of that RFC are not offered. A contact that came from behind NAT has the way back to it in an
-``alias`` (:mod:`.nat_contacts`), which tells apart devices of one address behind several NATs, and which no device is
-shown.
+Every REGISTER is authenticated, and a user may write the bindings of their own address of record only. An update is
+applied as a whole or not at all. A contact with a ``+sip.instance`` replaces any other contact of the same device
+(after RFC 5626 6), so that a device that moved is found at its new address at once and only there; flows, reg-id and
+keep-alives of that RFC are not offered. A contact from behind NAT gets an ``alias`` with its observed source address
+(:mod:`.nat_contacts`). The alias distinguishes devices with one address behind several NATs, and is never sent to a
+device.
 """
 
 from __future__ import annotations
@@ -40,13 +40,13 @@ from wanderbus.sip.proxy.location import (
 )
 
 MALFORMED_EXPIRES_S: Final = 3_600
-"""What an unreadable ``expires`` parameter counts as (RFC 3261 20.10)."""
+"""Value of an unreadable ``expires`` parameter (RFC 3261 20.10)."""
 
 NOT_THE_USER: Final = "registrar"
-"""Stands for the name of a limit where somebody registers for another user."""
+"""Name in place of a limit's, if somebody registers for another user."""
 
 BINDING_TEXT_CHARACTERS_MAX: Final = 512
-"""Characters of each text kept in a binding: contact, Call-ID, instance."""
+"""Largest length of each text in a binding: contact, Call-ID, instance."""
 
 _TAG_BYTES: Final = 4
 
@@ -56,7 +56,7 @@ _INSTANCE: Final = re.compile(r"<[\x21\x23-\x3b\x3d\x3f-\x5b\x5d-\x7e]+>")
 
 
 class ExpiryPolicy(msgspec.Struct, frozen=True):
-    """How long a binding may last, in seconds: shortest granted, longest granted, granted when none was asked."""
+    """Lifetimes of a binding in seconds: shortest granted, longest granted, and the default."""
 
     min_s: int = 5
     max_s: int = 3_600
@@ -64,13 +64,13 @@ class ExpiryPolicy(msgspec.Struct, frozen=True):
 
 
 NOT_SERVED: Final = "This Server Serves "
-"""Begins the reason phrase for a domain that is not served; the one that is follows."""
+"""Beginning of the reason phrase for a domain that is not served; the served domain follows."""
 
 
 class Registrar:
-    """Answers the REGISTER requests of one domain.
+    """Handles the REGISTER requests of one domain.
 
-    Timers it sets carry the address of record as key; hand it back to :meth:`expire` when due.
+    Its timers have the address of record as key; pass it to :meth:`expire` when due.
     """
 
     def __init__(
@@ -88,14 +88,14 @@ class Registrar:
         self._policy = policy
 
     def register(self, request: Request, now: float, connection: int | None = None) -> tuple[Response, list[Output]]:
-        """Return the answer to a REGISTER and, when bindings were written, their timer and report.
+        """Return the response to a REGISTER and, if bindings were written, their timer and report.
 
-        ``connection`` is the stream that it came on; a device that sent it itself is reached there (RFC 5626 6).
+        ``connection`` is its stream; a device that sent it directly is reached there (RFC 5626 6).
         """
         try:
             if refusal := self._unserved(request):
                 return refusal, self._rejected(refusal, request)
-            # SIPp signs for our address where it asks for our domain: either is this registrar.
+            # SIPp uses our address in place of our domain in its digest URI: either is this registrar.
             verdict = self._authenticator.check(request, now, known_as=self._domain.serves, from_there=True)
             if refusal := self._unauthorised(request, verdict):
                 return refusal, self._rejected(refusal, request) if isinstance(verdict, Accepted) else []
@@ -109,16 +109,16 @@ class Registrar:
             return self._answer(request, 503), [limited]
 
     def expire(self, aor: str, now: float) -> list[Output]:
-        """Drop the bindings of ``aor`` that ended by ``now``; return its next timer and what changed."""
+        """Remove the expired bindings of ``aor`` at ``now``; return its next timer and the report."""
         if self._location.expire(aor, now):
             return self._written(aor, now, changed=True)
         return self._timer(aor)
 
     def restore(self, bindings: Mapping[str, Sequence[Binding]], now: float) -> list[Output]:
-        """Take over bindings that an earlier process left; return their timers.
+        """Restore the bindings of an earlier process; return their timers.
 
-        What is no longer valid is left out: ended, of no user of the domain, or unreadable. None lasts longer than
-        it could if it were registered now, whatever the clocks did meanwhile.
+        Invalid ones are left out: expired, of no user of the domain, or unreadable. None lasts longer than a new
+        registration could, whatever the clocks did meanwhile.
         """
         outputs: list[Output] = []
         for aor, left in bindings.items():
@@ -141,9 +141,9 @@ class Registrar:
         return msgspec.structs.replace(binding, expires_at=min(binding.expires_at, now + self._policy.max_s))
 
     def _unserved(self, request: Request) -> Response | None:
-        """Refuse what any registrar would, and a foreign domain (RFC 3261 10.3 steps 1 and 2).
+        """Refuse requests that any registrar would refuse, and a foreign domain (RFC 3261 10.3 steps 1 and 2).
 
-        Credentials of a scheme that we do not know count as none: the challenge follows (RFC 4475 3.3.7).
+        Credentials of an unknown scheme count as none: the challenge follows (RFC 4475 3.3.7).
         """
         refusal = registrar_refusal(request)
         if refusal is not None and refusal.status != 401:
@@ -164,7 +164,7 @@ class Registrar:
         return None
 
     def _rejected(self, refusal: Response, request: Request) -> list[Output]:
-        """Report who was refused for what they asked for; wrong credentials are reported by who reads them."""
+        """Report the user who was refused for another user's address; the authenticator reports wrong credentials."""
         if refusal.status != 403:
             return []
         via = request.vias[0]
@@ -172,7 +172,7 @@ class Registrar:
         return [LoginRefused(user, refusal.reason, source, limit=NOT_THE_USER)]
 
     def _update(self, request: Request, now: float, connection: int | None) -> tuple[Response, list[Output]]:
-        """Write what the Contact fields ask for, all of it or nothing (RFC 3261 10.3 steps 6 to 8)."""
+        """Apply the Contact fields, all of them or none (RFC 3261 10.3 steps 6 to 8)."""
         aor = request.to.uri.address_of_record
         held = self._location.bindings(aor, now)
         wanted = self._wanted(request, held, now, connection)
@@ -189,9 +189,9 @@ class Registrar:
     def _wanted(
         self, request: Request, held: Sequence[Binding], now: float, connection: int | None
     ) -> list[Binding] | None:
-        """Read the bindings asked for, ``expires_at`` being ``now`` for a removal; None: one is too brief.
+        """Parse the requested bindings; ``expires_at`` is ``now`` for a removal; None if one is too brief.
 
-        ``*`` asks for the removal of every contact there is.
+        ``*`` requests the removal of every contact.
         """
         contacts = request.contacts
         if contacts == [CONTACT_STAR]:
@@ -212,14 +212,16 @@ class Registrar:
         return wanted
 
     def _check_place(self, contact: SIPUri, request: Request) -> None:
-        """Raise :class:`SIPParseError` for a contact where many hosts would be reached, or this one by a stranger."""
+        """Raise :class:`SIPParseError` for a contact with no single host, or with this host as address from another
+        host.
+        """
         way = nat_contacts.way_back(contact)
         host = contact.host if way is None else way.address[0]
         if not is_single_host(host):
-            raise SIPParseError(f"contact: {host} is no single host")
+            raise SIPParseError(f"contact: {host} is not a single host")
         source = request.via.received or request.via.host
         if is_loopback(host) and not is_loopback(source) and not is_loopback(self._domain.address[0]):
-            raise SIPParseError(f"contact: {host} is on this host, and its sender is not")
+            raise SIPParseError(f"contact: {host} is this host, but the sender is another host")
 
     def _requested_s(self, contact: NameAddr, request: Request) -> int:
         text = contact.param("expires")
@@ -229,7 +231,7 @@ class Registrar:
         return self._policy.default_s if expires_s is None else expires_s
 
     def _listing(self, request: Request, now: float) -> Response:
-        """Answer 200 with every live binding and the seconds it has left (RFC 3261 10.3 step 8)."""
+        """Respond 200 with every live binding and its remaining seconds (RFC 3261 10.3 step 8)."""
         bindings = self._location.bindings(request.to.uri.address_of_record, now)
         return self._answer(request, 200, [("Contact", _listed(binding, now)) for binding in bindings])
 
@@ -250,14 +252,14 @@ class Registrar:
 
 
 def _binding(contact: NameAddr, request: Request, expires_at: float, transports: frozenset[str]) -> Binding:
-    """Read one Contact value.
+    """Parse one Contact value.
 
     Raises:
-        SIPParseError: the contact cannot be sent to over ``transports`` without asking a name server, or is overlong.
+        SIPParseError: the contact cannot be reached over ``transports`` without a DNS lookup, or is too long.
     """
     uri = msgspec.structs.replace(contact.uri, headers=())
     if target_of(uri).transport not in transports:
-        raise SIPParseError("contact: a transport that is not served here")
+        raise SIPParseError("contact: its transport is not served here")
     if not is_ip_address(uri.host):
         raise SIPParseError("contact: the host is not an IP address")
     instance = contact.param("+sip.instance")
@@ -282,8 +284,8 @@ def _removal(binding: Binding, request: Request, now: float) -> Binding:
 def _merged(held: Sequence[Binding], wanted: Sequence[Binding]) -> list[Binding] | None:
     """Return ``held`` with ``wanted`` applied, newest contact first; None if a binding was written by a later request.
 
-    A refreshed contact keeps its place: only a contact that was not there before is new. A removal is a binding
-    that ends now, so the caller drops it with whatever else has ended.
+    A refreshed contact keeps its place: only a new contact is placed first. A removal is a binding that ends now; the
+    caller removes it with the expired ones.
     """
     merged = list(held)
     for new in wanted:
@@ -301,7 +303,7 @@ def _same_binding(old: Binding, new: Binding) -> bool:
         return True
     if same_contact(SIPUri.parse(old.contact), SIPUri.parse(new.contact)):
         return True
-    # A NAT gave the same device another address: it goes on counting its requests (RFC 3261 10.2).
+    # A NAT gave the same device another address: its CSeq numbers continue (RFC 3261 10.2).
     return old.call_id == new.call_id and nat_contacts.is_same_device(SIPUri.parse(old.contact), new.contact)
 
 

@@ -1,8 +1,8 @@
-"""A request on its way through the proxy: routes read when it comes, written when it leaves (RFC 3261 16.4, 16.6).
+"""Preparation of a request: routes are read on arrival and written on departure (RFC 3261 16.4, 16.6).
 
-A Record-Route of ours carries a mark made of a secret and the Call-ID. A Route with the right mark shows that the
-request belongs to a dialog whose way led through here, which is why it may go where no other request may: the proxy
-relays for dialogs it watches over and is no relay for anybody else.
+Our Record-Route values carry a mark computed from a secret and the Call-ID. A Route with the correct mark proves that
+the request belongs to a dialog that was routed through here. Such a request may be forwarded where no other may: the
+proxy relays for its own dialogs only, and is no open relay.
 """
 
 from __future__ import annotations
@@ -22,13 +22,13 @@ from wanderbus.sip.message.uri import SIPUri, parse_number
 from wanderbus.sip.proxy.location import Domain
 
 MAX_FORWARDS: Final = 70
-"""Hops a request may still make, at most (RFC 3261 16.6 item 3)."""
+"""Largest number of further hops (RFC 3261 16.6 item 3)."""
 
 MAX_BREADTH: Final = 60
-"""Branches that a request may have at once over all proxies, if it does not say (RFC 5393 5.3.3)."""
+"""Default number of concurrent branches of a request over all proxies (RFC 5393 5.3.3)."""
 
 BAD_GATEWAY: Final = 502
-"""The answer to a request whose next hop cannot be found."""
+"""Status if the next hop of a request cannot be found."""
 
 _MARK_PARAM: Final = "path"
 _MARK_BYTES: Final = 8
@@ -38,7 +38,7 @@ _NOT_IN_REQUEST_URI: Final = "method"
 
 
 class Side(msgspec.Struct, frozen=True):
-    """One side of a dialog at the proxy: what it speaks, and whether it finds us by our domain's name."""
+    """One side of a dialog at the proxy: its transport, and whether it reaches us by our domain name."""
 
     transport: Transport
     by_name: bool = False
@@ -52,10 +52,11 @@ class PathMarks:
         self._key = key
 
     def record_routes(self, request: Request, came: Side, leaves: Side) -> tuple[str, ...]:
-        """Return the values to put on ``request``, the first on top; none if it makes no dialog (RFC 3261 16.6 item 4).
+        """Return the values to put on ``request``, the first on top; none if it creates no dialog (RFC 3261 16.6 item
+        4).
 
-        There are two where its sides differ: each then returns over its own transport (RFC 5658), a device behind NAT
-        on the connection that it keeps open, and another domain by our name, which our certificate has.
+        There are two if its sides differ: each then returns over its own transport (RFC 5658), a device behind NAT on
+        its open connection, and another domain by our name, which our certificate contains.
         """
         if request.method not in _DIALOG_MAKING:
             return ()
@@ -71,7 +72,7 @@ class PathMarks:
         return f"<{SIPUri('sips' if safe else 'sip', None, host, port, params)}>"
 
     def is_genuine(self, uri: SIPUri, request: Request) -> bool:
-        """Say whether ``uri`` is what we put into a Record-Route of the dialog of ``request``."""
+        """Return whether ``uri`` is the value that we put into a Record-Route of the dialog of ``request``."""
         mark = (uri.param(_MARK_PARAM) or "").encode()
         return self._domain.serves(uri) and hmac.compare_digest(mark, self._mark(request).encode())
 
@@ -80,14 +81,14 @@ class PathMarks:
 
 
 class Arrived(msgspec.Struct, frozen=True):
-    """A request with what its routes said to us taken off; ``on_path``: a Route of ours brought it here."""
+    """A request without our own Routes; ``on_path``: a Route of ours led it here."""
 
     request: Request
     on_path: bool
 
 
 def arrived(request: Request, domain: Domain, marks: PathMarks) -> Arrived:
-    """Undo what a strict router did, and take off the Routes that name us (RFC 3261 16.4).
+    """Undo the rewriting of a strict router, and remove the Routes that name us (RFC 3261 16.4).
 
     Raises:
         SIPParseError: Request-URI or Route cannot be read.
@@ -107,9 +108,9 @@ def arrived(request: Request, domain: Domain, marks: PathMarks) -> Arrived:
 
 
 def leaving(request: Request, target: SIPUri, *, breadth: int | None = None) -> tuple[Request, SIPUri]:
-    """Return ``request`` as it leaves for ``target``, and the hop it goes to (RFC 3261 16.6 items 1 to 7).
+    """Return ``request`` as sent to ``target``, and its next hop (RFC 3261 16.6 items 1 to 7).
 
-    ``breadth`` is its part of the Max-Breadth, None for a request that cannot fork on.
+    ``breadth`` is its share of the Max-Breadth, None for a request that cannot fork again.
     """
     hops = request.max_forwards
     left = MAX_FORWARDS if hops is None else min(hops, MAX_FORWARDS) - 1
@@ -121,23 +122,23 @@ def leaving(request: Request, target: SIPUri, *, breadth: int | None = None) -> 
         return moved, target
     hop = routes[0].uri
     if hop.param("lr") is None:
-        # A strict router wants its own URI as Request-URI, and the target as the last Route.
+        # A strict router requires its own URI as Request-URI, and the target as the last Route.
         moved = _retargeted(_with_routes(moved, [*moved.headers_all("Route")[1:], f"<{target}>"]), hop)
     return moved, hop
 
 
 def recorded(request: Request, record_routes: Sequence[str]) -> Request:
-    """Return ``request`` with ``record_routes`` above those that it has."""
+    """Return ``request`` with ``record_routes`` above the present ones."""
     for value in reversed(record_routes):
         request = request.with_first("Record-Route", value)
     return request
 
 
 def destination_of(hop: SIPUri) -> Target:
-    """Return where to send what goes to ``hop``.
+    """Return the destination for the next hop ``hop``.
 
     Raises:
-        SIPParseError: we lack the transport, or it is a host name; only :mod:`.domain_routes` follows names.
+        SIPParseError: the transport is not available, or the host is a name; only :mod:`.domain_routes` resolves names.
     """
     target = target_of(hop)
     if not is_ip_address(hop.host):
@@ -146,7 +147,9 @@ def destination_of(hop: SIPUri) -> Target:
 
 
 def loop_mark(request: Request) -> str:
-    """Digest what decides where ``request`` goes; it ends our branch (RFC 3261 16.6 item 8; no Via: RFC 5393)."""
+    """Return a digest of the fields that route ``request``, a suffix of our branch (RFC 3261 16.6 item 8; no Via: RFC
+    5393).
+    """
     parts = [request.uri, request.call_id, str(request.cseq.number), request.from_.tag or "", request.to.tag or ""]
     parts += [str(route) for route in request.routes]
     return "." + hashlib.sha256("\n".join(parts).encode()).hexdigest()[:16]
@@ -167,7 +170,7 @@ def shares_of_breadth(request: Request, branches: int) -> list[int] | None:
 
 
 def _retargeted(request: Request, uri: SIPUri) -> Request:
-    """Return ``request`` with ``uri`` as Request-URI, without what must not stand there (RFC 3261 19.1.1, table 1)."""
+    """Return ``request`` with ``uri`` as Request-URI, without the parts forbidden there (RFC 3261 19.1.1, table 1)."""
     params = tuple(param for param in uri.params if param[0].lower() != _NOT_IN_REQUEST_URI)
     return msgspec.structs.replace(request, uri=str(msgspec.structs.replace(uri, params=params, headers=())))
 

@@ -1,6 +1,6 @@
-"""One request under way through the proxy, with all its branches, and which of their answers is the best one.
+"""Response context of one forwarded request: all its branches, and the choice of the best response.
 
-RFC 3261 16 calls it the response context. It remembers; what is done with it is the proxy's business.
+The term is that of RFC 3261 16. The context is data only; :mod:`.response_forwarding` acts on it.
 """
 
 from __future__ import annotations
@@ -16,13 +16,13 @@ from wanderbus.sip.proxy.anchoring import Anchored
 
 _CHALLENGES: Final = {401: "WWW-Authenticate", 407: "Proxy-Authenticate"}
 _TELLING: Final = (415, 420, 484)
-"""Refusals that tell the caller what to do differently (RFC 3261 16.7 item 6)."""
+"""Refusals that inform the caller how to change the request (RFC 3261 16.7 item 6)."""
 _EMPTY: Final = (408, 481, 503)
-"""Refusals that say nothing about the user: that device is gone, knows of no such call, or is overloaded."""
+"""Refusals without information about the user: the device is gone, does not know the call, or is overloaded."""
 
 
 class Branch:
-    """One copy of the request, sent to one target; ``name`` is its client transaction and its timer."""
+    """One copy of the request, sent to one target; ``name`` identifies its client transaction and its timer."""
 
     __slots__ = ("alternatives", "cancelled", "destination", "ended", "name", "sent", "showed_life", "straight")
 
@@ -31,16 +31,16 @@ class Branch:
         self.sent = sent
         self.destination = destination
         self.alternatives = alternatives
-        """Servers to try if this one cannot serve the request."""
+        """Servers to try next if this one cannot serve the request."""
         self.showed_life = False
-        """Whether any response came."""
+        """True if any response was received."""
         self.straight = not sent.routes
-        """Whether it went to its target, and not to another proxy."""
+        """True if it was sent directly to its target, and not to another proxy."""
         self.cancelled = False
         self.ended = False
 
     def end(self) -> None:
-        """Note the final answer, after which nobody cancels the request any more."""
+        """Record the final response; after it the request is not cancelled any more."""
         self.ended = True
         self.sent = _bare(self.sent)
 
@@ -66,19 +66,19 @@ class ResponseContext:
         self.started_at = started_at
         self.branches: dict[str, Branch] = {}
         self.refusals: list[Response] = []
-        """Final answers that were not passed on yet, in the order in which they came."""
+        """Final responses that were not forwarded yet, in the order of arrival."""
         self.answered = False
-        """Whether the INVITE had its answer, and branches of it may still run."""
+        """True if the INVITE has its final response, while branches of it may still run."""
         self.cancelled = False
-        """Whether the caller has given up."""
+        """True if the caller has cancelled."""
         self.anchored: Anchored | None = None
         """The offer in the request, if a relay has it."""
         self.lets_go = False
-        """Whether the request, once accepted, takes a call away from a relay, if one had it."""
+        """True if the request, once accepted, removes the call from a relay."""
 
     @property
     def is_invite(self) -> bool:
-        """Whether the request may ring for long, be cancelled, and be accepted more than once."""
+        """True if the request may ring for long, be cancelled, and be accepted more than once."""
         return self.received.method == "INVITE"
 
     def add(self, sent: Request, destination: Target, alternatives: tuple[Target, ...] = ()) -> Branch:
@@ -92,34 +92,34 @@ class ResponseContext:
         return (branch for branch in self.branches.values() if not branch.ended)
 
     def settle(self) -> None:
-        """Note that the INVITE had its answer, so that none is made here any more."""
+        """Record that the INVITE has its final response, so that none is made here any more."""
         self.answered = True
         self.received = _bare(self.received)
 
     def waits_for_the_silent_alone(self) -> bool:
-        """Say whether a device wants to know who is calling, and all others have given no sign of life.
+        """Return whether a device has challenged the caller, and no other has responded at all.
 
-        The caller will call them all again with credentials, so nothing is lost by not waiting for them. Waiting
-        would mean that one dead device keeps a user with two from being called at all.
+        The caller will try them all again with credentials, so the challenge is forwarded without waiting for them.
+        Otherwise one dead device would block every call to a user with two devices.
         """
         challenged = any(response.status in _CHALLENGES for response in self.refusals)
         return challenged and not any(branch.showed_life for branch in self.pending())
 
     def best(self) -> Response:
-        """Return the answer to pass on now that there is no 2xx; there has to be some answer."""
+        """Return the response to forward if there is no 2xx; there must be some response."""
         return best_response(self.refusals)
 
 
 def transaction_of(name: str) -> str:
-    """Return the server transaction that a branch, a CANCEL or a timer of that ``name`` belongs to."""
+    """Return the server transaction of the branch, CANCEL or timer ``name``."""
     return name.partition("/")[0]
 
 
 def best_response(responses: Sequence[Response]) -> Response:
-    """Choose among final answers other than 2xx, at least one (RFC 3261 16.7 items 6 and 7).
+    """Choose among final responses other than 2xx, at least one (RFC 3261 16.7 items 6 and 7).
 
-    A 6xx speaks for the user and wins; else it is one of the lowest class. A challenge comes with those of all
-    other devices. A 503 speaks for the device that sent it, not for this server, and becomes 500.
+    A 6xx is valid for the user and wins; else the lowest class wins. A challenge is combined with those of all other
+    devices. A 503 is about one device, not about this server, and becomes 500.
     """
     global_failures = [response for response in responses if response.status >= 600]
     lowest = min(response.status // 100 for response in responses)
@@ -133,7 +133,7 @@ def best_response(responses: Sequence[Response]) -> Response:
 
 
 def _bare(request: Request) -> Request:
-    """Return what is remembered of ``request`` for the half minute in which answers to it may come again."""
+    """Return the part of ``request`` that is kept for the half minute in which responses may be repeated."""
     return msgspec.structs.replace(request, headers=(), body=b"")
 
 

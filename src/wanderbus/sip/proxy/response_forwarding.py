@@ -1,6 +1,6 @@
-"""The proxy's response contexts: what becomes of the branches of each forwarded request (RFC 3261 16.7 to 16.10).
+"""Response forwarding: handles the branches of each forwarded request (RFC 3261 16.7 to 16.10).
 
-The best answer of all branches goes back to the caller; the branches that are too late are cancelled.
+The best response of all branches is sent to the caller; the branches that are too late are cancelled.
 """
 
 from __future__ import annotations
@@ -16,7 +16,7 @@ from wanderbus.sip.message.targets import Target
 from wanderbus.sip.proxy import nat_contacts
 from wanderbus.sip.proxy.anchoring import describes, release_of
 from wanderbus.sip.proxy.location import Domain
-from wanderbus.sip.proxy.media_queue import MediaDesk
+from wanderbus.sip.proxy.media_queue import MediaQueue
 from wanderbus.sip.proxy.proxy_responses import OwnAnswers
 from wanderbus.sip.proxy.proxy_signals import Command, refusal
 from wanderbus.sip.proxy.request_preparation import loop_mark
@@ -25,23 +25,23 @@ from wanderbus.sip.transaction.client_transactions import make_cancel
 from wanderbus.sip.transaction.transaction_signals import ForgetTransaction, Respond, ResponseReceived, SendRequest
 
 TIMER_C_S: Final = 185.0
-"""How long a callee may let an INVITE wait after each sign of life (RFC 3261 16.6 item 11: over 3 minutes)."""
+"""Timeout of an INVITE after each provisional response (RFC 3261 16.6 item 11: over 3 minutes)."""
 
 SETTLING_S: Final = 32.0
-"""64*T1: how long repeated 2xx come in, or the end of a cancelled INVITE is awaited (RFC 3261 9.1, 13.3.1.4)."""
+"""64*T1: time for repeated 2xx, or for the end of a cancelled INVITE (RFC 3261 9.1, 13.3.1.4)."""
 
 CHALLENGE_PATIENCE_S: Final = 1.0
-"""How long a challenge waits for devices that give no sign of life: each was asked twice by then."""
+"""Time for which a challenge waits for silent devices: each has received two copies of the request by then."""
 
 
 class ResponseForwarding:
-    """The response contexts of one proxy: takes what comes back from the branches, and passes on the best of it.
+    """The response contexts of one proxy: handles the responses of branches, and forwards the best one.
 
-    ``avoid`` is called for each server that did not answer where another of its domain is tried.
+    ``avoid`` is called for each server that did not respond if another one of its domain is tried.
     """
 
     def __init__(
-        self, domain: Domain, answers: OwnAnswers, media: MediaDesk, avoid: Callable[[Target, float], None]
+        self, domain: Domain, answers: OwnAnswers, media: MediaQueue, avoid: Callable[[Target, float], None]
     ) -> None:
         self._domain = domain
         self._avoid = avoid
@@ -53,11 +53,11 @@ class ResponseForwarding:
         return len(self._contexts)
 
     def add(self, context: ResponseContext) -> None:
-        """Keep the context of a request that was just sent to its branches."""
+        """Store the context of a request that was just sent to its branches."""
         self._contexts[context.transaction] = context
 
     def responded(self, received: ResponseReceived, now: float) -> list[Command]:
-        """Handle an answer of a branch (RFC 3261 16.7); a lone Via is our own, so the response ends here."""
+        """Handle a response of a branch (RFC 3261 16.7); a single Via is our own, so the response ends here."""
         response = received.response
         context, branch = self._find(received.transaction)
         if context is None or branch is None or len(response.headers_all("Via")) < 2 or unforwardable(response):
@@ -77,9 +77,9 @@ class ResponseForwarding:
         return passed
 
     def _passed(self, context: ResponseContext, branch: Branch, received: ResponseReceived) -> list[Command]:
-        """Pass a response on, with the way back to its device; its answer to an anchored offer goes by the relay too.
+        """Forward a response with the alias of its device; its answer to an anchored offer is sent to the relay.
 
-        What came through another proxy is that one's affair (:mod:`.nat_contacts`).
+        A response from another proxy already has its alias (:mod:`.nat_contacts`).
         """
         response, source, seen_at = received.response, received.source, ""
         if source is not None and branch.straight and self._is_recorded_last_by_us(response):
@@ -94,19 +94,19 @@ class ResponseForwarding:
         return all(self._domain.serves(NameAddr.parse(value).uri) for value in response.headers_all("Record-Route")[:1])
 
     def _accepted(self, context: ResponseContext, branch: Branch, now: float) -> list[Command]:
-        """End the search, for all others are too late; more 2xx to an INVITE may come (RFC 3261 16.7 items 5, 10)."""
+        """Cancel all other branches; more 2xx to an INVITE may follow (RFC 3261 16.7 items 5, 10)."""
         commands = self._ended(context, branch)
         if not context.is_invite:
             return [*commands, *self._drop(context)]
         return commands if context.answered else [*commands, *self._settle(context, now)]
 
     def _settle(self, context: ResponseContext, now: float) -> list[Command]:
-        """Let the branches of an answered INVITE come to their end."""
+        """Wait for the end of the branches of an INVITE with a final response."""
         context.settle()
         return [*self._cancel_pending(context, now), SetTimer(context.transaction, now + SETTLING_S)]
 
     def _refused(self, context: ResponseContext, branch: Branch, response: Response, now: float) -> list[Command]:
-        """Keep a refusal until all branches have ended; a 6xx speaks for all (RFC 3261 16.7 items 5 and 6)."""
+        """Store a refusal until all branches have ended; a 6xx ends all (RFC 3261 16.7 items 5 and 6)."""
         commands = self._ended(context, branch)
         context.refusals.append(response)
         if response.status >= 600 and context.is_invite:
@@ -114,7 +114,7 @@ class ResponseForwarding:
         return commands + self._conclude(context, now)
 
     def _conclude(self, context: ResponseContext, now: float) -> list[Command]:
-        """Pass on the best answer if there is nothing more to wait for."""
+        """Forward the best response if no branch is awaited any more."""
         if context.answered:
             return []
         if not any(context.pending()):
@@ -125,11 +125,11 @@ class ResponseForwarding:
         return []
 
     def _best(self, context: ResponseContext) -> list[Command]:
-        """Pass on the best answer; a request nobody answered gets none, unless it is an INVITE (RFC 4320 4.2)."""
+        """Forward the best response; without any response only an INVITE gets one (RFC 4320 4.2)."""
         return [refusal(context.transaction, context.best())] if context.refusals else []
 
     def cancelled(self, transaction: str, now: float) -> list[Command]:
-        """Cancel all that is open of an INVITE (RFC 3261 16.10); its 487 comes back as any response does."""
+        """Cancel all open branches of an INVITE (RFC 3261 16.10); its 487 is received like any response."""
         context = self._contexts.get(transaction)
         if context is None:
             return []
@@ -137,7 +137,7 @@ class ResponseForwarding:
         return self._cancel_pending(context, now)
 
     def _next_server(self, context: ResponseContext, branch: Branch, now: float) -> list[Command]:
-        """Send the request to the next server of its domain, if there is one and somebody waits (RFC 3263 4.3)."""
+        """Send the request to the next server of its domain, if there is one and the caller waits (RFC 3263 4.3)."""
         gave_up = context.answered or context.cancelled or branch.cancelled
         if gave_up or branch.ended or not branch.alternatives:
             return []
@@ -163,7 +163,7 @@ class ResponseForwarding:
         return [cancel, SetTimer(branch.name, now + SETTLING_S)]
 
     def timed_out(self, name: str, unreachable: bool, now: float) -> list[Command]:
-        """End what waits for somebody who is gone; one who cannot be sent to counts as a 503 (RFC 3261 16.9)."""
+        """End branches whose peer is gone; an unreachable one counts as a 503 (RFC 3261 16.9)."""
         context, branch = self._find(name)
         if context is None:
             return []
@@ -194,7 +194,7 @@ class ResponseForwarding:
         return self._cancel(branch, now)
 
     def _patience_ended(self, context: ResponseContext, now: float) -> list[Command]:
-        """Forget an INVITE that was answered long ago, or pass on a challenge without waiting for the silent."""
+        """Remove an INVITE answered long ago, or forward a challenge without waiting for silent devices."""
         if context.answered:
             forgotten = [ForgetTransaction(branch.name) for branch in context.pending()]
             return [*self._drop(context), *forgotten]
@@ -204,7 +204,7 @@ class ResponseForwarding:
         return [*ending, *self._best(context)]
 
     def _gave_up(self, context: ResponseContext, branch: Branch, now: float) -> list[Command]:
-        """Count a branch without a final answer as a 408, or as 487 if nobody waits for it any more (16.8)."""
+        """Count a branch without a final response as a 408, or as 487 if nobody waits for it any more (16.8)."""
         if not context.is_invite:
             return [*self._ended(context, branch), *self._conclude(context, now)]
         answer = self._answers.make(context.received, 487 if context.cancelled else 408)
@@ -219,7 +219,7 @@ class ResponseForwarding:
         return [CancelTimer(branch.name)] if context.is_invite else []
 
     def _drop(self, context: ResponseContext, *, refused_with: int | None = None) -> list[Command]:
-        """Forget the context and its timers; transactions that still run come to nothing by themselves."""
+        """Remove the context and its timers; transactions that still run end by themselves."""
         del self._contexts[context.transaction]
         ended = [] if context.anchored is None else self._media.left(context.anchored, refused_with)
         names = [context.transaction]

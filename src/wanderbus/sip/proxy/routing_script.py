@@ -1,6 +1,6 @@
-"""Programmable routing: what the proxy does with a request is up to a script in Python (SPEC I-03).
+"""Programmable routing: a Python script decides the targets of each request (SPEC I-03).
 
-A script is any object with a method ``route``. It is asked for every request that is not for the server itself, also
+A script is any object with a method ``route``. It is called for every request that is not for the server itself, also
 for those within a dialog, and once more for the ACK of an INVITE::
 
     class NightService:
@@ -9,8 +9,8 @@ for those within a dialog, and once more for the ACK of an INVITE::
                 return Forward(targets=("sip:guard@192.0.2.7",))
             return Forward()
 
-It runs within the server's loop, so it has to decide at once, from what it is given. A script that fails costs that
-request a 500 and is reported; it never harms the server.
+It runs within the server's loop, so it must not block. If a script fails, that request gets a 500 and the failure is
+reported; the server continues.
 """
 
 from __future__ import annotations
@@ -27,24 +27,24 @@ from wanderbus.sip.message.targets import target_of
 from wanderbus.sip.message.uri import SIPUri
 
 TARGETS_MAX: Final = 16
-"""Targets of one verdict, as many as one user may have contacts."""
+"""Largest number of targets of one verdict, as many as one user may have contacts."""
 
 ERROR_CHARACTERS_MAX: Final = 200
-"""Characters kept of a script's error."""
+"""Largest length of a script's error in reports."""
 
 
 class Forward(msgspec.Struct, frozen=True):
-    """Send the request on to all ``targets`` at once, SIP URIs; None: to where the location service finds the user.
+    """Forward the request to all ``targets`` at once, SIP URIs; None: to the user's contacts in the location service.
 
-    A target that is a user of the domain stands for the devices of that user. Any other needs an IP address as host, or
-    the name of another domain if other domains are served and the sender is a user of ours.
+    A target that is a user of the domain means all devices of that user. Any other needs an IP address as host, or the
+    name of another domain if other domains are served and the sender is a user of ours.
 
-    With ``stay_on_path`` the proxy adds Record-Route, so that the later requests of the dialog come by as well
-    (RFC 3261 16.6 item 4); without it the two sides talk directly (SPEC D-09).
+    With ``stay_on_path`` the proxy adds Record-Route, so that later requests of the dialog pass it as well (RFC 3261
+    16.6 item 4); without it the two sides communicate directly (SPEC D-09).
 
-    ``relay`` says whether the data that this request agrees on go by a media relay, None leaves it to the settings:
-    where one side is behind NAT or asks for it, or always. Where there is no relay it says nothing; where there is one
-    that takes the call, the proxy stays on the path whatever ``stay_on_path`` says.
+    ``relay`` decides whether the data of this request pass a media relay. None leaves it to the settings: if one side
+    is behind NAT or asks for it, or always. Without a relay it has no effect; with a relay that takes the call, the
+    proxy stays on the path whatever ``stay_on_path`` is.
     """
 
     targets: tuple[str, ...] | None = None
@@ -53,13 +53,13 @@ class Forward(msgspec.Struct, frozen=True):
 
 
 class Redirect(msgspec.Struct, frozen=True):
-    """Answer 302 with ``contacts``, SIP URIs; None: with those the location service has (RFC 3261 8.3, SPEC X11)."""
+    """Respond 302 with ``contacts``, SIP URIs; None: with those of the location service (RFC 3261 8.3, SPEC X11)."""
 
     contacts: tuple[str, ...] | None = None
 
 
 class Reject(msgspec.Struct, frozen=True):
-    """Answer ``status``, 300 to 699; ``reason`` None: the usual phrase."""
+    """Respond ``status``, 300 to 699; ``reason`` None: the usual phrase."""
 
     status: int
     reason: str | None = None
@@ -69,13 +69,13 @@ Verdict = Forward | Redirect | Reject
 
 
 class RoutingContext(msgspec.Struct, frozen=True):
-    """What the proxy knows about a request beyond its text.
+    """Facts that the proxy knows about a request beyond its text.
 
-    ``source`` is where it came from and ``now`` the monotonic second. ``user`` is the user of ``domain`` that the
-    Request-URI names, None for any other Request-URI; ``contacts`` are that user's live contacts, in the order to be
-    tried; one behind NAT has the way back to it as ``alias`` (:mod:`.nat_contacts`). ``in_dialog`` says that To has a
-    tag, ``on_path`` that a Route of ours brought the request here, ``behind_nat`` that one of its two sides is behind
-    NAT, ``relay`` that there are media relays, ``wants_relay`` that the sender asks for one.
+    ``source`` is its source address and ``now`` the monotonic second. ``user`` is the user of ``domain`` in the
+    Request-URI, None for any other Request-URI; ``contacts`` are that user's live contacts, in the order to be tried;
+    one behind NAT has an ``alias`` (:mod:`.nat_contacts`). ``in_dialog``: To has a tag; ``on_path``: a Route of ours
+    led the request here; ``behind_nat``: one of its two sides is behind NAT; ``relay``: there are media relays;
+    ``wants_relay``: the sender asks for one.
     """
 
     source: Address
@@ -91,52 +91,54 @@ class RoutingContext(msgspec.Struct, frozen=True):
 
 
 class RoutingScript(Protocol):
-    """Decides what becomes of a request."""
+    """Decides how the proxy handles a request."""
 
     def route(self, request: Request, context: RoutingContext) -> Verdict:
-        """Return what to do with ``request``."""
+        """Return the verdict on ``request``."""
         ...
 
 
 class DefaultRouting:
-    """Every request goes to where the user is now, and the proxy steps aside where it can (SPEC D-07, D-09).
+    """Default routing: every request goes to the user's contacts; the proxy leaves the path where possible (SPEC D-07,
+    D-09).
 
-    It stays where one side is behind NAT, which only the proxy can reach; where there is a relay, for a side that moves
-    behind NAT later; and where the two sides speak over different transports, of which each may lack the other's.
+    It stays if one side is behind NAT, which only the proxy can reach; if there is a relay, because a side may move
+    behind NAT later; and if the two sides use different transports, because each may lack the other's.
     """
 
     def route(self, request: Request, context: RoutingContext) -> Verdict:
-        """Forward, whatever it is."""
+        """Forward every request."""
         joins = _joins_transports(request, context.contacts)
         return Forward(stay_on_path=context.behind_nat or context.relay or joins)
 
 
 class OnPathRouting:
-    """The same, but the proxy stays on the path of every dialog.
+    """Default routing, but the proxy stays on the path of every dialog.
 
-    Most telephones need that over TCP and TLS: they take no connections, or name their end of the one to us as Contact.
+    Most telephones need that over TCP and TLS: they accept no connections, or write the address of their present
+    connection into Contact.
     """
 
     def route(self, request: Request, context: RoutingContext) -> Verdict:
-        """Forward, and be passed by the later requests of the dialog too."""
+        """Forward every request, and stay on the path of its dialog."""
         return Forward(stay_on_path=True)
 
 
 def _joins_transports(request: Request, contacts: Sequence[str]) -> bool:
-    """Say whether ``request`` came over another transport than it leaves by for one of ``contacts``."""
+    """Return whether ``request`` came over another transport than one of ``contacts`` uses."""
     came = request.vias[0].transport.upper()
     return any(target_of(SIPUri.parse(contact)).transport != came for contact in contacts)
 
 
 class RoutingFailed(Output, frozen=True):
-    """The routing script raised, or returned what is no verdict, for a ``method`` request; it got a 500."""
+    """The routing script raised, or returned an invalid verdict, for a ``method`` request; it got a 500."""
 
     method: str
     error: str
 
 
 def consult(script: RoutingScript, request: Request, context: RoutingContext) -> Verdict | RoutingFailed:
-    """Return the verdict of ``script``, checked, or how it failed."""
+    """Return the checked verdict of ``script``, or its failure."""
     try:
         verdict = script.route(request, context)
         fault = _fault(verdict)

@@ -1,8 +1,8 @@
 """The SIP server of one domain: registrar, location and proxy over one transaction layer (SPEC C-20, D-02, D-07).
 
-REGISTER goes to the registrar, everything else to the proxy. This file only joins the parts: it feeds each what the
-transaction layer reports, and the layer what they ask for, until all is quiet. Before that, it turns away sources
-that ask too much.
+REGISTER goes to the registrar, everything else to the proxy. This module only connects the parts: it passes reports of
+the transaction layer to them and their commands to the layer, until none is left. Before that, it refuses sources that
+send too much.
 """
 
 from __future__ import annotations
@@ -52,10 +52,10 @@ from wanderbus.sip.transaction.transaction_signals import (
 )
 
 SOCKET: Final = "sip"
-"""Name of the only socket this machine uses."""
+"""Name of the machine's only socket."""
 
 RETRY_LATER: Final = ("Retry-After", "5")
-"""What a source is told that sends too much, in seconds (RFC 3261 20.33)."""
+"""Retry-After of a 503 to a source that sends too much, in seconds (RFC 3261 20.33)."""
 
 _REPORTS = (RequestReceived, AckReceived, CancelReceived, ResponseReceived, TransactionTimedOut)
 
@@ -63,18 +63,18 @@ _REPORTS = (RequestReceived, AckReceived, CancelReceived, ResponseReceived, Tran
 class SIPServer:
     """Registrar and proxy for ``domain``, listening on ``address``.
 
-    ``passwords`` maps a user name to the password or None; ``key`` is a secret for Record-Route, of use to the next
-    process at this address, which is then on the path of the same dialogs; the three times bound what a registration
-    may last; ``streams`` says where TCP and TLS are served, and so sent over too; ``routing`` decides where requests
-    go, ``flood`` how many one source may send, and ``logins`` how many wrong passwords. ``algorithms`` are the digests
-    that are offered, best first; some clients look at the first alone and know nothing but ``MD5``. ``media`` commands
-    media relays, over the socket "ng", for those calls that ``relay_calls`` names. ``others`` says what may go to other
-    domains and come from there; :class:`wanderbus.sip.proxy.domain_routes.FindDomain` is answered with an input.
-    ``edge_proxies`` are the IP addresses of proxies before this one, which know where the devices that register through
-    them are.
+    ``passwords`` maps a user name to the password or None; ``key`` is a secret for Record-Route, which the next process
+    at this address may reuse to stay on the path of the same dialogs; the three times limit the lifetime of a
+    registration; ``streams`` are the addresses for TCP and TLS, which are then used for sending too; ``routing``
+    decides the targets of requests, ``flood`` limits the requests of one source, ``logins`` the wrong passwords.
+    ``algorithms`` are the offered digests, best first; some clients read the first alone and support only ``MD5``.
+    ``media`` commands media relays, over the socket "ng", for the calls that ``relay_calls`` names. ``others`` is the
+    policy for other domains; respond to :class:`wanderbus.sip.proxy.domain_routes.FindDomain` with an input.
+    ``edge_proxies`` are the IP addresses of proxies before this one, which know the addresses of the devices that
+    register through them.
 
     Reports :class:`wanderbus.sip.proxy.location.BindingChanged`, :class:`wanderbus.sip.proxy.location.BindingsWritten`
-    (before the REGISTER is answered), :class:`wanderbus.sip.authentication.login_guard.LoginRefused` and
+    (before the response to the REGISTER), :class:`wanderbus.sip.authentication.login_guard.LoginRefused` and
     :class:`wanderbus.sip.proxy.routing_script.RoutingFailed`.
     """
 
@@ -129,11 +129,11 @@ class SIPServer:
 
     @property
     def drops(self) -> Mapping[str, int]:
-        """What was thrown away or turned away so far, by reason."""
+        """Number of discarded or refused messages so far, by reason."""
         return self._layer.drops
 
     def restore(self, bindings: Mapping[str, Sequence[Binding]], now: float) -> list[Output]:
-        """Take over the bindings of an earlier process, their times being those of ``now``; return their timers."""
+        """Restore the bindings of an earlier process, with times relative to ``now``; return their timers."""
         for each in (binding for held in bindings.values() for binding in held):
             with contextlib.suppress(SIPParseError):
                 contact = SIPUri.parse(each.contact)
@@ -142,7 +142,7 @@ class SIPServer:
         return scoped("registrar", self._registrar.restore(bindings, now))
 
     def step(self, inputs: Iterable[Input], now: float) -> list[Output]:
-        """Take what arrived, and timers, at monotonic second ``now``; return what to send, timers and reports."""
+        """Process inputs and timers at monotonic second ``now``; return messages to send, timers and reports."""
         outputs: list[Output] = []
         for given in inputs:
             match given:
@@ -165,7 +165,7 @@ class SIPServer:
         return [*outputs, *self._authenticator.take_refusals(), *self._flood.take_limited(now)]
 
     def _admit(self, given: DatagramReceived, now: float) -> list[Output]:
-        """Let a datagram in that is no response, unless its source sends too many."""
+        """Admit a datagram that is no response, unless its source sends too many."""
         match self._judged(given.source, now, len(given.data)):
             case Judgement.ADMITTED:
                 return self._run([given], now)
@@ -183,7 +183,7 @@ class SIPServer:
         return judgement
 
     def _run(self, work: Sequence[Input | Command], now: float) -> list[Output]:
-        """Carry ``work`` back and forth between the layer and its users until none is left."""
+        """Pass ``work`` between the layer and its users until none is left."""
         outputs: list[Output] = []
         pending = deque(work)
         while pending:
@@ -193,7 +193,7 @@ class SIPServer:
         return outputs
 
     def _carried_out(self, task: Input | Command, now: float) -> tuple[list[Command], list[Output]]:
-        """Return what one piece of work leads to: more of it, and what the world has to do."""
+        """Return the results of one piece of work: more work, and outputs of this machine."""
         match task:
             case SetTimer() | CancelTimer():
                 return [], scoped("proxy", [task])
@@ -215,18 +215,18 @@ class SIPServer:
         return commands, outputs
 
     def _anchored(self, given: Input, now: float) -> tuple[list[Command], list[Output]]:
-        """Let relays be commanded, and the proxy go on with what they have described."""
+        """Pass inputs to the relay machine, and its descriptions to the proxy."""
         results = [] if self._media is None else self._media.step([given], now)
         described = [result for result in results if isinstance(result, Described)]
         others = [result for result in results if not isinstance(result, Described)]
         return self._proxy.step(described, now), scoped("media", others)
 
     def _handled(self, report: Report, now: float) -> tuple[Sequence[Command], list[Output]]:
-        """Let the registrar or the proxy handle ``report``."""
+        """Pass ``report`` to the registrar or the proxy."""
         if not isinstance(report, RequestReceived):
             return self._proxy.step([report], now), []
         if report.connection is not None:
-            # A stream is judged by its requests: what it brings may be any part of one.
+            # A stream is limited by its requests: received data may be any part of one.
             judgement = self._judged(
                 report.source, now, report.request.content_bytes, vouched=bool(report.peer_domains)
             )
@@ -235,17 +235,17 @@ class SIPServer:
         if report.request.method != "REGISTER":
             return self._proxy.step([report], now), []
         response, written = self._registrar.register(self._with_way_back(report), now, report.connection)
-        # A 200 goes to a user who proved to be one; anything else to whoever claims the source address.
-        # It needs no memory either: who is challenged again for a lost answer has one round trip more.
+        # A 200 goes to an authenticated user; any other response to a source address that may be forged.
+        # It needs no state either: a device that is challenged again after a loss needs one more round trip.
         proved = response.status == 200
         if proved:
             self._layer.peers.note(report.source[0], now)
         return [Respond(report.transaction, response, stateless=not proved)], scoped("registrar", written)
 
     def _with_way_back(self, register: RequestReceived) -> Request:
-        """Return a REGISTER with the way back to where it came from, unless a proxy that we know passed it on.
+        """Return a REGISTER with the alias of its source, unless a known proxy forwarded it.
 
-        Anybody can write a second Via, and a Contact under it that leads to somebody else.
+        Anybody can write a second Via, and a Contact under it that leads to another device.
         """
         if register.source[0] in self._edge_proxies:
             return nat_contacts.with_way_back(register)

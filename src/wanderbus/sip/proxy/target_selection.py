@@ -1,13 +1,13 @@
-"""Where a request goes, or why it goes nowhere (RFC 3261 16.5; SPEC D-07, I-03, X11).
+"""Selection of the targets of a request, or of the response that refuses it (RFC 3261 16.5; SPEC D-07, I-03, X11).
 
-The routing script has the first word. Where it leaves the choice to the proxy, a user of the domain is found through
-the location service. The name of another domain is a target where other domains are served at all; who may send there
-is for :mod:`.domain_crossing` to say. Any other Request-URI is followed only within a dialog, and only if it is a
-contact registered here or a Route of ours brought the request, so that this is no open relay.
+The routing script decides first. If it leaves the choice to the proxy, the location service finds a user of the domain.
+The name of another domain is a target if other domains are served at all; :mod:`.domain_crossing` decides who may send
+there. Any other Request-URI is followed only within a dialog, and only if it is a contact registered here or if a Route
+of ours led the request here, so that this is no open relay.
 
 A device behind NAT is reached by the alias in its contact (:mod:`.nat_contacts`). The alias in a Request-URI may be as
-old as the dialog, and that of the registration as old as its last refresh: where the two differ, and there is but one
-device that it can be, the registration has the better word.
+old as the dialog, and that of the registration as old as its last refresh: if the two differ, and only one device
+matches, the registration is used.
 """
 
 from __future__ import annotations
@@ -40,7 +40,7 @@ from wanderbus.sip.proxy.routing_script import (
 class Aim(msgspec.Struct, frozen=True):
     """One target, and the ``connection`` that its device keeps open to us, if any (RFC 5626).
 
-    ``destination`` is where it goes if not to where ``uri`` says: the way back through a NAT, or the server of another
+    ``destination`` overrides the address in ``uri``: the source address behind a NAT, or the server of another
     ``domain``, whose other servers are ``alternatives``.
     """
 
@@ -52,9 +52,9 @@ class Aim(msgspec.Struct, frozen=True):
 
 
 class Targets(msgspec.Struct, frozen=True):
-    """Send the request to all ``aims``, at least one, with a Record-Route to ``stay_on_path``, or by a ``relay``.
+    """Forward the request to all ``aims``, at least one, with a Record-Route to ``stay_on_path``, or by a ``relay``.
 
-    With ``relay_optional`` it goes without one where none takes the call: only its sender asks for it.
+    With ``relay_optional`` it is sent without a relay if none takes the call: only its sender asks for it.
     """
 
     aims: tuple[Aim, ...]
@@ -64,7 +64,7 @@ class Targets(msgspec.Struct, frozen=True):
 
 
 class Refusal(msgspec.Struct, frozen=True):
-    """Answer the request here; ``failure`` is the script's, if that is why."""
+    """Respond to the request here; ``failure`` is that of the script, if that is the cause."""
 
     status: int
     reason: str | None = None
@@ -75,8 +75,8 @@ class Refusal(msgspec.Struct, frozen=True):
 class TargetSelector:
     """Chooses targets for the requests of one domain.
 
-    ``knows`` says whether a user exists, ``connected`` which open connection comes from a place behind NAT; ``relay``
-    which calls go by a media relay, None where there is none; ``crosses`` whether other domains are served.
+    ``knows`` returns whether a user exists, ``connected`` the open connection from an address behind NAT; ``relay``
+    names the calls that pass a media relay, None if there is none; ``crosses`` is true if other domains are served.
     """
 
     def __init__(
@@ -99,7 +99,7 @@ class TargetSelector:
         self._routing = routing
 
     def select(self, arrived: Arrived, source: Address, now: float) -> Targets | Refusal:
-        """Return where the request goes at monotonic second ``now``.
+        """Return the targets of the request at monotonic second ``now``, or its refusal.
 
         Raises:
             SIPParseError: Request-URI or To cannot be read.
@@ -123,7 +123,7 @@ class TargetSelector:
         aims = self._usual(request, context) if targets is None else self._found(targets, context.now)
         if isinstance(aims, Refusal):
             return aims
-        # With a Route left the request goes there, and there once.
+        # With a Route left the request goes there only, as one branch.
         aims = (Aim(aims[0].uri),) if request.routes else self._followed(aims)
         needed = (self._relay == "all" or context.behind_nat) if verdict.relay is None else verdict.relay
         relay = context.relay and (needed or (verdict.relay is None and context.wants_relay))
@@ -147,14 +147,14 @@ class TargetSelector:
         )
 
     def _is_behind_nat(self, request: Request, source: Address, peers: Sequence[str | SIPUri]) -> bool:
-        """Say whether one side of ``request`` is behind NAT, as far as this proxy has to see to it."""
+        """Return whether one side of ``request`` is behind NAT and this proxy has to handle that."""
         if nat_contacts.came_straight(request) and nat_contacts.is_behind_nat(request, source):
             return True
         uris = (peer if isinstance(peer, SIPUri) else SIPUri.parse(peer) for peer in peers)
         return not request.routes and any(nat_contacts.way_back(uri) is not None for uri in uris)
 
     def _usual(self, request: Request, context: RoutingContext) -> tuple[Aim, ...] | Refusal:
-        """Return the targets of a request about which the script said nothing."""
+        """Return the default targets of a request, if the script leaves the choice to the proxy."""
         uri = SIPUri.parse(request.uri)
         if not self._domain.serves(uri):
             binding = self._binding_at(uri, context.now) if context.in_dialog else None
@@ -170,8 +170,8 @@ class TargetSelector:
     def _binding_at(self, uri: SIPUri, now: float) -> Binding | None:
         """Return the binding that ``uri`` names, or the one of its user that differs from it by the alias alone.
 
-        Anybody may register the contact of another, who would then be reached elsewhere: of what others have
-        registered only that counts which leads to where ``uri`` itself does.
+        Anybody can register the contact of another user, who would then be reached elsewhere: so a binding of another
+        user counts only if it leads to the address in ``uri``.
         """
         way = nat_contacts.way_back(uri)
         for binding in self._location.bindings_at(uri, now):
@@ -182,7 +182,7 @@ class TargetSelector:
         return same[0] if len(same) == 1 else None
 
     def _followed(self, aims: Sequence[Aim]) -> tuple[Aim, ...]:
-        """Return ``aims`` with their aliases followed; without those whose connection is gone, as only it led there."""
+        """Return ``aims`` with their aliases followed, without those that need a closed connection."""
         followed = []
         for aim in aims:
             target = nat_contacts.way_back(aim.uri)
@@ -194,7 +194,7 @@ class TargetSelector:
         return tuple(followed)
 
     def _found(self, targets: Sequence[str], now: float) -> tuple[Aim, ...] | Refusal:
-        """Return the targets of a script; one that is a user of the domain stands for the devices of that user."""
+        """Return the targets of a script; a user of the domain means all devices of that user."""
         aims: dict[str, Aim] = {}
         for uri in map(SIPUri.parse, targets):
             user = SIPUri.parse(uri.address_of_record).user if self._domain.serves(uri) else None
@@ -203,7 +203,7 @@ class TargetSelector:
         return tuple(aims.values())[:TARGETS_MAX] or Refusal(480)
 
     def _devices(self, uri: SIPUri, user: str, now: float) -> tuple[Aim, ...]:
-        """Return where ``user`` is reached, safely if ``uri`` asks for that (RFC 3261 26.2.2)."""
+        """Return the contacts of ``user``, with TLS if ``uri`` asks for that (RFC 3261 26.2.2)."""
         bindings = self._location.bindings(self._domain.address_of_record(user), now)
         aims = tuple(Aim(SIPUri.parse(binding.contact), binding.connection) for binding in bindings)
         return tuple(aim for aim in aims if aim.uri.scheme == "sips" or uri.scheme != "sips")

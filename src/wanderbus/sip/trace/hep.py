@@ -1,7 +1,7 @@
-"""A traced message as a HEP3 packet, for HOMER and other collectors (SPEC U-06; "HEP/EEP", revision 12).
+"""Encoding of a traced message as a HEP3 packet, for HOMER and other collectors (SPEC U-06; "HEP/EEP", revision 12).
 
-A packet is ``HEP3``, its length, and chunks: vendor, type, length with these six bytes, and the value, every number in
-network order. All chunks here are generic ones, of vendor 0.
+A packet is ``HEP3``, its length, and chunks: vendor, type, length including these six bytes, and the value, every
+number in network order. All chunks here are generic ones, of vendor 0.
 """
 
 from __future__ import annotations
@@ -15,13 +15,13 @@ from wanderbus.sip.trace.packet_addresses import address_pair
 from wanderbus.sip.trace.trace_messages import Sighting
 
 HEP_PORT: Final = 9_060
-"""Where a collector usually listens."""
+"""Usual port of a collector."""
 
 AGENT_ID: Final = 2_001
-"""The capture agent we say we are unless told otherwise."""
+"""Default id of the capture agent."""
 
 PAYLOAD_BYTES_MAX: Final = 64_000
-"""What fits a packet beside the other chunks; the rest of a message is cut off."""
+"""Largest payload of a packet with the other chunks; the rest of a message is cut off."""
 
 TEXT_BYTES_MAX: Final = 512
 """Bytes of an authentication key or correlation id; the rest is cut off."""
@@ -35,7 +35,7 @@ _KIND_SIP: Final = 1
 
 
 class Chunk(IntEnum):
-    """The types of generic chunks that we write."""
+    """Types of the generic chunks that we write."""
 
     IP_FAMILY = 0x01
     IP_PROTOCOL = 0x02
@@ -57,7 +57,7 @@ class Chunk(IntEnum):
 def hep3(sighting: Sighting, *, agent_id: int = AGENT_ID, key: str | None = None) -> bytes:
     """Return the packet of one message; its correlation id is the Call-ID.
 
-    ``key`` is what the collector knows us by, if it asks for one; it goes in clear text.
+    ``key`` authenticates us to the collector, if it requires one; it is sent in clear text.
     """
     entry = sighting.entry
     source, destination = address_pair(entry)

@@ -1,7 +1,7 @@
-"""Ladder diagrams of a trace as plain text, and the difference of two messages (SPEC U-06; drawn as RFC 3665 does).
+"""Ladder diagrams of a trace as plain text, and the difference of two messages (SPEC U-06; drawn as in RFC 3665).
 
-Participants are columns in the order in which they appear, one for each address; time runs down in seconds since the
-first message shown. Nothing that came from the network reaches the terminal unescaped.
+Participants are columns in the order of appearance, one for each address; time runs down in seconds since the first
+message shown. Text from the network is always escaped for the terminal.
 """
 
 from __future__ import annotations
@@ -26,7 +26,7 @@ _ARROW_CHARACTERS: Final = len("|- label ->") - len("label")
 
 
 class Participant(msgspec.Struct, frozen=True):
-    """One column: an address, and whose it is as far as the messages tell."""
+    """One column: an address, and its owner as far as the messages name it."""
 
     address: Address
     name: str = ""
@@ -38,15 +38,15 @@ class Participant(msgspec.Struct, frozen=True):
 
 
 def place(address: Address) -> str:
-    """Return an address as ``host:port``, fit to be shown."""
+    """Return an address as ``host:port``, safe to display."""
     return f"{bracketed(printable(address[0]))}:{address[1]}"
 
 
 def participants(shown: Iterable[Sighting]) -> list[Participant]:
-    """Return who takes part, in order of appearance.
+    """Return the participants, in order of appearance.
 
-    The name is the user in From of a request that has passed nobody yet; an address that made none stays nameless.
-    ACK and CANCEL do not count: a proxy makes its own in the name of the caller (RFC 3261 16.10, 17.1.1.3).
+    The name is the user in From of a request that has passed no proxy yet; an address that sent none has no name. ACK
+    and CANCEL do not count: a proxy makes its own in the name of the caller (RFC 3261 16.10, 17.1.1.3).
     """
     names: dict[Address, str] = {}
     for each in shown:
@@ -60,7 +60,7 @@ def participants(shown: Iterable[Sighting]) -> list[Participant]:
 
 
 def seconds(each: Sighting, first: Sighting) -> float:
-    """Return how long after ``first`` a message was seen, in seconds."""
+    """Return the time from ``first`` to a message, in seconds."""
     return (each.entry.at_us - first.entry.at_us) / 1e6
 
 
@@ -86,7 +86,7 @@ def ladder(shown: Sequence[Sighting], *, payloads: bool = False) -> str:
 
 
 def message_lines(each: Sighting) -> list[str]:
-    """Return a message line by line, each fit to be shown, header fields in long form and unfolded."""
+    """Return a message line by line, safe to display, header fields in long form and unfolded."""
     sketch = each.sketch
     if not sketch.headers:
         return _text_lines(each.entry.data)
@@ -95,9 +95,9 @@ def message_lines(each: Sighting) -> list[str]:
 
 
 def difference(one: Sighting, other: Sighting) -> str:
-    """Return how ``other`` differs from ``one``, in the style of a unified diff with everything in it.
+    """Return the difference of ``other`` from ``one``, as a unified diff with all lines.
 
-    Header fields are compared by name, wherever they stand; the body line by line.
+    Header fields are compared by name, at any position; the body line by line.
     """
     lines = [f"--- {_title(one)}", f"+++ {_title(other)}"]
     lines += _compared([one.sketch.start_line], [other.sketch.start_line])
@@ -110,7 +110,7 @@ def difference(one: Sighting, other: Sighting) -> str:
 
 
 def _centres(columns: list[Participant], shown: Sequence[Sighting], order: dict[Address, int]) -> list[int]:
-    """Return where the lifelines stand: as close as the names, and the label of every arrow, allow."""
+    """Return the columns of the lifelines: as close as the names, and the label of every arrow, allow."""
     gap = 2 + max(len(text) for column in columns for text in (column.name, column.place))
     for each in shown:
         span = abs(order[each.entry.source] - order[each.entry.destination])
@@ -135,8 +135,8 @@ def _rung(label: str, start: int, end: int, centres: list[int]) -> str:
     line = _lifelines(centres)
     low, high = min(start, end), max(start, end)
     if low == high:
-        told = f"|<> {label}"
-        return line[:low] + told + line[low + len(told) :]
+        drawn = f"|<> {label}"
+        return line[:low] + drawn + line[low + len(drawn) :]
     shaft = f" {label} ".center(high - low - 2, "-")
     return line[: low + 1] + (f"{shaft}>" if start < end else f"<{shaft}") + line[high:]
 

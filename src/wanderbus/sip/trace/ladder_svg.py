@@ -1,7 +1,7 @@
-"""Ladder diagrams as one SVG file that needs nothing else: no script, no font, nothing fetched (SPEC U-06; SVG 1.1).
+"""Ladder diagrams as one self-contained SVG file: no script, no font, nothing fetched (SPEC U-06; SVG 1.1).
 
-Each arrow carries its message as a title, which a browser shows when the pointer rests on it. All text in it has gone
-through :func:`~wanderbus.sip.trace.trace_messages.printable`, so it holds nothing that XML does not admit.
+Each arrow carries its message as a title, which a browser shows when the pointer rests on it. All text in it has passed
+:func:`~wanderbus.sip.trace.trace_messages.printable`, so it contains only characters that XML allows.
 """
 
 from __future__ import annotations

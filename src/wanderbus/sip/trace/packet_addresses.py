@@ -1,7 +1,7 @@
-"""The IP addresses that an exported message is said to have travelled between.
+"""IP addresses of exported messages.
 
-Capture formats know no host names: a name becomes an address of 192.0.2.0/24, which is kept for documentation
-(RFC 5737), the same one for the same name. Two addresses of different families become IPv6 both (RFC 4291 2.5.5.2).
+Capture formats have no host names: a name becomes an address of 192.0.2.0/24, which is reserved for documentation (RFC
+5737), the same one for the same name. Of two addresses of different families both become IPv6 (RFC 4291 2.5.5.2).
 """
 
 from __future__ import annotations

@@ -1,9 +1,9 @@
-"""A trace as a capture file for the tools of SIP engineers (SPEC U-06; pcap 2.4; RFC 768, 791, 8200, 9293).
+"""Export of a trace as a capture file for SIP tools (SPEC U-06; pcap 2.4; RFC 768, 791, 8200, 9293).
 
-The file is a classic pcap of raw IP packets. A trace knows messages, not packets, so headers are made up around them:
-a datagram each over UDP; over TCP, and for what was traced inside TLS, a connection for each pair of addresses that
-opens with a handshake and whose sequence numbers go on from message to message. A message of more bytes than a
-datagram can carry, which redaction may make of one that just fitted, is cut off.
+The file is a classic pcap of raw IP packets. A trace has messages, not packets, so packet headers are synthesized: over
+UDP one datagram for each message; over TCP, and for messages inside TLS, one connection for each pair of addresses that
+opens with a handshake and has continuous sequence numbers. A message larger than a datagram (possible after redaction)
+is cut off.
 """
 
 from __future__ import annotations
@@ -34,7 +34,7 @@ _FIRST_SEQUENCE: Final = 1_000
 
 
 def pcap(entries: Iterable[TraceEntry]) -> bytes:
-    """Return the capture file of ``entries``, which come by time."""
+    """Return the capture file of ``entries``, which must be sorted by time."""
     parts = [_FILE_HEADER]
     streams: dict[tuple[Pair, int, int], _Sending] = {}
     for entry in entries:
@@ -54,7 +54,7 @@ class _Sending:
         self.other = self
 
     def segment(self, pair: Pair, ports: Address | tuple[int, int], flags: int, data: bytes = b"") -> bytes:
-        """Return a packet, and count what it carries."""
+        """Return a packet, and advance the number by its data."""
         acknowledged = self.other.next if flags & _ACK else 0
         header = struct.pack("!HHIIBBHHH", *ports, self.next, acknowledged, 5 << 4, flags, _WINDOW, 0, 0)
         self.next = (self.next + len(data) + (flags & _SYN != 0)) % 2**32
@@ -62,7 +62,7 @@ class _Sending:
 
 
 def _tcp(entry: TraceEntry, pair: Pair, streams: dict[tuple[Pair, int, int], _Sending]) -> Iterator[bytes]:
-    """Yield the segments of one message, before the first of a connection its handshake."""
+    """Yield the segments of one message, with the handshake before the first of a connection."""
     ports = entry.source[1], entry.destination[1]
     back: Pair = (pair[1], pair[0])  # type: ignore[assignment]
     sending = streams.get((pair, *ports))
@@ -94,9 +94,9 @@ def _ip(pair: Pair, protocol: int, payload: bytes) -> bytes:
 
 
 def _with_checksum(pair: Pair, protocol: int, datagram: bytes, at: int) -> bytes:
-    """Return ``datagram`` with the checksum over it and its pseudo header at byte ``at``, where zeros are now."""
+    """Return ``datagram`` with the checksum of it and its pseudo header at byte ``at``, which must be zero."""
     pseudo = pair[0].packed + pair[1].packed + struct.pack("!II", len(datagram), protocol)
-    # Zero would mean that there is none (RFC 768); both stand for the same sum.
+    # Zero means no checksum (RFC 768); 0xFFFF is the same sum.
     checksum = _checksum(pseudo + datagram) or 0xFFFF
     return datagram[:at] + struct.pack("!H", checksum) + datagram[at + 2 :]
 

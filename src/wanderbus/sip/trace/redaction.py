@@ -1,10 +1,10 @@
-"""Taking passwords and keys out of a message that is to be kept or shown (SPEC U-06; RFC 7616, 4566, 4567, 4568).
+"""Redaction of passwords and keys in a message that is stored or shown (SPEC U-06; RFC 7616, 4566, 4567, 4568).
 
-It works on bytes as they were on the wire, messages that cannot be read included, and leaves everything else as it
-was. What is hidden: all of a challenge or of credentials but what is known to be no secret, passwords in URIs, header
-fields with credentials inside a URI, and the values of SDP attributes that carry keys. In the header fields a secret
-becomes ``***``; in the body as many asterisks as it had characters, so that Content-Length stays true. A body that is
-compressed cannot be searched and is hidden as a whole. All patterns are possessive: reading is linear.
+It works on bytes as received, also of unreadable messages, and leaves everything else unchanged. It hides all parts of
+a challenge or of credentials except those known to be harmless, passwords in URIs, header fields with credentials
+inside a URI, and the values of SDP attributes that carry keys. In header fields a secret becomes ``***``; in the body
+as many asterisks as it has characters, so that Content-Length remains correct. A compressed body cannot be searched and
+is hidden as a whole. All patterns are possessive: the run time is linear.
 """
 
 from __future__ import annotations
@@ -44,11 +44,11 @@ Mask = Callable[[str], str]
 
 
 def redact(data: bytes) -> bytes:
-    """Return one message without its secrets; what has none comes back unchanged. Raises nothing."""
+    """Return one message without its secrets; one without secrets is returned unchanged. Never raises."""
     lead = len(data) - len(data.lstrip(b"\r\n"))
     found = _HEAD_END.search(data, lead)
     end = found.end() if found else len(data)
-    # One character for each byte and back again: what is no text stays what it was.
+    # Latin-1 maps each byte to one character and back, so bytes that are no text are kept.
     head, body = data[:end].decode("latin-1"), data[end:].decode("latin-1")
     coding = _CODING.search(head)
     shown_head = _without_secrets(_FIELD.sub(_shown_field, head), lambda secret: HIDDEN)
@@ -103,7 +103,7 @@ def _shown_item(item: str) -> str:
 
 
 def _without_password(text: str, mask: Mask) -> str:
-    """Return a piece of a line with the password of the first URI in it hidden: from its first : to the last @."""
+    """Return a part of a line with the password of its first URI hidden: from its first : to the last @."""
     found = _SCHEME.search(text)
     if found is None:
         return text

@@ -1,7 +1,7 @@
-"""The trace: what a node sent and received, without its secrets, in a ring that cannot grow (SPEC U-06).
+"""Trace of sent and received messages of a node, without secrets, in a bounded ring (SPEC U-06).
 
-:meth:`Trace.add` is the only way in, and it redacts first; so nothing that a trace is shown as or exported to can hold
-a password or a key.
+:meth:`Trace.add` is the only way to add messages, and it redacts them first; so no output of a trace can contain a
+password or a key.
 """
 
 from __future__ import annotations
@@ -17,21 +17,21 @@ from wanderbus.sip.message.targets import Transport
 from wanderbus.sip.trace.redaction import redact
 
 ENTRIES_MAX: Final = 10_000
-"""Messages that a trace keeps unless told otherwise."""
+"""Default number of messages in a trace."""
 
 BYTES_MAX: Final = 16 * 2**20
-"""Bytes of messages that a trace keeps unless told otherwise."""
+"""Default number of bytes of messages in a trace."""
 
 Direction = Literal["in", "out"]
-"""Whether the node that kept the trace received or sent."""
+"""Direction of a message, from the node that traced it."""
 
 Port = Annotated[int, msgspec.Meta(ge=0, le=65_535)]
 Microseconds = Annotated[int, msgspec.Meta(ge=0, lt=2**32 * 1_000_000)]
-"""Since the Unix epoch; as far as the formats that a trace is exported to can count."""
+"""Microseconds since the Unix epoch, within the range of the export formats."""
 
 
 class TraceEntry(msgspec.Struct, frozen=True):
-    """One message on the wire: when, between which addresses, over what, and its bytes."""
+    """One message on the wire: time, addresses, transport, and its bytes."""
 
     at_us: Microseconds
     source: tuple[str, Port]
@@ -49,19 +49,19 @@ class TraceEntry(msgspec.Struct, frozen=True):
 
 
 class Trace:
-    """The last messages, at most ``entries_max`` of them and ``bytes_max`` bytes; the oldest go first."""
+    """The last messages, at most ``entries_max`` of them and ``bytes_max`` bytes; the oldest are removed first."""
 
     def __init__(self, *, entries_max: int = ENTRIES_MAX, bytes_max: int = BYTES_MAX) -> None:
         self.bytes = 0
         """Bytes of the messages that are kept."""
         self.dropped = 0
-        """Messages that had to go."""
+        """Number of removed messages."""
         self._entries: deque[TraceEntry] = deque()
         self._entries_max = entries_max
         self._bytes_max = bytes_max
 
     def add(self, entry: TraceEntry) -> TraceEntry:
-        """Keep ``entry`` without its secrets, and return it so."""
+        """Add ``entry`` without its secrets, and return it so."""
         entry = msgspec.structs.replace(entry, data=redact(entry.data))
         self._entries.append(entry)
         self.bytes += len(entry.data)
@@ -78,9 +78,9 @@ class Trace:
 
 
 def in_order(entries: Iterable[TraceEntry]) -> list[TraceEntry]:
-    """Return the entries by time, each message once: one that was traced at both of its ends is kept as it was sent.
+    """Return the entries by time, each message once: of a message traced at both ends, the sent copy is kept.
 
-    A message that really was sent twice was traced twice at each end, and stays twice.
+    A message that really was sent twice was traced twice at each end, and is returned twice.
     """
     kept: list[TraceEntry] = []
     single: dict[tuple[Address, Address, str, bytes], list[Direction]] = {}

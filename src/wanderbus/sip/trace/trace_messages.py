@@ -1,6 +1,6 @@
-"""Messages of a trace as they are spoken of: numbered, with a short label, by call and by user (SPEC U-06).
+"""Messages of a trace for display: numbered, with a short label, selected by call and by user (SPEC U-06).
 
-Reading goes as far as it can, as what was traced may be no message at all.
+Reading is lenient, because traced bytes may not be a message at all.
 """
 
 from __future__ import annotations
@@ -29,7 +29,7 @@ Read = TypeVar("Read")
 
 
 class Sketch(msgspec.Struct, frozen=True):
-    """What could be read of a message; None and empty where nothing could.
+    """The readable parts of a message; None and empty if unreadable.
 
     ``label`` is one printable line: the method or the status, and the CSeq. ``method`` is that of a request, ``status``
     that of a response.
@@ -46,11 +46,11 @@ class Sketch(msgspec.Struct, frozen=True):
     from_uri: SIPUri | None = None
     to_uri: SIPUri | None = None
     hops: int = 0
-    """Via fields: one means that the message is still with who made it."""
+    """Number of Via fields: one means that the message has not left its sender yet."""
 
 
 class Sighting(msgspec.Struct, frozen=True):
-    """One message of a trace: ``number`` from 1 by time; ``again`` if the same bytes went the same way before."""
+    """One message of a trace: ``number`` from 1 by time; ``again`` if the same bytes took the same path before."""
 
     number: int
     entry: TraceEntry
@@ -59,7 +59,7 @@ class Sighting(msgspec.Struct, frozen=True):
 
     @property
     def label(self) -> str:
-        """The label of the message, marked if it was seen before."""
+        """The label of the message, marked if it is repeated."""
         return self.sketch.label + (" again" if self.again else "")
 
 
@@ -82,10 +82,10 @@ def select(
     since_us: int | None = None,
     until_us: int | None = None,
 ) -> list[Sighting]:
-    """Return the messages that meet every condition given; they keep their numbers.
+    """Return the messages that meet every given condition; they keep their numbers.
 
-    :param call_id: what their Call-ID begins with
-    :param user: the canonical URI of who From or To names
+    :param call_id: prefix of their Call-ID
+    :param user: canonical URI of the user in From or To
     :param since_us: the earliest, in microseconds since the Unix epoch
     :param until_us: the latest
     """
@@ -100,7 +100,7 @@ def select(
 
 
 def sketch(data: bytes) -> Sketch:
-    """Read what can be read of one message; raises nothing."""
+    """Read the readable parts of one message; never raises."""
     try:
         start, headers, body = take_apart(data)
     except SIPParseError:
@@ -126,7 +126,7 @@ def sketch(data: bytes) -> Sketch:
 
 
 def printable(text: str) -> str:
-    """Return ``text`` with what a terminal would not show, or would obey, escaped."""
+    """Return ``text`` with characters escaped that a terminal would not show, or would execute."""
     return "".join(
         letter if letter.isprintable() else letter.encode("unicode_escape", "surrogatepass").decode() for letter in text
     )
@@ -146,13 +146,13 @@ def _kind(start: str) -> tuple[str | None, int | None]:
 
 def _label(start: str, method: str | None, status: int | None, cseq: CSeq | None) -> str:
     if status is not None:
-        told = start.partition(" ")[2].strip() + (f" ({cseq.method} {cseq.number})" if cseq else "")
+        label = start.partition(" ")[2].strip() + (f" ({cseq.method} {cseq.number})" if cseq else "")
     elif method is not None:
-        told = method + (f" {cseq.number}" if cseq else "")
+        label = method + (f" {cseq.number}" if cseq else "")
     else:
-        told = "a faulty message"
-    told = printable(told)
-    return told if len(told) <= LABEL_CHARACTERS_MAX else told[: LABEL_CHARACTERS_MAX - 3] + "..."
+        label = "a faulty message"
+    label = printable(label)
+    return label if len(label) <= LABEL_CHARACTERS_MAX else label[: LABEL_CHARACTERS_MAX - 3] + "..."
 
 
 def _read(read: Callable[[], Read]) -> Read | None:
