@@ -11,8 +11,8 @@ from wanderbus.runtime import system_random
 HOUR_US = 3_600_000_000
 DECADE_US = 3_650 * 24 * HOUR_US
 STEPS_US = (HOUR_US, DECADE_US, -DECADE_US, -HOUR_US, 0)
-SERVER_CLOCKS = ("runtime.driver", "runtime.registrations", "api.broker_service")
-AGENT_CLOCKS = ("api.agent",)
+SERVER_CLOCKS = ("runtime.net.driver", "runtime.files.registrations", "server.broker_role")
+AGENT_CLOCKS = ("client.agent",)
 
 
 class Clock:
@@ -73,7 +73,7 @@ def test_a_server_that_starts_again_with_another_time_has_what_waited(
     world: World, monkeypatch: pytest.MonkeyPatch, set_us: int
 ) -> None:
     """Also with certificates and registrations that were written under the time of before."""
-    clock = Clock(monkeypatch, (*SERVER_CLOCKS, "runtime.certificate"))
+    clock = Clock(monkeypatch, (*SERVER_CLOCKS, "runtime.net.certificate"))
 
     async def story() -> None:
         async with (

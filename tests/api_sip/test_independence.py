@@ -13,7 +13,19 @@ from tests.examples.test_examples import EXPECTED
 
 ROOT = Path(__file__).resolve().parents[2]
 RUN_S_MAX = 60
-EVENTS = ("broker", "agent", "domain", "matching", "filters", "event", "subscription", "records", "pipeline")
+EVENTS = (
+    "broker",
+    "client",
+    "server",
+    "protocol",
+    "domain",
+    "matching",
+    "filters",
+    "event",
+    "subscription",
+    "records",
+    "pipeline",
+)
 
 CHATS = ("chat", "chat_moving")
 

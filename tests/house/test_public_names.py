@@ -42,6 +42,9 @@ NAMES = [
 
 HEAVY = {"apsw", "pandas", "pyarrow", "pyspark", "rich", "typer"}
 
+MODULES_OF_AN_AGENT_MAX = 180
+"""Modules of ours that an agent loads; the aim is 110."""
+
 
 def loaded_after(statement: str) -> set[str]:
     """The modules loaded in a fresh interpreter by ``statement``."""
@@ -113,7 +116,15 @@ def test_type_checkers_see_every_name_and_no_other(root: Path) -> None:
 def test_importing_the_package_loads_nothing_heavy() -> None:
     loaded = loaded_after("import wanderbus")
     assert not loaded & HEAVY
-    assert not {name for name in loaded if name.startswith(("wanderbus.api", "wanderbus.runtime", "wanderbus.sip"))}
+    rooms = ("wanderbus.api", "wanderbus.client", "wanderbus.server", "wanderbus.runtime", "wanderbus.sip")
+    assert not {name for name in loaded if name.startswith(rooms)}
+
+
+def test_connecting_loads_no_server() -> None:
+    """Programs on devices start with what an agent needs alone."""
+    loaded = {name for name in loaded_after("import wanderbus; wanderbus.connect") if name.startswith("wanderbus.")}
+    assert not {name for name in loaded if name.split(".")[1] in ("broker", "domain", "matching", "relay", "server")}
+    assert len(loaded) <= MODULES_OF_AN_AGENT_MAX
 
 
 def test_the_core_install_is_enough_to_connect() -> None:

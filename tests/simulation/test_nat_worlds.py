@@ -86,7 +86,7 @@ def relay_no_answers(patch: Patch) -> None:
 
 def never_let_go(patch: Patch) -> None:
     for name in ("proxy", "response_forwarding"):
-        patch.setattr(f"wanderbus.sip.{name}.release_of", lambda message: [])
+        patch.setattr(f"wanderbus.sip.proxy.{name}.release_of", lambda message: [])
     patch.setattr("wanderbus.simulation.nat.scenario.RelayLimits", lambda: type("Limits", (), {"idle_s": 0.0}))
 
 
