@@ -15,7 +15,7 @@ import msgspec
 from wanderbus.event import Event
 from wanderbus.subscription import Subscription
 
-SCHEMA_VERSION: Final = 2
+SCHEMA_VERSION: Final = 3
 
 
 class Record(msgspec.Struct, frozen=True, tag_field="kind", kw_only=True, omit_defaults=True):
@@ -138,7 +138,7 @@ class Attached(Record, frozen=True, tag="attached", kw_only=True):
     redelivered: tuple[tuple[str, int], ...] = ()
 
 
-class Bound(Record, frozen=True, tag="bound", kw_only=True):
+class DialogStored(Record, frozen=True, tag="dialog_stored", kw_only=True):
     """The signalling layer's state for a device's dialog changed; ``binding`` is opaque outside that layer.
 
     ``address`` is where its data goes now, ``host:port``.
@@ -182,7 +182,7 @@ AnyRecord = (
     | Unsubscribed
     | Forgotten
     | Attached
-    | Bound
+    | DialogStored
     | StatusChanged
     | Left
 )

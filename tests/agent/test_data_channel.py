@@ -140,7 +140,7 @@ def test_u05_an_answer_that_was_changed_on_the_way_ends_the_session(
     assert (refusal.stage, refusal.status) == ("session", 488)
     assert "signature" in refusal.reason or "signed" in refusal.reason
     assert phone.statuses == []
-    assert town.access._lines.by_session == {}
+    assert town.access._sessions.by_id == {}
 
 
 def test_u05_a_broker_that_was_restarted_with_less_is_refused_and_heals_when_it_is_as_before(town: Town) -> None:

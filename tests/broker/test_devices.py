@@ -8,7 +8,7 @@ import pytest
 
 from tests.broker.desk import ALICE, BOB, Desk
 from wanderbus import records
-from wanderbus.broker.core import DeviceBound, LinkClosed, UserStatusChanged
+from wanderbus.broker.core import DialogChanged, LinkClosed, UserStatusChanged
 from wanderbus.machine import TimerFired
 from wanderbus.parameters.broker import BrokerConfig
 from wanderbus.protocol import Attach, Attachment, Done, Kick, Leave, Notify, RequestRefused
@@ -55,7 +55,7 @@ def test_design_5_4_each_device_continues_at_its_own_place(desk: Desk) -> None:
 
 def test_e02_x14_a_session_has_its_devices_with_address_and_state(desk: Desk) -> None:
     pair(desk)
-    desk.give(DeviceBound(ALICE, "phone", "10.0.0.1:40000", b"dialog"))
+    desk.give(DialogChanged(ALICE, "phone", "10.0.0.1:40000", b"dialog"))
     assert [row.devices for row in desk.broker.state.sessions_of(ALICE)] == [["phone", "laptop"]]
     phone = desk.broker.state.devices[f"{ALICE}/phone"]
     assert (phone.address, phone.status, phone.session) == ("10.0.0.1:40000", "CONNECTED", "default")
@@ -323,18 +323,18 @@ def test_a_second_attachment_on_one_link_is_ignored(desk: Desk) -> None:
 @pytest.mark.parametrize("with_rows", [False, True])
 def test_design_6_3_signalling_state_of_a_device_survives_a_restart(desk: Desk, with_rows: bool) -> None:
     desk.attach()
-    desk.give(DeviceBound(ALICE, "phone", "10.0.0.1:40000", b"dialog"))
+    desk.give(DialogChanged(ALICE, "phone", "10.0.0.1:40000", b"dialog"))
     desk.save()
     desk.restart(with_rows=with_rows)
     assert desk.broker.state.devices[f"{ALICE}/phone"].binding == b"dialog"
-    desk.give(DeviceBound(ALICE, "phone", "", b""))
+    desk.give(DialogChanged(ALICE, "phone", "", b""))
     assert not desk.broker.state.devices[f"{ALICE}/phone"].binding
-    assert [record.address for record in desk.written(records.Bound)] == ["10.0.0.1:40000", ""]
+    assert [record.address for record in desk.written(records.DialogStored)] == ["10.0.0.1:40000", ""]
 
 
 def test_nothing_is_kept_of_an_unknown_device_that_ended(desk: Desk) -> None:
-    desk.give(DeviceBound(ALICE, "phone", "", b""))
-    assert desk.written(records.Bound) == []
+    desk.give(DialogChanged(ALICE, "phone", "", b""))
+    assert desk.written(records.DialogStored) == []
 
 
 @pytest.mark.parametrize("how", ["left", "kicked"])

@@ -222,7 +222,7 @@ def test_matching_ahead_ends_with_the_step(hall: Hall) -> None:
     subscribe = Subscribe(9, "Flood", "", None, (), False, reader=77)
     outputs = [*hall.turn(MessageArrived(carol, protocol.encode(subscribe))), *hall.turns(FLOOD)]
     assert any(isinstance(each, SendOnLink) and each.link == carol for each in outputs)
-    assert hall.broker._subscriptions.interests._foreseen == {}
+    assert hall.broker._subscriptions.interests._prematched == {}
 
 
 @pytest.mark.parametrize("seed", range(50))

@@ -128,7 +128,7 @@ def test_a_renewed_subscription_hears_of_what_follows_in_the_batch(desk: Desk) -
 def test_a_window_is_parted_where_it_is_too_much(
     desk: Desk, matched: list[list[object]], monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(core, "FORESEEN_MAX", 3)
+    monkeypatch.setattr(core, "PREMATCHED_MAX", 3)
     link = desk.attach()
     desk.subscribed(link)
     desk.say(link, *publishes(*range(1, 9)))
@@ -161,10 +161,10 @@ def test_garbage_in_a_batch_closes_its_link_in_its_turn(desk: Desk) -> None:
     desk.give(*[MessageArrived(*each) for each in payloads], MessageArrived(bob, protocol.encode(publishes(3)[0])))
     assert desk.stream(bob) == [1, 3]
     assert desk.broker.status(ALICE) == "DISCONNECTED"
-    assert desk.broker._subscriptions.interests._foreseen == {}, "what nobody publishes is not kept"
+    assert desk.broker._subscriptions.interests._prematched == {}, "what nobody publishes is not kept"
 
 
-# What was foreseen and what has happened since -----------------------------------------
+# What was prematched and what has happened since -----------------------------------------
 
 
 def interests(*expressions: str) -> Interests:
@@ -180,28 +180,28 @@ def add(to: Interests, number: int, expression: str = "") -> None:
 
 def test_what_was_removed_since_is_not_found() -> None:
     some, events = interests("", "N > 1", ""), [event(1), event(2), event(3)]
-    some.foresee(events)
+    some.prematch(events)
     assert some.matching(events[0]) == ["wb-1", "wb-3"]
     some.remove("wb-3")
     assert some.matching(events[1]) == ["wb-1", "wb-2"]
     some.remove("wb-1")
-    some.foresee([events[2], events[0]])
+    some.prematch([events[2], events[0]])
     add(some, 1)
     assert some.matching(events[2]) == ["wb-1", "wb-2"]
 
 
 def test_what_was_added_since_is_found() -> None:
     some, events = interests("N > 1"), [event(1), event(2)]
-    some.foresee(events)
+    some.prematch(events)
     add(some, 2)
     assert [some.matching(each) for each in events] == [["wb-2"], ["wb-1", "wb-2"]]
 
 
-def test_what_was_foreseen_of_one_event_is_never_anothers() -> None:
+def test_what_was_prematched_of_one_event_is_never_anothers() -> None:
     """An event that is never asked for may be gone when the next one has its place in memory."""
     some = interests("N == 1")
     for _ in range(200):
-        some.foresee([event(1), event(1)])
+        some.prematch([event(1), event(1)])
         assert some.matching(event(2)) == []
 
 

@@ -6,7 +6,7 @@ import pytest
 
 from tests.broker.desk import ALICE, BOB, SUBJECT, Desk, rows_of
 from wanderbus import records
-from wanderbus.broker.core import DeviceBound, LinkDropped
+from wanderbus.broker.core import DialogChanged, LinkDropped
 from wanderbus.event import Event
 from wanderbus.parameters.broker import BrokerConfig
 from wanderbus.protocol import Attach, Attachment, Kick, Leave, Publish, RequestRefused
@@ -17,7 +17,7 @@ def test_a_device_that_never_attached_leaves_nothing_behind_once_its_link_is_gon
     desk = Desk()
     for n in range(5):
         link = desk.open(ALICE, f"device{n}")
-        desk.give(DeviceBound(ALICE, f"device{n}", "10.0.0.1:40000", b"dialog"))
+        desk.give(DialogChanged(ALICE, f"device{n}", "10.0.0.1:40000", b"dialog"))
         desk.save()
         if how == "closed":
             desk.close(link)
@@ -26,7 +26,7 @@ def test_a_device_that_never_attached_leaves_nothing_behind_once_its_link_is_gon
             desk.close(link)
         else:
             desk.restart(with_rows="rows" in how)
-        desk.give(DeviceBound(ALICE, f"device{n}", "10.0.0.1:40000", b"dialog"))
+        desk.give(DialogChanged(ALICE, f"device{n}", "10.0.0.1:40000", b"dialog"))
     state = desk.broker.state
     assert len(state.devices) == len(state.sessions) == 0
     assert not [key for key in desk.timers if key[0] == "grace"]  # type: ignore[index]
@@ -47,7 +47,7 @@ def test_a_device_too_many_is_refused_with_the_bound_and_leaves_nothing_behind()
     assert (refused.request, refused.limit) == (0, "user_devices_max")
     assert refused.reason == "user_devices_max is 3, and it is reached"
     assert desk.dropped_links == [LinkDropped(link, refused.reason)]
-    desk.give(DeviceBound(ALICE, "tablet", "10.0.0.1:40000", b"dialog"))
+    desk.give(DialogChanged(ALICE, "tablet", "10.0.0.1:40000", b"dialog"))
     desk.close(link)
     assert desk.log == log, "nothing is recorded of it"
     assert desk.heard(desk.attach(BOB), Attachment)

@@ -10,7 +10,7 @@ import pytest
 from tests.agent.town import DATA_ADDRESS, STREAM_ADDRESS, Phone, Town, connected
 from tests.datachannel.sides import changed
 from wanderbus import records
-from wanderbus.broker.core import Append, Appended, Broker, DeviceBound, LinkClosed, LinkOpened, MessageArrived
+from wanderbus.broker.core import Append, Appended, Broker, DialogChanged, LinkClosed, LinkOpened, MessageArrived
 from wanderbus.broker.state.state import BrokerState
 from wanderbus.client.machine.messages import ConnectRefused, Disconnect, PublishSettled
 from wanderbus.domain.access_server import AccessServer, BrokerRegistered, BrokerUnregistered, ChannelRefused
@@ -55,7 +55,7 @@ def restart(town: Town, *, lose_rows: bool = False, down_s: float = 0.5) -> None
 
 def test_e01_one_session_for_each_agent_kept_by_its_uri(town: Town) -> None:
     phones = [connected(town, name, number=number) for number, name in enumerate(("alice", "bob", "carol"), 1)]
-    assert [line.user for line in town.access._lines.by_session.values()] == [phone.uri for phone in phones]
+    assert [session.user for session in town.access._sessions.by_id.values()] == [phone.uri for phone in phones]
     assert devices_of(town) == {f"{phone.uri}/{phone.properties.device}": ("CONNECTED", True) for phone in phones}
 
 
@@ -77,10 +77,10 @@ def test_e10_a_restarted_agent_replaces_its_session_and_keeps_subscriptions_and_
     second = connected(town, number=1, epoch=9)
     town.run(1.0)
     assert second.heard == [1, 2]
-    lines = town.access._lines.by_session
-    assert [line.device for line in lines.values() if line.user == first.uri] == [first.properties.device]
+    sessions = town.access._sessions.by_id
+    assert [session.device for session in sessions.values() if session.user == first.uri] == [first.properties.device]
     assert len(town.access._transports.udp._connections) == 2
-    assert list(town.access._user_agent.sessions) == list(lines)
+    assert list(town.access._user_agent.sessions) == list(sessions)
 
 
 over_both = pytest.mark.parametrize("over", ["UDP", "TCP"])
@@ -140,13 +140,13 @@ def test_c14_an_idle_agent_learns_at_its_next_keepalive_that_the_server_gave_it_
     assert alice.heard == [1]
 
 
-def test_the_end_of_a_session_is_the_end_of_its_line(town: Town) -> None:
+def test_the_end_of_a_session_is_the_end_of_its_entry(town: Town) -> None:
     alice = connected(town)
     alice.node.feed([Disconnect()])
     town.run(2.0)
-    assert not town.access._lines.by_session
-    assert not town.access._lines.by_device
-    assert not town.access._lines.by_link
+    assert not town.access._sessions.by_id
+    assert not town.access._sessions.by_device
+    assert not town.access._sessions.by_link
     assert not town.access._transports.udp._connections
     assert devices_of(town) == {f"{alice.uri}/{alice.properties.device}": ("DISCONNECTED", False)}
 
@@ -229,7 +229,7 @@ def test_u05_a_data_channel_that_was_changed_on_the_way_is_counted_and_reported(
     refusals = [report for report in reports if isinstance(report, ChannelRefused)]
     assert {refusal.user for refusal in refusals} == {phone.uri}
     assert town.access.refused == {refusals[0].reason: len(refusals)}
-    assert town.access._lines.by_session == {}
+    assert town.access._sessions.by_id == {}
 
 
 def test_u05_a_user_without_a_password_here_needs_tls_for_the_signalling(town: Town) -> None:
@@ -238,7 +238,7 @@ def test_u05_a_user_without_a_password_here_needs_tls_for_the_signalling(town: T
     town.access._user_agent._callers._authenticator = None
     phone = Phone(town).connect()
     assert "use TLS" in phone.all_of(ConnectRefused)[0].reason
-    assert town.access._lines.by_session == {}
+    assert town.access._sessions.by_id == {}
 
 
 def test_design_5_1_a_publish_in_flight_over_a_power_cut_is_published_once(town: Town) -> None:
@@ -297,9 +297,11 @@ def test_d02_on_start_it_writes_that_it_started_and_registers() -> None:
 
 def test_a_stored_session_that_cannot_be_read_is_said_in_one_line() -> None:
     state = BrokerState("wb", 8)
-    bound = records.Bound(at_us=1, user="sip:alice@sim.test", device="phone", address="10.0.0.9:1", binding=b"damaged")
-    state.apply(0, records.Attached(at_us=1, user=bound.user, device="phone", session="default", epoch=1))
-    state.apply(1, bound)
+    stored = records.DialogStored(
+        at_us=1, user="sip:alice@sim.test", device="phone", address="10.0.0.9:1", binding=b"damaged"
+    )
+    state.apply(0, records.Attached(at_us=1, user=stored.user, device="phone", session="default", epoch=1))
+    state.apply(1, stored)
     with pytest.raises(StateCorrupt, match=r"the stored session of sip:alice@sim\.test cannot be read"):
         access_server(state).start(0, 0.0)
 
@@ -324,7 +326,7 @@ def test_design_6_4_a_caller_is_asked_who_it_is(town: Town) -> None:
     (answer,) = [s.message for s in town.sent if s.destination == ("10.1.0.1", 5060)]
     assert isinstance(answer, Response)
     assert answer.status == 401
-    assert len(town.access._lines.by_session) == 0
+    assert len(town.access._sessions.by_id) == 0
 
 
 def test_a_caller_with_a_wrong_password_is_reported() -> None:
@@ -361,7 +363,7 @@ def test_an_offer_without_a_data_channel_is_declined_with_488(
     phone.connect()
     assert 488 in [s.message.status for s in town.since(at) if isinstance(s.message, Response)]
     assert phone.statuses == []
-    assert town.access._lines.by_session == {}
+    assert town.access._sessions.by_id == {}
 
 
 def test_noise_on_either_socket_does_nothing(town: Town) -> None:
@@ -462,7 +464,7 @@ def test_design_5_8_the_broker_hears_the_time_of_a_batch_before_anything_of_it(
     bob.node.feed([Disconnect()])
     town.run(2.0)
     kinds = {type(given) for _, told, _ in watched.batches for call in told for given in call}
-    assert kinds >= {Appended, MessageArrived, LinkClosed, LinkOpened, DeviceBound, TimerFired}
+    assert kinds >= {Appended, MessageArrived, LinkClosed, LinkOpened, DialogChanged, TimerFired}
     for batch, told, _ in watched.batches:
         heard = [given for call in told for given in call]
         if heard:

@@ -30,8 +30,8 @@ def test_a_kicked_device_is_sent_bye_and_nothing_is_kept_of_its_session(town: To
     at = town.world.now
     kick(town, laptop, phone.properties.device)
     assert [sent.method for sent in town.since(at) if sent.destination == (phone.ip, 5060)][:1] == ["BYE"]
-    assert [line.device for line in town.access._lines.by_session.values()] == [laptop.properties.device]
-    assert len(town.access._lines.by_connection) == len(town.access._lines.by_link) == 1
+    assert [session.device for session in town.access._sessions.by_id.values()] == [laptop.properties.device]
+    assert len(town.access._sessions.by_connection) == len(town.access._sessions.by_link) == 1
     device = town.access.broker.state.devices[f"{phone.uri}/{phone.properties.device}"]
     assert (device.status, device.binding) == ("DISCONNECTED", b"")
 

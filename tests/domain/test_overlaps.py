@@ -80,8 +80,8 @@ def test_what_is_held_back_for_one_pair_of_ids_does_not_go_down_the_next(
 ) -> None:
     """Our id is the same in both: it was offered twice, and the agent had lost the first pair in the meantime."""
     alice, bob = connected(town, data_transport=over), connected(town, "bob", number=2)
-    line = town.access._lines.by_device[alice.uri, alice.properties.device]
-    local_id, remote = line.channel.local, line.channel.remote
+    session = town.access._sessions.by_device[alice.uri, alice.properties.device]
+    local_id, remote = session.channel.local, session.channel.remote
     said: list[object] = []
     hear = alice.agent._conversation.hear
 
@@ -99,11 +99,11 @@ def test_what_is_held_back_for_one_pair_of_ids_does_not_go_down_the_next(
     alice.agent._channel.lost()
     node = town.server._access
     assert node is not None
-    town.access._step_user_agent([UpdateSession(line.session, town.access._media(line))], town.world.now)
+    town.access._step_user_agent([UpdateSession(session.id, town.access._media(session))], town.world.now)
     node.feed([])
     town.run(0.1)
-    assert line.channel.local == local_id
-    assert line.channel.remote not in (None, remote)
+    assert session.channel.local == local_id
+    assert session.channel.remote not in (None, remote)
     assert said == []
     monkeypatch.setattr(town.server.disk, "append", append)
     for sync in synced:

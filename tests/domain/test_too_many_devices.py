@@ -7,7 +7,7 @@ import pytest
 from tests.agent.town import Phone, Town, connected
 from wanderbus import protocol
 from wanderbus.client.machine.messages import Ask, ConnectRefused
-from wanderbus.domain.session_table import Line, Lines
+from wanderbus.domain.session_table import DeviceSession, SessionTable
 from wanderbus.parameters.broker import BrokerConfig
 
 REASON = "user_devices_max is 2, and it is reached"
@@ -22,15 +22,15 @@ def refused(town: Town, number: int) -> list[tuple[int | None, str]]:
     return [(each.status, each.reason) for each in Phone(town, number=number).connect().all_of(ConnectRefused)]
 
 
-def lines_of(town: Town, user: str) -> int:
-    return sum(line.user == user for line in town.access._lines.by_session.values())
+def sessions_of(town: Town, user: str) -> int:
+    return sum(session.user == user for session in town.access._sessions.by_id.values())
 
 
 def test_a_device_too_many_is_refused_its_session_with_the_bound(town: Town) -> None:
     phone = connected(town, number=1)
     connected(town, number=2)
     assert refused(town, 3) == [(488, REASON)]
-    assert (lines_of(town, phone.uri), len(town.access._user_agent.sessions)) == (2, 2)
+    assert (sessions_of(town, phone.uri), len(town.access._user_agent.sessions)) == (2, 2)
     assert len(town.access.broker.state.devices) == 2
     connected(town, "bob", number=4)
 
@@ -53,21 +53,21 @@ def test_a_session_that_nobody_ended_counts_though_its_device_has_left(town: Tow
         phone.node.feed([Ask(protocol.Leave(1_000))])
         town.run(0.1)
         phone.node.kill()
-    assert (len(town.access.broker.state.devices), lines_of(town, phone.uri)) == (0, 2)
+    assert (len(town.access.broker.state.devices), sessions_of(town, phone.uri)) == (0, 2)
     assert refused(town, 3) == [(488, REASON)]
 
 
-def test_lines_are_counted_by_user() -> None:
-    lines = Lines()
+def test_sessions_are_counted_by_user() -> None:
+    table = SessionTable()
     for session, user, device in (("1", "a", "x"), ("2", "a", "y"), ("3", "b", "x"), ("4", "a", "y")):
-        lines.add(Line(session, user, device, _NoChannel()))  # type: ignore[arg-type]
-    counts = [lines.others(*of) for of in (("a", "z"), ("a", "x"), ("b", "x"), ("c", "x"))]
+        table.add(DeviceSession(session, user, device, _NoChannel()))  # type: ignore[arg-type]
+    counts = [table.others(*of) for of in (("a", "z"), ("a", "x"), ("b", "x"), ("c", "x"))]
     assert counts == [2, 1, 0, 0]
-    lines.remove(lines.by_session["2"])
-    assert lines.others("a", "z") == 2, "another line is that device's"
+    table.remove(table.by_id["2"])
+    assert table.others("a", "z") == 2, "another session is that device's"
     for session in ("1", "4"):
-        lines.remove(lines.by_session[session])
-    assert (lines.others("a", "z"), dict(lines._of_user)) == (0, {"b": 1})
+        table.remove(table.by_id[session])
+    assert (table.others("a", "z"), dict(table._of_user)) == (0, {"b": 1})
 
 
 class _NoChannel:

@@ -12,7 +12,7 @@ from pyspark.sql import functions as F  # noqa: N812
 from wanderbus.errors import LogCorrupt
 from wanderbus.pipeline.lake import ingest, lake_rows, notifications, published, read_lake
 from wanderbus.pipeline.schemas import LAKE_SCHEMA
-from wanderbus.records import Attached, Bound, Dropped, Published, Record, StatusChanged
+from wanderbus.records import Attached, DialogStored, Dropped, Published, Record, StatusChanged
 from wanderbus.segments import HEADER, segment_name
 
 WriteLog = Callable[..., Path]
@@ -30,7 +30,7 @@ def test_a_records_fields_become_typed_columns(
         make_published(7, [user, "sip:eve@localhost"]),
         Dropped(at_us=DAY_US, user=user, session="default", first=3, last=5, reason="full"),
         StatusChanged(at_us=DAY_US - 1, user=user, device="d", status="CONNECTED", reason="invite"),
-        Bound(at_us=2, user=user, device="d", address="127.0.0.7:9", binding=b"x"),
+        DialogStored(at_us=2, user=user, device="d", address="127.0.0.7:9", binding=b"x"),
         Attached(at_us=3, user=user, session="default", device="d", epoch=4),
     ]
     table = lake_rows(spark.read.format("wanderbus").load(str(write_log(records)))).cache()

@@ -15,7 +15,7 @@ from wanderbus.errors import LogCorrupt, StorageError
 from wanderbus.pipeline.schemas import LOG_ARROW_SCHEMA
 from wanderbus.pipeline.session import plain_errors
 from wanderbus.pipeline.source import LogStreamReader, OptionError, SourceOptions
-from wanderbus.records import Acknowledged, Bound, Published, Record, Started, Subscribed, Unsubscribed
+from wanderbus.records import Acknowledged, DialogStored, Published, Record, Started, Subscribed, Unsubscribed
 from wanderbus.segments import HEADER, HIGH_WATER, frames, pack_frame, pack_mark, segment_name
 from wanderbus.subscription import Subscription
 
@@ -58,7 +58,7 @@ def test_each_kind_of_record_becomes_a_row_with_the_fields_it_has(spark: SparkSe
         Subscribed(at_us=2, subscription=subscription),
         Unsubscribed(at_us=3, user="sip:bob@localhost", subscription="n-1", reason="asked"),
         Acknowledged(at_us=4, user="sip:bob@localhost", session="default", device="d", number=9),
-        Bound(at_us=5, user="sip:bob@localhost", device="d", address="127.0.0.1:5", binding=b"\x00\xff"),
+        DialogStored(at_us=5, user="sip:bob@localhost", device="d", address="127.0.0.1:5", binding=b"\x00\xff"),
     ]
     rows = [row.asDict() for row in read(spark, write_log(records, per_segment=2)).orderBy("offset").collect()]
     bob = {"user": "sip:bob@localhost"}
@@ -71,11 +71,11 @@ def test_each_kind_of_record_becomes_a_row_with_the_fields_it_has(spark: SparkSe
         | {"subject": "Departure"},
         empty | bob | {"offset": 2, "at_us": 3, "kind": "unsubscribed"},
         empty | bob | {"offset": 3, "at_us": 4, "kind": "acknowledged", "session": "default", "device": "d"},
-        empty | bob | {"offset": 4, "at_us": 5, "kind": "bound", "device": "d"},
+        empty | bob | {"offset": 4, "at_us": 5, "kind": "dialog_stored", "device": "d"},
     ]
     assert json.loads(rows[1]["record"])["subscription"]["id"] == "n-1"
     assert json.loads(rows[4]["record"]) == {
-        **{"kind": "bound", "at_us": 5, "device": "d", "address": "127.0.0.1:5", "binding": "AP8="},
+        **{"kind": "dialog_stored", "at_us": 5, "device": "d", "address": "127.0.0.1:5", "binding": "AP8="},
         **bob,
     }
 

@@ -53,7 +53,10 @@ EXAMPLES: list[tuple[AnyRecord, str]] = [
         records.Attached(at_us=8, user=USER, session="default", device="phone", epoch=1, redelivered=(("wb-1", 4),)),
         "attached",
     ),
-    (records.Bound(at_us=9, user=USER, device="phone", address="10.0.0.1:1", binding=b"\x00\xff"), "bound"),
+    (
+        records.DialogStored(at_us=9, user=USER, device="phone", address="10.0.0.1:1", binding=b"\x00\xff"),
+        "dialog_stored",
+    ),
     (records.StatusChanged(at_us=10, user=USER, device="phone", status="CONNECTED", reason="x"), "status"),
     (records.Left(at_us=11, user=USER, session="default", device="phone", reason="grace"), "left"),
 ]

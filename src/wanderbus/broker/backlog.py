@@ -53,7 +53,7 @@ UNATTENDED: Final = "eci"
 
 
 class Backlog:
-    """Does what agents say by ``do``, and has what is to be published matched ahead by ``foresee``."""
+    """Does what agents say by ``do``, and has what is to be published matched ahead by ``prematch``."""
 
     def __init__(
         self,
@@ -61,12 +61,12 @@ class Backlog:
         journal: Journal,
         config: BrokerConfig,
         do: Callable[[Link, protocol.FromAgent | RemoteProtocolError], None],
-        foresee: Callable[[Said, int], int],
+        prematch: Callable[[Said, int], int],
     ) -> None:
         self._links = links
         self._journal = journal
         self._do = do
-        self._foresee = foresee
+        self._prematch = prematch
         self._turn_units = config.turn_units
         self._unsynced_max = config.unsynced_units_max
         self._turns = Turns()
@@ -191,17 +191,17 @@ class Backlog:
         journal, links, done, served = self._journal, self._links, self._done, self._served
         said = [(identity, _message(payload)) for identity, payload in came]
         end = journal.work + self._room()
-        foreseen = 0
+        prematched = 0
         for place, (identity, message) in enumerate(said):
             if place and journal.work >= end:
-                self._foresee((), 0)
+                self._prematch((), 0)
                 return place
             link = links.get(identity)
             party = _party(link)
             # Who just acknowledges what others publish is not active.
             if type(message) is protocol.Publish:
-                if place >= foreseen:
-                    foreseen = self._foresee(said, place)
+                if place >= prematched:
+                    prematched = self._prematch(said, place)
                 self._active.add(party)
             elif type(message) is not protocol.Take:
                 self._note_request(party)
@@ -217,8 +217,8 @@ class Backlog:
             self.done_units += weight
             if taken:
                 self._turns.charge(taken[place], units)
-        if foreseen:
-            self._foresee((), 0)
+        if prematched:
+            self._prematch((), 0)
         return len(said)
 
 

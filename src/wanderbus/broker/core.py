@@ -42,7 +42,7 @@ __all__ = [
     "Append",
     "Appended",
     "Broker",
-    "DeviceBound",
+    "DialogChanged",
     "DiskFreed",
     "DiskFull",
     "ExtensionFailed",
@@ -65,7 +65,7 @@ __all__ = [
 SWEEP_AGAIN_S: Final = 0.1
 """Pause after a sweep that left some of what has expired: others go before."""
 
-FORESEEN_MAX: Final = 1_024
+PREMATCHED_MAX: Final = 1_024
 """Messages in which is looked ahead for what is published: matching that much together costs least for each."""
 
 _SESSION_NAME: Final = re.compile(r"[A-Za-z0-9._-]{1,64}")
@@ -95,7 +95,7 @@ class LinkClosed(Input, frozen=True):
     reason: str
 
 
-class DeviceBound(Input, frozen=True):
+class DialogChanged(Input, frozen=True):
     """Signalling state to be kept for a device, opaque here, empty for none; its data goes to ``address``.
 
     Nothing is kept for a device that is no member and has no link.
@@ -175,7 +175,7 @@ class Broker:
         )
         self._submissions = Submissions(state, self._journal, self._links, config, self._answer)
         self._unread = Unread(state, self._journal, self._links, config)
-        self._backlog = Backlog(self._links, self._journal, config, self._said, self._foresee)
+        self._backlog = Backlog(self._links, self._journal, config, self._said, self._prematch)
         may_publish = Permissions("may_publish", config.may_publish)
         self._publishing = Publishing(state, self._journal, self._links, self._subscriptions, self._bounds, may_publish)
 
@@ -258,8 +258,8 @@ class Broker:
                     self._backlog.closes(link)
                 if link := self._links.get(identity):
                     self._presence.closed(link, reason)
-            case DeviceBound():
-                self._bound(given)
+            case DialogChanged():
+                self._on_dialog_changed(given)
             case DiskFull() | DiskFreed():
                 self._publishing.disk_full = isinstance(given, DiskFull)
             case KernelLoaded(kernel=kernel):
@@ -305,26 +305,26 @@ class Broker:
         if self._subscriptions.sweep():
             self._journal.say(SetTimer(("sweep", "again"), self._links.now + SWEEP_AGAIN_S))
 
-    def _bound(self, bound: DeviceBound) -> None:
-        if device_key(bound.user, bound.device) in self.state.devices:
-            record = records.Bound(
+    def _on_dialog_changed(self, changed: DialogChanged) -> None:
+        if device_key(changed.user, changed.device) in self.state.devices:
+            record = records.DialogStored(
                 at_us=self.state.wall_us,
-                user=bound.user,
-                device=bound.device,
-                address=bound.address,
-                binding=bound.binding,
+                user=changed.user,
+                device=changed.device,
+                address=changed.address,
+                binding=changed.binding,
             )
             self._journal.write(record, urgent=False)
 
-    def _foresee(self, said: Said, place: int) -> int:
+    def _prematch(self, said: Said, place: int) -> int:
         """Match what is published from ``place`` on; return from where on that has to be done again.
 
         That is before what may add a subscription, whatever becomes of it. Nothing forgets what was matched before.
         """
         if not said:
-            self._subscriptions.interests.foresee(())
+            self._subscriptions.interests.prematch(())
             return 0
-        end = min(len(said), place + FORESEEN_MAX)
+        end = min(len(said), place + PREMATCHED_MAX)
         coming: list[tuple[Link, protocol.Publish]] = []
         for at in range(place, end):
             identity, message = said[at]
@@ -335,7 +335,7 @@ class Broker:
                 end = at
                 break
         if len(coming) > 1:
-            self._publishing.foresee(coming)
+            self._publishing.prematch(coming)
         return end
 
     def _said(self, link: Link, message: protocol.FromAgent | RemoteProtocolError) -> None:

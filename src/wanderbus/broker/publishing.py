@@ -47,7 +47,7 @@ class Publishing:
         self._sizes: dict[int, tuple[Event, int]] = {}
         """By identity, events that are about to be published and the bytes of each."""
 
-    def foresee(self, coming: Iterable[tuple[Link, protocol.Publish]]) -> None:
+    def prematch(self, coming: Iterable[tuple[Link, protocol.Publish]]) -> None:
         """Match at once what is about to be published, but for what needs no matching."""
         self._sizes.clear()
         if self.disk_full:
@@ -57,7 +57,7 @@ class Publishing:
                 with contextlib.suppress(EventError):  # publishing it says why
                     self._sizes[id(message.event)] = message.event, _checked_size(message.event)
         if len(self._sizes) > 1:
-            self._subscriptions.interests.foresee([event for event, _ in self._sizes.values()])
+            self._subscriptions.interests.prematch([event for event, _ in self._sizes.values()])
 
     def publish(self, link: Link, message: protocol.Publish) -> None:
         """Accept an event into the log with its notifications, or refuse it; a repeat is answered as at first."""

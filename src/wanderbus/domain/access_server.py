@@ -17,7 +17,7 @@ from wanderbus.broker.core import (
     Append,
     Appended,
     Broker,
-    DeviceBound,
+    DialogChanged,
     DiskFreed,
     DiskFull,
     KernelLoaded,
@@ -42,7 +42,7 @@ from wanderbus.datachannel import (
     protocol_over,
 )
 from wanderbus.domain.baseline import ECI_SOCKET, Baseline
-from wanderbus.domain.session_table import Line, Lines
+from wanderbus.domain.session_table import DeviceSession, SessionTable
 from wanderbus.errors import LimitExceeded, LocalProtocolError, RemoteProtocolError, StateCorrupt
 from wanderbus.hosts import network_of
 from wanderbus.machine import (
@@ -196,7 +196,7 @@ class AccessServer:
             properties, random, socket=SIP_SOCKET, contact=sip_address, authenticator=authenticator
         )
         self._consumed_units = _consumed_units(rudp or RudpConfig(), tcp or TcpConfig())
-        self._lines = Lines()
+        self._sessions = SessionTable()
         self._clock: list[Input] = []
         """The time as it was read for this batch, until the broker has heard it."""
         self._appends: list[Output] = []
@@ -210,11 +210,12 @@ class AccessServer:
         for device in list(self.broker.state.devices.values()):
             if device.binding:
                 try:
-                    session = self._user_agent.adopt(device.binding)
+                    identity = self._user_agent.adopt(device.binding)
                 except LocalProtocolError as error:
                     raise StateCorrupt(f"the stored session of {device.user} cannot be read: {error}") from None
-                self._lines.add(Line(session, device.user, device.device, self._channel(session, device.user)))
-                self._outputs.append(SetTimer(("renew", session), at))
+                channel = self._channel(identity, device.user)
+                self._sessions.add(DeviceSession(identity, device.user, device.device, channel))
+                self._outputs.append(SetTimer(("renew", identity), at))
                 at += RENEW_PACE_S
         if self._baseline is not None:
             self._take_baseline(self._baseline.start(list(self.broker.state.devices.values()), now), now)
@@ -289,16 +290,16 @@ class AccessServer:
         channel.relayed = media is not None and media.attribute(RELAY) is not None
         return channel
 
-    def _renew(self, session: str, now: float) -> None:
-        """Offer a session of before the restart a new data channel, unless its agent was faster."""
-        line = self._lines.by_session.get(session)
-        if line and line.channel.remote is None:
-            self._take_data(line.channel.offer(now), now)
-            self._step_user_agent([sip.UpdateSession(session, self._media(line))], now)
+    def _renew(self, identity: str, now: float) -> None:
+        """Offer a new data channel in a session from before the restart, unless its agent has already done so."""
+        session = self._sessions.by_id.get(identity)
+        if session and session.channel.remote is None:
+            self._take_data(session.channel.offer(now), now)
+            self._step_user_agent([sip.UpdateSession(identity, self._media(session))], now)
 
-    def _media(self, line: Line) -> MediaDescription:
-        udp = line.channel.protocol == "UDP"
-        return line.channel.describe(self._data_address if udp else self._stream_address)
+    def _media(self, session: DeviceSession) -> MediaDescription:
+        udp = session.channel.protocol == "UDP"
+        return session.channel.describe(self._data_address if udp else self._stream_address)
 
     def _step_user_agent(self, inputs: Sequence[Input], now: float) -> None:
         for output in scoped("sip", self._user_agent.step([unscoped(given) for given in inputs], now)):
@@ -306,8 +307,8 @@ class AccessServer:
                 case sip.SessionOffered():
                     self._offered(output, now)
                 case sip.SessionEstablished(id=identity, media=media):
-                    if line := self._lines.by_session.get(identity):
-                        self._settle(line, media, now)
+                    if session := self._sessions.by_id.get(identity):
+                        self._settle(session, media, now)
                 case sip.UpdateFailed(id=identity, reason=reason) | sip.SessionRemoved(id=identity, reason=reason):
                     self._removed(identity, reason, now)
                 case sip.Registered():
@@ -323,94 +324,94 @@ class AccessServer:
 
     def _offered(self, offer: sip.SessionOffered, now: float) -> None:
         """An agent opens its session or moves in it; who it is has been proved to the user agent."""
-        line = self._lines.by_session.get(offer.id)
-        if line is None:
+        session = self._sessions.by_id.get(offer.id)
+        if session is None:
             device = (offer.instance or offer.id).removeprefix("<urn:uuid:").removesuffix(">")
-            line = Line(offer.id, offer.remote_uri, device, self._channel(offer.id, offer.remote_uri))
-        former = line.channel.local
+            session = DeviceSession(offer.id, offer.remote_uri, device, self._channel(offer.id, offer.remote_uri))
+        former = session.channel.local
         try:
-            self._check_room(line)
-            opened, outputs = line.channel.accept(line.channel.read(offer.media, self._host), now)
+            self._check_room(session)
+            opened, outputs = session.channel.accept(session.channel.read(offer.media, self._host), now)
         except (RemoteProtocolError, LimitExceeded) as error:
-            self._refused(line, error)
+            self._refused(session, error)
             self._step_user_agent([sip.Refuse(offer.id, 488, str(error))], now)
             return
-        previous = self._lines.by_device.get((line.user, line.device))
-        if previous is not None and previous is not line:
+        previous = self._sessions.by_device.get((session.user, session.device))
+        if previous is not None and previous is not session:
             # The same device opened a new session: the old one is over (SPEC E-10).
             self._hang_up(previous, now)
-        self._lines.add(line)
+        self._sessions.add(session)
         if opened:
-            line.fresh = True
-            self._lines.connected(line, former)
+            session.fresh = True
+            self._sessions.connected(session, former)
         self._take_data(outputs, now)
-        self._step_user_agent([sip.Answer(offer.id, self._media(line), renews=True)], now)
+        self._step_user_agent([sip.Answer(offer.id, self._media(session), renews=True)], now)
 
-    def _check_room(self, line: Line) -> None:
-        """Raise :class:`LimitExceeded` for a line with one device too many of its user."""
-        if line.session in self._lines.by_session:
+    def _check_room(self, session: DeviceSession) -> None:
+        """Raise :class:`LimitExceeded` for a session with one device too many of its user."""
+        if session.id in self._sessions.by_id:
             return
-        others = self._lines.others(line.user, line.device)
-        if refusal := self.broker.refusal(line.user, line.device, others, self._lines.by_device):
+        others = self._sessions.others(session.user, session.device)
+        if refusal := self.broker.refusal(session.user, session.device, others, self._sessions.by_device):
             raise refusal
 
-    def _refused(self, line: Line, error: RemoteProtocolError | LimitExceeded) -> None:
+    def _refused(self, session: DeviceSession, error: RemoteProtocolError | LimitExceeded) -> None:
         self.refused[str(error)] += 1
         limit = error.limit if isinstance(error, LimitExceeded) else None
-        self._outputs.append(ChannelRefused(line.user, str(error), limit))
+        self._outputs.append(ChannelRefused(session.user, str(error), limit))
 
-    def _hang_up(self, line: Line, now: float) -> None:
-        self._forget(line, now)
-        self._step_user_agent([sip.TerminateSession(line.session)], now)
+    def _hang_up(self, session: DeviceSession, now: float) -> None:
+        self._forget(session, now)
+        self._step_user_agent([sip.TerminateSession(session.id)], now)
 
-    def _forget(self, line: Line, now: float) -> None:
-        self._lines.remove(line)
-        self._take_data(line.channel.close(now), now)
+    def _forget(self, session: DeviceSession, now: float) -> None:
+        self._sessions.remove(session)
+        self._take_data(session.channel.close(now), now)
 
-    def _settle(self, line: Line, media: MediaDescription, now: float) -> None:
+    def _settle(self, session: DeviceSession, media: MediaDescription, now: float) -> None:
         """A session was agreed on or updated: keep what a restart needs, and tell the broker of a new link.
 
         It may have been ended in the very batch that established it; that is reported next.
         """
-        session = self._user_agent.sessions.get(line.session)
-        if session is None:
+        sip_session = self._user_agent.sessions.get(session.id)
+        if sip_session is None:
             return
         try:
-            remote = line.channel.read(media, self._host)
-            opened, outputs = line.channel.agreed(remote, now)
+            remote = session.channel.read(media, self._host)
+            opened, outputs = session.channel.agreed(remote, now)
         except RemoteProtocolError as error:
-            self._refused(line, error)
-            if line.channel.remote is None:
-                self._step_user_agent([sip.SetMediaStatus(line.session, RemoteMediaStatus.DISCONNECTED)], now)
+            self._refused(session, error)
+            if session.channel.remote is None:
+                self._step_user_agent([sip.SetMediaStatus(session.id, RemoteMediaStatus.DISCONNECTED)], now)
             return
-        self._lines.connected(line)
+        self._sessions.connected(session)
         self._take_data(outputs, now)
-        line.held = not receives(media)
-        self._say_withheld(line, now)
-        if line.channel.protocol == "UDP" and not line.held:
+        session.held = not receives(media)
+        self._say_withheld(session, now)
+        if session.channel.protocol == "UDP" and not session.held:
             # Behind a NAT of our own nothing comes in from there before something went out.
-            self._step_data([Probe(line.channel.local)], now)
+            self._step_data([Probe(session.channel.local)], now)
         address = f"{remote.address[0]}:{remote.address[1]}"
         inputs: list[Input] = []
-        if opened or line.fresh:
-            line.fresh = False
-            inputs.append(LinkOpened(self._lines.new_link(line), line.user, line.device))
-        inputs.append(DeviceBound(line.user, line.device, address, session.snapshot()))
+        if opened or session.fresh:
+            session.fresh = False
+            inputs.append(LinkOpened(self._sessions.new_link(session), session.user, session.device))
+        inputs.append(DialogChanged(session.user, session.device, address, sip_session.snapshot()))
         self._step_broker(inputs, now)
 
-    def _say_withheld(self, line: Line, now: float) -> None:
+    def _say_withheld(self, session: DeviceSession, now: float) -> None:
         """Send what the broker has said while the device was on hold, before anything newer."""
-        if line.withheld and not line.held:
-            withheld, line.withheld = line.withheld, []
-            self._step_data([SendMessage(line.channel.local, payload) for payload in withheld], now)
+        if session.withheld and not session.held:
+            withheld, session.withheld = session.withheld, []
+            self._step_data([SendMessage(session.channel.local, payload) for payload in withheld], now)
 
     def _removed(self, identity: str, reason: str, now: float) -> None:
-        if line := self._lines.by_session.get(identity):
-            self._forget(line, now)
-            self._unbind(line, reason, now)
+        if session := self._sessions.by_id.get(identity):
+            self._forget(session, now)
+            self._unbind(session, reason, now)
 
-    def _unbind(self, line: Line, reason: str, now: float) -> None:
-        self._step_broker([LinkClosed(line.link, reason), DeviceBound(line.user, line.device, "", b"")], now)
+    def _unbind(self, session: DeviceSession, reason: str, now: float) -> None:
+        self._step_broker([LinkClosed(session.link, reason), DialogChanged(session.user, session.device, "", b"")], now)
 
     def _step_data(self, inputs: Iterable[Input], now: float) -> None:
         self._take_data(self._transports.step(inputs, now), now)
@@ -422,8 +423,8 @@ class AccessServer:
                 case SendDatagram() | SendOnStream() | CloseStream() | SetTimer() | CancelTimer() | Limited():
                     self._outputs.append(output)
                 case MessageReceived(local_id=connection, payload=payload):
-                    if line := self._lines.by_connection.get(connection):
-                        arrived.append(MessageArrived(line.link, payload))
+                    if session := self._sessions.by_connection.get(connection):
+                        arrived.append(MessageArrived(session.link, payload))
                 case ConnectionFailed(local_id=connection, reason=reason):
                     arrived += self._lost(connection, reason.replace("the other side", "the agent"), now)
                 case ConnectionReset(local_id=connection):
@@ -436,12 +437,12 @@ class AccessServer:
 
         The connection is forgotten, not probed, so an agent that did not notice is told at its next word: a reset.
         """
-        line = self._lines.lost(connection)
-        if line is None:
+        session = self._sessions.lost(connection)
+        if session is None:
             return []
-        self._take_data(line.channel.close(now), now)
-        self._step_user_agent([sip.SetMediaStatus(line.session, RemoteMediaStatus.DISCONNECTED)], now)
-        return [LinkClosed(line.link, reason)]
+        self._take_data(session.channel.close(now), now)
+        self._step_user_agent([sip.SetMediaStatus(session.id, RemoteMediaStatus.DISCONNECTED)], now)
+        return [LinkClosed(session.link, reason)]
 
     def _step_baseline(self, given: Sequence[Input | Output], now: float) -> None:
         if self._baseline is not None:
@@ -455,32 +456,32 @@ class AccessServer:
 
     def _sources(self, link: int) -> tuple[str, ...]:
         """Return where the data of a link are known to come from, if that is nobody else's address."""
-        line = self._lines.by_link.get(link)
-        address = None if line is None else self._transports.proved_address(line.channel.local)
-        return () if line is None or address is None or line.channel.relayed else (network_of(address[0]),)
+        session = self._sessions.by_link.get(link)
+        address = None if session is None else self._transports.proved_address(session.channel.local)
+        return () if session is None or address is None or session.channel.relayed else (network_of(address[0]),)
 
     def _step_broker(self, inputs: Sequence[Input], now: float) -> None:
         sending: list[Input] = []
         by_address: list[Output] = []
-        dropped: list[tuple[Line, str]] = []
+        dropped: list[tuple[DeviceSession, str]] = []
         clock, self._clock = self._clock, []
         for output in scoped("broker", self.broker.step(clock + [unscoped(given) for given in inputs], now)):
             match output:
                 case SendOnLink(link=link) | LinkDropped(link=link) if link < 0:
                     by_address.append(output)
                 case SendOnLink(link=link, payload=payload):
-                    if line := self._lines.by_link.get(link):
-                        if not line.held:
-                            sending.append(SendMessage(line.channel.local, payload))
-                        elif len(line.withheld) < WITHHELD_MAX:
-                            line.withheld.append(payload)
+                    if session := self._sessions.by_link.get(link):
+                        if not session.held:
+                            sending.append(SendMessage(session.channel.local, payload))
+                        elif len(session.withheld) < WITHHELD_MAX:
+                            session.withheld.append(payload)
                         else:
-                            dropped.append((line, "on hold, with too much to say"))
+                            dropped.append((session, "on hold, with too much to say"))
                             reason = "session ended, its device was on hold and too much waited"
-                            self._outputs.append(Limited("access_server.WITHHELD_MAX", line.user, reason))
+                            self._outputs.append(Limited("access_server.WITHHELD_MAX", session.user, reason))
                 case LinkDropped(link=link, reason=reason):
-                    if line := self._lines.by_link.get(link):
-                        dropped.append((line, reason))
+                    if session := self._sessions.by_link.get(link):
+                        dropped.append((session, reason))
                 case Append():
                     self._appends.append(output)
                 case ServerAsked(link=link):
@@ -489,20 +490,20 @@ class AccessServer:
                     self._outputs.append(output)
         self._step_user_agent(
             [
-                sip.SetMediaStatus(line.session, RemoteMediaStatus.DISCONNECTED)
+                sip.SetMediaStatus(session.id, RemoteMediaStatus.DISCONNECTED)
                 for link in self.broker.take_closed_links()
-                if (line := self._lines.by_link.get(link))
+                if (session := self._sessions.by_link.get(link))
             ],
             now,
         )
         if sending or self.broker.done_units >= self._consumed_units:
             for link, count in self.broker.take_done().items():
-                if line := self._lines.by_link.get(link):
-                    sending.append(Consumed(line.channel.local, count))
+                if session := self._sessions.by_link.get(link):
+                    sending.append(Consumed(session.channel.local, count))
         if sending:
             self._step_data(sending, now)
         if by_address:
             self._step_baseline(by_address, now)
-        for line, reason in dropped:
-            self._hang_up(line, now)
-            self._unbind(line, reason, now)
+        for session, reason in dropped:
+            self._hang_up(session, now)
+            self._unbind(session, reason, now)

@@ -1,4 +1,4 @@
-"""The access server's lines: SIP sessions with devices, found by what either side calls them."""
+"""Table of the SIP sessions with devices, indexed by id, device, connection and link."""
 
 from __future__ import annotations
 
@@ -9,80 +9,81 @@ import msgspec
 from wanderbus.datachannel import DataChannel
 
 
-class Line(msgspec.Struct):
+class DeviceSession(msgspec.Struct):
     """A SIP session with one device: its user, and its data channel."""
 
-    session: str
+    id: str
+    """Identifier of the SIP session in the user agent."""
     user: str
     device: str
     channel: DataChannel
     link: int = 0
     """The broker's name for the data channel, 0 before the first."""
     fresh: bool = False
-    """Whether the data channel is new and the broker has not been told."""
+    """Whether the data channel is new and the broker does not know of it yet."""
     held: bool = False
     """Whether the device receives nothing for now (RFC 3264 8.4)."""
     withheld: list[bytes] = []
-    """What the broker has said since; the window of the session's stream bounds the notifications in it."""
+    """Messages of the broker since the hold; the window of the session's stream bounds the notifications in it."""
 
 
-class Lines:
-    """Every line there is; changed by the methods alone."""
+class SessionTable:
+    """All sessions with devices; only the methods change it."""
 
     def __init__(self) -> None:
-        self.by_session: dict[str, Line] = {}
-        self.by_device: dict[tuple[str, str], Line] = {}
+        self.by_id: dict[str, DeviceSession] = {}
+        self.by_device: dict[tuple[str, str], DeviceSession] = {}
         """By user and device."""
         self._of_user: Counter[str] = Counter()
-        """How many there are by device."""
-        self.by_connection: dict[int, Line] = {}
-        """By our id of its data channel's connection, while there is one."""
-        self.by_link: dict[int, Line] = {}
+        """Number of devices with a session, by user."""
+        self.by_connection: dict[int, DeviceSession] = {}
+        """By our id of the data channel's connection, while there is one."""
+        self.by_link: dict[int, DeviceSession] = {}
         self._links_made = 0
 
-    def add(self, line: Line) -> None:
-        """Take up a line, in place of an earlier one of the same device."""
-        self.by_session[line.session] = line
-        self._of_user[line.user] += (line.user, line.device) not in self.by_device
-        self.by_device[line.user, line.device] = line
+    def add(self, session: DeviceSession) -> None:
+        """Add a session; it replaces an earlier one of the same device in the index by device."""
+        self.by_id[session.id] = session
+        self._of_user[session.user] += (session.user, session.device) not in self.by_device
+        self.by_device[session.user, session.device] = session
 
     def others(self, user: str, device: str) -> int:
-        """Return how many devices of ``user`` there are lines with, ``device`` apart."""
+        """Return the number of devices of ``user`` that have a session, without ``device``."""
         return self._of_user[user] - ((user, device) in self.by_device)
 
-    def remove(self, line: Line) -> None:
-        """Forget a line; no harm if it is not known."""
-        self.by_session.pop(line.session, None)
-        if self.by_device.get((line.user, line.device)) is line:
-            del self.by_device[line.user, line.device]
-            self._of_user[line.user] -= 1
-            if not self._of_user[line.user]:
-                del self._of_user[line.user]
-        self.by_connection.pop(line.channel.local, None)
-        self.by_link.pop(line.link, None)
+    def remove(self, session: DeviceSession) -> None:
+        """Remove a session from every index; does nothing for an unknown one."""
+        self.by_id.pop(session.id, None)
+        if self.by_device.get((session.user, session.device)) is session:
+            del self.by_device[session.user, session.device]
+            self._of_user[session.user] -= 1
+            if not self._of_user[session.user]:
+                del self._of_user[session.user]
+        self.by_connection.pop(session.channel.local, None)
+        self.by_link.pop(session.link, None)
 
-    def connected(self, line: Line, former: int | None = None) -> None:
-        """The line's data channel has a connection, and ``former`` no more."""
+    def connected(self, session: DeviceSession, former: int | None = None) -> None:
+        """Index a session by the connection of its data channel, which replaces the connection ``former``."""
         if former is not None:
             self.by_connection.pop(former, None)
-        self.by_connection[line.channel.local] = line
+        self.by_connection[session.channel.local] = session
 
-    def lost(self, connection: int) -> Line | None:
-        """Forget a connection and the link over it; return the line that had it."""
-        line = self.by_connection.pop(connection, None)
-        if line is not None:
-            self.by_link.pop(line.link, None)
-        return line
+    def lost(self, connection: int) -> DeviceSession | None:
+        """Remove a connection and the link over it; return the session that used it."""
+        session = self.by_connection.pop(connection, None)
+        if session is not None:
+            self.by_link.pop(session.link, None)
+        return session
 
-    def new_link(self, line: Line) -> int:
-        """Give ``line`` a link of a number that was never used.
+    def new_link(self, session: DeviceSession) -> int:
+        """Give ``session`` a link with a number that was never used, and return the number.
 
-        The id of our end may serve two connections, and what the broker still holds back for the one is not for the
-        other.
+        Two connections may have the same local id, one after the other. Messages that the broker still holds back
+        for the first must not be sent to the second.
         """
-        self.by_link.pop(line.link, None)
-        line.withheld = []
+        self.by_link.pop(session.link, None)
+        session.withheld = []
         self._links_made += 1
-        line.link = self._links_made
-        self.by_link[line.link] = line
-        return line.link
+        session.link = self._links_made
+        self.by_link[session.link] = session
+        return session.link

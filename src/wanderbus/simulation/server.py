@@ -13,7 +13,7 @@ from wanderbus.machine import Address, ClockRead, Input, Output
 from wanderbus.mobility.properties import Properties
 from wanderbus.parameters.broker import BrokerConfig
 from wanderbus.parameters.eci import BaselineConfig
-from wanderbus.records import Bound, decode_record
+from wanderbus.records import DialogStored, decode_record
 from wanderbus.refusal_table import Limited, RefusalTable
 from wanderbus.relay.ng_client import RelayDriver
 from wanderbus.rudp import RudpConfig
@@ -100,8 +100,8 @@ class SimulatedServer:
 
     def address_of(self, user: str) -> str | None:
         """Return where the broker sends the user's data, by its log."""
-        bound = (decode_record(payload) for _, _, payload in reversed(self.disk.log))
-        return next((r.address for r in bound if isinstance(r, Bound) and r.user == user), None)
+        decoded = (decode_record(payload) for _, _, payload in reversed(self.disk.log))
+        return next((r.address for r in decoded if isinstance(r, DialogStored) and r.user == user), None)
 
     def start(self) -> None:
         """Boot from what the disk holds."""

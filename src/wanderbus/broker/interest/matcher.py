@@ -63,14 +63,14 @@ class Interests:
         """The kernel to ask for next."""
         self._matched = 0
         """Events that were matched since numpy matches."""
-        self._foreseen: dict[int, tuple[Event, list[str]]] = {}
+        self._prematched: dict[int, tuple[Event, list[str]]] = {}
         """What events match, by their identities, which are theirs alone as long as they are here."""
         self._removed: set[str] = set()
         """Subscriptions that were removed since that was found out."""
 
     def add(self, subscription: Subscription, interest: Interest) -> None:
         """Match events against this subscription, whose expression is ``interest``."""
-        self.foresee(())
+        self.prematch(())
         self._count(subscription, interest)
         index = self._every if subscription.subject == EVERY_SUBJECT else self._index
         index.add(subscription.id, subscription.subject, interest.filter)
@@ -87,7 +87,7 @@ class Interests:
                 continue
             readable.append((each.id, each.subject, interest))
             self._count(each, measured(interest))
-        self.foresee(())
+        self.prematch(())
         self._index.add_many([each for each in readable if each[1] != EVERY_SUBJECT])
         self._every.add_many([each for each in readable if each[1] == EVERY_SUBJECT])
         return unreadable
@@ -102,22 +102,22 @@ class Interests:
         self._every.remove(identity)
         self.bytes.drop(identity)
         self.work.drop(identity)
-        if self._foreseen:
+        if self._prematched:
             self._removed.add(identity)
 
-    def foresee(self, events: Sequence[Event]) -> None:
-        """Match ``events`` together, which costs a fraction of one by one; forget what was foreseen of others."""
+    def prematch(self, events: Sequence[Event]) -> None:
+        """Match ``events`` together, which costs a fraction of one by one; forget what was prematched of others."""
         self._removed.clear()
         self.work.forget()
         found = self._match(events) if events else []
-        self._foreseen = {id(event): (event, ids) for event, ids in zip(events, found, strict=True)}
+        self._prematched = {id(event): (event, ids) for event, ids in zip(events, found, strict=True)}
 
     def matching(self, event: Event) -> list[str]:
         """Return the ids of the subscriptions whose subject and expression ``event`` satisfies, in order of making.
 
         Among them are those for which :meth:`FilterWork.take_undecided` says that nobody knows.
         """
-        _, found = self._foreseen.pop(id(event), (event, None))
+        _, found = self._prematched.pop(id(event), (event, None))
         if found is None:
             [found] = self._match([event])
         elif self._removed:

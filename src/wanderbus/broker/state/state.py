@@ -138,7 +138,7 @@ class BrokerState:
                     self._forget_publishes(user, device)
             case records.Attached():
                 self._attached(record)
-            case records.Bound() | records.StatusChanged():
+            case records.DialogStored() | records.StatusChanged():
                 self._reached(record)
             case records.Left():
                 self._left(record)
@@ -364,11 +364,11 @@ class BrokerState:
         self.devices.put(key, device)
         self.sessions.put(session.key, session)
 
-    def _reached(self, record: records.Bound | records.StatusChanged) -> None:
+    def _reached(self, record: records.DialogStored | records.StatusChanged) -> None:
         """A device that is in no session is known for as long as it is connected."""
         key = device_key(record.user, record.device)
         device = self.devices.get(key) or DeviceRow(record.user, record.device, "")
-        if isinstance(record, records.Bound):
+        if isinstance(record, records.DialogStored):
             device.binding, device.address = record.binding, record.address or device.address
         else:
             device.status = "CONNECTED" if record.status == "CONNECTED" else "DISCONNECTED"
