@@ -1,1 +1,1 @@
-"""Awaitable faces over the machines: :mod:`agent`, :mod:`server`, :mod:`rudp`."""
+"""Asynchronous interfaces to the machines: :mod:`agent`, :mod:`server`, :mod:`rudp`."""

@@ -1,4 +1,4 @@
-"""Names for code of an operator that runs in the broker (SPEC H-10, G-23, G-24); see docs/extending.md."""
+"""Names for an operator's extensions that run in the broker (SPEC H-10, G-23, G-24); see docs/extending.md."""
 
 from wanderbus.broker.disconnection import DeviceChange, Handling, Hook
 from wanderbus.broker.queues.queue_policies import Policy, Queue, Waiting

@@ -1,4 +1,4 @@
-"""Reliable UDP for programs: messages sealed, once each and in order, to and from hosts that move (SPEC F-09).
+"""Reliable UDP for programs: encrypted messages, delivered once and in order, between hosts that move (SPEC F-09).
 
 ::
 
@@ -9,8 +9,8 @@
         await channel.send(b"...")
         async for message in channel: ...
 
-There is no SIP in it and no broker. Both sides know a secret. The connecting side may change its address: it goes on
-with the same channel from the new one, and the listening side follows once it has challenged the new path.
+It uses neither SIP nor a broker. Both sides know a secret. The connecting side may change its address: it continues the
+same channel from the new one, and the listening side follows after it has challenged the new path.
 """
 
 from __future__ import annotations
@@ -31,18 +31,18 @@ from wanderbus.runtime.net.addresses import AddressMonitor
 __all__ = ["Channel", "Listener", "RudpConfig", "connect", "listen"]
 
 SECRET_BYTES_MIN: Final = 16
-"""Least length of a secret: who reads the opening of a channel can try secrets against it at leisure."""
+"""Least length of a secret: whoever captures the opening of a channel can try secrets against it offline."""
 
 CONNECTIONS_MAX: Final = 1_024
-"""Channels that a listener has at once, unless told otherwise."""
+"""Default number of channels of a listener at once."""
 
 
 class Listener:
-    """Accepts the channels of others; made by :func:`listen`. Iterate over it to take them, each once."""
+    """Accepts the channels of connecting sides; made by :func:`listen`. Iterate over it to get each channel once."""
 
     def __init__(self, address: Address, opened: asyncio.Queue[Channel | OpenFailed | None]) -> None:
         self.address = address
-        """Where it listens."""
+        """The listening address."""
         self._opened = opened
 
     def __aiter__(self) -> Self:
@@ -67,19 +67,19 @@ async def connect(
     local_address: str | None = None,
     connect_s_max: float = 10.0,
 ) -> AsyncIterator[Channel]:
-    """Open a channel to who listens at ``host``:``port``, for the length of the block.
+    """Open a channel to the listener at ``host``:``port``, for the length of the block.
 
-    :param secret: what the listening side was given too, at least 16 bytes that nobody can guess
-    :param encryption: False sends in the clear, and the other side has to say so too; then there may be no secret
-    :param config: timeouts, sizes and patience; ``datagram_bytes_max`` and ``message_bytes_max`` as on the other side.
-        Without one the defaults, and a ``keepalive_s`` of 5 s. ``consume_at_once`` and ``ack_delay_s`` have no effect.
-    :param local_address: send from this IP address alone; unless given, a change of address is followed
-    :param connect_s_max: opening gives up after this time
-    :raises Unreachable: nobody answered there who has the secret
-    :raises Refused: the other side has as many channels as it may
-    :raises ConfigurationError: a secret, a host or an address that cannot be used
+    :param secret: the same secret as on the listening side, at least 16 bytes that nobody can guess
+    :param encryption: False sends in clear text; the other side needs False too, and the secret may then be None
+    :param config: timeouts, sizes and limits; ``datagram_bytes_max`` and ``message_bytes_max`` as on the other side.
+        The default has a ``keepalive_s`` of 5 s. ``consume_at_once`` and ``ack_delay_s`` have no effect.
+    :param local_address: send from this IP address only; by default a change of address is followed
+    :param connect_s_max: timeout of the opening
+    :raises Unreachable: no listener with the secret responded there
+    :raises Refused: the other side has its maximum number of channels
+    :raises ConfigurationError: a secret, a host or an address is unusable
 
-    Leaving the block raises what :meth:`Channel.close` does.
+    Leaving the block raises the errors of :meth:`Channel.close`.
     """
     remote = await _resolved(host, port)
     local = await _resolved(local_address, 0) if local_address else ("::" if ":" in remote[0] else "0.0.0.0", 0)
@@ -105,14 +105,14 @@ async def listen(
     config: RudpConfig | None = None,
     connections_max: int = CONNECTIONS_MAX,
 ) -> AsyncIterator[Listener]:
-    """Accept channels at ``host``:``port`` for the length of the block; port 0 takes a free one.
+    """Accept channels at ``host``:``port`` for the length of the block; port 0 selects a free one.
 
-    Leaving the block forgets those channels that are still open, without a word.
+    Leaving the block drops open channels without notice to the other side.
 
-    :param connections_max: channels at a time; one more is refused
-    :raises ConfigurationError: a secret or an address that cannot be used
+    :param connections_max: largest number of channels at once; further ones are refused
+    :raises ConfigurationError: a secret or an address is unusable
 
-    The others are those of :func:`connect`.
+    The other parameters are those of :func:`connect`.
     """
     local = await _resolved(host, port)
     with ChannelSocket(_checked(secret, encryption), encryption, config, connections_max) as opened:
@@ -120,17 +120,17 @@ async def listen(
 
 
 def _checked(secret: bytes | str | None, encryption: bool) -> bytes | None:
-    """Return the secret as bytes; :class:`ConfigurationError` for one that would not protect."""
+    """Return the secret as bytes; :class:`ConfigurationError` for one that is missing or too short."""
     given = secret.encode() if isinstance(secret, str) else secret
     if given is None and encryption:
-        raise ConfigurationError("no secret was given; give one to both sides, or say encryption=False on both")
+        raise ConfigurationError("no secret was given; give one to both sides, or set encryption=False on both")
     if given is not None and len(given) < SECRET_BYTES_MIN:
         raise ConfigurationError(f"the secret has {len(given)} bytes; give at least {SECRET_BYTES_MIN} random ones")
     return given
 
 
 async def _resolved(host: str, port: int) -> Address:
-    """Return the address of ``host``, by IPv4 where it has both; :class:`ConfigurationError` if it has none."""
+    """Return the address of ``host``, IPv4 if it has both; :class:`ConfigurationError` if it has none."""
     if not 0 <= port < 65_536:
         raise ConfigurationError(f"{port} is not a port; give one below 65536")
     try:

@@ -1,4 +1,4 @@
-"""A socket of reliable UDP and its channels: what is behind :mod:`wanderbus.api.rudp`."""
+"""Socket of reliable UDP and its channels, the implementation of :mod:`wanderbus.api.rudp`."""
 
 from __future__ import annotations
 
@@ -35,37 +35,37 @@ from wanderbus.transport import (
 _log = logging.getLogger("wanderbus.rudp")
 
 UNSENT_BYTES_MAX: Final = 2**18
-"""What :meth:`Channel.send` lets wait before it waits itself."""
+"""Bytes of unsent messages above which :meth:`Channel.send` waits."""
 
 CONSUMED_MESSAGES: Final = 64
 CONSUMED_BYTES: Final = 2**16
-"""What is read before the other side is told; either is small against what it may send ahead, a thousand datagrams."""
+"""Bytes that are consumed before the peer is informed; small against the thousand datagrams that it may send ahead."""
 
 CLOSE_S_MAX: Final = 5.0
-"""How long :meth:`Channel.close` waits for the other side to confirm more of what is left, seconds."""
+"""Time for which :meth:`Channel.close` waits for a further acknowledgement, in seconds."""
 
 LINGER_S: Final = 1.0
-"""How long it then stays to hear, and to confirm, the other side's last word, seconds."""
+"""Time for which it then waits for the peer's close, and acknowledges it, in seconds."""
 
 KEEPALIVE_S: Final = 5.0
-"""After how much silence a channel asks whether the other side is there, seconds, unless the configuration says so."""
+"""Default keepalive interval of an idle channel, in seconds."""
 
 PROBE_AFTER_S: Final = (0.0, 0.1, 0.3, 0.7)
-"""When the other side is asked for an answer after a change of address, seconds."""
+"""Delays of the probes after a change of address, in seconds."""
 
 _SOCKET: Final = "data"
 
 
 class Channel:
-    """One connection; made by :func:`connect` or taken from a :class:`Listener`. Leaving its block closes it.
+    """One connection; made by :func:`connect` or returned by a :class:`Listener`. Leaving its block closes it.
 
-    A channel whose other side cannot be reached, or no longer knows it, raises :class:`Unreachable` or
-    :class:`Closed` from then on; what was received before can still be read.
+    A channel whose peer is unreachable, or no longer knows it, raises :class:`Unreachable` or :class:`Closed` from then
+    on; messages received before can still be read.
     """
 
     def __init__(self, socket: ChannelSocket, local_id: int, remote: Address) -> None:
         self.remote = remote
-        """Where the other side is, as far as has been verified."""
+        """Address of the peer, as last verified."""
         self._socket = socket
         self._local_id = local_id
         self._inbox: deque[bytes] = deque()
@@ -85,15 +85,15 @@ class Channel:
 
     @property
     def counters(self) -> Counters:
-        """Return what was sent, repeated and dropped on the channel's socket; a listener's channels share one."""
+        """Return the numbers of sent, repeated and discarded packets of the socket; a listener's channels share it."""
         return self._socket.endpoint.counters
 
     async def send(self, message: bytes) -> None:
-        """Give ``message`` to be delivered; waits while too much is unsent, and not for its arrival.
+        """Enqueue ``message`` for delivery; waits while too much is unsent, but not for its arrival.
 
         :raises LimitExceeded: it is longer than ``message_bytes_max`` of the configuration
-        :raises Unreachable: the other side does not answer any more
-        :raises Closed: the channel is closed, here or there
+        :raises Unreachable: the peer does not respond any more
+        :raises Closed: the channel is closed, on either side
         """
         if len(message) > self._socket.config.message_bytes_max:
             raise LimitExceeded(
@@ -108,15 +108,15 @@ class Channel:
         self._socket.feed(self, SendMessage(self._local_id, message))
 
     async def drain(self) -> None:
-        """Wait until the other side has confirmed everything; errors as for :meth:`send`."""
+        """Wait until the peer has acknowledged everything; errors as for :meth:`send`."""
         await self._until(self._is_settled)
         self._check()
 
     async def close(self) -> None:
-        """Wait until everything is confirmed, say that there will be no more, and forget the channel.
+        """Wait until everything is acknowledged, close the channel on both sides, and drop it.
 
-        :raises Unreachable: for 5 s nothing more was confirmed, so the other side may lack the end
-        :raises Closed: the other side no longer knew the channel before everything was confirmed
+        :raises Unreachable: for 5 s nothing more was acknowledged, so the peer may lack the end
+        :raises Closed: the peer no longer knew the channel before everything was acknowledged
         """
         if self._closing:
             return
@@ -152,7 +152,7 @@ class Channel:
     async def __aexit__(
         self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
     ) -> None:
-        """Close the channel; after an exception without a last word, so that what was sent does not seem complete."""
+        """Close the channel; after an exception without a close to the peer, so that the data do not seem complete."""
         if kind is None:
             await self.close()
         else:
@@ -171,27 +171,29 @@ class Channel:
         return not self._unsent_bytes and self._socket.endpoint.all_confirmed(self._local_id)
 
     async def _until(self, condition: Callable[[], bool]) -> None:
-        """Wait until ``condition`` holds after a step of the machine, or the channel is no more."""
+        """Wait until ``condition`` holds after a step of the machine, or the channel is closed."""
         if self._error is None and not condition():
             await self._next(condition)
 
     async def _next(self, condition: Callable[[], bool]) -> None:
-        """Wait as :meth:`_until` does, but for one step at least, which takes what has been asked for."""
+        """Wait as :meth:`_until` does, but for at least one step, which processes the requests."""
         done = asyncio.get_running_loop().create_future()
         self._waits.append((condition, done))
         self._socket.watch(self)
         await done
 
     async def _finish(self) -> None:
-        """Say the last word and have it confirmed; then stay a little, for the other side to do the same.
+        """Send the close and wait for its ACK; then wait a little, so that the peer can do the same.
 
-        The ACK of its last word may be lost, so this side stays until the other is known to have it. Who has had the
-        other side's last word and owes nothing has no reason to complain: the other side may be gone.
+        The ACK of the peer's close may be lost, so this side waits until the peer is known to have it. If the peer's
+        close has arrived and everything is acknowledged, silence is no error: the peer may be gone.
         """
         owes = not self._is_settled()
         self._socket.feed(self, FinishSending(self._local_id))
         if not await self._settles(CLOSE_S_MAX if owes or not self._peer_finished else LINGER_S):
-            self._error = Unreachable(f"{shown(self.remote)} did not confirm everything: silent for {CLOSE_S_MAX:g} s")
+            self._error = Unreachable(
+                f"{shown(self.remote)} did not acknowledge everything: silent for {CLOSE_S_MAX:g} s"
+            )
         if self._error is not None:
             if owes or not self._peer_finished:
                 raise self._error
@@ -202,7 +204,7 @@ class Channel:
                 await self._until(lambda: self._socket.endpoint.all_heard(self._local_id))
 
     async def _settles(self, patience_s: float) -> bool:
-        """Wait until all is confirmed, or the channel is no more; False once nothing more was for ``patience_s``."""
+        """Wait until all is acknowledged, or the channel is closed; False if no progress within ``patience_s``."""
         await self._next(lambda: True)
         left_bytes = math.inf
         while (now_left_bytes := self._socket.endpoint.unconfirmed_bytes(self._local_id)) < left_bytes:
@@ -214,15 +216,15 @@ class Channel:
         return False
 
     def _abandon(self, error: WanderbusError) -> None:
-        """Forget the connection; whoever waits for it learns of ``error``."""
+        """Drop the connection; every waiting caller gets ``error``."""
         if self._error is None:
             self._error = error
         self._socket.forget(self)
         self._arrived.set()
-        self._look()
+        self._check_waiters()
 
-    def _look(self) -> bool:
-        """Wake who waited for what is now the case; return whether there is more to look after."""
+    def _check_waiters(self) -> bool:
+        """Wake the callers whose condition holds now; return whether to check again after the next step."""
         if self._unsent_bytes:
             self._unsent_bytes = self._socket.endpoint.unsent_bytes(self._local_id)
         remaining = []
@@ -236,15 +238,15 @@ class Channel:
         self._waits = remaining
         return bool(self._unsent_bytes or remaining)
 
-    def _take(self, report: Output) -> None:
-        """Take what the machine says of this connection."""
+    def _on_report(self, report: Output) -> None:
+        """Handle a report of the machine on this connection."""
         match report:
             case PathChanged(remote=remote):
                 self.remote = remote
             case PeerFinished():
                 self._peer_finished = True
                 self._arrived.set()
-                self._look()
+                self._check_waiters()
             case ConnectionFailed(reason=reason):
                 self._abandon(Unreachable(f"{shown(self.remote)}: {reason}; open a new channel when it can be reached"))
             case ConnectionReset():
@@ -252,9 +254,9 @@ class Channel:
 
 
 class ChannelSocket:
-    """One socket, the machine that works on it, and its channels.
+    """One socket, its machine, and its channels.
 
-    To the driver it is the machine, so that it sees when a step has been made.
+    To the driver it acts as the machine, so that it can act after each step.
     """
 
     def __init__(self, secret: bytes | None, sealed: bool, config: RudpConfig | None, connections_max: int = 0) -> None:
@@ -270,9 +272,9 @@ class ChannelSocket:
             socket=_SOCKET,
         )
         self.opened: asyncio.Queue[Channel | OpenFailed | None] = asyncio.Queue()
-        """What became of connections that were dialled here or elsewhere; None when there will be no more."""
+        """Results of opened connections in either direction; None when the socket is closed."""
         self._loop = asyncio.get_running_loop()
-        self._driver = Driver(self, self._take, on_fault=self._end)
+        self._driver = Driver(self, self._on_report, on_fault=self._end)
         self._channels: dict[int, Channel] = {}
         self._watched: set[Channel] = set()
 
@@ -283,7 +285,7 @@ class ChannelSocket:
         self._end(None)
 
     def bind(self, local: Address) -> Address:
-        """Take the UDP port; return its address."""
+        """Bind the UDP port; return its address."""
         try:
             return self._driver.bind({_SOCKET: local})[_SOCKET]
         except (OSError, OverflowError) as error:
@@ -300,50 +302,49 @@ class ChannelSocket:
         if isinstance(answer, Channel):
             return answer
         if answer is not None and answer.refused:
-            raise Refused(f"{shown(remote)} has as many channels as it may (connections_max); try again later")
+            raise Refused(f"{shown(remote)} has its maximum number of channels (connections_max); try again later")
         raise Unreachable(
-            f"nobody at {shown(remote)} answered who has the secret; is a listener there, with the same secret and "
-            f"encryption?"
+            f"{shown(remote)} does not respond; check that a listener with the same secret and encryption runs there"
         )
 
     def feed(self, channel: Channel, request: Input) -> None:
-        """Let the machine take ``request``, and ``channel`` look at what comes of it."""
+        """Pass ``request`` to the machine, and let ``channel`` check its conditions afterwards."""
         self._driver.feed(request)
         self._watched.add(channel)
 
     def moved(self, channel: Channel) -> bool:
-        """Show the other side where this host is now, and again soon after, since a line may lose the first words."""
+        """Probe the peer from our new address, several times, since the first packets may be lost."""
         for delay_s in PROBE_AFTER_S:
             self._loop.call_later(delay_s, self._driver.feed, Probe(channel._local_id))
         return True
 
     def watch(self, channel: Channel) -> None:
-        """Let ``channel`` look after each step, until it does not want to."""
+        """Let ``channel`` check its conditions after each step, as long as it needs that."""
         self._watched.add(channel)
 
     def forget(self, channel: Channel) -> None:
-        """Drop ``channel`` and its connection."""
+        """Remove ``channel`` and its connection."""
         self._watched.discard(channel)
         if self._channels.pop(channel._local_id, None) is not None:
             self._driver.feed(CloseConnection(channel._local_id))
 
     def step(self, inputs: Iterable[Input], now: float) -> list[Output]:
-        """Step the machine; let those look who wait for what it does."""
+        """Step the machine; then let the watched channels check their conditions."""
         outputs = self.endpoint.step(inputs, now)
         for channel in list(self._watched):
-            if not channel._look():
+            if not channel._check_waiters():
                 self._watched.discard(channel)
         return outputs
 
-    def _take(self, report: Output) -> None:
+    def _on_report(self, report: Output) -> None:
         local_id: int = report.local_id  # type: ignore[attr-defined]  # every report of the machine has it
-        if type(report) is MessageReceived:  # nearly every report, and so without a call
+        if type(report) is MessageReceived:  # the most frequent report, inlined for speed
             if (reader := self._channels.get(local_id)) is not None:
                 reader._inbox.append(report.payload)
                 reader._arrived.set()
             return
         if (known := self._channels.get(local_id)) is not None:
-            known._take(report)
+            known._on_report(report)
         elif isinstance(report, Opened):
             channel = self._channels[local_id] = Channel(self, local_id, report.remote)
             self.opened.put_nowait(channel)
@@ -351,11 +352,11 @@ class ChannelSocket:
             self.opened.put_nowait(report)
 
     def _end(self, fault: Exception | None) -> None:
-        """Close the socket; whoever waits for one of its channels learns of it."""
+        """Close the socket; callers of its channels get an error."""
         self._driver.close()
         self.opened.put_nowait(None)
         if fault is not None:
-            _log.error("a fault ended a socket of reliable UDP", exc_info=fault)
+            _log.error("a reliable UDP socket was closed by an internal error", exc_info=fault)
         reason = f"after a fault: {fault!r}" if fault else "with its connect() or listen()"
         for channel in list(self._channels.values()):
             channel._abandon(Closed(f"the channel ended {reason}"))

@@ -1,4 +1,4 @@
-"""Answers digest challenges on behalf of the user (RFC 3261 22, RFC 7616; DESIGN 6.4)."""
+"""Responses to digest challenges on behalf of the user (RFC 3261 22, RFC 7616; DESIGN 6.4)."""
 
 from __future__ import annotations
 
@@ -13,17 +13,17 @@ from wanderbus.sip.message.message import Request, Response
 CHALLENGE_STATUSES: Final = (401, 407)
 
 CHALLENGES_MAX: Final = 4
-"""How often one request is repeated because of challenges.
+"""Largest number of repetitions of one request because of challenges.
 
-One is the rule; more come when a nonce grows stale between, or when reordering makes ``nc`` look repeated.
+One is usual; more are needed if a nonce becomes stale meanwhile, or if reordering makes ``nc`` look repeated.
 """
 
 
 class Challenges:
-    """Credentials towards one authenticating server; without a password no challenge is answered.
+    """Credentials for one authenticating server; without a password no challenge is answered.
 
-    The registrar and the called side may issue nonces of their own in one realm, so registration and sessions
-    each have one of these: shared, each would make the other's cached nonce look stale.
+    The registrar and the callee may issue different nonces in one realm, so registration and sessions each have their
+    own instance: with a common one, each would make the other's cached nonce look stale.
     """
 
     def __init__(self, properties: Properties, random: RandomSource) -> None:
@@ -37,7 +37,10 @@ class Challenges:
         return request if self._client is None else self._client.authorize(request)
 
     def worth_retrying(self, response: Response, challenged: int) -> bool:
-        """Take in the challenge of a 401 or 407; tell whether another attempt can succeed after ``challenged``."""
+        """Store the challenge of a 401 or 407.
+
+        Return whether another attempt can succeed after ``challenged`` attempts.
+        """
         if self._client is None or challenged >= CHALLENGES_MAX:
             return False
         try:

@@ -1,4 +1,4 @@
-"""Builds the SIP messages of a user agent from their main parameters only (SPEC C-09, RFC 3261 8.1.1, 10.2, 13.2.1)."""
+"""Builder of a user agent's SIP messages from their main parameters (SPEC C-09, RFC 3261 8.1.1, 10.2, 13.2.1)."""
 
 from __future__ import annotations
 
@@ -16,14 +16,14 @@ from wanderbus.sip.message.sdp import MediaDescription, SessionDescription
 from wanderbus.sip.message.targets import transport_params
 from wanderbus.sip.message.uri import SIPUri
 
-"""What a user agent serves, as it stands in Allow."""
-
 _ALLOW: Final = ("Allow", ", ".join(USER_AGENT_METHODS))
+"""Methods that a user agent serves."""
+
 _MAX_FORWARDS: Final = ("Max-Forwards", "70")
 
 
 class Composer:
-    """Knows who we are and where we are reached; ``contact`` changes with every move."""
+    """Builds messages with our identity and address; ``contact`` changes with every move."""
 
     def __init__(self, properties: Properties, contact: Address, random: RandomSource) -> None:
         self.properties = properties
@@ -44,7 +44,7 @@ class Composer:
 
     @property
     def contact_uri(self) -> str:
-        """Where requests for us go: our user at our address, over our transport."""
+        """Our contact URI: our user at our address, over our transport."""
         host, port = self.contact
         where = f"[{host}]" if ":" in host else host
         params = "".join(f";{name}={value}" for name, value in transport_params(self.properties.transport))
@@ -52,13 +52,13 @@ class Composer:
 
     @property
     def contact_header(self) -> tuple[str, str]:
-        """Contact with the device that it belongs to (RFC 5626 4.1)."""
+        """Return Contact with the id of this device (RFC 5626 4.1)."""
         instance = self.properties.instance
         device = "" if instance is None else f';+sip.instance="{instance}"'
         return ("Contact", f"<{self.contact_uri}>{device}")
 
     def media_in(self, description: SessionDescription) -> MediaDescription:
-        """Return what of ``description`` is for our owner; SIPParseError 488 if nothing is."""
+        """Return the media of ``description`` for our owner; SIPParseError 488 if there are none."""
         return (all_media_in if self.properties.any_media else data_channel_in)(description)
 
     def register(self, call_id: str, tag: str, cseq: int, expires_s: int) -> Request:
@@ -101,7 +101,7 @@ class Composer:
         return Request(request.method, request.uri, headers, self._description(session).encode())
 
     def refreshing(self, request: Request, session: SIPSession) -> Request:
-        """Return ``request`` with our Contact and session interval, without an offer (RFC 3311 5.1, RFC 4028 7.4)."""
+        """Return ``request`` with our Contact and session interval, without offer (RFC 3311 5.1, RFC 4028 7.4)."""
         ours = self.properties
         least_s = max(session.min_se_s, ours.min_se_s if ours.min_se_s > MIN_SE_S else 0)
         timer = asking(ours.session_expires_s, least_s, session.timer)
@@ -119,7 +119,7 @@ class Composer:
         return make_response(request, 200, headers=[self.contact_header, _ALLOW, *granting(timer)])
 
     def ringing(self, request: Request, tag: str) -> Response:
-        """Return the 180 that makes an early dialog (RFC 3261 12.1.1, 13.3.1.1)."""
+        """Return the 180 that creates an early dialog (RFC 3261 12.1.1, 13.3.1.1)."""
         return make_response(request, 180, to_tag=tag, headers=[self.contact_header, _ALLOW])
 
     def interval_too_small(self, request: Request) -> Response:
@@ -128,23 +128,23 @@ class Composer:
         return self.refusal(request, TOO_SMALL, least, reason=TOO_SMALL_REASON)
 
     def options_answer(self, request: Request) -> Response:
-        """Return what we can do (RFC 3261 11.2)."""
+        """Return the response to OPTIONS with our capabilities (RFC 3261 11.2)."""
         headers = [self.contact_header, _ALLOW, ("Accept", SDP_TYPE), *granting(None)]
         return make_response(request, 200, to_tag=self.fresh_tag(), headers=headers)
 
     def refusal(self, request: Request, status: int, *headers: tuple[str, str], reason: str | None = None) -> Response:
-        """Return a refusal of ``request`` outside of any dialog of ours."""
+        """Return a refusal of ``request`` outside any dialog of ours."""
         return make_response(request, status, reason, to_tag=self.fresh_tag(), headers=headers)
 
     def _description(self, session: SIPSession) -> SessionDescription:
-        """Return our slots of ``session`` as a description; it has at least one."""
+        """Return our slots of ``session`` as a description; there is at least one."""
         used = next((line for line in session.slots if line.port), session.slots[0])
         version = session.description_version
         return SessionDescription(self.properties.user, session.description_id, version, used.address, session.slots)
 
 
 def takes_update(message: Message, before: bool) -> bool:
-    """Tell whether the sender of ``message`` allows UPDATE (RFC 3311 4); as ``before`` if it does not say."""
+    """Return whether the sender of ``message`` allows UPDATE (RFC 3311 4); ``before`` if it has no Allow."""
     try:
         allowed = message.headers_all("Allow")
     except SIPParseError:

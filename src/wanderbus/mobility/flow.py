@@ -1,8 +1,8 @@
-"""The way between us and the server: kept open, and found again when it breaks (RFC 5626 4.4, 4.5).
+"""Connection to the server: keep-alives, and recovery after a failure (RFC 5626 4.4, 4.5).
 
-On a stream the double CRLF of a keep-alive is answered with a single one. Over UDP it has no answer and only keeps a
-NAT's mapping: STUN, which RFC 5626 4.4.2 asks for there, is left out. So a UDP flow that died in silence shows at
-the next REGISTER, after a third of the registration's lifetime, and one that breaks aloud by
+On a stream the double CRLF of a keep-alive is answered with a single CRLF. Over UDP it has no response and only keeps a
+NAT's mapping: STUN (RFC 5626 4.4.2) is not implemented. So a UDP flow that fails without an error is detected at the
+next REGISTER, after a third of the registration's lifetime. A failure with an error is reported by
 :class:`wanderbus.mobility.messages.FlowFailed`.
 """
 
@@ -20,34 +20,34 @@ from wanderbus.sip.transaction.transaction_layer import SendPing
 KEEP_ALIVE: Final = b"\r\n\r\n"
 
 KEEP_ALIVE_S: Final[Mapping[Transport, float]] = {"UDP": 25.0, "TCP": 120.0, "TLS": 120.0}
-"""Periods that keep a NAT open: a mapping for UDP may last 30 s, a connection minutes (RFC 5626 4.4.1 and 4.4.2)."""
+"""Keep-alive periods for a NAT: a mapping for UDP may last 30 s, a connection minutes (RFC 5626 4.4.1 and 4.4.2)."""
 
 _SPREAD: Final = 0.8
-"""A keep-alive comes after this part of its period at the earliest, so that not all come at once (RFC 5626 4.4)."""
+"""Shortest keep-alive interval as a part of its period: random intervals avoid bursts (RFC 5626 4.4)."""
 
 RECOVER_S_MIN: Final = 0.5
 RECOVER_S_MAX: Final = 8.0
-"""Longest pause before a broken flow is registered anew, in seconds: doubled from the first to the second.
+"""Longest pause before a failed flow is registered again, in seconds: doubled from the first to the second.
 
-RFC 5626 4.5 has 30 s and 1,800 s. A device on the move cannot wait that long, and its server is its own (SPEC D-12).
+RFC 5626 4.5 has 30 s and 1,800 s. A moving device cannot wait that long, and its server belongs to it (SPEC D-12).
 """
 
 STABLE_S: Final = 120.0
-"""A flow that held for this long has no past (RFC 5626 4.5 flow recovery, ``min-regtime``)."""
+"""Age in seconds after which a flow's earlier failures are forgotten (RFC 5626 4.5 flow recovery, ``min-regtime``)."""
 
 PONG_WITHIN_S: Final = 10.0
-"""How long a server may take to answer a keep-alive on a stream (RFC 5626 4.4.1)."""
+"""Timeout of a server's response to a keep-alive on a stream, in seconds (RFC 5626 4.4.1)."""
 
 _TIMER: Final = "keep-alive"
 
 
 def is_keep_alive(item: DatagramReceived) -> bool:
-    """Tell whether a datagram is nothing but line ends: it is for the NAT, and gets no answer over UDP."""
+    """Return whether a datagram has only line ends: it is a keep-alive, without a response over UDP."""
     return not item.data.strip(b"\r\n")
 
 
 class KeepAlive:
-    """Sends keep-alives to the server while the user agent is started, if its properties ask for that."""
+    """Sends keep-alives to the server while the user agent is started, if its properties enable them."""
 
     def __init__(self, properties: Properties, random: RandomSource, socket: str) -> None:
         self._properties = properties
@@ -57,25 +57,25 @@ class KeepAlive:
         self._unanswered = False
 
     def start(self, now: float) -> list[Effect]:
-        """Begin, with one period of silence."""
+        """Start, with one period without a keep-alive."""
         self._running = self._properties.keep_alive_s is not None
         self._unanswered = False
         return self._next(now)
 
     def stop(self) -> list[Effect]:
-        """Send no more."""
+        """Stop sending."""
         self._running = False
         return [CancelTimer(_TIMER)] if self._properties.keep_alive_s is not None else []
 
     def answered(self, now: float) -> list[Effect]:
-        """The server answered on a stream: all is well until the next period is over."""
+        """Handle the server's response on a stream: wait until the next period."""
         if not self._unanswered:
             return []
         self._unanswered = False
         return self._next(now)
 
     def timer_fired(self, now: float) -> tuple[bool, list[Effect]]:
-        """Send one; or find that the last one on a stream was not answered, so that the flow is lost."""
+        """Send a keep-alive; if the last one on a stream was not answered, report the flow as failed."""
         if not self._running:
             return False, []
         if self._unanswered:
@@ -95,7 +95,7 @@ class KeepAlive:
 
 
 class Recovery:
-    """How long to wait before a broken flow is registered anew (RFC 5626 4.5)."""
+    """Pauses before a failed flow is registered again (RFC 5626 4.5)."""
 
     def __init__(self, random: RandomSource) -> None:
         self._random = random
@@ -103,7 +103,7 @@ class Recovery:
         self._formed_at: float | None = None
 
     def formed(self, now: float) -> None:
-        """The registrar answered over the flow."""
+        """Handle a response of the registrar over the flow."""
         if self._formed_at is None:
             self._formed_at = now
 
@@ -117,6 +117,6 @@ class Recovery:
         return self._random.uniform(bound_s / 2, bound_s)
 
     def forget(self) -> None:
-        """Begin afresh: the address has changed, and with it the flow."""
+        """Reset: the address has changed, and with it the flow."""
         self._failures = 0
         self._formed_at = None

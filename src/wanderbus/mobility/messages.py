@@ -1,8 +1,8 @@
-"""What a user agent may be told, and what it reports (SPEC C-02, C-04).
+"""Inputs and reports of a user agent (SPEC C-02, C-04).
 
-Inputs are imperative for requests of the owner, reports are in the past tense. Datagrams and timers come and
-go as in every machine (:mod:`wanderbus.machine`). A session's ``id`` is its Call-ID (SPEC X8). ``media`` is the line
-of a description that matters most, with all further ones ``beside`` it (SPEC C-16).
+Inputs are imperatives for requests of the owner, reports are past participles. Datagrams and timers are those of every
+machine (:mod:`wanderbus.machine`). A session's ``id`` is its Call-ID (SPEC X8). ``media`` is the most important line of
+a description, with all further ones in ``beside`` (SPEC C-16).
 """
 
 from __future__ import annotations
@@ -15,7 +15,7 @@ from wanderbus.sip.message.sdp import MediaDescription
 
 
 class Start(Input, frozen=True):
-    """Register now and keep the registration fresh (SPEC D-02, D-03)."""
+    """Register now and keep the registration alive (SPEC D-02, D-03)."""
 
 
 class Stop(Input, frozen=True):
@@ -23,30 +23,30 @@ class Stop(Input, frozen=True):
 
 
 class Unregister(Input, frozen=True):
-    """Remove the binding and keep the sessions (SPEC C-02, D-04); :class:`Start` registers anew."""
+    """Remove the binding and keep the sessions (SPEC C-02, D-04); :class:`Start` registers again."""
 
 
 class AddressChanged(Input, frozen=True):
-    """This device is now reached at ``contact``: register at once (SPEC D-05, D-08 step 1).
+    """This device now has the address ``contact``: register at once (SPEC D-05, D-08 step 1).
 
-    The owner then says with :class:`UpdateSession` which media each session has from now on (D-08 step 2).
+    The owner then sets the new media of each session with :class:`UpdateSession` (D-08 step 2).
     """
 
     contact: Address
 
 
 class FlowFailed(Input, frozen=True):
-    """What we send does not get to the server: register anew, after a pause that grows (RFC 5626 4.5).
+    """Messages to the server are lost: register again, after a growing pause (RFC 5626 4.5).
 
-    To be given when the transport says so: ICMP told that the port is unreachable, or a connection broke.
+    Give this input when the transport reports an error: ICMP port unreachable, or a closed connection.
     """
 
 
 class CreateSession(Input, frozen=True):
     """Invite ``uri``, offering ``media``, into a new session ``id``.
 
-    An INVITE waits for its answer as RFC 3261 says. One that is ``hurried`` is cancelled after a few seconds and sent
-    anew under the same id: only for a peer that takes this for the newer word of the same caller, as a broker does.
+    An INVITE waits for its response as in RFC 3261. A ``hurried`` one is cancelled after a few seconds and sent again
+    under the same id: only for a peer that treats it as an update by the same caller, as a broker does.
     """
 
     id: str
@@ -56,10 +56,10 @@ class CreateSession(Input, frozen=True):
 
 
 class UpdateSession(Input, frozen=True):
-    """Tell the other side of session ``id`` where and how it reaches us now; replaces an update still under way.
+    """Send our current address and media to the peer of session ``id``; replaces an update still under way.
 
-    Ignored for an unknown session: it may just have ended. ``method`` UPDATE saves the ACK (RFC 3311) but asks for an
-    answer at once; where the other side does not take it, a re-INVITE goes instead.
+    Ignored for an unknown session: it may just have ended. ``method`` UPDATE saves the ACK (RFC 3311) but needs a
+    response at once; if the peer does not support it, a re-INVITE is sent instead.
     """
 
     id: str
@@ -68,16 +68,16 @@ class UpdateSession(Input, frozen=True):
 
 
 class ChangeMedia(Input, frozen=True):
-    """Receive at ``media`` from now on in every session, and tell the other sides (SPEC C-18)."""
+    """Receive at ``media`` in every session, and update the peers (SPEC C-18)."""
 
     media: MediaDescription
 
 
 class TerminateSession(Input, frozen=True):
-    """End session ``id`` with BYE, or CANCEL while it is not answered; ignored when it is gone already.
+    """End session ``id`` with BYE, or CANCEL while it has no final response; ignored if it has ended already.
 
-    CANCEL has to wait for a provisional response (RFC 3261 9.1), and the INVITE is repeated until there is one. With
-    ``quietly`` it is not: the owner calls anew, and the old INVITE must not arrive after the new one.
+    CANCEL must wait for a provisional response (RFC 3261 9.1), and the INVITE is repeated until there is one. With
+    ``quietly`` it is not repeated: the owner calls again, and the old INVITE must not arrive after the new one.
     """
 
     id: str
@@ -85,7 +85,7 @@ class TerminateSession(Input, frozen=True):
 
 
 class Ring(Input, frozen=True):
-    """Tell the caller of session ``id`` that its user is being asked (180); ignored unless the INVITE waits for that.
+    """Send 180 to the caller of session ``id``, while its user decides; ignored unless the INVITE waits for a reply.
 
     :class:`Answer` or :class:`Refuse` follows when the user has decided (RFC 3261 13.3.1.1).
     """
@@ -94,10 +94,10 @@ class Ring(Input, frozen=True):
 
 
 class Answer(Input, frozen=True):
-    """Accept what :class:`SessionOffered` offered, with ``media`` as ours; ignored when the offer is gone already.
+    """Accept the offer of :class:`SessionOffered`, with ``media`` as ours; ignored if the offer is gone already.
 
-    To :class:`OfferWanted` it is our offer. When no line of ours is among those offered, the offer is refused (488).
-    With ``renews`` an update of ours that waits or is under way says ``media`` from now on, not what it was given.
+    In reply to :class:`OfferWanted` it is our offer. If the offer has none of our lines, it is refused (488). With
+    ``renews``, ``media`` replaces the media of an update of ours that waits or is under way.
     """
 
     id: str
@@ -108,7 +108,7 @@ class Answer(Input, frozen=True):
 class Refuse(Input, frozen=True):
     """Decline :class:`SessionOffered` or :class:`OfferWanted` with a final SIP ``status`` (300 to 699).
 
-    ``reason`` is the reason phrase, one line for people; the usual one of the status when None.
+    ``reason`` is the reason phrase, one line for people; the usual phrase of the status if None.
     """
 
     id: str
@@ -117,20 +117,20 @@ class Refuse(Input, frozen=True):
 
 
 class SetMediaStatus(Input, frozen=True):
-    """The application saw its data channel to session ``id`` work or fail (SPEC C-14)."""
+    """The application reports that its data channel to session ``id`` works or failed (SPEC C-14)."""
 
     id: str
     media: RemoteMediaStatus
 
 
 class Registered(Output, frozen=True):
-    """The registrar holds our binding for ``expires_s`` more seconds; reported at each refresh too."""
+    """The registrar stores our binding for ``expires_s`` more seconds; reported at each refresh too."""
 
     expires_s: float
 
 
 class RegistrationFailed(Output, frozen=True):
-    """A REGISTER was refused with ``status``, or nobody answered (None).
+    """A REGISTER was refused with ``status``, or had no response (None).
 
     It is repeated with growing pauses, unless the credentials were refused (401, 403, 404, 407).
     """
@@ -140,16 +140,16 @@ class RegistrationFailed(Output, frozen=True):
 
 
 class Unregistered(Output, frozen=True):
-    """Our binding was removed, or nobody was there to remove it."""
+    """Our binding was removed, or the registrar did not respond to the removal."""
 
 
 class SessionOffered(Output, frozen=True):
     """An INVITE (or re-INVITE, ``update``) arrived; reply with :class:`Answer` or :class:`Refuse`, now or later.
 
-    An update may also come by UPDATE, whose sender does not wait: after two seconds it is refused (RFC 3311 5.2).
-    A caller that moves before it has the reply offers anew under the same id: one reply then serves, a second is
-    ignored, and :class:`SessionEstablished` tells the media that hold. ``instance`` names the caller's device
-    (``+sip.instance``, RFC 5626 4.1), None when it has none.
+    An update may also arrive as UPDATE, whose sender does not wait: after two seconds it is refused (RFC 3311 5.2). A
+    caller that moves before the reply sends a new offer under the same id: one reply then suffices, a second is
+    ignored, and :class:`SessionEstablished` reports the valid media. ``instance`` is the caller's device
+    (``+sip.instance``, RFC 5626 4.1), None if it has none.
     """
 
     id: str
@@ -162,8 +162,8 @@ class SessionOffered(Output, frozen=True):
 class OfferWanted(Output, frozen=True):
     """An INVITE without offer arrived (RFC 3261 13.2.1); reply with :class:`Answer`, which is our offer, or refuse.
 
-    :class:`SessionEstablished` tells the caller's answer, which comes with its ACK. An established session is
-    offered again as it stands without asking.
+    :class:`SessionEstablished` reports the caller's answer, which arrives with its ACK. In an established session the
+    present media are offered again without this report.
     """
 
     id: str
@@ -172,9 +172,9 @@ class OfferWanted(Output, frozen=True):
 
 
 class SessionEstablished(Output, frozen=True):
-    """Both sides agreed; the other side receives at ``media``.
+    """Offer and answer are complete; the peer receives at ``media``.
 
-    The callee reports it on sending its 200, the caller on receiving it (SPEC X12). ``media`` are the lines in
+    The callee reports it when it sends its 200, the caller when it receives it (SPEC X12). ``media`` are the lines in
     use on both sides, in the order of our own.
     """
 
@@ -184,7 +184,7 @@ class SessionEstablished(Output, frozen=True):
 
 
 class SessionFailed(Output, frozen=True):
-    """Our INVITE was refused with ``status`` or never answered (None): there is no session."""
+    """Our INVITE was refused with ``status`` or had no response (None): there is no session."""
 
     id: str
     status: int | None
@@ -192,7 +192,7 @@ class SessionFailed(Output, frozen=True):
 
 
 class UpdateFailed(Output, frozen=True):
-    """Our re-INVITE failed for good: the session is gone and has to be created anew."""
+    """Our re-INVITE failed permanently: the session has ended and must be created again."""
 
     id: str
     status: int | None
@@ -200,7 +200,7 @@ class UpdateFailed(Output, frozen=True):
 
 
 class SessionRemoved(Output, frozen=True):
-    """The session ended: by BYE of either side, because it expired, or its caller gave up before it began."""
+    """The session ended: by BYE of either side, by expiry, or its caller cancelled it before it began."""
 
     id: str
     reason: str

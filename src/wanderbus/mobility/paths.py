@@ -1,4 +1,4 @@
-"""Where the next request of a dialog goes, as an address that can be sent to (RFC 3261 12.2.1.1)."""
+"""Next hop of a dialog's requests, as an address (RFC 3261 12.2.1.1)."""
 
 from __future__ import annotations
 
@@ -11,8 +11,8 @@ from wanderbus.sip.message.targets import Target
 def reachable(dialog: Dialog) -> Target:
     """Return the next hop of ``dialog``.
 
-    Raises SIPParseError when it is not an IP address: names are not looked up, as the other side could choose them
-    and a lookup would take its time from everybody else. Nor is one that stands for many hosts, or for none.
+    Raises SIPParseError if it is not the IP address of one host. Names are not resolved: the peer could choose them,
+    and a lookup would delay everybody else.
     """
     target = dialog.next_hop()
     if not is_ip_address(target.address[0]):

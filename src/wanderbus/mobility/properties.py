@@ -1,4 +1,4 @@
-"""What a user agent must know before it starts (SPEC C-07, D-01, Q-02)."""
+"""Properties that a user agent needs before it starts (SPEC C-07, D-01, Q-02)."""
 
 from __future__ import annotations
 
@@ -14,13 +14,13 @@ from wanderbus.sip.message.uri import SIPUri, canonical_uri
 from wanderbus.sip.transaction.flood_limits import FloodLimits
 
 MIN_SE_S: Final = 90
-"""The least session interval anybody may ask for, in seconds (RFC 4028 5)."""
+"""Least session interval that anybody may request, in seconds (RFC 4028 5)."""
 
 
 class Properties(msgspec.Struct, frozen=True):
-    """Who the user is, where the home domain's SIP server is, and how to prove it.
+    """Identity and password of the user, and the SIP server of the home domain.
 
-    Raises LocalProtocolError when the URI is missing or malformed: nothing can be registered without one.
+    Raises LocalProtocolError if the URI is missing or malformed: registration requires it.
     """
 
     uri: str
@@ -34,36 +34,36 @@ class Properties(msgspec.Struct, frozen=True):
     instance: str | None = None
     """The device, as ``<urn:uuid:...>`` (RFC 5626 4.1); None sends no ``+sip.instance``."""
     register_expires_s: int = 60
-    """Lifetime asked for a registration, in seconds; the registrar may grant another (SPEC X10)."""
+    """Requested lifetime of a registration, in seconds; the registrar may grant another (SPEC X10)."""
     transport: Transport = "UDP"
-    """What we speak with the server over, and ask others to speak with us over (SPEC C-11)."""
+    """Transport to the server, and in our Contact (SPEC C-11)."""
     server_name: str | None = None
-    """The name in the server's TLS certificate; its address when None."""
+    """The name in the server's TLS certificate; its address if None."""
     server_known_as: Address | None = None
-    """What others know the server as, if that is not ``server``: a route that leads there leads to ``server``."""
+    """Address of the server as known to others, if that is not ``server``: a route to it leads to ``server``."""
     server_is_local: bool = False
-    """Whether the server runs on this host, so that what comes over UDP from its address comes from it."""
+    """True if the server runs on this host, so that UDP datagrams from its address are really from it."""
     vouched_domains: tuple[str, ...] = ()
-    """Other domains, for whose users the server vouches (RFC 3325)."""
+    """Other domains for whose users the server vouches (RFC 3325)."""
     takes_offerless: bool = False
-    """Whether an INVITE without offer is passed to the owner (``OfferWanted``); refused with 488 otherwise."""
+    """True if an INVITE without offer is passed to the owner (``OfferWanted``); refused with 488 otherwise."""
     session_expires_s: int | None = None
-    """Session interval we ask for, in seconds; None runs a session timer only if the peer asks (RFC 4028).
+    """Requested session interval, in seconds; None uses a session timer only if the peer requests it (RFC 4028).
 
     The usual value is 1800 (RFC 4028 4).
     """
     min_se_s: int = 90
     """Shortest session interval we accept, in seconds, not below 90 (RFC 4028 5)."""
     digest_algorithms: tuple[str, ...] = SUPPORTED
-    """Digests that we prove ourselves by; a challenge of another algorithm is not answered (RFC 8760 2.4)."""
+    """Accepted digest algorithms; a challenge of another algorithm is not answered (RFC 8760 2.4)."""
     keep_alive_s: float | None = None
-    """Most seconds between two keep-alives to the server, None sends none (RFC 5626 4.4; see :mod:`.flow`)."""
+    """Longest interval between two keep-alives to the server, None sends none (RFC 5626 4.4; see :mod:`.flow`)."""
     flood: FloodLimits | None = None
-    """How many requests one source may send to us, but for the server; None takes all (SPEC C-20)."""
+    """Limits of requests from one source, except the server; None accepts all (SPEC C-20)."""
     any_media: bool = False
-    """Whether the owner is told of whatever media are offered, all of them in order (SPEC C-16).
+    """True if offers of any media are passed to the owner, all lines in order (SPEC C-16).
 
-    Otherwise the first data channel of this package alone, and an offer without one is refused.
+    Otherwise only the first data channel of this package is; an offer without one is refused.
     """
 
     def __repr__(self) -> str:
@@ -81,23 +81,23 @@ class Properties(msgspec.Struct, frozen=True):
             ) from error
         user = SIPUri.parse(uri).user
         if user is None:
-            raise LocalProtocolError(f"the user URI {self.uri!r} names no user: write sip:user@domain")
+            raise LocalProtocolError(f"the user URI {self.uri!r} has no user: write sip:user@domain")
         msgspec.structs.force_setattr(self, "uri", uri)
         if self.session_expires_s is not None and self.session_expires_s < self.min_se_s:
             raise LocalProtocolError(f"session_expires_s {self.session_expires_s} is below min_se_s {self.min_se_s}")
         if self.min_se_s < MIN_SE_S:
-            raise LocalProtocolError(f"min_se_s {self.min_se_s} is below {MIN_SE_S}, the least of RFC 4028")
+            raise LocalProtocolError(f"min_se_s {self.min_se_s} is below {MIN_SE_S}, the minimum of RFC 4028")
         if not self.username:
             msgspec.structs.force_setattr(self, "username", user)
 
     @property
     def server_target(self) -> Target:
-        """The server with what it is spoken to over."""
+        """The server's address with its transport."""
         return Target(self.transport, self.server, self.server_name)
 
     @property
     def user(self) -> str:
-        """The user part of the URI, as it stands in Contact and Request-URI."""
+        """The user part of the URI, for Contact and Request-URI."""
         user = SIPUri.parse(self.uri).user
         assert user is not None
         return user

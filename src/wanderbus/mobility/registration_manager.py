@@ -1,8 +1,7 @@
-"""Keeps our binding at the registrar alive and at the right address (RFC 3261 10.2, SPEC D-02 to D-05, D-12).
+"""Keeps our binding at the registrar alive and at the current address (RFC 3261 10.2, SPEC D-02 to D-05, D-12).
 
-One REGISTER is under way at a time, except that a move overtakes it: the old one names an address that is gone,
-and waiting for its answer, which RFC 3261 10.2 asks for, would be waiting for what cannot arrive. The registrar
-tells them apart by CSeq.
+One REGISTER is under way at a time, except after a move: the old one has an address that is gone, so its response,
+which RFC 3261 10.2 says to wait for, cannot arrive. The registrar distinguishes them by CSeq.
 """
 
 from __future__ import annotations
@@ -20,33 +19,33 @@ from wanderbus.sip.message.message import Response
 from wanderbus.sip.transaction.transaction_layer import ForgetTransaction, SendRequest
 
 TRANSACTION_PREFIX: Final = "register-"
-"""How the names of our transactions begin."""
+"""Prefix of the names of our transactions."""
 
 REFRESH_FRACTION: Final = 1 / 3
-"""When a granted registration is refreshed, as a part of its lifetime (SPEC D-03, X10)."""
+"""Part of its lifetime after which a registration is refreshed (SPEC D-03, X10)."""
 
 RETRY_S_MIN: Final = 0.5
 RETRY_S_MAX: Final = 8.0
 """Pauses between attempts after a failure, in seconds: doubled from the first to the second."""
 
 REFUSED_AGAIN_S: Final = 120.0
-"""Pause after the registrar refuses the user of a registration that it has granted before, in seconds."""
+"""Pause after the registrar refuses a user whom it has accepted before, in seconds."""
 
 REFRESH_S_MIN: Final = 5.0
-"""Refreshes come no faster than this, in seconds, unless we asked for so short a registration ourselves."""
+"""Shortest interval of refreshes, in seconds, unless we requested such a short registration ourselves."""
 
 LIFETIME_S_MAX: Final = 86_400
-"""The longest lifetime that a registrar may demand, in seconds."""
+"""The longest lifetime that a registrar may require, in seconds."""
 
 LENGTHENED_MAX: Final = 4
-"""How often in a row a lifetime is made longer because the registrar demands it."""
+"""Largest number of increases of the lifetime in a row because the registrar requires it."""
 
 _TIMER: Final = "register"
 _CREDENTIALS_REFUSED: Final = (401, 403, 404, 407)
 
 
 class RegistrationManager:
-    """One binding of one user. Its methods return requests for the transaction layer, timers and reports."""
+    """One binding of one user. Its methods return inputs for the transaction layer, timers and reports."""
 
     def __init__(self, composer: Composer, challenges: Challenges, random: RandomSource) -> None:
         self._composer = composer
@@ -72,19 +71,21 @@ class RegistrationManager:
         return self._afresh(now)
 
     def stop(self, now: float) -> list[Effect]:
-        """Remove the binding (RFC 3261 10.2.2); nothing to do if we never registered."""
+        """Remove the binding (RFC 3261 10.2.2); ignored if we never registered."""
         if not self._started:
             return [Unregistered()]
         self._wanted = self._started = False
         return self._afresh(now)
 
     def address_changed(self, now: float) -> list[Effect]:
-        """Register the new address without waiting for anything (SPEC D-08 step 1, X12)."""
+        """Register the new address without waiting for any response (SPEC D-08 step 1, X12)."""
         self._recovery.forget()
         return self._afresh(now) if self._wanted else []
 
     def flow_failed(self, now: float, reason: str) -> list[Effect]:
-        """Register anew after a pause (RFC 5626 4.5); what is under way was lost. One failure may show many times."""
+        """Register again after a pause (RFC 5626 4.5); pending requests are lost. One failure may be reported many
+        times.
+        """
         if not self._wanted or self._recovering:
             return []
         self._recovering = True
@@ -95,11 +96,11 @@ class RegistrationManager:
         return [*lost, SetTimer(_TIMER, now + self._recovery.pause_s(now))]
 
     def timer_fired(self, now: float) -> list[Effect]:
-        """Refresh, or try again after a pause."""
+        """Refresh, or retry after a pause."""
         return self._send() if self._wanted and self._transaction is None else []
 
     def responded(self, transaction: str, response: Response, now: float) -> list[Effect]:
-        """Handle the answer to a REGISTER; that of one that was overtaken is ignored."""
+        """Handle the response to a REGISTER; that to a superseded one is ignored."""
         if transaction != self._transaction or response.status < 200:
             return []
         if response.status in CHALLENGE_STATUSES and self._challenges.worth_retrying(response, self._challenged):
@@ -115,7 +116,7 @@ class RegistrationManager:
         return self._refused(response.status, response.reason, now)
 
     def timed_out(self, transaction: str, now: float) -> list[Effect]:
-        """Handle that nobody answered."""
+        """Handle the timeout of a REGISTER."""
         if transaction != self._transaction:
             return []
         self._transaction = None
@@ -147,7 +148,7 @@ class RegistrationManager:
         return [SetTimer(_TIMER, now + max(granted_s * REFRESH_FRACTION, least_s)), Registered(granted_s)]
 
     def _granted_s(self, response: Response) -> float:
-        """Return the lifetime the registrar gave to our contact, in seconds, at most ours (RFC 3261 10.2.4)."""
+        """Return the lifetime that the registrar granted our contact, in seconds, at most ours (RFC 3261 10.2.4)."""
         try:
             for contact in response.contacts:
                 text = contact.param("expires") or ""
@@ -159,7 +160,7 @@ class RegistrationManager:
         return min(max(float(self._asked_s if expires_s is None else expires_s), 1.0), float(self._asked_s))
 
     def _ask_longer(self, response: Response) -> bool:
-        """Take the registrar's least lifetime as ours (RFC 3261 10.2.8); False if it is no longer, or beyond reason."""
+        """Adopt the registrar's shortest lifetime (RFC 3261 10.2.8); False if it is not longer, or too long."""
         text = (response.header("Min-Expires") or "").strip()
         if not (text.isascii() and text.isdigit() and len(text) <= 10) or self._lengthened >= LENGTHENED_MAX:
             return False

@@ -1,10 +1,10 @@
-"""What the owner of a user agent changes in its messages, replies of the owner's own, and its own requests (SPEC C-08).
+"""Handlers with which the owner of a user agent changes its messages and replies to requests (SPEC C-08).
 
-Three handlers for each method: one is asked before the user agent serves a request and may reply in its stead; one
-sees each request, one each reply, just before it is written, whoever made it: the user agent, or its transaction layer
-(100, the answer to CANCEL, CANCEL itself, the ACK of a refusal, the refusal of unreadable bytes). A retransmission
-repeats the bytes; a 2xx to INVITE is shown each time. Keep-alives are line breaks and no messages. All are plain
-functions of the message.
+There are three handlers for each method. One is called before the user agent serves a request, and may reply instead.
+One is called for each request and one for each reply, just before it is encoded. This includes messages of the
+transaction layer (100, the response to CANCEL, CANCEL itself, the ACK of a refusal, the refusal of unreadable bytes). A
+retransmission repeats the bytes; for a 2xx to INVITE the handler is called each time. Keep-alives are line breaks and
+no messages. All are plain functions of the message.
 """
 
 from __future__ import annotations
@@ -16,19 +16,19 @@ from wanderbus.errors import LocalProtocolError, SIPParseError
 from wanderbus.sip.message.message import Message, Request, Response, encode_message
 
 RequestHandler = Callable[[Request], Response | None]
-"""Takes a request that the user agent would serve; returns the reply to send, None to let it serve."""
+"""Receives a request that the user agent would serve; returns the reply to send, None to let it serve."""
 
 ReplyHandler = Callable[[Response], Response]
-"""Takes a reply and returns the one to send; asked again for each repetition of a 2xx to INVITE."""
+"""Receives a reply and returns the one to send; called again for each repetition of a 2xx to INVITE."""
 
 OutgoingHandler = Callable[[Request], Request]
-"""Takes a request that is about to be sent, with its Via, and returns the one to send."""
+"""Receives a request with its Via just before it is sent, and returns the one to send."""
 
 _Handler = TypeVar("_Handler")
 _M = TypeVar("_M", Request, Response)
 
 OWNER_TRANSACTION_PREFIX: Final = "owner "
-"""How the names of client transactions begin that the owner starts itself; what becomes of them is reported to it."""
+"""Prefix of the names of client transactions that the owner starts itself; their results are reported to it."""
 
 _NEVER_SERVED: Final = ("ACK", "CANCEL")
 _NEVER_ANSWERED: Final = ("ACK",)
@@ -37,8 +37,8 @@ _NEVER_ANSWERED: Final = ("ACK",)
 class Replies:
     """The handlers of one user agent, by method.
 
-    A change that may not be made, and an exception of a handler, is given to ``on_fault``, and the message goes out as
-    it was; without ``on_fault`` it is raised.
+    A forbidden change, or an exception of a handler, is passed to ``on_fault``, and the message is sent unchanged;
+    without ``on_fault`` it is raised.
     """
 
     def __init__(self, on_fault: Callable[[Exception], None] | None = None) -> None:
@@ -49,21 +49,21 @@ class Replies:
 
     @property
     def served(self) -> tuple[str, ...]:
-        """Return the methods that the owner has a handler for."""
+        """Return the methods for which the owner has a handler."""
         return tuple(self._instead)
 
     def serve(self, method: str, handler: RequestHandler | None) -> None:
-        """Ask ``handler`` before serving requests of ``method``; None removes it.
+        """Call ``handler`` before serving requests of ``method``; None removes it.
 
-        A reply of its own to an INVITE can only refuse: the sessions are the user agent's. Raises LocalProtocolError
-        for ACK, which has no reply, and CANCEL, whose reply is made before anybody is asked.
+        Its own reply to an INVITE can only refuse: the sessions belong to the user agent. Raises LocalProtocolError for
+        ACK, which has no reply, and for CANCEL, whose reply is made before any handler.
         """
         if method in _NEVER_SERVED:
-            raise LocalProtocolError(f"a handler cannot reply to {method}: the transaction layer has done what is due")
+            raise LocalProtocolError(f"a handler cannot reply to {method}: the transaction layer has replied already")
         _put(self._instead, method, handler)
 
     def alter(self, method: str, handler: ReplyHandler | None) -> None:
-        """Show ``handler`` each reply to requests of ``method``; None removes it.
+        """Call ``handler`` for each reply to requests of ``method``; None removes it.
 
         Raises LocalProtocolError for ACK, which has no reply.
         """
@@ -72,7 +72,7 @@ class Replies:
         _put(self._alter, method, handler)
 
     def alter_requests(self, method: str, handler: OutgoingHandler | None) -> None:
-        """Show ``handler`` each request of ``method`` that leaves; None removes it."""
+        """Call ``handler`` for each request of ``method`` before it is sent; None removes it."""
         _put(self._alter_requests, method, handler)
 
     def instead(self, request: Request) -> Response | None:
@@ -96,7 +96,7 @@ class Replies:
         return reply
 
     def edited(self, message: Message) -> Message:
-        """Return ``message`` as the owner wants it to leave."""
+        """Return ``message`` as changed by the owner."""
         if isinstance(message, Request):
             handler = self._alter_requests.get(message.method)
             return message if handler is None else self._changed(message, handler)
@@ -105,7 +105,7 @@ class Replies:
 
     def refused(self, message: Message, why: str) -> None:
         """Report that a change of ``message`` cannot be sent."""
-        self._report(LocalProtocolError(f"a handler may not change {_name_of(message)} so: {why}"))
+        self._report(LocalProtocolError(f"a handler may not change {_name_of(message)} this way: {why}"))
 
     def _changed(self, message: _M, handler: Callable[[_M], _M]) -> _M:
         try:
@@ -125,10 +125,10 @@ class Replies:
 
 
 def unchangeable(before: Message, after: Message) -> str | None:
-    """Return what of a message must stay as it is and does not, by its name; None if nothing.
+    """Return the name of a part of the message that was changed but must not be; None if there is none.
 
-    Transactions and dialogs are found by these, on both sides (RFC 3261 12.2, 17.1.3, 17.2.3), and by whether a
-    response is final and accepts.
+    Transactions and dialogs are identified by these parts, on both sides (RFC 3261 12.2, 17.1.3, 17.2.3), and by
+    whether a response is final and a success.
     """
     if isinstance(before, Request) or isinstance(after, Request):
         if not (isinstance(before, Request) and isinstance(after, Request) and before.method == after.method):

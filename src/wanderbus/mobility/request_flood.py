@@ -1,6 +1,6 @@
-"""Flood limits of a user agent: how many requests one source may send to it (SPEC C-20).
+"""Flood limits of a user agent: largest request rate of each source (SPEC C-20).
 
-The server that it registers with carries the requests of everybody, and has limits of its own.
+The user agent's server forwards the requests of everybody, and has limits of its own.
 """
 
 from __future__ import annotations
@@ -18,11 +18,11 @@ from wanderbus.sip.transaction.flood_limits import FloodGuard, Judgement
 from wanderbus.sip.transaction.transaction_layer import ForgetTransaction, RequestReceived, Respond, TransactionLayer
 
 RETRY_LATER: Final = ("Retry-After", "5")
-"""How long a source that sends too much should wait, in seconds (RFC 3261 20.33)."""
+"""Retry-After of a 503 to a source that sends too much, in seconds (RFC 3261 20.33)."""
 
 
 class RequestFlood:
-    """Judges what arrives for ``layer`` before it is read; without limits in the properties everything passes."""
+    """Limits the requests for ``layer`` before they are parsed; without limits in the properties all are accepted."""
 
     def __init__(self, properties: Properties, layer: TransactionLayer) -> None:
         self._server = properties.server
@@ -30,7 +30,7 @@ class RequestFlood:
         self._guard = None if properties.flood is None else FloodGuard(properties.flood)
 
     def refused(self, item: DatagramReceived, now: float) -> list[Output] | None:
-        """Return what to do instead of reading a datagram, None if it is to be read."""
+        """Return the outputs that refuse a datagram, None if it is to be parsed."""
         if item.data[:4] == b"SIP/" or item.source == self._server:
             return None
         match self._judged(item.source[0], len(item.data), now):
@@ -43,7 +43,7 @@ class RequestFlood:
                 return []
 
     def refused_on_stream(self, received: RequestReceived, now: float) -> list[Effect] | None:
-        """Return what to do instead of serving a request that came on a stream, None if it is to be served."""
+        """Return the outputs that refuse a request from a stream, None if it is to be served."""
         if received.connection is None or received.source[0] == self._server[0]:
             return None
         request = received.request
@@ -57,7 +57,7 @@ class RequestFlood:
                 return [ForgetTransaction(received.transaction)]
 
     def take_limited(self, now: float) -> list[Limited]:
-        """Return what is to be reported of requests that were not admitted."""
+        """Return the reports on requests that were not admitted."""
         return [] if self._guard is None else self._guard.take_limited(now)
 
     def _judged(self, host: str, size: int, now: float) -> Judgement:

@@ -75,7 +75,7 @@ _FLOW: Final = "flow"
 
 
 class UserAgent:
-    """One user on one device, reached at one SIP address at a time."""
+    """One user on one device, with one SIP address at a time."""
 
     def __init__(
         self,
@@ -90,10 +90,10 @@ class UserAgent:
         timers = Timers() if timers is None else timers
         self._properties = properties
         self.replies = Replies()
-        """What the owner changes about our messages (SPEC C-08)."""
+        """The owner's changes of our messages (SPEC C-08)."""
         self._composer = Composer(properties, contact, random)
         self._callers = Callers(self._composer, authenticator)
-        # Who speaks TLS with the server wants nothing of it to be read on the way: then there is no UDP either.
+        # TLS to the server means that no message may be readable on the path, so UDP is not used either.
         transports = {properties.transport} if properties.transport == "TLS" else {"UDP", properties.transport}
         self._layer = TransactionLayer(random, socket=socket, timers=timers, transports=transports)
         self._layer.local = contact
@@ -112,41 +112,41 @@ class UserAgent:
 
     @property
     def contact(self) -> Address:
-        """Where this user agent is reached now."""
+        """The present address of this user agent."""
         return self._composer.contact
 
     @property
     def dropped(self) -> int:
-        """Datagrams thrown away because they were no SIP message."""
+        """Number of datagrams discarded because they were no SIP message."""
         return self._layer.dropped
 
     @property
     def transaction_count(self) -> int:
-        """Transactions alive now, ours and those of others."""
+        """Number of active transactions, ours and those of peers."""
         return self._layer.transaction_count
 
     def adopt(self, snapshot: bytes) -> str:
-        """Go on with a session stored as ``sessions[id].snapshot()``; return its id.
+        """Restore a session stored as ``sessions[id].snapshot()``; return its id.
 
-        The owner then updates it with :class:`UpdateSession`, as the other side knows nothing of our restart. CSeq
-        and SDP version leap ahead of whatever was used. Raises LocalProtocolError for what is not a snapshot of an
-        established session, and for a session that is here already.
+        The owner then updates it with :class:`UpdateSession`, because the peer does not know of our restart. CSeq and
+        SDP version are increased above all used values. Raises LocalProtocolError if the bytes are not a snapshot of an
+        established session, and if the session exists already.
         """
         return self._sessions.adopt(snapshot)
 
     def step(self, inputs: Iterable[Input], now: float) -> list[Output]:
-        """Take a batch of inputs at monotonic second ``now``; return the outputs in order.
+        """Process a batch of inputs at monotonic second ``now``; return the outputs in order.
 
-        Raises LocalProtocolError for requests of the owner that can never be served (:mod:`.messages`), never for
-        anything that came from outside.
+        Raises LocalProtocolError for requests of the owner that can never be served (:mod:`.messages`), never for input
+        from the network.
         """
         outputs: list[Output] = []
         for item in inputs:
-            self._settle(self._take(item, now), outputs, now)
+            self._settle(self._on_input(item, now), outputs, now)
         return [*outputs, *self._callers.take_refusals(), *self._flood.take_limited(now)]
 
-    def _take(self, item: Input, now: float) -> list[Effect]:
-        """Give one input to whom it concerns."""
+    def _on_input(self, item: Input, now: float) -> list[Effect]:
+        """Pass one input to its handler."""
         match item:
             case DatagramReceived():
                 if is_keep_alive(item):
@@ -183,20 +183,20 @@ class UserAgent:
                 return self._move(contact, now)
         return _of_sessions(self._sessions.ask(item, now)) if isinstance(item, Wish) else []
 
-    def _flow_failed(self, now: float, reason: str = "the way to the server broke") -> list[Effect]:
+    def _flow_failed(self, now: float, reason: str = "the connection to the server failed") -> list[Effect]:
         return _of_registration(self._registration.flow_failed(now, reason))
 
     def _unregister(self, now: float) -> list[Effect]:
         return _of_registration(self._registration.stop(now)) + scoped(_FLOW, self._keep_alive.stop())
 
     def _move(self, contact: Address, now: float) -> list[Effect]:
-        """Be reached at ``contact`` from now on; the REGISTER goes first and is not awaited (SPEC D-08, X12)."""
+        """Change our address to ``contact``; the REGISTER is sent first and not awaited (SPEC D-08, X12)."""
         former, self._composer.contact, self._layer.local = self._composer.contact, contact, contact
         registering = _of_registration(self._registration.address_changed(now))
         return registering + _of_sessions(self._sessions.address_changed(former, now))
 
     def _settle(self, effects: list[Effect], outputs: list[Output], now: float) -> None:
-        """Pass what is for the transaction layer to it and its reports to the managers, until only outputs are left."""
+        """Pass effects to the transaction layer and its reports to the managers, until only outputs are left."""
         pending = deque(effects)
         while pending:
             effect = pending.popleft()
@@ -211,10 +211,11 @@ class UserAgent:
                 pending.extendleft(reversed(following))
 
     def _directed(self, effect: Input) -> Input:
-        """Let the server carry what is for a transport that we lack: it may have it, or a connection of the other side.
+        """Send a message through the server if we lack its transport: the server may have it, or a connection to the
+        peer.
 
-        That is what an outbound proxy is for (RFC 3261 8.1.2); it knows the peers of its own domain. A route that leads
-        to the server leads there on the connection that we have, whose certificate has the server's name.
+        This is the task of an outbound proxy (RFC 3261 8.1.2); it knows the peers of its own domain. A route to the
+        server uses our existing connection, whose certificate has the server's name.
         """
         if not isinstance(effect, SendRequest | SendAck):
             return effect
@@ -226,7 +227,7 @@ class UserAgent:
         return msgspec.structs.replace(effect, destination=server)
 
     def _reported(self, effect: Output, now: float) -> list[Effect] | None:
-        """Handle a report of the transaction layer; None when ``effect`` is none and so for the world."""
+        """Handle a report of the transaction layer; None if ``effect`` is none and so is an output of the machine."""
         match effect:
             case ResponseReceived(transaction=name) | TransactionTimedOut(transaction=name) if name.startswith(
                 OWNER_TRANSACTION_PREFIX
@@ -253,7 +254,7 @@ class UserAgent:
         return None
 
     def _requested(self, received: RequestReceived, now: float) -> list[Effect]:
-        """Serve a request, after the checks that hold for all of them (RFC 3261 8.2)."""
+        """Serve a request, after the common checks (RFC 3261 8.2)."""
         transaction, request = received.transaction, received.request
         if (refused := self._flood.refused_on_stream(received, now)) is not None:
             return refused
@@ -280,10 +281,10 @@ class UserAgent:
         return [Respond(transaction, self._composer.refusal(request, 501), stateless=proves)]
 
     def _unserved(self, request: Request) -> Response | None:
-        """Refuse what any user agent would, and what is meant for another user (RFC 3261 8.2).
+        """Refuse requests that any user agent would refuse, and those for another user (RFC 3261 8.2).
 
-        An address that somebody left may be given to somebody else: the 404 tells a peer that it has the wrong
-        address, where 481 would tell it that the session is gone.
+        An address may be reassigned to another user: the 404 informs a peer that it has the wrong address, where 481
+        would mean that the session has ended.
         """
         served = (*USER_AGENT_METHODS, *self.replies.served)
         if refusal := user_agent_refusal(request, served=served, supported=(session_timers.OPTION,)):

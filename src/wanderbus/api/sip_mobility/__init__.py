@@ -1,7 +1,7 @@
 """SIPMobility: a SIP user agent for applications whose users move, with or without events (SPEC C-01).
 
 Names are those of the paper. Sessions and statuses are the machine's own values (:mod:`wanderbus.mobility`); the
-managers are thin faces over it, with futures and listeners (docs/decisions/0011-sip-mobility-names.md).
+managers are thin wrappers of it, with futures and listeners (docs/decisions/0011-sip-mobility-names.md).
 """
 
 from wanderbus.api.sip_mobility.facade import SIPMobility

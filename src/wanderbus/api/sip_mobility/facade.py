@@ -1,4 +1,4 @@
-"""SIPMobility: what an application needs to be found and to stay in touch while its device moves (SPEC C-01, C-02).
+"""SIPMobility: facade for applications that keep sessions while their device moves (SPEC C-01, C-02).
 
 ::
 
@@ -9,8 +9,8 @@
         session = await mobility.create_session("sip:bob@localhost")
         print(remote_media(session)[0].destination)      # send data there
 
-The five groups of methods are those of the paper; each is forwarded to the module of its own. Data is the
-application's: SIPMobility says where to send it, and is told whether it arrives.
+The five groups of methods are those of the paper; each call is forwarded to the responsible module. The application
+sends its data itself: SIPMobility provides the destination, and the application reports whether data arrive.
 """
 
 from __future__ import annotations
@@ -33,7 +33,7 @@ from wanderbus.mobility.session.status import RemoteMediaStatus
 
 
 class SIPMobility:
-    """One user on one device. Raises ConfigurationError for properties that cannot be used (SPEC C-07)."""
+    """One user on one device. Raises ConfigurationError for unusable properties (SPEC C-07)."""
 
     def __init__(self, properties: SIPMobilityProperties) -> None:
         self.helper = SIPHelper(lambda output: self._message_listener.report(output))
@@ -58,18 +58,18 @@ class SIPMobility:
 
     @property
     def address(self) -> Address:
-        """Where SIP reaches us; :class:`~wanderbus.errors.Closed` while not initialised."""
+        """Our SIP address; :class:`~wanderbus.errors.Closed` while not initialised."""
         return self.helper.contact
 
     # Initialisation and termination ----------------------------------------------------------------------------------
 
     async def initialise(self) -> None:
-        """Begin: take a SIP port and watch the local address; ConfigurationError or Unreachable if that cannot be."""
+        """Start: bind a SIP port and watch the local address; ConfigurationError or Unreachable on failure."""
         await self.properties_manager.initialise()
         self.registration_manager.watch(self.properties_manager.values, self.properties_manager.stack.server)
 
     async def terminate(self) -> None:
-        """End every session and the registration, then everything else; nothing to do before :meth:`initialise`."""
+        """End every session and the registration, then stop everything else; ignored before :meth:`initialise`."""
         try:
             await self.properties_manager.terminate()
         finally:
@@ -79,15 +79,15 @@ class SIPMobility:
     # Registration ----------------------------------------------------------------------------------------------------
 
     async def register(self) -> float:
-        """Let others find us here: see :meth:`RegistrationManager.register`."""
+        """Register this device: see :meth:`RegistrationManager.register`."""
         return await self.registration_manager.register()
 
     async def unregister(self) -> None:
-        """Be found no more: see :meth:`RegistrationManager.unregister`."""
+        """Remove the registration: see :meth:`RegistrationManager.unregister`."""
         await self.registration_manager.unregister()
 
     async def rebind(self, address: str) -> None:
-        """Use another local IP address from now on: see :meth:`RegistrationManager.rebind`."""
+        """Use another local IP address: see :meth:`RegistrationManager.rebind`."""
         self.registration_manager.rebind(address)
 
     # Sessions --------------------------------------------------------------------------------------------------------
@@ -106,29 +106,29 @@ class SIPMobility:
         await self.session_manager.terminate_session(session)
 
     async def update_session(self, session: str) -> SIPSession:
-        """Tell the other side anew where we are: see :meth:`SessionManager.update_session`."""
+        """Send our address to the peer again: see :meth:`SessionManager.update_session`."""
         return await self.session_manager.update_session(session)
 
     def set_media_status(self, session: str, status: RemoteMediaStatus) -> None:
-        """Say whether data reaches the other side: see :meth:`SessionManager.set_media_status`."""
+        """Set whether data reach the peer: see :meth:`SessionManager.set_media_status`."""
         self.session_manager.set_media_status(session, status)
 
     def set_offer_handler(self, handler: OfferHandler | None) -> None:
-        """Decide on the sessions that others want: see :meth:`SessionManager.set_offer_handler`."""
+        """Set the handler of incoming sessions: see :meth:`SessionManager.set_offer_handler`."""
         self.session_manager.set_offer_handler(handler)
 
     # Listeners -------------------------------------------------------------------------------------------------------
 
     def add_listener(self, listener: SIPMobilityListener) -> None:
-        """Tell ``listener`` of everything from now on: see :meth:`SIPMobilityListenerManager.add`."""
+        """Notify ``listener`` of all events: see :meth:`SIPMobilityListenerManager.add`."""
         self.listener_manager.add(listener)
 
     def remove_listener(self, listener: SIPMobilityListener) -> None:
-        """Tell ``listener`` no more: see :meth:`SIPMobilityListenerManager.remove`."""
+        """Stop notifying ``listener``: see :meth:`SIPMobilityListenerManager.remove`."""
         self.listener_manager.remove(listener)
 
     # Local media -----------------------------------------------------------------------------------------------------
-    # These take effect at once. Awaiting what they return waits until every session has taken the change.
+    # These take effect at once. Awaiting the result waits until every session has the change.
 
     def add_media_description(self, data: SDPMediaDescriptionData) -> Awaitable[None]:
         """Offer one more medium: see :meth:`PropertiesManager.add_media_description`."""
@@ -139,19 +139,19 @@ class SIPMobility:
         return self.properties_manager.media_descriptions()
 
     def remove_media_description(self, data: SDPMediaDescriptionData) -> Awaitable[None]:
-        """Offer a medium no more: see :meth:`PropertiesManager.remove_media_description`."""
+        """Stop offering a medium: see :meth:`PropertiesManager.remove_media_description`."""
         return self.properties_manager.remove_media_description(data)
 
     def change_media_description(
         self, former: SDPMediaDescriptionData, data: SDPMediaDescriptionData
     ) -> Awaitable[None]:
-        """Receive a medium elsewhere or otherwise: see :meth:`PropertiesManager.change_media_description`."""
+        """Replace a medium: see :meth:`PropertiesManager.change_media_description`."""
         return self.properties_manager.change_media_description(former, data)
 
     # The stack below (SPEC C-08) -------------------------------------------------------------------------------------
 
     def set_request_handler(self, method: str, handler: RequestHandler | None) -> None:
-        """Reply to requests of ``method`` in the stack's stead: see :meth:`SIPHelper.serve`."""
+        """Reply to requests of ``method`` in place of the stack: see :meth:`SIPHelper.serve`."""
         self.helper.serve(method, handler)
 
     def set_reply_handler(self, method: str, handler: ReplyHandler | None) -> None:
@@ -159,5 +159,5 @@ class SIPMobility:
         self.helper.alter(method, handler)
 
     def set_outgoing_handler(self, method: str, handler: OutgoingHandler | None) -> None:
-        """Change each request of ``method`` that leaves: see :meth:`SIPHelper.alter_requests`."""
+        """Change each request of ``method`` before it is sent: see :meth:`SIPHelper.alter_requests`."""
         self.helper.alter_requests(method, handler)

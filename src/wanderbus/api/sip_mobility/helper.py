@@ -1,7 +1,7 @@
-"""Builds and sends SIP messages from their main parameters, and checks what they are made of (SPEC C-09).
+"""Builds and sends SIP messages from their main parameters, and checks these (SPEC C-09).
 
-The only module of SIPMobility that touches the stack (:mod:`.stack`): the managers ask for what they mean, such as
-"invite this user with these media". It serves without them too::
+This is the only module of SIPMobility that uses the stack (:mod:`.stack`): the managers call it with requests such as
+"invite this user with these media". It can be used without them too::
 
     helper = SIPHelper()
     helper.open(SIPHelper.properties("alice@localhost", "127.0.0.1:5060", password="secret"))
@@ -55,17 +55,17 @@ from wanderbus.sip.transaction.transaction_layer import ResponseReceived, SendRe
 _log = logging.getLogger("wanderbus.sip_mobility")
 
 CLOSE_S_MAX: Final = 5.0
-"""How long :meth:`SIPHelper.close` waits for the answers to its BYEs and to its REGISTER."""
+"""Time for which :meth:`SIPHelper.close` waits for the responses to its BYEs and its REGISTER, in seconds."""
 
 CHALLENGES_MAX: Final = 3
-"""How often one request is repeated because of digest challenges."""
+"""Largest number of repetitions of one request because of digest challenges."""
 
 SESSION_METHODS: Final = ("INVITE", "ACK", "CANCEL", "BYE", "UPDATE", "PRACK")
-"""What belongs to a session and is never sent by :meth:`SIPHelper.request`."""
+"""Methods of sessions, which :meth:`SIPHelper.request` never sends."""
 
 
 class SIPHelper:
-    """The one way from SIPMobility to the SIP stack; ``on_report`` hears of what arrives."""
+    """Interface from SIPMobility to the SIP stack; ``on_report`` receives the stack's reports."""
 
     def __init__(self, on_report: Callable[[Output], None] | None = None) -> None:
         self._on_report = on_report
@@ -80,7 +80,7 @@ class SIPHelper:
 
     @staticmethod
     def check_uri(text: str) -> str:
-        """Return the user URI as ``sip:user@domain``; ConfigurationError if it is none (SPEC X2)."""
+        """Return the user URI as ``sip:user@domain``; ConfigurationError if it is invalid (SPEC X2)."""
         try:
             return canonical_uri(text)
         except SIPParseError as error:
@@ -88,7 +88,7 @@ class SIPHelper:
 
     @staticmethod
     def check_address(text: str) -> str:
-        """Return the IP address ``text``; ConfigurationError if it is none, or stands for all addresses."""
+        """Return the IP address ``text``; ConfigurationError if it is invalid, or means all addresses."""
         try:
             address = ipaddress.ip_address(text)
         except ValueError:
@@ -110,12 +110,12 @@ class SIPHelper:
         session_expires_s: int | None = None,
         keep_alive_s: float | None = None,
     ) -> Properties:
-        """Return checked properties for :meth:`open`; ConfigurationError says what is wrong with which (SPEC C-07).
+        """Return checked properties for :meth:`open`; ConfigurationError names the wrong one (SPEC C-07).
 
-        Without ``instance`` this is a new device, so that its registrations replace each other when it moves.
+        Without ``instance`` a new device id is created, so that its registrations replace each other when it moves.
         """
         if register_expires_s < 1:
-            raise ConfigurationError(f"a registration of {register_expires_s} s cannot be asked for: use 1 or more")
+            raise ConfigurationError(f"a registration of {register_expires_s} s is too short: use 1 or more")
         user = SIPHelper.check_uri(uri)
         try:
             return Properties(
@@ -136,24 +136,24 @@ class SIPHelper:
 
     @staticmethod
     def describe(user: str, session_id: int, version: int, media: MediaDescription) -> bytes:
-        """Return the SDP of ``media`` and what is beside it; LocalProtocolError for a part that would break a line."""
+        """Return the SDP of ``media`` and its ``beside``; LocalProtocolError for a part that would break a line."""
         return SessionDescription(user, session_id, version, media.address, lines_of(media)).encode()
 
     # The stack -------------------------------------------------------------------------------------------------------
 
     @staticmethod
     async def located(properties: Properties, wait_s_max: float) -> Properties:
-        """Return ``properties`` with the address of the server in place of its name, looked up beside the loop.
+        """Return ``properties`` with the server's address in place of its name, resolved outside the event loop.
 
-        Raises ConfigurationError if there is no such host, Unreachable if no name server answers in time.
+        Raises ConfigurationError if the host is unknown, Unreachable if no name server responds in time.
         """
         return msgspec.structs.replace(properties, server=await resolved(properties.server, wait_s_max))
 
     def open(self, properties: Properties, local_address: str | None = None, sip_port: int = 0) -> None:
-        """Take a socket and begin to listen, at the address that routes to the server unless another is given.
+        """Bind a socket and listen, by default at the address that routes to the server.
 
-        A server's name is looked up here, which blocks, unless :meth:`located` has done so. Raises ConfigurationError
-        if that or the socket cannot be had, Unreachable without a route.
+        A server's name is resolved here, which blocks, unless :meth:`located` has done so. Raises ConfigurationError if
+        that or the binding fails, Unreachable without a route.
         """
         properties = msgspec.structs.replace(properties, server=resolve(shown(properties.server)))
         local = local_address or address_towards(properties.server)
@@ -165,7 +165,7 @@ class SIPHelper:
         self._digest = None if secret is None else DigestClient(properties.username, secret, self._random)
 
     async def close(self, wait_s_max: float = CLOSE_S_MAX) -> None:
-        """End every session and the registration, and close the socket; nothing to do while closed."""
+        """End every session and the registration, and close the socket; ignored while closed."""
         await self._stack.close(wait_s_max)
         for waiting in self._exchanges.values():
             if not waiting.done():
@@ -174,7 +174,7 @@ class SIPHelper:
 
     @property
     def contact(self) -> Address:
-        """Where SIP reaches us; :class:`Closed` while not open."""
+        """Our SIP address; :class:`Closed` while not open."""
         return self._stack.contact
 
     @property
@@ -183,17 +183,17 @@ class SIPHelper:
         return self._stack.sessions
 
     def rebind(self, local_address: str, sip_port: int = 0) -> Address:
-        """Listen at ``local_address`` instead; return where we are reached (ConfigurationError: not there)."""
+        """Listen at ``local_address`` instead; return our new address; ConfigurationError on failure."""
         return self._stack.rebind((local_address, sip_port))
 
     # Registration ----------------------------------------------------------------------------------------------------
 
     def register(self) -> None:
-        """Send REGISTER and keep the binding fresh."""
+        """Send REGISTER and keep the binding alive."""
         self._stack.feed(Start())
 
     def register_at(self, contact: Address) -> None:
-        """Send REGISTER for ``contact``, where we are from now on, without waiting for anything (SPEC D-08, X12)."""
+        """Send REGISTER for our new address ``contact``, without waiting for any response (SPEC D-08, X12)."""
         self._stack.feed(AddressChanged(contact))
 
     def unregister(self) -> None:
@@ -221,21 +221,21 @@ class SIPHelper:
         self._stack.feed(TerminateSession(session))
 
     def ring(self, session: str) -> None:
-        """Answer the INVITE that waits in ``session`` with 180: our user is being asked."""
+        """Respond 180 to the INVITE that waits in ``session``, while our user decides."""
         self._stack.feed(Ring(session))
 
     def accept(self, session: str, media: MediaDescription) -> None:
-        """Answer the INVITE that waits in ``session`` with 200, or with 488 if it offers nothing like ``media``."""
+        """Respond 200 to the INVITE that waits in ``session``, or 488 if it offers nothing like ``media``."""
         self._stack.feed(Answer(session, media))
 
     def refuse(self, session: str, status: int) -> None:
-        """Answer the INVITE that waits in ``session`` with ``status``; LocalProtocolError unless that refuses."""
+        """Respond ``status`` to the INVITE that waits in ``session``; LocalProtocolError unless that refuses."""
         if not 300 <= status <= 699:
             raise LocalProtocolError(f"an INVITE cannot be refused with {status}: use a status from 300 to 699")
         self._stack.feed(Refuse(session, status))
 
     def set_media_status(self, session: str, status: RemoteMediaStatus) -> None:
-        """Store what the application says of its data (SPEC C-14)."""
+        """Store the application's status of its data (SPEC C-14)."""
         self._stack.feed(SetMediaStatus(session, status))
 
     # Messages of any method ------------------------------------------------------------------------------------------
@@ -283,10 +283,10 @@ class SIPHelper:
         content_type: str = "text/plain",
         destination: Address | None = None,
     ) -> Response:
-        """Send a request outside of any session and return the final response; challenges are answered.
+        """Send a request outside any session and return the final response; challenges are answered.
 
-        It goes through the home server unless ``destination`` is given. Raises Unreachable if nobody answers, and
-        LocalProtocolError for methods that make or end sessions.
+        It is sent through the home server unless ``destination`` is given. Raises Unreachable on a timeout, and
+        LocalProtocolError for methods that create or end sessions.
         """
         if method in SESSION_METHODS:
             raise LocalProtocolError(f"{method} belongs to a session: use the methods for sessions")
@@ -301,26 +301,26 @@ class SIPHelper:
         return response
 
     def serve(self, method: str, handler: RequestHandler | None) -> None:
-        """Ask ``handler`` for the reply to each request of ``method`` before the stack serves it (SPEC C-08).
+        """Call ``handler`` for the reply to each request of ``method`` before the stack serves it (SPEC C-08).
 
-        A reply that accepts an INVITE is logged and not sent: sessions are the stack's. Raises LocalProtocolError for
-        ACK and CANCEL, to which no handler can reply.
+        A reply that accepts an INVITE is logged and not sent: sessions belong to the stack. Raises LocalProtocolError
+        for ACK and CANCEL, to which no handler can reply.
         """
         self._stack.replies.serve(method, handler)
 
     def alter(self, method: str, handler: ReplyHandler | None) -> None:
         """Let ``handler`` change each reply to a request of ``method`` just before it is sent (SPEC C-08).
 
-        Whoever made the reply, the stack's transactions included (100, the answer to CANCEL, 400). A change that may
-        not be made, of the outcome or of what transactions and dialogs are found by, is logged with its name, and
-        the reply goes out as it was. Raises LocalProtocolError for ACK, which has no reply.
+        This includes replies of the stack's transactions (100, the response to CANCEL, 400). A forbidden change, of the
+        outcome or of the parts that identify transactions and dialogs, is logged with its name, and the reply is sent
+        unchanged. Raises LocalProtocolError for ACK, which has no reply.
         """
         self._stack.replies.alter(method, handler)
 
     def alter_requests(self, method: str, handler: OutgoingHandler | None) -> None:
         """Let ``handler`` change each request of ``method`` just before it is sent, also ACK and CANCEL (SPEC C-08).
 
-        The handler sees the Via that the stack has put on top. What it may not change is as for :meth:`alter`.
+        The handler receives the request with the Via of the stack. The forbidden changes are those of :meth:`alter`.
         """
         self._stack.replies.alter_requests(method, handler)
 
@@ -353,6 +353,6 @@ class SIPHelper:
             case TransactionTimedOut(transaction=name):
                 waiting = self._exchanges.get(name)
                 if waiting is not None and not waiting.done():
-                    waiting.set_exception(Unreachable("nobody answered the request"))
+                    waiting.set_exception(Unreachable("the request had no response"))
             case _ if self._on_report is not None:
                 self._on_report(output)

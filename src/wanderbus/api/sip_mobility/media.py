@@ -1,6 +1,6 @@
-"""What an application says about its media: plain parameters, from which SDP lines are made (SPEC C-16, C-17).
+"""An application's media as plain parameters, from which SDP lines are made (SPEC C-16, C-17).
 
-How these lines are laid out along those of the other side is the machine's work (:mod:`wanderbus.mobility`).
+The machine orders these lines along those of the peer (:mod:`wanderbus.mobility`).
 """
 
 from __future__ import annotations
@@ -16,36 +16,36 @@ from wanderbus.sip.message.sdp import MediaDescription
 
 
 class SDPMediaDescriptionData(msgspec.Struct, frozen=True):
-    """Where and how data of one kind is received."""
+    """Address, port and format of received data of one kind."""
 
     port: int
-    """0 says that the medium is not in use."""
+    """Port of the data; 0 means that the medium is not in use."""
     protocol: str = "UDP"
     """``UDP``, ``TCP``, or another SDP transport such as ``RTP/AVP``."""
     address: str | None = None
-    """IP address; None stands for wherever this device is, also after it moved."""
+    """IP address; None means the present address of this device, also after a move."""
     media: str = "application"
     formats: tuple[str, ...] = ("x-wanderbus",)
     attributes: tuple[tuple[str, str | None], ...] = ()
 
     @property
     def destination(self) -> Address:
-        """Where to send to; for the media of another side, whose address is always given."""
+        """The destination of data; for the media of a peer, which always have an address."""
         return (self.address or "", self.port)
 
 
 def local_media(session: SIPSession) -> tuple[SDPMediaDescriptionData, ...]:
-    """Return what this side of ``session`` last said of its media."""
+    """Return the media of this side of ``session``, as last sent."""
     return _read(session.local_media)
 
 
 def remote_media(session: SIPSession) -> tuple[SDPMediaDescriptionData, ...]:
-    """Return the media of the other side of ``session`` that both use; empty until established."""
+    """Return the media of the peer of ``session`` that both use; empty until established."""
     return _read(session.remote_media)
 
 
 def description_of(media: Sequence[SDPMediaDescriptionData], address: str) -> MediaDescription:
-    """Return ``media``, at least one, as the stack takes them, for a device that is at ``address``."""
+    """Return ``media``, at least one, in the stack's form, for a device at ``address``."""
     return joined(tuple(_line(data, address) for data in media))
 
 

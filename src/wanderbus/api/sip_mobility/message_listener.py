@@ -1,7 +1,7 @@
-"""Routes what the SIP stack reports to the module that it concerns (the SIPListener of the paper, SPEC C-10).
+"""Routes the reports of the SIP stack to the responsible module (the SIPListener of the paper, SPEC C-10).
 
-The stack has matched messages to transactions and dialogs by then: a report says what a REGISTER or an INVITE with
-its answers came to, and one table says whose it is.
+The stack has matched messages to transactions and dialogs before: a report is the result of a REGISTER or INVITE with
+its responses, and one table names its module.
 """
 
 from __future__ import annotations
@@ -27,7 +27,7 @@ from wanderbus.mobility.messages import (
 
 
 class Module(Enum):
-    """Who can be concerned."""
+    """Modules that receive reports."""
 
     SESSIONS = "SessionManager"
     REGISTRATION = "RegistrationManager"
@@ -47,25 +47,25 @@ DISPATCH: Final[Mapping[type[Output], Module]] = MappingProxyType(
         SessionRemoved: Module.SESSIONS,
     }
 )
-"""Of each report of the stack whose it is."""
+"""The module for each report of the stack."""
 
 
 class Concerned(Protocol):
-    """A manager, as the listener sees it."""
+    """A manager, from the listener's view."""
 
     def report(self, output: Output) -> None:
-        """Take one report."""
+        """Handle one report."""
         ...
 
 
 class SIPMessageListener:
-    """Attached to the stack through the helper; hands each report on by :data:`DISPATCH`, and drops others."""
+    """Attached to the stack through the helper; passes each report on by :data:`DISPATCH`, and discards others."""
 
     def __init__(self, sessions: Concerned, registration: Concerned) -> None:
         self._modules = {Module.SESSIONS: sessions, Module.REGISTRATION: registration}
 
     def report(self, output: Output) -> None:
-        """Hand ``output`` to the module it concerns."""
+        """Pass ``output`` to its module."""
         module = DISPATCH.get(type(output))
         if module is not None:
             self._modules[module].report(output)

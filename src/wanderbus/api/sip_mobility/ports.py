@@ -1,4 +1,4 @@
-"""Takes the SIP ports of a user agent or a server: UDP, and TCP under the same number (RFC 3261 18.1.1)."""
+"""Binds the SIP ports of a user agent or a server: UDP, and TCP under the same number (RFC 3261 18.1.1)."""
 
 from __future__ import annotations
 
@@ -11,13 +11,13 @@ from wanderbus.runtime.net.driver import Driver
 Transport = Literal["UDP", "TCP"]
 
 TRIES_MAX: Final = 16
-"""How often a free UDP port is looked for whose number is free for TCP too."""
+"""Number of attempts to find a free UDP port whose number is free for TCP too."""
 
 
 def take_ports(driver: Driver, socket: str, local: Address, transport: Transport) -> Address:
-    """Listen at ``local`` (port 0: any), with UDP alone or with both; return where.
+    """Listen at ``local`` (port 0: any), over UDP alone or both; return the address.
 
-    Requests of more than 1,300 bytes go by TCP where there is TCP. Raises ConfigurationError if a port cannot be had.
+    Requests of more than 1,300 bytes use TCP if there is TCP. Raises ConfigurationError if a port is not available.
     """
     for last in range(TRIES_MAX, 0, -1):
         try:

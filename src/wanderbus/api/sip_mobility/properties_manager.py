@@ -1,4 +1,4 @@
-"""Holds and checks every property of SIPMobility, the local media among them (SPEC C-07, C-16 to C-18)."""
+"""Stores and checks all properties of SIPMobility, including the local media (SPEC C-07, C-16 to C-18)."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ PORT_MAX: Final = 65_535
 
 
 class SIPMobilityProperties(msgspec.Struct, frozen=True, kw_only=True):
-    """What an application says when it begins; every value is checked before anything is sent."""
+    """Initial properties of an application; every value is checked before anything is sent."""
 
     uri: str
     """The user, ``sip:name@domain`` or ``name@domain`` (SPEC D-01)."""
@@ -29,32 +29,32 @@ class SIPMobilityProperties(msgspec.Struct, frozen=True, kw_only=True):
     password: str | None = None
     """Secret for digest authentication; None answers no challenge."""
     instance: str | None = None
-    """The device, as ``<urn:uuid:...>`` (RFC 5626 4.1); None makes up a new one."""
+    """The device, as ``<urn:uuid:...>`` (RFC 5626 4.1); None creates a new one."""
     register_expires_s: int = 60
-    """Lifetime asked for a registration, in seconds; refreshed at a third of what is granted (SPEC D-03)."""
+    """Requested lifetime of a registration, in seconds; refreshed at a third of the granted one (SPEC D-03)."""
     local_address: str | None = None
-    """Use this IP address of the device; the one that routes to the server is followed when None (SPEC D-05)."""
+    """IP address of the device; None follows the address that routes to the server (SPEC D-05)."""
     sip_port: int = 0
-    """Port for SIP; 0 takes a free one, and another after each move."""
+    """Port for SIP; 0 selects a free one, and another after each move."""
     transport: Transport = "UDP"
-    """What SIP is spoken over; with ``TCP`` we listen to UDP too (SPEC C-11)."""
+    """Transport of SIP; with ``TCP`` we listen over UDP too (SPEC C-11)."""
     session_expires_s: int | None = None
-    """Session interval to ask for, in seconds, 1800 being usual; None asks for none (RFC 4028)."""
+    """Requested session interval, in seconds, usually 1800; None requests none (RFC 4028)."""
     keep_alive_s: float | None = None
-    """Most seconds between two keep-alives to the server, for the sake of a NAT; None sends none (RFC 5626 4.4)."""
+    """Longest interval between two keep-alives for a NAT, in seconds; None sends none (RFC 5626 4.4)."""
     poll_s: float = POLL_S
-    """Pause between two looks at the local address where the kernel does not tell, in seconds."""
+    """Polling interval of the local address if the kernel reports no changes, in seconds."""
     wait_s_max: float = 10.0
-    """How long :meth:`SIPMobility.register` waits for a registrar that does not answer, in seconds."""
+    """Timeout of :meth:`SIPMobility.register` if the registrar does not respond, in seconds."""
     media: tuple[SDPMediaDescriptionData, ...] = ()
-    """The local media to begin with (SPEC C-17)."""
+    """The initial local media (SPEC C-17)."""
 
 
 class PropertiesManager:
-    """The properties of one SIPMobility; ConfigurationError from the constructor says which one is wrong.
+    """The properties of one SIPMobility; ConfigurationError from the constructor names the wrong one.
 
-    ``changed`` is called after each change of the local media; what it returns ends when every session has them
-    (SPEC C-18).
+    ``changed`` is called after each change of the local media; its result completes when every session has them (SPEC
+    C-18).
     """
 
     def __init__(
@@ -74,16 +74,16 @@ class PropertiesManager:
             session_expires_s=properties.session_expires_s,
             keep_alive_s=properties.keep_alive_s,
         )
-        """The same, as the SIP stack takes them."""
+        """The properties in the SIP stack's form."""
         address = None if properties.local_address is None else helper.check_address(properties.local_address)
         self.values = msgspec.structs.replace(properties, uri=self.stack.uri, local_address=address)
-        """What was given, checked and converted."""
+        """The given properties, checked and converted."""
         self._media: list[SDPMediaDescriptionData] = []
         for data in properties.media:
             self._add(data)
 
     async def initialise(self) -> None:
-        """Open the SIP stack with these properties; ConfigurationError or Unreachable if that cannot be."""
+        """Open the SIP stack with these properties; ConfigurationError or Unreachable on failure."""
         self.stack = await self._helper.located(self.stack, self.values.wait_s_max)
         self._helper.open(self.stack, self.values.local_address, self.values.sip_port)
 
@@ -94,7 +94,7 @@ class PropertiesManager:
     # The local media -------------------------------------------------------------------------------------------------
 
     def add_media_description(self, data: SDPMediaDescriptionData) -> Awaitable[None]:
-        """Offer ``data`` too, in every session; ConfigurationError if it is no medium, or one that is there already."""
+        """Offer ``data`` too, in every session; ConfigurationError if it is invalid, or exists already."""
         self._add(data)
         return self._changed()
 
@@ -103,24 +103,24 @@ class PropertiesManager:
         return tuple(self._media)
 
     def remove_media_description(self, data: SDPMediaDescriptionData) -> Awaitable[None]:
-        """Offer ``data`` no more; LocalProtocolError if it is not there, or the last one of living sessions."""
+        """Stop offering ``data``; LocalProtocolError if it is not there, or the last one of active sessions."""
         index = self._index(data)
         if len(self._media) == 1 and self._helper.sessions:
-            raise LocalProtocolError("a session has to have at least one medium: terminate the sessions first")
+            raise LocalProtocolError("a session needs at least one medium: terminate the sessions first")
         del self._media[index]
         return self._changed()
 
     def change_media_description(
         self, former: SDPMediaDescriptionData, data: SDPMediaDescriptionData
     ) -> Awaitable[None]:
-        """Replace ``former`` by ``data`` in its place; errors as for adding and removing."""
+        """Replace ``former`` by ``data``; errors as for adding and removing."""
         index = self._index(former)
-        self._check(data, besides=former)
+        self._check(data, replaced=former)
         self._media[index] = data
         return self._changed()
 
     def description(self) -> MediaDescription:
-        """Return the local media for where the device is now; LocalProtocolError if there are none."""
+        """Return the local media for the present address of the device; LocalProtocolError if there are none."""
         if not self._media:
             raise LocalProtocolError("there is nothing to offer: add a media description first")
         return description_of(self._media, self._helper.contact[0])
@@ -136,11 +136,11 @@ class PropertiesManager:
             raise LocalProtocolError(f"there is no local medium {data}")
         return self._media.index(data)
 
-    def _check(self, data: SDPMediaDescriptionData, besides: SDPMediaDescriptionData | None = None) -> None:
-        if data != besides and data in self._media:
-            raise ConfigurationError(f"the medium is there already: {data}")
+    def _check(self, data: SDPMediaDescriptionData, replaced: SDPMediaDescriptionData | None = None) -> None:
+        if data != replaced and data in self._media:
+            raise ConfigurationError(f"the medium exists already: {data}")
         if not 0 < data.port <= PORT_MAX:
-            raise ConfigurationError(f"{data.port} is no port to receive at: use 1 to {PORT_MAX}")
+            raise ConfigurationError(f"{data.port} is not a valid port: use 1 to {PORT_MAX}")
         address = "0.0.0.0" if data.address is None else self._helper.check_address(data.address)
         try:
             self._helper.describe("-", 0, 0, description_of([data], address))
@@ -149,8 +149,8 @@ class PropertiesManager:
 
     def _check_numbers(self, properties: SIPMobilityProperties) -> None:
         if not 0 <= properties.sip_port <= PORT_MAX:
-            raise ConfigurationError(f"{properties.sip_port} is no port: use 0 to {PORT_MAX}")
+            raise ConfigurationError(f"{properties.sip_port} is not a valid port: use 0 to {PORT_MAX}")
         if properties.transport not in ("UDP", "TCP"):
-            raise ConfigurationError(f"SIP is spoken over UDP or TCP here, not over {properties.transport!r}")
+            raise ConfigurationError(f"unsupported transport {properties.transport!r} (expected UDP or TCP)")
         if properties.poll_s <= 0 or properties.wait_s_max <= 0:
-            raise ConfigurationError("poll_s and wait_s_max are times, in seconds: use more than 0")
+            raise ConfigurationError("poll_s and wait_s_max must be greater than 0 seconds")

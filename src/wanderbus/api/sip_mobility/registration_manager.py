@@ -1,7 +1,7 @@
-"""Registers the user, and watches where the device is (SPEC C-06, D-02 to D-05).
+"""Registers the user, and watches the address of the device (SPEC C-06, D-02 to D-05).
 
-Refreshing at a third of the granted time, retrying and authenticating are the machine's work
-(:mod:`wanderbus.mobility.registration_manager`); here are the futures, the callbacks and the address monitor.
+The machine refreshes, retries and authenticates (:mod:`wanderbus.mobility.registration_manager`); this module has the
+futures, the callbacks and the address monitor.
 """
 
 from __future__ import annotations
@@ -31,7 +31,7 @@ _log = logging.getLogger("wanderbus.sip_mobility")
 
 
 class RegistrationManager:
-    """The binding of one user; ``moved`` is called right after each REGISTER that a change of address brings."""
+    """The binding of one user; ``moved`` is called right after each REGISTER caused by a change of address."""
 
     def __init__(self, helper: SIPHelper, listeners: SIPMobilityListenerManager, moved: Callable[[], object]) -> None:
         self._helper = helper
@@ -40,20 +40,20 @@ class RegistrationManager:
         self._values: SIPMobilityProperties | None = None
         self._monitor: AddressMonitor | None = None
         self._bound: Address | None = None
-        self._trouble = "the registrar does not answer"
+        self._failure = "the registrar does not answer"
         self._registering: list[asyncio.Future[float]] = []
         self._unregistering: list[asyncio.Future[None]] = []
 
     @property
     def registered(self) -> bool:
-        """Whether the registrar held a binding for our present address when we last heard of it."""
+        """True if the registrar had a binding for our present address at its last response."""
         return self._bound is not None and self._bound == self._helper.contact
 
     async def register(self) -> float:
-        """Register and stay so; return the granted time in seconds once the registrar says so.
+        """Register and stay registered; return the granted time in seconds after the registrar's response.
 
-        Raises WrongPassword, UnknownUser or AuthenticationError if it refuses us, and Unreachable if it cannot be
-        had in ``wait_s_max``; the attempts then go on in the background until :meth:`unregister`.
+        Raises WrongPassword, UnknownUser or AuthenticationError if the registrar refuses us, and Unreachable if it does
+        not respond within ``wait_s_max``; the attempts then continue in the background until :meth:`unregister`.
         """
         values = self._watching()
         self._helper.register()
@@ -64,24 +64,24 @@ class RegistrationManager:
                 return await granted
         except TimeoutError:
             raise Unreachable(
-                f"{values.uri} could not be registered at {values.server} in {values.wait_s_max:g} s: {self._trouble}"
+                f"{values.uri} could not be registered at {values.server} in {values.wait_s_max:g} s: {self._failure}"
             ) from None
         finally:
             if granted in self._registering:
                 self._registering.remove(granted)
 
     async def unregister(self) -> None:
-        """Remove the binding; return when the registrar has, or does not answer. Sessions stay (SPEC D-04)."""
+        """Remove the binding; return after the registrar's response or a timeout. Sessions continue (SPEC D-04)."""
         self._helper.unregister()
         removed: asyncio.Future[None] = asyncio.get_running_loop().create_future()
         self._unregistering.append(removed)
         await removed
 
     def rebind(self, address: str) -> None:
-        """Use the local IP ``address`` from now on and stop following the route (SPEC D-08).
+        """Use the local IP ``address`` and stop following the route (SPEC D-08).
 
-        The listeners hear of it first, then REGISTER goes out, then a re-INVITE for each session. Raises
-        ConfigurationError if the address cannot be used; the one of before then stays.
+        The listeners are notified first, then REGISTER is sent, then a re-INVITE for each session. Raises
+        ConfigurationError if the address is unusable; the previous one then remains.
         """
         address = self._helper.check_address(address)
         self._move(address)
@@ -90,7 +90,7 @@ class RegistrationManager:
     # What the facade and the message listener call -------------------------------------------------------------------
 
     def watch(self, values: SIPMobilityProperties, server: Address) -> None:
-        """Begin: follow the local address that routes to ``server``, unless one was given."""
+        """Start: follow the local address that routes to ``server``, unless one was given."""
         self._values = values
         self._bound = None
         if values.local_address is None:
@@ -98,7 +98,7 @@ class RegistrationManager:
             self._monitor = AddressMonitor(server, on_change, poll_s=values.poll_s)
 
     def stop(self) -> None:
-        """End: follow no more, and let nobody wait for what cannot come."""
+        """Stop: follow no more, and fail all pending requests."""
         self._stop_following()
         self._values = None
         self._bound = None
@@ -106,7 +106,7 @@ class RegistrationManager:
         self._settle_unregistering()
 
     def report(self, output: Output) -> None:
-        """Take what the stack reports about the registration."""
+        """Handle a report of the stack on the registration."""
         match output:
             case Registered(expires_s=expires_s):
                 self._granted(expires_s)
@@ -128,19 +128,19 @@ class RegistrationManager:
             self._listeners.notify(lambda listener: listener.registered(expires_s))
 
     def _refused(self, status: int | None, reason: str) -> None:
-        self._trouble = reason if status is None else f"{status} {reason}"
+        self._failure = reason if status is None else f"{status} {reason}"
         error = self._refusal(status)
         if error is None:
-            _log.warning("not registered (%s %s), trying again", status, reason)
+            _log.warning("not registered (%s %s), retrying", status, reason)
             return
-        self._unbound(self._trouble)
+        self._unbound(self._failure)
         if self._registering:
             self._fail(error)
         else:
             _log.warning("the registrar refuses this user now: %s", error)
 
     def _refusal(self, status: int | None) -> AuthenticationError | None:
-        """Return the error for a refusal that is for good, None where the stack tries again."""
+        """Return the error for a permanent refusal, None if the stack retries."""
         values = self._watching()
         match status:
             case 404:
@@ -174,7 +174,7 @@ class RegistrationManager:
         return self._values
 
     def _followed(self, address: str) -> bool:
-        """Move to where the monitor saw us; tell whether that could be, as it may take a moment."""
+        """Move to the address from the monitor; return whether that succeeded, as it may need a retry."""
         try:
             self._move(address)
         except ConfigurationError as error:
@@ -183,10 +183,10 @@ class RegistrationManager:
         return True
 
     def _move(self, address: str) -> None:
-        """SPEC D-08: REGISTER first and not awaited, then the sessions.
+        """Change the address (SPEC D-08): send REGISTER without waiting, then update the sessions.
 
-        What is asked for here is sent together when this turn of the loop is over, so the listeners hear of the new
-        address before anybody else, and may say in their callback where they receive data from now on.
+        Requests made here are sent together at the end of this turn of the loop, so the listeners are notified of the
+        new address before anybody else, and may set in their callback where they receive data.
         """
         former, _ = self._helper.contact
         contact = self._helper.rebind(address, self._watching().sip_port)

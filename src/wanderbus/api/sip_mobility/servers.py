@@ -1,6 +1,6 @@
-"""The SIP servers that SIPMobility needs somewhere: registrar, location service and proxy of one domain (SPEC C-20).
+"""SIP servers for SIPMobility: registrar, location service and proxy of one domain (SPEC C-20).
 
-No broker is behind them; :class:`wanderbus.Server` has both. Any other SIP server will do as well.
+They include no broker; :class:`wanderbus.Server` has both. Any other SIP server can be used as well.
 """
 
 from __future__ import annotations
@@ -33,11 +33,11 @@ class SIPServers:
         self._users = dict(users)
         self._driver: Driver | None = None
         self.address: Address = (host, port)
-        """Where they listen, once started."""
+        """The listening address, once started."""
 
     @property
     def place(self) -> str:
-        """The same as ``host:port``, as properties take it."""
+        """The address as ``host:port``, for properties."""
         return shown(self.address)
 
     async def __aenter__(self) -> Self:

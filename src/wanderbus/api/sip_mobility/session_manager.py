@@ -1,7 +1,7 @@
-"""Creates, updates and ends SIP sessions, and answers those of others (SPEC C-05, C-14, C-18, C-19).
+"""Creates, updates and ends SIP sessions, and answers incoming ones (SPEC C-05, C-14, C-18, C-19).
 
-INVITE, 200, ACK and the rest are the machine's work (:mod:`wanderbus.mobility.session.session_manager`); here are the
-futures, the answers to offers, and the callbacks.
+The machine handles INVITE, 200, ACK and the rest (:mod:`wanderbus.mobility.session.session_manager`); this module has
+the futures, the replies to offers, and the callbacks.
 """
 
 from __future__ import annotations
@@ -43,7 +43,7 @@ from wanderbus.sip.message.sdp import MediaDescription
 _log = logging.getLogger("wanderbus.sip_mobility")
 
 OfferHandler = Callable[[SIPSession], int | Awaitable[int | None] | None]
-"""Decides on a session that another user wants: None takes it, a SIP status from 300 to 699 refuses it."""
+"""Decides on an incoming session: None accepts it, a SIP status from 300 to 699 refuses it."""
 
 CANNOT_SERVE: Final = 488
 SERVER_ERROR: Final = 500
@@ -52,7 +52,7 @@ _CONNECTED: Final = SIPCommunicationStatus.CONNECTED
 
 
 class SessionManager:
-    """Every session of one SIPMobility. ``media`` gives the local media for where the device is now."""
+    """Every session of one SIPMobility. ``media`` returns the local media for the device's present address."""
 
     def __init__(
         self,
@@ -65,19 +65,19 @@ class SessionManager:
         self._media = media
         self._known: dict[str, SIPSession] = {}
         self._agreed: dict[str, object] = {}
-        """Of established sessions what an update can change, as last agreed."""
+        """The changeable parts of established sessions, as last agreed."""
         self._just_connected: set[str] = set()
         self._waiting = Waiting()
         self._deciding: dict[str, asyncio.Task[None]] = {}
         self._offer_handler: OfferHandler | None = None
         self.sessions: Mapping[str, SIPSession] = MappingProxyType(self._known)
-        """Every session by id, as last heard of; a live, read-only view."""
+        """Every session by id, as last reported; a live, read-only view."""
 
     async def create_session(self, uri: str) -> SIPSession:
         """Invite the user ``uri`` with the local media; return the session when it is established.
 
-        Raises ConfigurationError for what is no URI, SessionRefused with the status if the other side declines,
-        AuthenticationError if we are not trusted, and Unreachable if nobody answers. Cancelling it gives up.
+        Raises ConfigurationError for an invalid URI, SessionRefused with the status if the peer declines,
+        AuthenticationError if we are not trusted, and Unreachable on a timeout. Cancelling the call cancels the INVITE.
         """
         session = self._helper.invite(uri, self._media())
         try:
@@ -87,10 +87,10 @@ class SessionManager:
             raise
 
     async def update_session(self, session: str) -> SIPSession:
-        """Tell the other side of ``session`` anew where and how we are reached; return it when both agree.
+        """Send our address and media to the peer of ``session`` again; return it when both sides agree.
 
-        Raises LocalProtocolError for a session that is not established, and as :meth:`create_session` if the update
-        fails for good: the session is gone then.
+        Raises LocalProtocolError for a session that is not established, and the errors of :meth:`create_session` if the
+        update fails permanently: the session has then ended.
         """
         if session not in self._agreed:
             raise LocalProtocolError(f"there is no established session {session}")
@@ -98,34 +98,34 @@ class SessionManager:
         return await self._waiting.for_updated(session)
 
     async def terminate_session(self, session: str) -> None:
-        """End ``session``, in whatever state it is; return when the other side has confirmed or is out of reach."""
+        """End ``session``, in any state; return when the peer has responded or is unreachable."""
         if session in self._known:
             self._helper.bye(session)
             await self._waiting.for_removed(session)
 
     def set_media_status(self, session: str, status: RemoteMediaStatus) -> None:
-        """Say whether data reaches the other side of ``session``; its SIP status stays as it is (SPEC C-14)."""
+        """Set whether data reach the peer of ``session``; its SIP status is unchanged (SPEC C-14)."""
         if session not in self._known:
             raise LocalProtocolError(f"there is no session {session}")
         self._helper.set_media_status(session, status)
 
     def set_offer_handler(self, handler: OfferHandler | None) -> None:
-        """Let ``handler`` decide on the sessions of others; without one, all are taken.
+        """Let ``handler`` decide on incoming sessions; without one, all are accepted.
 
-        While an asynchronous handler decides, the caller is told that it rings here (180). A session that is taken
-        though its media have no counterpart in ours is refused all the same (488).
+        While an asynchronous handler decides, the caller gets a 180. An accepted session is still refused (488) if its
+        media have no counterpart in ours.
         """
         self._offer_handler = handler
 
     def update_all(self) -> Awaitable[None]:
-        """Update every session at once (SPEC C-18); what is returned ends when each has taken it or is gone."""
+        """Update every session at once (SPEC C-18); the result completes when each has the update or has ended."""
         ours = [session.id for session in self._known.values() if session.created_here or session.id in self._agreed]
         if ours:
             self._helper.change_media(self._media())
         return Settled([self._waiting.for_updated(session) for session in ours])
 
     def stop(self) -> None:
-        """End: nobody waits any longer, and what was not answered in time is forgotten."""
+        """Stop: fail all pending requests, and drop unanswered offers."""
         for deciding in self._deciding.values():
             deciding.cancel()
         self._deciding.clear()
@@ -134,7 +134,7 @@ class SessionManager:
         self._waiting.stop(Closed("SIPMobility was terminated"))
 
     def report(self, output: Output) -> None:
-        """Take what the stack reports about sessions."""
+        """Handle a report of the stack on sessions."""
         match output:
             case SessionStateChanged(id=id, communication=communication, media=media):
                 self._state_changed(id, communication, media)
@@ -155,7 +155,7 @@ class SessionManager:
         before = self._known.get(id)
         latest = self._helper.sessions.get(id) or before
         if latest is None:
-            return  # it came and went within one step of the machine: nobody was told of it
+            return  # it began and ended within one step of the machine: no listener knows it
         after = msgspec.structs.replace(latest, communication=communication, media_status=media)
         self._known[id] = after
         if before is None:
@@ -185,7 +185,7 @@ class SessionManager:
         )
 
     def _both_agreed(self, id: str, update: bool) -> None:
-        """Both sides agreed on media; a re-INVITE of the other side does so without any change of state."""
+        """Handle an agreement on media; a re-INVITE of the peer causes one without any change of state."""
         session = self._helper.sessions.get(id)
         before = self._agreed.get(id)
         if session is None:
@@ -217,7 +217,7 @@ class SessionManager:
             return
         if update or self._offer_handler is None:
             self._settle(id, None)
-        elif id not in self._deciding:  # a caller that moves meanwhile offers again; one decision serves
+        elif id not in self._deciding:  # a caller that moves meanwhile offers again; one decision is enough
             self._decide(session, self._offer_handler)
 
     def _decide(self, session: SIPSession, handler: OfferHandler) -> None:
@@ -242,7 +242,7 @@ class SessionManager:
         self._settle(id, status)
 
     def _settle(self, id: str, status: int | None) -> None:
-        """Answer what is offered in session ``id`` with our media, or refuse it with ``status``."""
+        """Accept the offer in session ``id`` with our media, or refuse it with ``status``."""
         try:
             if status is None:
                 self._helper.accept(id, self._media())
@@ -253,14 +253,14 @@ class SessionManager:
 
 
 def _data(session: SIPSession) -> object:
-    """What an update can change: where SIP and data are received, on both sides."""
+    """The parts of a session that an update can change: addresses of SIP and data, on both sides."""
     remote_target = None if session.dialog is None else session.dialog.remote_target
     return session.sip_address, session.local_media, session.remote_media, remote_target
 
 
 def _failure(status: int | None, reason: str) -> WanderbusError:
     if status is None:
-        return Unreachable(f"the other side does not answer: {reason}")
+        return Unreachable(f"the other side does not respond: {reason}")
     if status in (401, 403, 407):
         return AuthenticationError(f"the other side does not trust us: {status} {reason}")
     return SessionRefused(f"the session was refused: {status} {reason}", status)

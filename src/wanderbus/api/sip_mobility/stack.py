@@ -1,4 +1,4 @@
-"""The SIP stack under the helper: the user agent machine on a real socket (the JAIN SIP role, SPEC C-08)."""
+"""The SIP stack of the helper: the user agent machine on a real socket (the JAIN SIP role, SPEC C-08)."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ _log = logging.getLogger("wanderbus.sip_mobility")
 
 
 class SIPStack:
-    """One user agent with its socket and timers; what it reports goes to ``on_report`` in order."""
+    """One user agent with its socket and timers; its reports are passed to ``on_report`` in order."""
 
     def __init__(self, on_report: Callable[[Output], None]) -> None:
         self.replies = Replies(_failed)
@@ -45,19 +45,19 @@ class SIPStack:
 
     @property
     def contact(self) -> Address:
-        """Where SIP reaches us; :class:`Closed` while the stack is not open."""
+        """Our SIP address; :class:`Closed` while the stack is not open."""
         if self._agent is None:
             raise Closed("SIPMobility is not initialised; use it inside its async with block")
         return self._contact
 
     def open(self, properties: Properties, local: Address) -> None:
-        """Take the ports at ``local`` (port 0: any) and start.
+        """Bind the ports at ``local`` (port 0: any) and start.
 
-        Raises ConfigurationError if they cannot be had, LocalProtocolError if the stack is open.
+        Raises ConfigurationError if they are not available, LocalProtocolError if the stack is open.
         """
         if self._driver is not None:
             raise LocalProtocolError("SIPMobility is initialised already")
-        # The machine has to know its address, so the socket comes first; nothing arrives before the loop turns.
+        # The machine needs its address, so the socket is bound first; nothing is received before the loop runs.
         driver = Driver(Unmade(), self._report)
         transport: Transport = "TCP" if properties.transport == "TCP" else "UDP"
         contact = take_ports(driver, SOCKET, local, transport)
@@ -70,15 +70,15 @@ class SIPStack:
         self._unregistered = False
 
     def feed(self, *inputs: Input) -> None:
-        """Let the user agent take ``inputs``; :class:`Closed` while the stack is not open."""
+        """Pass ``inputs`` to the user agent; :class:`Closed` while the stack is not open."""
         if self._driver is None:
             raise Closed("SIPMobility is not initialised; use it inside its async with block")
         self._driver.feed(*inputs)
 
     def rebind(self, local: Address) -> Address:
-        """Take a socket at ``local`` in place of the present one; return where we are reached then.
+        """Bind a socket at ``local`` to replace the present one; return our new address.
 
-        ConfigurationError if it cannot be had; the present one then stays. Nobody is told.
+        ConfigurationError if that fails; the present one then remains. No peer or server is informed.
         """
         if self._driver is None:
             raise Closed("SIPMobility is not initialised; use it inside its async with block")
@@ -87,7 +87,7 @@ class SIPStack:
         return self._contact
 
     async def close(self, wait_s_max: float) -> None:
-        """End every session and the registration, wait for the answers at most ``wait_s_max``, close the socket."""
+        """End every session and the registration, wait for the responses at most ``wait_s_max``, close the socket."""
         if self._driver is None:
             return
         self._farewell = asyncio.Event()
@@ -110,7 +110,7 @@ class SIPStack:
 
 
 def _failed(fault: Exception) -> None:
-    """Log a handler that raised, or that changed what may not be changed; its message went out as it was."""
+    """Log an exception or a forbidden change of a handler; its message was sent unchanged."""
     if isinstance(fault, LocalProtocolError):
         _log.error("%s", fault)
     else:

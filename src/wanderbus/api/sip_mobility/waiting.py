@@ -1,4 +1,4 @@
-"""Who waits for which session: to be established, updated or gone."""
+"""Futures of sessions: established, updated or removed."""
 
 from __future__ import annotations
 
@@ -20,24 +20,24 @@ class Waiting:
         self._removed: dict[str, list[asyncio.Future[None]]] = {}
 
     def for_established(self, id: str) -> asyncio.Future[SIPSession]:
-        """Return what ends when the new session ``id`` is established, or with why it is not."""
+        """Return a future for the new session ``id``: established, or the error."""
         established = self._established[id] = _future()
         return established
 
     def for_updated(self, id: str) -> asyncio.Future[SIPSession]:
-        """Return what ends when no update of ours is under way in session ``id`` any more."""
+        """Return a future that completes when no update of ours is under way in session ``id`` any more."""
         updated: asyncio.Future[SIPSession] = _future()
         self._updated.setdefault(id, []).append(updated)
         return updated
 
     def for_removed(self, id: str) -> asyncio.Future[None]:
-        """Return what ends when session ``id`` is gone, however that comes."""
+        """Return a future that completes when session ``id`` has ended, for any reason."""
         removed: asyncio.Future[None] = asyncio.get_running_loop().create_future()
         self._removed.setdefault(id, []).append(removed)
         return removed
 
     def agreed(self, session: SIPSession) -> None:
-        """Both sides of ``session`` agreed; an update of ours may still be under way after theirs."""
+        """Complete the futures of ``session`` after an agreement; an update of ours may still follow the peer's."""
         if session.communication is not SIPCommunicationStatus.CONNECTED:
             return
         ended = [*self._updated.pop(session.id, ())]
@@ -48,11 +48,11 @@ class Waiting:
                 each.set_result(session)
 
     def removed(self, id: str, error: WanderbusError) -> None:
-        """Session ``id`` is gone: ``error`` is for those who wanted something else."""
-        disappointed = [*self._updated.pop(id, ())]
+        """Complete the futures of the ended session ``id``: ``error`` is for those that expected another result."""
+        failed = [*self._updated.pop(id, ())]
         if (established := self._established.pop(id, None)) is not None:
-            disappointed.append(established)
-        for each in disappointed:
+            failed.append(established)
+        for each in failed:
             if not each.done():
                 each.set_exception(error)
         for gone in self._removed.pop(id, ()):
@@ -60,13 +60,13 @@ class Waiting:
                 gone.set_result(None)
 
     def stop(self, error: WanderbusError) -> None:
-        """Every session is gone."""
+        """Fail the futures of every session."""
         for id in {*self._established, *self._updated, *self._removed}:
             self.removed(id, error)
 
 
 class Settled:
-    """Await it to wait until ``futures`` have all come to an end, good or bad; it may be left alone too."""
+    """Awaitable that waits until all ``futures`` have completed, with or without errors; awaiting it is optional."""
 
     def __init__(self, futures: Sequence[asyncio.Future[SIPSession]]) -> None:
         self._everything = asyncio.gather(*futures, return_exceptions=True) if futures else None

@@ -1,4 +1,4 @@
-"""Our 200 to an INVITE, from its sending to its ACK, which may bring the answer to our offer (RFC 3261 13.3.1.4)."""
+"""Our 200 to an INVITE until its ACK, which may contain the answer to our offer (RFC 3261 13.3.1.4)."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ from wanderbus.sip.transaction.transaction_layer import Respond, Timers
 
 
 class Confirming:
-    """Repeats our 200 until it is confirmed."""
+    """Repeats our 200 until it is acknowledged."""
 
     def __init__(self, calls: Calls, inviting: Inviting, ending: Ending, timers: Timers) -> None:
         self._calls = calls
@@ -28,14 +28,14 @@ class Confirming:
     def begin(
         self, call: Call, transaction: str, response: Response, now: float, *, update: bool, offers: bool
     ) -> list[Effect]:
-        """Send ``response``, which is itself the offer if ``offers``."""
+        """Send ``response``, which is the offer if ``offers``."""
         t1_s, give_up_at = self._timers.t1_s, now + self._timers.timeout_s
         cseq = response.cseq.number
         call.unconfirmed = Unconfirmed(transaction, response, cseq, t1_s, give_up_at, update, offers)
         return [Respond(transaction, response), SetTimer((call.session.id, ANSWER_TIMER), now + t1_s)]
 
     def acknowledged(self, request: Request, now: float) -> list[Effect]:
-        """Stop repeating the 200 that this ACK confirms, and take the answer in it if one is due."""
+        """Stop repeating the 200 that this ACK acknowledges, and process the answer in it if one is due."""
         call = self._calls.get(request.call_id)
         if call is None or call.unconfirmed is None or call.session.dialog is None:
             return []
@@ -46,12 +46,11 @@ class Confirming:
         return effects + self._answered(call, request, confirmed, now) if confirmed.offers else effects
 
     def timer_fired(self, call: Call, now: float) -> list[Effect]:
-        """Repeat our 200; after 64*T1 see whether the caller of a new session is there at all.
+        """Repeat our 200; after 64*T1 check whether the caller of a new session still exists.
 
-        RFC 3261 13.3.1.4 would end the session with BYE. But where much is lost, the caller may have answered every
-        200 in vain, so we ask with a re-INVITE: its answer confirms, and its failure ends the session. An update
-        that was never confirmed needs nothing: its sender is on the move and will update again. A new session whose
-        offer was never answered has no media to ask about and ends.
+        RFC 3261 13.3.1.4 would end the session with BYE. But under heavy loss every ACK may have been lost, so we send
+        a re-INVITE: a response acknowledges, and its failure ends the session. An unacknowledged update needs nothing:
+        its sender is moving and will update again. A new session whose offer was never answered has no media and ends.
         """
         waiting, media = call.unconfirmed, call.session.local_media
         if waiting is None:
@@ -71,7 +70,7 @@ class Confirming:
         return [Respond(waiting.transaction, waiting.response), SetTimer((call.session.id, ANSWER_TIMER), at)]
 
     def _answered(self, call: Call, request: Request, confirmed: Unconfirmed, now: float) -> list[Effect]:
-        """Take the answer in the ACK; without one a new session ends, an older one stays as it was."""
+        """Process the answer in the ACK; without one a new session ends, an older one stays unchanged."""
         assert call.session.local_media is not None
         try:
             description = description_in(request)

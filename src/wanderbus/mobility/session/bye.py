@@ -1,4 +1,4 @@
-"""The end of a session: our BYE, theirs, and ours again when we move meanwhile (RFC 3261 15)."""
+"""End of a session: our BYE, the peer's BYE, and repetition of ours after a move (RFC 3261 15)."""
 
 from __future__ import annotations
 
@@ -15,11 +15,11 @@ from wanderbus.sip.message.message import Request, Response, make_response
 from wanderbus.sip.transaction.transaction_layer import ForgetTransaction, Respond, SendRequest
 
 BYE_KIND: Final = "bye"
-"""How the names of our BYE transactions begin."""
+"""Prefix of the names of our BYE transactions."""
 
 
 class Ending:
-    """Both halves of BYE."""
+    """Both sides of BYE."""
 
     def __init__(self, composer: Composer, calls: Calls, challenges: Challenges) -> None:
         self._composer = composer
@@ -27,7 +27,7 @@ class Ending:
         self._challenges = challenges
 
     def begin(self, call: Call, reason: str) -> list[Effect]:
-        """Send BYE; the session has ended with that (RFC 3261 15.1.1), its removal is reported with the answer."""
+        """Send BYE; this ends the session (RFC 3261 15.1.1), its removal is reported with the response."""
         call.farewell = Farewell("", reason)
         return [
             *self._calls.stop(call),
@@ -36,7 +36,7 @@ class Ending:
         ]
 
     def at_once(self, call: Call, report: Output) -> list[Effect]:
-        """Send BYE and drop the session without waiting for the answer: what was agreed is of no use."""
+        """Send BYE and remove the session without waiting for the response: its offer and answer are unusable."""
         dialog = call.session.dialog
         assert dialog is not None
         following, request = dialog.next_request("BYE")
@@ -45,13 +45,13 @@ class Ending:
         return [SendRequest(name, request, reachable(following)), *self._calls.end(call, report)]
 
     def moved(self, call: Call) -> list[Effect]:
-        """Say BYE anew from where we are now: the answer to the last one would go to where we were."""
+        """Send BYE again from our new address: the response to the last one would go to the old one."""
         if call.farewell is None:
             return []
         return [ForgetTransaction(call.farewell.transaction), *self._send(call, call.farewell)]
 
     def requested(self, transaction: str, request: Request, call: Call | None) -> list[Effect]:
-        """Handle the other side's BYE (RFC 3261 15.1.2)."""
+        """Handle the peer's BYE (RFC 3261 15.1.2)."""
         dialog = None if call is None else call.session.dialog
         status = 481 if dialog is None else dialog.accepts(request)
         if call is None or status is not None:
@@ -60,7 +60,7 @@ class Ending:
         return [Respond(transaction, make_response(request, 200)), *self._calls.end(call, report)]
 
     def responded(self, call: Call, transaction: str, response: Response) -> list[Effect]:
-        """Handle the answer to our BYE: whatever it is, the session is over (RFC 3261 15.1.1)."""
+        """Handle the response to our BYE: whatever it is, the session has ended (RFC 3261 15.1.1)."""
         farewell = call.farewell
         if farewell is None or farewell.transaction != transaction or response.status < 200:
             return []
@@ -70,7 +70,7 @@ class Ending:
         return self._calls.end(call, SessionRemoved(call.session.id, farewell.reason))
 
     def timed_out(self, call: Call, transaction: str) -> list[Effect]:
-        """Handle that nobody answered our BYE."""
+        """Handle the timeout of our BYE."""
         if call.farewell is None or call.farewell.transaction != transaction:
             return []
         return self._calls.end(call, SessionRemoved(call.session.id, call.farewell.reason))

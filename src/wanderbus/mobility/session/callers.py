@@ -1,7 +1,8 @@
-"""Who calls: users of our domain by digest, those of other domains by the word of our server (DESIGN 6.4; RFC 3325).
+"""Authentication of callers: our domain's users by digest, other users by our server's assertion (DESIGN 6.4; RFC
+3325).
 
-An asserted identity is believed only in what came from the server itself: on a connection that we opened to it over
-TLS, or from its address if it runs on this host. Anybody else may write the header field too.
+An asserted identity is accepted only from the server itself: on a connection that we opened to it over TLS, or from its
+address if it runs on this host. Anybody else could forge the header field.
 """
 
 from __future__ import annotations
@@ -19,22 +20,22 @@ from wanderbus.sip.transaction.transaction_layer import RequestReceived
 
 
 class Callers:
-    """Checks the senders of requests; without ``authenticator`` anybody may be anybody of our domain."""
+    """Authenticates the senders of requests; without ``authenticator`` every sender in our domain is accepted."""
 
     def __init__(self, composer: Composer, authenticator: Authenticator | None) -> None:
         self._composer = composer
         self._properties = composer.properties
         self._authenticator = authenticator
         self._to_server: set[int] = set()
-        """Open connections to the server that it has proved itself on."""
+        """Our TLS-authenticated open connections to the server."""
 
     @property
     def proves(self) -> bool:
-        """Whether nobody is served who has not proved to be the user in From."""
+        """True if only requests of the authenticated user in From are served."""
         return self._authenticator is not None
 
     def note(self, item: StreamReceived | StreamClosed) -> None:
-        """Take note of a connection to the server."""
+        """Record a connection to the server."""
         if isinstance(item, StreamClosed):
             self._to_server.discard(item.connection)
         elif item.transport == "TLS" and item.target == self._properties.server_target:
@@ -45,9 +46,9 @@ class Callers:
         return [] if self._authenticator is None else self._authenticator.take_refusals()
 
     def refusal(self, received: RequestReceived, now: float, peer: str | None = None) -> Response | None:
-        """Challenge or refuse, unless the sender proved to be the user in From (RFC 3261 22.2).
+        """Challenge or refuse, unless the sender is authenticated as the user in From (RFC 3261 22.2).
 
-        Within a dialog that user has to be ``peer``, its other side: Call-ID and tags are seen by others too.
+        Within a dialog that user must be its ``peer``: Call-ID and tags are visible to others too.
 
         Raises:
             SIPParseError: From cannot be read.
@@ -66,7 +67,7 @@ class Callers:
         return refusal
 
     def _unvouched(self, received: RequestReceived, sender: str) -> Response | None:
-        """Refuse, unless the server asserts that the request is of ``sender``."""
+        """Refuse, unless the server asserts that ``sender`` sent the request."""
         if self._came_from_server(received) and asserted(received.request) == sender:
             return None
         return self._composer.refusal(received.request, 403, reason="Nobody Vouches For You")
@@ -77,9 +78,9 @@ class Callers:
         return self._properties.server_is_local and received.source == self._properties.server
 
     def _unproved(self, request: Request, authenticator: Authenticator, now: float) -> Response | None:
-        """Challenge or refuse, unless the digest proves the sender; those that it can prove are of our own domain.
+        """Challenge or refuse, unless the digest authenticates the sender, a user of our own domain.
 
-        A proxy writes our Contact in the place of our address of record, which its sender has signed for.
+        A proxy replaces our address of record by our Contact, while the sender's digest covers the former.
         """
         verdict = authenticator.check(request, now, known_as=self._is_ours)
         if isinstance(verdict, Challenged):

@@ -1,8 +1,8 @@
-"""The working state of sessions: what is under way in each, beside what is agreed (:mod:`.session`).
+"""Working state of sessions: their pending exchanges, in addition to the agreed state (:mod:`.session`).
 
-Nothing here survives a restart. The parts that invite (:mod:`.uac_invite`), answer (:mod:`.uas_invite`), refresh
-(:mod:`.session_refresh`) and end sessions (:mod:`.bye`) share it, and all of them change sessions through
-:class:`Calls`, so that the transition table is obeyed and each change of state is reported once.
+Nothing here survives a restart. The modules that invite (:mod:`.uac_invite`), answer (:mod:`.uas_invite`), refresh
+(:mod:`.session_refresh`) and end sessions (:mod:`.bye`) share it. All of them change sessions through :class:`Calls`,
+so that the transition table is obeyed and each change of state is reported once.
 """
 
 from __future__ import annotations
@@ -31,78 +31,80 @@ from wanderbus.sip.message.uri import SIPUri
 from wanderbus.sip.transaction.transaction_layer import CancelInvite, ForgetTransaction, Respond
 
 Effect = Input | Output
-"""What a part of the user agent returns: an Input is for its transaction layer, an Output for the world."""
+"""Result of a part of the user agent: an Input for its transaction layer, or an Output of the machine."""
 
 INVITE_TIMER = "invite"
-"""Our INVITE has waited for its answer for long enough, or its pause before the next attempt is over."""
+"""Timer of our INVITE: the timeout for its response, or the pause before the next attempt."""
 ANSWER_TIMER = "answer"
-"""Our 200 to an INVITE still lacks its ACK."""
+"""Timer of our 200 to an INVITE without an ACK."""
 REPLY_TIMER = "reply"
-"""The owner is asked: the caller is told again that it rings, or an UPDATE has waited too long."""
+"""Timer while the owner decides: repeat the 180 to the caller, or refuse an UPDATE that waited too long."""
 REFRESH_TIMER = "refresh"
-"""It is our turn to refresh the session (RFC 4028)."""
+"""Timer of our refresh of the session (RFC 4028)."""
 EXPIRY_TIMER = "expiry"
-"""Nobody refreshed the session in time (RFC 4028)."""
+"""Timer of the session's expiry without a refresh (RFC 4028)."""
 
 
 class Outgoing(msgspec.Struct):
-    """Our INVITE or re-INVITE, from the owner's wish to its end."""
+    """Our INVITE or re-INVITE, from the owner's request to its end."""
 
     media: MediaDescription
     attempt: int = 0
-    """How often it was sent or repeated, challenges not counted."""
+    """Number of times it was sent or repeated, without challenges."""
     failures: int = 0
-    """How often it was refused for a passing reason; sets the pause before the next attempt."""
+    """Number of temporary refusals; sets the pause before the next attempt."""
     silences: int = 0
-    """How often it was given up because nobody answered."""
+    """Number of attempts that were given up without a response."""
     challenges: int = 0
-    """How often it was challenged since it was last accepted as authentic."""
+    """Number of challenges since the last successful authentication."""
     intervals: int = 0
-    """How often it was refused because our session interval was too small (RFC 4028 7.4)."""
+    """Number of refusals because our session interval was too small (RFC 4028 7.4)."""
     method: str = "INVITE"
-    """INVITE, or UPDATE where the owner asked for that and the other side takes it (RFC 3311)."""
+    """INVITE, or UPDATE if the owner requested that and the peer supports it (RFC 3311)."""
     redirected_to: SIPUri | None = None
-    """Where a 3xx sent us instead of the address of record; it does so once (RFC 3261 8.1.3.4)."""
+    """Target of a 3xx instead of the address of record; followed once (RFC 3261 8.1.3.4)."""
     through_proxy: bool = False
-    """Whether a re-INVITE goes to the address of record instead of straight to the peer."""
+    """True if a re-INVITE goes to the address of record instead of directly to the peer."""
     transaction: str | None = None
-    """The transaction under way; None while pausing or waiting for the other side's INVITE to end."""
+    """The transaction under way; None during a pause or while the peer's INVITE is pending."""
     request: Request | None = None
     sent_at: float | None = None
     hurried: bool = False
-    """Whether attempts end before RFC 3261 gives them up: to heal a session whose data do not flow, to tell where we
-    are now, or because the owner asked for it."""
+    """True if attempts end earlier than in RFC 3261: to restore a session whose data do not flow, to announce our new
+    address, or because the owner requested it.
+    """
     following: Outgoing | None = None
-    """What the owner wishes to say after this, once this is answered (RFC 3261 14.1)."""
+    """The owner's next update, to be sent once this one is answered (RFC 3261 14.1)."""
     crossed: bool = False
-    """Whether the other side's INVITE met ours on the way: it may have forgotten its own, as we did ours, and then it
-    ignores our 200. Only its ACK tells that what we said there arrived."""
-    said: bool = False
-    """Whether our 200 said the same, so that its ACK makes this INVITE needless."""
+    """True if the peer's INVITE crossed ours: it may have abandoned its own, as we did ours, and then it ignores our
+    200. Only its ACK shows that our 200 arrived.
+    """
+    sent_in_answer: bool = False
+    """True if our 200 contained the same, so that its ACK makes this INVITE unnecessary."""
 
     def follow(self) -> None:
-        """Say from now on what was to be said after this."""
+        """Replace this update by the next one."""
         if self.following is not None:
             self.media, self.following = self.following.media, None
 
 
 class Offer(msgspec.Struct, frozen=True):
-    """The other side's INVITE, re-INVITE or UPDATE, waiting for the owner's reply."""
+    """The peer's INVITE, re-INVITE or UPDATE, waiting for the owner's reply."""
 
     transaction: str
     request: Request
     description: SessionDescription | None
-    """What is offered; None when our answer has to be the offer (RFC 3261 13.2.1)."""
+    """The offer; None if our answer must contain the offer (RFC 3261 13.2.1)."""
     media: MediaDescription | None
-    """What of it is for the owner."""
+    """The media of the offer for the owner."""
     local_tag: str
-    """The tag we answer with: a new one when the INVITE begins a dialog."""
+    """The tag of our response: a new one if the INVITE begins a dialog."""
     update: bool
-    """Whether the session was established before."""
+    """True if the session was established before."""
 
 
 class Unconfirmed(msgspec.Struct, frozen=True):
-    """Our 200 to an INVITE, repeated until its ACK comes (RFC 3261 13.3.1.4)."""
+    """Our 200 to an INVITE, repeated until its ACK arrives (RFC 3261 13.3.1.4)."""
 
     transaction: str
     response: Response
@@ -111,7 +113,7 @@ class Unconfirmed(msgspec.Struct, frozen=True):
     give_up_at: float
     update: bool
     offers: bool = False
-    """Whether the 200 is an offer, so that the ACK has to bring the answer (RFC 3261 13.2.2.4)."""
+    """True if the 200 is an offer, so that the ACK must contain the answer (RFC 3261 13.2.2.4)."""
 
 
 class Refresh(msgspec.Struct):
@@ -123,7 +125,7 @@ class Refresh(msgspec.Struct):
 
 
 class Farewell(msgspec.Struct):
-    """Our BYE and why it was sent."""
+    """Our BYE and its reason."""
 
     transaction: str
     reason: str
@@ -131,7 +133,7 @@ class Farewell(msgspec.Struct):
 
 
 class Call(msgspec.Struct):
-    """One session with what is under way in it."""
+    """One session with its pending exchanges."""
 
     session: SIPSession
     outgoing: Outgoing | None = None
@@ -140,30 +142,30 @@ class Call(msgspec.Struct):
     refresh: Refresh | None = None
     farewell: Farewell | None = None
     ringing: bool = False
-    """The owner said that its user is being asked."""
+    """True after :class:`Ring`, while the user decides."""
     ending: bool = False
-    """Our first INVITE was given up and waits for its last answer: the owner ended the session, or lost patience."""
+    """True if our first INVITE was cancelled and waits for its final response: by the owner or after a timeout."""
     unanswered: bool = False
-    """Whether the first INVITE was given up because nobody answered, and not by the owner."""
+    """True if the first INVITE was given up without a response, and not by the owner."""
 
     @property
     def established(self) -> bool:
-        """Whether offer and answer were exchanged once."""
+        """True if offer and answer were exchanged once."""
         return self.session.dialog is not None and self.session.remote_media is not None
 
     @property
     def exchanging(self) -> bool:
-        """Whether an exchange of the other side's making is open, so that we must not offer (RFC 3264 4)."""
+        """True if an exchange begun by the peer is open, so that we must not offer (RFC 3264 4)."""
         return self.offer is not None or (self.unconfirmed is not None and self.unconfirmed.offers)
 
     @property
     def inviting(self) -> bool:
-        """Whether a re-INVITE or INVITE of ours is under way, so that another's is glare (RFC 3261 14.2)."""
+        """True if a re-INVITE or INVITE of ours is under way, so that one of the peer is glare (RFC 3261 14.2)."""
         return self.outgoing is not None and self.outgoing.transaction is not None
 
 
 class Calls:
-    """All calls by session id; the only place that changes a session."""
+    """All calls by session id; only this class changes a session."""
 
     def __init__(self) -> None:
         self._calls: dict[str, Call] = {}
@@ -182,9 +184,9 @@ class Calls:
         return self._calls.get(id)
 
     def add(self, session: SIPSession) -> Call:
-        """Take up ``session``; LocalProtocolError if its id is in use."""
+        """Add ``session``; LocalProtocolError if its id is in use."""
         if session.id in self._calls:
-            raise LocalProtocolError(f"there is a session {session.id} already")
+            raise LocalProtocolError(f"session {session.id} exists already")
         call = self._calls[session.id] = Call(session)
         self._sessions[session.id] = session
         return call
@@ -200,7 +202,7 @@ class Calls:
         return f"{kind} {self._named} {id}"
 
     def named_in(self, transaction: str) -> tuple[str, Call | None]:
-        """Return the kind of ``transaction`` and its call, None if that is gone."""
+        """Return the kind of ``transaction`` and its call, None if that has ended."""
         kind, _, rest = transaction.partition(" ")
         return kind, self._calls.get(rest.partition(" ")[2])
 
@@ -212,7 +214,7 @@ class Calls:
         )
 
     def set_media_status(self, call: Call, media: RemoteMediaStatus) -> list[Effect]:
-        """Set what the application says of its data channel (SPEC C-14); report a change."""
+        """Set the application's status of its data channel (SPEC C-14); report a change."""
         return self._set_states(call, call.session.communication, media)
 
     def _set_states(self, call: Call, communication: SIPCommunicationStatus, media: RemoteMediaStatus) -> list[Effect]:
@@ -223,18 +225,18 @@ class Calls:
         return [SessionStateChanged(session.id, communication, media)]
 
     def keep_time(self, call: Call, timer: SessionTimer | None, now: float) -> list[Effect]:
-        """Begin a session interval anew, as each 2xx to INVITE or UPDATE does (RFC 4028 7.2, 9)."""
-        had_one = call.session.timer is not None
+        """Restart the session interval, as each 2xx to INVITE or UPDATE does (RFC 4028 7.2, 9)."""
+        had_timer = call.session.timer is not None
         self.change(call, timer=timer)
         if timer is None:
-            return _stop_clock(call) if had_one else []
+            return _stop_clock(call) if had_timer else []
         expiry = SetTimer((call.session.id, EXPIRY_TIMER), now + timer.ends_after_s)
         if timer.refreshed_here:
             return [expiry, SetTimer((call.session.id, REFRESH_TIMER), now + timer.refresh_after_s)]
         return [expiry, CancelTimer((call.session.id, REFRESH_TIMER))]
 
     def end(self, call: Call, report: Output) -> list[Effect]:
-        """Drop the call with everything under way in it and say so with ``report``."""
+        """Remove the call with all its exchanges, and report it with ``report``."""
         effects = self.stop(call)
         if call.session.communication is not SIPCommunicationStatus.DISCONNECTED:
             effects += self.advance(call, Occurrence.ENDED)
@@ -243,7 +245,7 @@ class Calls:
         return [*effects, report]
 
     def stop(self, call: Call) -> list[Effect]:
-        """Abandon whatever is under way, except a BYE."""
+        """Abandon all exchanges, except a BYE."""
         effects: list[Effect] = [*abandon_outgoing(call)]
         if call.offer is not None:
             effects += self.withdraw_offer(call)
@@ -255,14 +257,14 @@ class Calls:
         return effects + stop_repeating(call)
 
     def withdraw_offer(self, call: Call) -> list[Effect]:
-        """Refuse the INVITE that waits for the owner: it was cancelled or overtaken (RFC 3261 9.2, 15.1.2)."""
+        """Refuse the INVITE that waits for the owner: it was cancelled or superseded (RFC 3261 9.2, 15.1.2)."""
         offer, call.offer = call.offer, None
         assert offer is not None
         return [Respond(offer.transaction, make_response(offer.request, 487, to_tag=offer.local_tag))]
 
 
 def abandon_outgoing(call: Call) -> list[Effect]:
-    """Drop our INVITE and its timer; a late answer to it is acknowledged by :mod:`.forking`."""
+    """Abandon our INVITE and its timer; :mod:`.forking` acknowledges a late response to it."""
     outgoing, call.outgoing = call.outgoing, None
     if outgoing is None:
         return []
@@ -279,17 +281,17 @@ def abandon_transaction(outgoing: Outgoing) -> list[Effect]:
 
 
 def overtake_outgoing(call: Call) -> list[Effect]:
-    """Cancel the transaction of our INVITE, if any, because the other side's comes first."""
+    """Cancel the transaction of our INVITE, if any, because the peer's has precedence."""
     if call.outgoing is None:
         return []
     call.outgoing.crossed = call.outgoing.crossed or call.outgoing.transaction is not None
-    call.outgoing.said = False
+    call.outgoing.sent_in_answer = False
     call.outgoing.follow()
     return abandon_transaction(call.outgoing)
 
 
 def stop_repeating(call: Call) -> list[Effect]:
-    """Stop repeating our 200, if we do: the other side has it, or no longer waits for it."""
+    """Stop repeating our 200, if any: the peer has it, or no longer waits for it."""
     unconfirmed, call.unconfirmed = call.unconfirmed, None
     return [] if unconfirmed is None else [CancelTimer((call.session.id, ANSWER_TIMER))]
 

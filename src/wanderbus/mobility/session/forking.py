@@ -1,9 +1,9 @@
-"""Every 2xx to our INVITEs beside the one that establishes the session: each is acknowledged, unwanted dialogs ended.
+"""Late and further 2xx to our INVITEs: each is acknowledged, and unwanted dialogs are ended.
 
-A proxy that forks passes every 2xx on (RFC 3261 13.2.2.4, 16.7 item 5), and each makes a dialog of its own, named by
-its To tag: the first wins, the others get ACK and BYE. Copies of the first get our ACK again. So does the 2xx to an
-INVITE that was cancelled or abandoned meanwhile, which makes no session. INVITEs are remembered beside the sessions
-and for longer, as a session may end before its last answer has come.
+A forking proxy forwards every 2xx (RFC 3261 13.2.2.4, 16.7 item 5), and each creates a dialog of its own, identified by
+its To tag: the first is used, the others get ACK and BYE. Copies of the first get our ACK again. So does the 2xx to an
+INVITE that was cancelled or abandoned meanwhile, which creates no session. INVITEs are stored separately from the
+sessions and for longer, because a session may end before its last response arrives.
 """
 
 from __future__ import annotations
@@ -24,17 +24,17 @@ from wanderbus.sip.message.targets import Target
 from wanderbus.sip.transaction.transaction_layer import SendAck, SendRequest, Timers
 
 FORK_KIND: Final = "fork"
-"""How the names of the BYE transactions begin that end further dialogs."""
+"""Prefix of the names of the BYE transactions that end further dialogs."""
 
 ANSWERS_REMEMBERED_MAX: Final = 1_024
-"""Answered INVITEs whose late answers we still confirm, and unanswered ones; the oldest go first."""
+"""Largest number of answered INVITEs whose late responses are acknowledged, and of unanswered ones."""
 
 FORKS_MAX: Final = 16
-"""Further answers to one INVITE that we confirm; what comes beyond is left to time out at its sender."""
+"""Further responses to one INVITE that we acknowledge; the sender of any more will time out."""
 
 
 class _Winner(msgspec.Struct, frozen=True):
-    """The answer that established or updated the session, by its tag, and our ACK."""
+    """The response that established or updated the session, by its tag, and our ACK."""
 
     tag: str
     ack: Request
@@ -42,7 +42,7 @@ class _Winner(msgspec.Struct, frozen=True):
 
 
 class _Answered(msgspec.Struct):
-    """Our INVITE, the answer that won if any did, and the dialogs of the others by tag."""
+    """Our INVITE, its first 2xx if any, and the dialogs of the others by tag."""
 
     request: Request
     winner: _Winner | None
@@ -59,7 +59,7 @@ class _Ending(msgspec.Struct):
 
 
 class Forking:
-    """Every answer to our INVITEs after the first."""
+    """Every 2xx to our INVITEs after the first."""
 
     def __init__(self, calls: Calls, challenges: Challenges, timers: Timers) -> None:
         self._calls = calls
@@ -70,19 +70,19 @@ class Forking:
         self._endings: dict[str, _Ending] = {}
 
     def sent(self, transaction: str, request: Request, dialog: Dialog | None) -> None:
-        """Remember our INVITE ``request``; ``dialog`` is None if it is to make one."""
+        """Record our INVITE ``request``; ``dialog`` is None if it is to create one."""
         while len(self._unanswered) >= ANSWERS_REMEMBERED_MAX:
             del self._unanswered[next(iter(self._unanswered))]
         self._unanswered[transaction] = request, dialog
 
     def over(self, transaction: str) -> None:
-        """Forget an INVITE that was refused, or that no answer can come for any more."""
+        """Forget an INVITE that was refused, or that can have no more responses."""
         self._unanswered.pop(transaction, None)
 
     def confirm(self, transaction: str, request: Request, dialog: Dialog, now: float) -> list[Effect]:
-        """Confirm the first 200 to our INVITE ``request``, which made or refreshed ``dialog``.
+        """Acknowledge the first 200 to our INVITE ``request``, which created or refreshed ``dialog``.
 
-        Raises SIPParseError when the next hop cannot be sent to.
+        Raises SIPParseError if the next hop is not a usable address.
         """
         self._forget_old(now)
         ack, destination = _ack(request, dialog), reachable(dialog)
@@ -92,7 +92,7 @@ class Forking:
         return [SendAck(ack, destination)]
 
     def answered_late(self, transaction: str, response: Response, call: Call | None, now: float) -> list[Effect]:
-        """Handle a 2xx that no present INVITE waits for; SIPParseError when it makes no dialog that can be ended."""
+        """Handle a 2xx that no present INVITE waits for; SIPParseError if it creates no dialog that can be ended."""
         request, dialog = self._unanswered.get(transaction, (None, None))
         if request is not None and dialog is not None:
             return self._confirm_update(request, dialog, response, call)
@@ -103,20 +103,20 @@ class Forking:
         return self._answered_again(transaction, response, call, now) if transaction in self._answered else []
 
     def _confirm_update(self, request: Request, dialog: Dialog, response: Response, call: Call | None) -> list[Effect]:
-        """Acknowledge a 2xx to a re-INVITE that was abandoned, unless it says what we do not know yet.
+        """Acknowledge a 2xx to an abandoned re-INVITE, unless its description is new to us.
 
-        We would not take it up, so the other side must not believe that we know it: it repeats its 2xx until another
-        exchange has said it.
+        We would not apply a new one, so the peer must not assume that we know it: it repeats its 2xx until another
+        exchange contains the same.
         """
         if call is not None and call.session.dialog is not None:
             if call.session.dialog.key == dialog.key:
                 dialog = call.session.dialog
-            if call.session.has_not_heard(_description_of(response)):
+            if call.session.is_newer(_description_of(response)):
                 return []
         return [SendAck(_ack(request, dialog), reachable(dialog))]
 
     def _answered_again(self, transaction: str, response: Response, call: Call | None, now: float) -> list[Effect]:
-        """Acknowledge a 2xx to an INVITE that had one, or that nobody waits for; end a dialog that did not win."""
+        """Acknowledge a repeated or unexpected 2xx to an INVITE; end a dialog other than the first."""
         answered = self._answered[transaction]
         tag = response.to.tag or ""
         if answered.winner is not None and tag == answered.winner.tag:
@@ -131,7 +131,7 @@ class Forking:
         return [confirmed, self._bye(_Ending(dialog, now + self._timers.timeout_s))]
 
     def responded(self, transaction: str, response: Response) -> list[Effect]:
-        """Handle the answer to a BYE of ours: only a challenge asks for more."""
+        """Handle the response to a BYE of ours: only a challenge needs a reaction."""
         if response.status < 200:
             return []
         ending = self._endings.pop(transaction, None)
@@ -143,7 +143,7 @@ class Forking:
         return [self._bye(ending)]
 
     def _confirm_again(self, winner: _Winner, call: Call | None) -> Effect:
-        """Send the ACK anew, to where the other side is by now."""
+        """Send the ACK again, to the peer's current address."""
         dialog = None if call is None else call.session.dialog
         if dialog is None or dialog.remote_tag != winner.tag:
             return SendAck(winner.ack, winner.destination)
@@ -158,7 +158,7 @@ class Forking:
         return SendRequest(name, self._challenges.answered_ahead(request), reachable(ending.dialog))
 
     def _forget_old(self, now: float) -> None:
-        """Drop what no answer can come for any more (timer M, RFC 6026 7.2)."""
+        """Forget INVITEs that can have no more responses (timer M, RFC 6026 7.2)."""
         self._answered = {name: item for name, item in self._answered.items() if item.until > now}
         self._endings = {name: item for name, item in self._endings.items() if item.until > now}
         while len(self._answered) >= ANSWERS_REMEMBERED_MAX:

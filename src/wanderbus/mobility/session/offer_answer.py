@@ -1,9 +1,9 @@
-"""Offers and answers: the lines of an SDP, which of them we can use, and their order (RFC 3264, SPEC C-16, C-17).
+"""Offer and answer: the lines of an SDP, which of them we can use, and their order (RFC 3264, SPEC C-16, C-17).
 
-A description has any number of lines. The owner gives and gets them as one value, the line that matters most with
-the further ones ``beside`` it. An answer has as many lines as its offer, in the same order, and a later offer of
-either side keeps that order (RFC 3264 6, 8): what one side does not want stands there with port 0. So each side
-remembers the *slots* of its session, its own lines as last said.
+A description has any number of lines. The owner passes them as one value: the most important line, with the further
+ones in ``beside``. An answer has as many lines as its offer, in the same order, and a later offer of either side keeps
+that order (RFC 3264 6, 8): unwanted lines remain with port 0. So each side stores the *slots* of its session, its own
+lines as last sent.
 """
 
 from __future__ import annotations
@@ -25,42 +25,42 @@ DATA_FORMAT: Final = "x-wanderbus"
 _DATA_PROTOCOLS: Final = ("UDP", "TCP", "TCP/TLS")
 
 Lines = tuple[MediaDescription, ...]
-"""Media lines of one side, each without others beside it."""
+"""Media lines of one side, each with an empty ``beside``."""
 
 
 def media_at(
     address: Address, protocol: str = "UDP", *, media: str = "application", media_format: str = DATA_FORMAT
 ) -> MediaDescription:
-    """Return the line that says we receive at ``address`` by ``protocol``: SDP from plain parameters (SPEC C-17).
+    """Return the line for media received at ``address`` by ``protocol``: SDP from plain parameters (SPEC C-17).
 
-    Raises LocalProtocolError when the port is none or a word is empty.
+    Raises LocalProtocolError if the port is invalid or a word is empty.
     """
     host, port = address
     if not 0 < port < 65_536:
-        raise LocalProtocolError(f"{port} is no port to receive at: use 1 to 65535")
+        raise LocalProtocolError(f"{port} is not a valid port: use 1 to 65535")
     if not host or not protocol or not media or not media_format:
         raise LocalProtocolError("a media description needs an address, a protocol, a medium and a format")
     return MediaDescription(media=media, address=host, port=port, protocol=protocol, formats=(media_format,))
 
 
 def lines_of(media: MediaDescription) -> Lines:
-    """Return ``media`` and what stands beside it, one by one."""
+    """Return ``media`` and the lines in its ``beside``, one by one."""
     return (msgspec.structs.replace(media, beside=()), *media.beside)
 
 
 def joined(lines: Lines) -> MediaDescription:
-    """Return ``lines``, of which there is one at least, as one value: the reverse of :func:`lines_of`."""
+    """Return ``lines``, at least one, as one value: the reverse of :func:`lines_of`."""
     return msgspec.structs.replace(lines[0], beside=lines[1:])
 
 
 def relocated(media: MediaDescription, former: str, host: str) -> MediaDescription:
-    """Return ``media`` with every line that was at the address ``former`` at ``host`` instead."""
+    """Return ``media`` with every line at the address ``former`` moved to ``host``."""
     moved = [msgspec.structs.replace(m, address=host) if m.address == former else m for m in lines_of(media)]
     return joined(tuple(moved))
 
 
 def is_data_channel(media: MediaDescription) -> bool:
-    """Tell whether ``media`` is a line that our data channel can use: ``UDP x-wanderbus``, or TCP (DESIGN 6.7)."""
+    """Return whether our data channel can use the line ``media``: ``UDP x-wanderbus``, or TCP (DESIGN 6.7)."""
     return (
         media.media == "application"
         and media.protocol.upper() in _DATA_PROTOCOLS
@@ -70,7 +70,7 @@ def is_data_channel(media: MediaDescription) -> bool:
 
 
 def fits(ours: MediaDescription, theirs: MediaDescription) -> bool:
-    """Tell whether two lines are of the same kind: medium, protocol and one format in common."""
+    """Return whether two lines are of the same kind: medium, protocol and one format in common."""
     return (
         ours.media == theirs.media
         and ours.protocol.upper() == theirs.protocol.upper()
@@ -81,8 +81,8 @@ def fits(ours: MediaDescription, theirs: MediaDescription) -> bool:
 def description_in(message: Message) -> SessionDescription:
     """Return the SDP body of ``message``.
 
-    Raises SIPParseError: 415 for another type of body, 488 for none and for media at a host name, 400 for one that
-    cannot be read. RFC 4566 5.7 admits names, but to look one up would take its time from everybody else.
+    Raises SIPParseError: 415 for another type of body, 488 for none and for media at a host name, 400 for an unreadable
+    one. RFC 4566 5.7 allows names, but a lookup would delay everybody else.
     """
     if not message.body:
         raise SIPParseError("no description in the message", 488)
@@ -97,7 +97,7 @@ def description_in(message: Message) -> SessionDescription:
 
 
 def data_channel_in(description: SessionDescription) -> MediaDescription:
-    """Return the first line our data channel can use; SIPParseError 488 if there is none (RFC 3261 13.3.1.3)."""
+    """Return the first line that our data channel can use; SIPParseError 488 if there is none (RFC 3261 13.3.1.3)."""
     for media in description.media:
         if is_data_channel(media):
             return media
@@ -119,9 +119,9 @@ def laid_out(slots: Iterable[MediaDescription], wanted: MediaDescription) -> Lin
 
 
 def answer_to(offer: SessionDescription, wanted: MediaDescription) -> Lines:
-    """Return our answer to ``offer``, line by line; what we do not want, or they do not use, is declined.
+    """Return our answer to ``offer``, line by line; lines that either side does not want are declined.
 
-    Raises SIPParseError 488 if nothing is left.
+    Raises SIPParseError 488 if nothing remains.
     """
     filled, _ = _fill(offer.media, wanted)
     pairs = zip(offer.media, filled, strict=True)
@@ -132,9 +132,9 @@ def answer_to(offer: SessionDescription, wanted: MediaDescription) -> Lines:
 
 
 def agreed_media(slots: Lines, theirs: Lines, wanted: MediaDescription) -> MediaDescription:
-    """Return the lines of the other side that both use, in the order of our ``wanted`` ones.
+    """Return the lines of the peer that both sides use, in the order of our ``wanted`` ones.
 
-    ``slots`` is our side of the exchange, ``theirs`` the other's. Raises SIPParseError 488 if there is none.
+    ``slots`` is our side of the exchange, ``theirs`` the peer's. Raises SIPParseError 488 if there is none.
     """
     pairs = [(ours, other) for ours, other in zip(slots, theirs, strict=False) if ours.port and other.port]
     agreed = [(ours, other) for ours, other in pairs if fits(ours, other)]
@@ -150,21 +150,21 @@ def agreed_media(slots: Lines, theirs: Lines, wanted: MediaDescription) -> Media
 
 
 def _answered(offered: MediaDescription, ours: MediaDescription) -> MediaDescription:
-    """Return our line as the answer to one that is offered, in no direction that the offer leaves out."""
+    """Return our line as the answer to an offered one, limited to the directions of the offer."""
     if not offered.port:
         return _declined(ours, ours.address)
     return answering(ours, offered) if ours.port else ours
 
 
 def _declined(line: MediaDescription, address: str) -> MediaDescription:
-    """Return ``line`` refused or no longer in use (RFC 3264 6); an address of ours saves a c= line."""
+    """Return ``line`` refused or no longer in use (RFC 3264 6); with our own address it needs no c= line."""
     return msgspec.structs.replace(line, address=address, port=0, attributes=())
 
 
 def _fill(slots: Iterable[MediaDescription], wanted: MediaDescription) -> tuple[Lines, Lines]:
     """Return each slot with the first line that fits, or declined, and the lines without a slot.
 
-    A slot in use is filled before one that is not, so that an answer does not put its line where it is not offered.
+    A slot in use is filled before an unused one, so that an answer does not use a line that is not offered.
     """
     left = list(lines_of(wanted))
     slots = list(slots)

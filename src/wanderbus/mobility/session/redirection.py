@@ -1,4 +1,4 @@
-"""Where a 3xx sends a caller (RFC 3261 8.1.3.4, 21.3; SPEC X11)."""
+"""Targets of redirections by 3xx (RFC 3261 8.1.3.4, 21.3; SPEC X11)."""
 
 from __future__ import annotations
 
@@ -15,15 +15,15 @@ from wanderbus.sip.message.targets import Target, target_of
 from wanderbus.sip.message.uri import SIPUri
 
 _FOLLOWED: Final = (300, 301, 302)
-"""Use Proxy (305) and Alternative Service (380) do not say where else the same user is."""
+"""The followed statuses: Use Proxy (305) and Alternative Service (380) give no other address of the same user."""
 
 
 def redirected_to(response: Response, asked: str, transports: Collection[str]) -> SIPUri | None:
-    """Return the most wanted Contact of a 3xx to our request for the URI ``asked``; None if there is none to follow.
+    """Return the best Contact of a 3xx to our request for the URI ``asked``; None if there is none to follow.
 
-    One that needs another transport than ``transports`` is left out, and so is a sips URI: to ask it over anything
-    but TLS all the way would break its promise. Header fields and the method in a URI are not taken over, as only
-    where to ask was the question (RFC 3261 19.1.5).
+    A contact that needs another transport than ``transports`` is left out, and so is a sips URI: without TLS on the
+    whole path it would lose its security. Header fields and the method in a URI are ignored, because only the target is
+    needed (RFC 3261 19.1.5).
     """
     if response.status not in _FOLLOWED:
         return None
@@ -44,12 +44,12 @@ def _reached_over(target: SIPUri) -> str | None:
 
 
 def direct_hop(target: SIPUri, proxy: Target) -> Target:
-    """Return where a request for ``target`` goes: straight there if it names an address, else through ``proxy``."""
+    """Return the next hop of a request for ``target``: ``target`` itself if it is an address, else ``proxy``."""
     return target_of(target) if is_ip_address(target.host) else proxy
 
 
 def _rank(contact: NameAddr) -> float:
-    """Highest q first; without one it is the best (RFC 3261 20.10 leaves it open, RFC 2616 has 1)."""
+    """Return the sort key: highest q first, a missing q is the highest (RFC 3261 20.10 is silent, RFC 2616 has 1)."""
     try:
         return -float(contact.param("q") or 1.0)
     except (ValueError, SIPParseError):

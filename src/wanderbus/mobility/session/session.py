@@ -1,4 +1,4 @@
-"""One session between two user agents: what is agreed, what is stored, what survives a restart (SPEC C-11)."""
+"""One session between two user agents: its agreed and stored state, which survives a restart (SPEC C-11)."""
 
 from __future__ import annotations
 
@@ -17,94 +17,93 @@ from wanderbus.sip.message.media_direction import INACTIVE, agreed_direction, re
 from wanderbus.sip.message.sdp import MediaDescription, SessionDescription
 
 RESTART_LEAP: Final = 1_000
-"""How far CSeq and SDP version jump when a stored session is taken up again.
+"""Increase of CSeq and SDP version when a stored session is restored.
 
-The store may be older than the last message sent, and neither number may go backwards (RFC 3261 12.2.1.1,
-RFC 3264 8). A thousand updates fit between two savings; the sequence space is 2**31.
+The store may be older than the last message sent, and neither number may decrease (RFC 3261 12.2.1.1, RFC 3264 8). A
+thousand updates fit between two savings; the sequence space is 2**31.
 """
 
 
 class SIPSession(msgspec.Struct, frozen=True):
-    """A session as seen from this side; the machine replaces the whole value at each change."""
+    """A session from our side; the machine replaces the whole value at each change."""
 
     id: str
-    """The Call-ID: it stays when addresses change (SPEC X8, C-19)."""
+    """The Call-ID: constant when addresses change (SPEC X8, C-19)."""
     owner_uri: str
     """Address of record of this side."""
     remote_uri: str
     """Address of record of the other side."""
     created_here: bool
-    """Whether this side sent the first INVITE, and so owns the Call-ID (RFC 3261 14.1)."""
+    """True if this side sent the first INVITE, and so owns the Call-ID (RFC 3261 14.1)."""
     local_tag: str
-    """Our half of the dialog's identity, chosen before there is a dialog."""
+    """Our half of the dialog's identity, chosen before the dialog exists."""
     local_cseq: int
-    """Number of our last request before there was a dialog; afterwards the dialog counts."""
+    """CSeq number of our last request before the dialog existed; afterwards the dialog has it."""
     sip_address: Address
-    """Where this side's signalling is reached."""
+    """Address of this side's signalling."""
     description_id: int
-    """The id in our SDP origin: fixed for the session (SPEC X8)."""
+    """The id in our SDP origin: constant for the session (SPEC X8)."""
     description_version: int = 0
     """The version in our SDP origin: rises when our description changes (RFC 3264 8)."""
     local_media: MediaDescription | None = None
-    """Where this side receives data, as last told to the other side; None until then."""
+    """Address and media of this side, as last sent to the peer; None until then."""
     slots: Lines = ()
-    """This side's lines as last told, in their order, with those not in use (RFC 3264 8)."""
+    """This side's lines as last sent, in their order, with those not in use (RFC 3264 8)."""
     remote_media: MediaDescription | None = None
-    """Where the other side receives data; None until established."""
+    """Address and media of the peer; None until established."""
     remote_origin: tuple[int, int] = (0, 0)
-    """Id and version in the other side's SDP origin, as last accepted (RFC 3264 8)."""
+    """Id and version in the peer's SDP origin, as last accepted (RFC 3264 8)."""
     remote_instance: str | None = None
-    """The other side's device, if it said (RFC 5626 4.1)."""
+    """The peer's device, if known (RFC 5626 4.1)."""
     dialog: Dialog | None = None
     communication: SIPCommunicationStatus = SIPCommunicationStatus.UNDEFINED
     media_status: RemoteMediaStatus = RemoteMediaStatus.DISCONNECTED
     sip_transport: str = "UDP"
     peer_updatable: bool = False
-    """Whether the other side said that it takes UPDATE (RFC 3311 5.1)."""
+    """True if the peer allows UPDATE (RFC 3311 5.1)."""
     timer: SessionTimer | None = None
-    """The session interval and who refreshes it; None runs for ever (RFC 4028)."""
+    """The session interval and its refresher; None means no expiry (RFC 4028)."""
     min_se_s: int = 0
-    """The longest of the least intervals that anybody on the path asked for, in seconds (RFC 4028 7.4)."""
+    """Longest of the minimum intervals required by any element on the path, in seconds (RFC 4028 7.4)."""
 
     @property
     def direction(self) -> str:
-        """Return how data may flow here, of the medium that matters most: sendrecv, sendonly, recvonly or inactive."""
+        """Return the direction of the most important medium from our side: sendrecv, sendonly, recvonly or inactive."""
         if self.local_media is None or self.remote_media is None:
             return INACTIVE
         return agreed_direction(self.local_media, self.remote_media)
 
     @property
     def held(self) -> bool:
-        """Return whether the other side has put us on hold: nothing is to be sent to it (RFC 3264 8.4)."""
+        """Return whether the peer has put us on hold: nothing must be sent to it (RFC 3264 8.4)."""
         return self.remote_media is not None and not receives(self.remote_media)
 
     def is_overtaken(self, description: SessionDescription | None) -> bool:
-        """Return whether the other side has said something newer than ``description`` already (RFC 3264 8).
+        """Return whether the peer has already sent a newer description than ``description`` (RFC 3264 8).
 
-        An offer that its sender gave up may wait in a proxy while a later answer of the same sender gets through.
+        An offer abandoned by its sender may wait in a proxy while a later answer of the same sender arrives.
         """
         known_id, known_version = self.remote_origin
         return description is not None and description.session_id == known_id and description.version < known_version
 
-    def has_not_heard(self, description: SessionDescription | None) -> bool:
-        """Return whether ``description`` is newer than what the other side has said so far (RFC 3264 8)."""
+    def is_newer(self, description: SessionDescription | None) -> bool:
+        """Return whether ``description`` is newer than the last one from the peer (RFC 3264 8)."""
         known_id, known_version = self.remote_origin
         return description is not None and description.session_id == known_id and description.version > known_version
 
     def snapshot(self) -> bytes:
-        """Return this session as compressed JSON, fit for a row of the state store, for :meth:`restore`.
+        """Return this session as compressed JSON for a row of the state store, for :meth:`restore`.
 
-        A broker keeps one for each of its users; what the lines of both sides have in common then counts once.
+        A broker stores one for each of its users; compression stores the common parts of both sides' lines once.
         """
         return zlib.compress(msgspec.json.encode(self))
 
     @classmethod
     def restore(cls, snapshot: bytes) -> SIPSession:
-        """Return the session to go on with after a restart, with its counters leapt ahead (DESIGN 6.3).
+        """Return the session to continue with after a restart, with increased counters (DESIGN 6.3).
 
-        Its data channel is not known to work, hence media DISCONNECTED until it is updated. Raises
-        LocalProtocolError when the bytes are no snapshot of an established session. One that was not compressed is
-        taken as well.
+        Its data channel is unverified, hence media DISCONNECTED until it is updated. Raises LocalProtocolError if the
+        bytes are not a snapshot of an established session. An uncompressed snapshot is accepted too.
         """
         try:
             text = snapshot if snapshot.startswith(b"{") else zlib.decompress(snapshot)
@@ -112,7 +111,7 @@ class SIPSession(msgspec.Struct, frozen=True):
         except (zlib.error, msgspec.DecodeError) as error:
             raise LocalProtocolError(f"not a snapshot of a session: {error}") from error
         if session.dialog is None:
-            raise LocalProtocolError(f"session {session.id} was never established: there is nothing to go on with")
+            raise LocalProtocolError(f"session {session.id} was never established, so it cannot be restored")
         dialog = session.dialog
         return msgspec.structs.replace(
             session,

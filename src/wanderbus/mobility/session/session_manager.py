@@ -1,7 +1,7 @@
 """Establishes, updates and ends sessions; one per Call-ID (SPEC C-05, C-18, C-19, D-06, D-08; RFC 3261 13 to 15).
 
-The two halves of INVITE are in :mod:`.uac_invite` and :mod:`.uas_invite`, BYE in :mod:`.bye`, session timers in
-:mod:`.session_refresh`; here are the owner's requests, and who gets which message.
+The two sides of INVITE are in :mod:`.uac_invite` and :mod:`.uas_invite`, BYE in :mod:`.bye`, session timers in
+:mod:`.session_refresh`. This module handles the owner's requests, and passes each message to its part.
 """
 
 from __future__ import annotations
@@ -38,11 +38,11 @@ from wanderbus.sip.message.uri import canonical_uri
 from wanderbus.sip.transaction.transaction_layer import Timers
 
 Wish = CreateSession | UpdateSession | ChangeMedia | TerminateSession | Ring | Answer | Refuse | SetMediaStatus
-"""What the owner may ask of a session."""
+"""Requests of the owner about a session."""
 
 
 class SessionManager:
-    """All sessions of one user agent. Its methods return requests for the transaction layer, timers and reports."""
+    """All sessions of one user agent. Its methods return inputs for the transaction layer, timers and reports."""
 
     def __init__(self, composer: Composer, challenges: Challenges, random: RandomSource, timers: Timers) -> None:
         self._composer = composer
@@ -61,21 +61,21 @@ class SessionManager:
         return self._calls.sessions
 
     def adopt(self, snapshot: bytes) -> str:
-        """Go on with a session stored before a restart; return its id (DESIGN 6.3).
+        """Restore a session stored before a restart; return its id (DESIGN 6.3).
 
-        Raises LocalProtocolError when the snapshot is not one, is another user's, or the session is here already.
+        Raises LocalProtocolError if the snapshot is invalid or another user's, or if the session exists already.
         """
         session = SIPSession.restore(snapshot)
         if session.owner_uri != self._composer.properties.uri:
-            raise LocalProtocolError(f"session {session.id} belongs to {session.owner_uri}, not to us")
+            raise LocalProtocolError(f"session {session.id} belongs to {session.owner_uri}, not to this user")
         self._calls.add(session)
         return session.id
 
     def ask(self, wish: Wish, now: float) -> list[Effect]:
-        """Do what the owner asks; what concerns a session or an offer that has just gone is ignored.
+        """Execute a request of the owner; one about a session or an offer that has just ended is ignored.
 
-        Raises LocalProtocolError for a CreateSession with an id in use or without a user's URI, and for a Refuse
-        that refuses nothing.
+        Raises LocalProtocolError for a CreateSession with an id in use or without a user's URI, and for a Refuse with a
+        status that does not refuse.
         """
         if isinstance(wish, CreateSession):
             return self._create(wish, now)
@@ -106,7 +106,7 @@ class SessionManager:
         return [effect for call in self._calls for effect in self._terminate(call, now)]
 
     def address_changed(self, former: Address, now: float) -> list[Effect]:
-        """Send afresh what is unanswered, a first INVITE, a BYE, a refresh: the answer would go to ``former``.
+        """Send unanswered requests again (a first INVITE, a BYE, a refresh): their responses would go to ``former``.
 
         Established sessions wait for the owner, who knows their new media (SPEC D-08 step 2).
         """
@@ -119,11 +119,11 @@ class SessionManager:
         return effects
 
     def offered(self, transaction: str, request: Request, now: float) -> list[Effect]:
-        """Handle an INVITE or UPDATE of the other side."""
+        """Handle an INVITE or UPDATE of the peer."""
         return self._answering.requested(transaction, request, now)
 
     def cancelled(self, transaction: str, request: Request, now: float) -> list[Effect]:
-        """Handle that the other side cancelled its INVITE."""
+        """Handle the peer's CANCEL of its INVITE."""
         return self._answering.cancelled(transaction, request, now)
 
     def acknowledged(self, request: Request, now: float) -> list[Effect]:
@@ -135,14 +135,14 @@ class SessionManager:
         return self._ending.requested(transaction, request, self._calls.get(request.call_id))
 
     def peer_in(self, request: Request) -> str | None:
-        """Return the other side of the dialog that ``request`` belongs to, None if that is none of ours (12.2.2)."""
+        """Return the peer of the dialog that ``request`` belongs to, None if that is unknown (12.2.2)."""
         call = self._calls.get(request.call_id)
         if call is None or call.session.dialog is None or call.session.dialog.accepts(request) == 481:
             return None
         return call.session.remote_uri
 
     def responded(self, transaction: str, response: Response, now: float) -> list[Effect]:
-        """Handle a response to a request of ours; one that cannot be used is dropped, as if it had been lost."""
+        """Handle a response to a request of ours; an unusable one is discarded, as if it had been lost."""
         try:
             return self._responded(transaction, response, now)
         except SIPParseError as error:
@@ -152,7 +152,7 @@ class SessionManager:
             return self._inviting.unusable(call, transaction, response, str(error), now)
 
     def timed_out(self, transaction: str, now: float, *, sent: bool = True) -> list[Effect]:
-        """Handle that nobody answered a request of ours, or that it could not even be ``sent``."""
+        """Handle the timeout of a request of ours, or a failure to send it (``sent`` False)."""
         kind, call = self._calls.named_in(transaction)
         if kind == INVITE_KIND:
             self._forking.over(transaction)
@@ -185,7 +185,7 @@ class SessionManager:
         return []
 
     def _responded(self, transaction: str, response: Response, now: float) -> list[Effect]:
-        """Handle a response; SIPParseError when it cannot be used."""
+        """Handle a response; SIPParseError if it is unusable."""
         kind, call = self._calls.named_in(transaction)
         if kind == FORK_KIND:
             return self._forking.responded(transaction, response)
@@ -206,7 +206,7 @@ class SessionManager:
         except SIPParseError as error:
             raise LocalProtocolError(f"cannot invite {wish.uri!r}: {error}") from error
         if not wish.id or not wish.id.isascii() or not wish.id.isprintable() or " " in wish.id:
-            raise LocalProtocolError(f"{wish.id!r} cannot be a session id: it has to be one printable ASCII word")
+            raise LocalProtocolError(f"{wish.id!r} cannot be a session id: it must be one printable ASCII word")
         session = SIPSession(
             id=wish.id,
             owner_uri=self._composer.properties.uri,

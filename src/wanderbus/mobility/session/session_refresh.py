@@ -1,9 +1,9 @@
-"""Keeps a session that has an interval alive, and ends one that nobody refreshed (RFC 4028 7.2, 7.4, 10).
+"""Refreshes a session that has an interval, and ends one that was not refreshed (RFC 4028 7.2, 7.4, 10).
 
-The refresher acts at half the interval: by UPDATE without offer where the other side takes that, else by re-INVITE.
-Every 2xx to an INVITE or UPDATE begins the interval anew (:meth:`.calls.Calls.keep_time`), so an update of the
-owner's is a refresh too. A refresh that nobody answers is repeated while the interval lasts: the other side may be
-between two networks. When the interval ends, so does the session, with BYE.
+The refresher acts at half the interval: by UPDATE without offer if the peer supports that, else by re-INVITE. Every 2xx
+to an INVITE or UPDATE restarts the interval (:meth:`.calls.Calls.keep_time`), so an update of the owner is a refresh
+too. A refresh without a response is repeated while the interval lasts: the peer may be between two networks. When the
+interval ends, the session ends with BYE.
 """
 
 from __future__ import annotations
@@ -24,14 +24,14 @@ from wanderbus.sip.message.message import Response
 from wanderbus.sip.transaction.transaction_layer import ForgetTransaction, SendRequest
 
 REFRESH_KIND: Final = "refresh"
-"""How the names of our transactions begin."""
+"""Prefix of the names of our transactions."""
 
 AGAIN_S: Final = 5.0
-"""Pause before a refresh that failed in passing, or met with another exchange, is tried again, in seconds."""
+"""Pause before a refresh is repeated that failed temporarily, or met another exchange, in seconds."""
 
 _NO_UPDATE: Final = (405, 501)
 _GONE: Final = (481, 408)
-"""Answers that end a dialog (RFC 3261 12.2.1.2)."""
+"""Statuses that end a dialog (RFC 3261 12.2.1.2)."""
 
 
 class Refreshing:
@@ -47,7 +47,7 @@ class Refreshing:
         self._ending = ending
 
     def due(self, call: Call, now: float) -> list[Effect]:
-        """Refresh, unless an exchange is open that may do so too: then see again."""
+        """Refresh, unless an exchange is open that may refresh too: then check again."""
         media = call.session.local_media
         if call.session.timer is None or call.farewell is not None or media is None:
             return []
@@ -66,11 +66,11 @@ class Refreshing:
         return self._ending.begin(call, "the session expired")
 
     def moved(self, call: Call, now: float) -> list[Effect]:
-        """Repeat a refresh under way from where we are now."""
+        """Repeat a pending refresh from our new address."""
         return [] if call.refresh is None or call.farewell is not None else self.due(call, now)
 
     def responded(self, call: Call, transaction: str, response: Response, now: float) -> list[Effect]:
-        """Handle the answer to our UPDATE; SIPParseError when it cannot be used."""
+        """Handle the response to our UPDATE; SIPParseError if it is unusable."""
         refresh = call.refresh
         if refresh is None or refresh.transaction != transaction or response.status < 200 or call.farewell is not None:
             return []
@@ -89,7 +89,7 @@ class Refreshing:
         return [self._again(call, now)]
 
     def timed_out(self, call: Call, transaction: str, now: float) -> list[Effect]:
-        """Try again soon: the session still has time."""
+        """Retry soon: the session interval still lasts."""
         if call.refresh is None or call.refresh.transaction != transaction:
             return []
         call.refresh = None
@@ -107,7 +107,7 @@ class Refreshing:
         return self._calls.keep_time(call, session_timers.agreed(response), now)
 
     def _worth_repeating(self, call: Call, refresh: Refresh, response: Response) -> bool:
-        """Take up a challenge, or the longer interval that a 422 asks for (RFC 4028 7.4)."""
+        """Return whether to repeat, with credentials for a challenge or the longer interval of a 422 (RFC 4028 7.4)."""
         if response.status in CHALLENGE_STATUSES:
             refresh.challenges += 1
             return self._challenges.worth_retrying(response, refresh.challenges - 1)

@@ -1,6 +1,6 @@
-"""What two user agents agree about the life of a session: Session-Expires, Min-SE, who refreshes (RFC 4028).
+"""Session timers: Session-Expires, Min-SE, and the refresher (RFC 4028).
 
-Pure values and header fields; :mod:`.session_refresh` runs the clock.
+Pure values and header fields; :mod:`.session_refresh` runs the timers.
 """
 
 from __future__ import annotations
@@ -22,7 +22,7 @@ TOO_SMALL: Final = 422
 TOO_SMALL_REASON: Final = "Session Interval Too Small"
 
 EXPIRY_MARGIN_S: Final = 32.0
-"""A session ends this long before its interval is over, but not more than a third of it (RFC 4028 10)."""
+"""Margin before the end of its interval at which a session ends, at most a third of it (RFC 4028 10)."""
 
 Role = Literal["uac", "uas"]
 Headers = list[tuple[str, str]]
@@ -36,12 +36,12 @@ class SessionTimer(msgspec.Struct, frozen=True):
 
     @property
     def refresh_after_s(self) -> float:
-        """When the refresher acts: at half the interval (RFC 4028 7.2)."""
+        """Time after which the refresher acts: half the interval (RFC 4028 7.2)."""
         return self.interval_s / 2
 
     @property
     def ends_after_s(self) -> float:
-        """When a side that saw no refresh ends the session (RFC 4028 10)."""
+        """Time after which a side ends a session that was not refreshed (RFC 4028 10)."""
         return self.interval_s - min(EXPIRY_MARGIN_S, self.interval_s / 3)
 
 
@@ -53,7 +53,7 @@ class Interval(msgspec.Struct, frozen=True):
 
 
 def interval_in(message: Message) -> Interval | None:
-    """Return Session-Expires of ``message``, None if absent; SIPParseError 400 when it cannot be read (RFC 4028 4)."""
+    """Return Session-Expires of ``message``, None if absent; SIPParseError 400 if it is unreadable (RFC 4028 4)."""
     value = message.header("Session-Expires")
     if value is None:
         return None
@@ -65,13 +65,13 @@ def interval_in(message: Message) -> Interval | None:
 
 
 def least_in(message: Message) -> int:
-    """Return Min-SE of ``message`` in seconds, 0 if absent; SIPParseError 400 when it cannot be read (RFC 4028 5)."""
+    """Return Min-SE of ``message`` in seconds, 0 if absent; SIPParseError 400 if it is unreadable (RFC 4028 5)."""
     value = message.header("Min-SE")
     return 0 if value is None else parse_number(value.partition(";")[0].strip(), DELTA_SECONDS_MAX, "Min-SE")
 
 
 def takes_timers(message: Message) -> bool:
-    """Tell whether the sender of ``message`` knows session timers."""
+    """Return whether the sender of ``message`` supports session timers."""
     try:
         return OPTION in (value.lower() for value in message.headers_all("Supported"))
     except SIPParseError:
@@ -81,7 +81,7 @@ def takes_timers(message: Message) -> bool:
 def asking(wanted_s: int | None, least_s: int, present: SessionTimer | None) -> Headers:
     """Return the fields of a request that begins or refreshes a session (RFC 4028 7.1, 7.4).
 
-    A refresh asks for the present interval and keeps the roles. What nobody wants is not asked for.
+    A refresh requests the present interval and keeps the roles. If no interval is wanted, none is requested.
     """
     interval_s = wanted_s if present is None else present.interval_s
     fields: Headers = [("Supported", OPTION)]
@@ -94,9 +94,9 @@ def asking(wanted_s: int | None, least_s: int, present: SessionTimer | None) -> 
 
 
 def too_small(request: Request, min_se_s: int) -> bool:
-    """Tell whether ``request`` has to be refused with 422: only a sender that knows timers understands it (9).
+    """Return whether ``request`` must be refused with 422: only a sender that supports timers understands it (9).
 
-    Raises SIPParseError 400 when Session-Expires or Min-SE cannot be read; afterwards they can.
+    Raises SIPParseError 400 if Session-Expires or Min-SE is unreadable; afterwards both are readable.
     """
     interval, _ = interval_in(request), least_in(request)
     return interval is not None and interval.seconds < min_se_s and takes_timers(request)
@@ -105,8 +105,8 @@ def too_small(request: Request, min_se_s: int) -> bool:
 def granted(request: Request, wanted_s: int | None, min_se_s: int) -> SessionTimer | None:
     """Return the timer that our 2xx to ``request`` sets, None for none (RFC 4028 9 with table 2).
 
-    An interval may be cut down to what we want, not below what the path asks for. Whoever calls refreshes, where it
-    can: that is who knows first that it is on the move.
+    An interval may be reduced to our own, but not below the minimum of the path. The caller refreshes if it can,
+    because it is the first to know that it moves.
     """
     interval, able = interval_in(request), takes_timers(request)
     least_s = max(min_se_s, least_in(request))
@@ -119,7 +119,7 @@ def granted(request: Request, wanted_s: int | None, min_se_s: int) -> SessionTim
 
 
 def granting(timer: SessionTimer | None) -> Headers:
-    """Return the fields of a 2xx that sets ``timer`` (RFC 4028 9): the caller has to know timers if it refreshes."""
+    """Return the fields of a 2xx that sets ``timer`` (RFC 4028 9): the caller must support timers if it refreshes."""
     if timer is None:
         return [("Supported", OPTION)]
     role = "uas" if timer.refreshed_here else "uac"
@@ -130,7 +130,7 @@ def granting(timer: SessionTimer | None) -> Headers:
 def agreed(response: Response) -> SessionTimer | None:
     """Return the timer that a 2xx to our request sets; None without Session-Expires (RFC 4028 7.2).
 
-    One that cannot be read, or is shorter than anybody may ask for, counts as none.
+    An interval that is unreadable or below the minimum counts as none.
     """
     try:
         interval = interval_in(response)

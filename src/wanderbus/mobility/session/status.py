@@ -1,8 +1,8 @@
 """The two states of a SIP session and the one table of their transitions (SPEC C-12 to C-15).
 
-The communication state follows the signalling. The remote media state belongs to the application, which
-learns from its own data channel whether the other side can be reached; signalling only sets it when a
-session is established, updated or ended (SPEC C-14, E-08).
+The communication state follows the signalling. The remote media state belongs to the application, which observes with
+its own data channel whether the peer is reachable; signalling only sets it when a session is established, updated or
+ended (SPEC C-14, E-08).
 """
 
 from __future__ import annotations
@@ -14,7 +14,7 @@ from wanderbus.errors import LocalProtocolError
 
 
 class SIPCommunicationStatus(Enum):
-    """How far the signalling of a session has come (SPEC C-12)."""
+    """Signalling state of a session (SPEC C-12)."""
 
     UNDEFINED = "UNDEFINED"
     DISCONNECTED = "DISCONNECTED"
@@ -27,14 +27,14 @@ class SIPCommunicationStatus(Enum):
 
 
 class RemoteMediaStatus(Enum):
-    """Whether data reaches the other side, as the application last said (SPEC C-13, C-14)."""
+    """Reachability of the peer for data, as the application last reported it (SPEC C-13, C-14)."""
 
     DISCONNECTED = "DISCONNECTED"
     CONNECTED = "CONNECTED"
 
 
 class Occurrence(Enum):
-    """What moves the communication state (SPEC C-15)."""
+    """Events that change the communication state (SPEC C-15)."""
 
     INVITE_SENT = "INVITE sent"
     RINGING_RECEIVED = "180 received"
@@ -90,14 +90,14 @@ TRANSITIONS: Final[dict[SIPCommunicationStatus, dict[Occurrence, SIPCommunicatio
     },
     _Status.DISCONNECTED: {},
 }
-"""From each state, what may happen and where it leads; whatever is not listed is a fault of this program."""
+"""The allowed transitions of each state; any other is a fault of this program."""
 
 
 def advanced(status: SIPCommunicationStatus, occurrence: Occurrence) -> SIPCommunicationStatus:
     """Return the state after ``occurrence``.
 
-    Raises LocalProtocolError when the table has no such move: the machines filter remote input first,
-    so that only a local fault can lead here (SPEC C-15).
+    Raises LocalProtocolError if the table has no such transition: the machines filter remote input first, so only a
+    local fault can cause this (SPEC C-15).
     """
     successor = TRANSITIONS[status].get(occurrence)
     if successor is None:
@@ -106,7 +106,7 @@ def advanced(status: SIPCommunicationStatus, occurrence: Occurrence) -> SIPCommu
 
 
 def advanced_media(media: RemoteMediaStatus, occurrence: Occurrence) -> RemoteMediaStatus:
-    """Return the remote media state after ``occurrence``: only establishing and ending touch it (SPEC C-15, E-08)."""
+    """Return the remote media state after ``occurrence``: only establishing and ending change it (SPEC C-15, E-08)."""
     if occurrence is Occurrence.ESTABLISHED:
         return RemoteMediaStatus.CONNECTED
     if occurrence is Occurrence.ENDED:

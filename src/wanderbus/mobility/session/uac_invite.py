@@ -1,14 +1,14 @@
-"""Our INVITEs and re-INVITEs, from the owner's wish to the ACK (RFC 3261 13.2, 14.1; SPEC D-06 to D-12, X12, X13).
+"""Our INVITEs and re-INVITEs, from the owner's request to the ACK (RFC 3261 13.2, 14.1; SPEC D-06 to D-12, X12, X13).
 
-A first INVITE waits as RFC 3261 says: 64*T1 for any answer (timer B), and after a provisional one for as long as a
-person may need; then it is cancelled. It is sent again, with a new CSeq, when its last answer asks for that, and when
-we move: the answer would go to where we were, so it is cancelled and the new address is called from at once. (For a
+A first INVITE waits as in RFC 3261: 64*T1 for any response (timer B), and after a provisional one for as long as a
+person may need; then it is cancelled. It is sent again with a new CSeq if its last response requests that, and after a
+move: the response would go to our former address, so it is cancelled and sent from the new address at once. (For a
 broker the owner may be in a hurry from the beginning; such an INVITE is sent again after a few seconds.)
 
-A re-INVITE goes straight to the peer; when that fails, through the proxy to the address of record (for a peer that
-moved when we did, SPEC X13), and so on in turn, in *attempts*. A newer wish of the owner follows when the present one
-is answered (RFC 3261 14.1). But where data do not flow, or we have just moved, an update is *hurried*: its attempts
-give up soon, and a newer wish overtakes. An INVITE that is given up is cancelled, and its late 2xx acknowledged
+A re-INVITE goes directly to the peer; if that fails, through the proxy to the address of record (for a peer that moved
+when we did, SPEC X13), and so on in turn, in *attempts*. A newer update of the owner follows when the present one is
+answered (RFC 3261 14.1). But if data do not flow, or if we have just moved, an update is *hurried*: its attempts time
+out early, and a newer update replaces it. An abandoned INVITE is cancelled, and its late 2xx acknowledged
 (:mod:`.forking`).
 """
 
@@ -48,26 +48,26 @@ from wanderbus.sip.message.targets import Target
 from wanderbus.sip.transaction.transaction_layer import CancelInvite, SendRequest, Timers
 
 INVITE_KIND: Final = "invite"
-"""How the names of our transactions begin."""
+"""Prefix of the names of our transactions."""
 
 INTERVALS_MAX: Final = 4
-"""How often one request is repeated because its session interval was too small; each hop may ask for more."""
+"""Repetitions of one request because its session interval was too small; each hop may require a longer one."""
 
 _NO_UPDATE: Final = (405, 501, 504)
 _UPDATE_LATE: Final = 504
-"""Answers after which a re-INVITE may do what UPDATE did not; 504 refuses this one alone (RFC 3311 5.2)."""
+"""Statuses of an UPDATE after which a re-INVITE may succeed; 504 refuses this one alone (RFC 3311 5.2)."""
 
 _GONE: Final = (481, 408)
-"""Answers that end a dialog (RFC 3261 12.2.1.2)."""
+"""Statuses that end a dialog (RFC 3261 12.2.1.2)."""
 
 _UNANSWERED: Final = (None, 408)
-"""Ends of a re-INVITE after which BYE ends the dialog: the other side may be there all the same (RFC 3261 12.2.1.2)."""
+"""Ends of a re-INVITE after which BYE ends the dialog: the peer may still exist (RFC 3261 12.2.1.2)."""
 
 NOBODY_ANSWERS: Final = "nobody answers"
 
 
 class Inviting:
-    """The caller's half of every INVITE."""
+    """The caller's side of every INVITE."""
 
     def __init__(
         self,
@@ -92,12 +92,12 @@ class Inviting:
         return self._overtake(call, Outgoing(media, hurried=hurried), now)
 
     def begin(self, call: Call, media: MediaDescription, now: float, method: str = "INVITE") -> list[Effect]:
-        """Offer ``media``, after an INVITE of ours that is under way, or instead of it where there is hurry.
+        """Offer ``media``, after an INVITE of ours that is under way, or in place of it if hurried.
 
-        While an exchange of the other side's making is open, ours waits (RFC 3261 14.1, RFC 3264 4).
+        While an exchange begun by the peer is open, ours waits (RFC 3261 14.1, RFC 3264 4).
         """
         outgoing = call.outgoing
-        if outgoing is not None and outgoing.sent_at == now and self._said(call, media):
+        if outgoing is not None and outgoing.sent_at == now and self._is_announced(call, media):
             return []
         by_update = method == "UPDATE" and call.established and call.session.peer_updatable
         wish = Outgoing(media, method="UPDATE" if by_update else "INVITE", hurried=self._in_hurry(call))
@@ -107,7 +107,7 @@ class Inviting:
         return self._overtake(call, wish, now)
 
     def moved(self, call: Call, media: MediaDescription, now: float) -> list[Effect]:
-        """Call again from our new address with ``media``: the answer to our first INVITE would go to the former one."""
+        """Call again from our new address with ``media``: a response to our first INVITE would go to the old one."""
         return self._overtake(call, Outgoing(media, hurried=self._in_hurry(call)), now)
 
     def _overtake(self, call: Call, wish: Outgoing, now: float) -> list[Effect]:
@@ -120,27 +120,27 @@ class Inviting:
         return effects if call.exchanging else effects + self._attempt(call, now)
 
     def _in_hurry(self, call: Call) -> bool:
-        """Tell whether data do not flow in an established session, or the other side does not know where we are."""
+        """Return whether data do not flow in an established session, or the peer does not know our address."""
         if call.outgoing is not None and call.outgoing.hurried:
             return True
         silent = call.session.media_status is RemoteMediaStatus.DISCONNECTED
         return call.established and (silent or call.session.sip_address != self._composer.contact)
 
     def resume(self, call: Call, now: float, *, answered: bool) -> list[Effect]:
-        """Go on after the other side's INVITE ended; what our answer to it said need not be said again."""
+        """Continue after the peer's INVITE ended; the content of our answer to it need not be sent again."""
         outgoing = call.outgoing
         if outgoing is None or outgoing.transaction is not None or call.exchanging:
             return []
-        if answered and self._said(call, outgoing.media):
-            return self._say_later(call, outgoing, now) if outgoing.crossed else abandon_outgoing(call)
+        if answered and self._is_announced(call, outgoing.media):
+            return self._send_unless_acknowledged(call, outgoing, now) if outgoing.crossed else abandon_outgoing(call)
         return self._attempt(call, now)
 
     def confirmed(self, call: Call) -> list[Effect]:
-        """Give up what our 200 said already: its ACK came."""
-        return abandon_outgoing(call) if call.outgoing is not None and call.outgoing.said else []
+        """Abandon our INVITE if our 200 contained the same: its ACK arrived."""
+        return abandon_outgoing(call) if call.outgoing is not None and call.outgoing.sent_in_answer else []
 
     def timer_fired(self, call: Call, now: float) -> list[Effect]:
-        """Begin the next attempt: the last one was waited for long enough, or the pause after it is over."""
+        """Begin the next attempt: the last one timed out, or the pause after it has ended."""
         outgoing = call.outgoing
         if outgoing is None or call.exchanging:
             return []
@@ -152,7 +152,7 @@ class Inviting:
         return self._next_way(call, outgoing, now)
 
     def timed_out(self, call: Call, now: float) -> list[Effect]:
-        """Handle that our request ended without a final response: by timer B, or 64*T1 after its CANCEL."""
+        """Handle the end of our request without a final response: by timer B, or 64*T1 after its CANCEL."""
         outgoing = call.outgoing
         if outgoing is None:
             return []
@@ -167,7 +167,7 @@ class Inviting:
         return self._attempt(call, now)
 
     def unsendable(self, call: Call, now: float) -> list[Effect]:
-        """Try again after a pause: there is no connection to send our request over."""
+        """Retry after a pause: there is no connection to send our request over."""
         outgoing = call.outgoing
         if outgoing is None:
             return []
@@ -175,7 +175,7 @@ class Inviting:
         return self._fail(call, None, "ended here") if call.ending else self._pass_over(call, outgoing, now)
 
     def cancel(self, call: Call, *, repeats: bool = True) -> list[Effect]:
-        """Give up our first INVITE; the answer to it still has to come, for 64*T1 (RFC 3261 9.1)."""
+        """Cancel our first INVITE; wait for its final response, for 64*T1 (RFC 3261 9.1)."""
         outgoing = call.outgoing
         assert outgoing is not None
         call.ending = True
@@ -203,9 +203,9 @@ class Inviting:
         return self._refused(call, outgoing, response, now)
 
     def unusable(self, call: Call, transaction: str, response: Response, problem: str, now: float) -> list[Effect]:
-        """Handle a final response that cannot be read: a 2xx comes again, and is waited for; a refusal is one.
+        """Handle an unreadable final response: a 2xx is awaited again; a refusal remains one.
 
-        A transaction that was answered reports no timeout any more.
+        An answered transaction reports no timeout any more.
         """
         outgoing = call.outgoing
         if outgoing is None or outgoing.transaction not in (transaction, None):
@@ -222,13 +222,13 @@ class Inviting:
         if response.status >= 300:
             self._forking.over(transaction)
 
-    def _said(self, call: Call, media: MediaDescription) -> bool:
-        """Tell whether the last thing we said is that we are reached here, at ``media``."""
+    def _is_announced(self, call: Call, media: MediaDescription) -> bool:
+        """Return whether our last description has our present address and ``media``."""
         return call.session.local_media == media and call.session.sip_address == self._composer.contact
 
-    def _say_later(self, call: Call, outgoing: Outgoing, now: float) -> list[Effect]:
-        """Send our INVITE once more unless our 200, which says the same, is confirmed soon."""
-        outgoing.attempt, outgoing.through_proxy, outgoing.said = 1, False, True
+    def _send_unless_acknowledged(self, call: Call, outgoing: Outgoing, now: float) -> list[Effect]:
+        """Send our INVITE once more unless our 200 with the same content is acknowledged soon."""
+        outgoing.attempt, outgoing.through_proxy, outgoing.sent_in_answer = 1, False, True
         return self._pause(call, now + self._schedule.silence_s(call, outgoing))
 
     def _attempt(self, call: Call, now: float) -> list[Effect]:
@@ -245,7 +245,7 @@ class Inviting:
         outgoing = call.outgoing
         assert outgoing is not None
         outgoing.follow()
-        outgoing.said = False
+        outgoing.sent_in_answer = False
         self._describe(call, outgoing)
         request, destination = self._next_request(call, outgoing)
         request = self._challenges.answered_ahead(request)
@@ -262,7 +262,7 @@ class Inviting:
         ]
 
     def _describe(self, call: Call, outgoing: Outgoing) -> None:
-        """Store what we are about to say; the SDP version rises when it differs from the last (RFC 3264 8)."""
+        """Store the description to send; the SDP version rises if it differs from the last (RFC 3264 8)."""
         session = call.session
         slots = laid_out(session.slots, outgoing.media)
         self._calls.change(
@@ -274,7 +274,7 @@ class Inviting:
         )
 
     def _next_request(self, call: Call, outgoing: Outgoing) -> tuple[Request, Target]:
-        """Return the INVITE and its next hop, straight to the peer or through the proxy in turn (SPEC D-09, X13)."""
+        """Return the INVITE and its next hop, directly to the peer or through the proxy in turn (SPEC D-09, X13)."""
         server = self._composer.properties.server_target
         session = call.session
         if session.dialog is None:
@@ -292,7 +292,7 @@ class Inviting:
         return request, reachable(dialog)
 
     def _progressed(self, call: Call, response: Response, now: float) -> list[Effect]:
-        """Give a live next hop more time, and one that rings as long as a person needs."""
+        """Extend the timeout for a live next hop, and for a ringing one as long as a person needs."""
         outgoing = call.outgoing
         assert outgoing is not None
         if call.ending:
@@ -304,7 +304,7 @@ class Inviting:
         return effects
 
     def _accepted(self, call: Call, response: Response, now: float) -> list[Effect]:
-        """Confirm a 200, store what the other side said (SPEC D-08 step 3) and report it (X12)."""
+        """Acknowledge a 200, store the peer's description (SPEC D-08 step 3) and report it (X12)."""
         outgoing = call.outgoing
         assert outgoing is not None
         assert outgoing.request is not None
@@ -318,7 +318,7 @@ class Inviting:
         outgoing.transaction = None
         following = outgoing.following
         self._calls.change(call, dialog=dialog)
-        # An answer to a re-INVITE proves that the other side knows the dialog, hence has our 200.
+        # A response to a re-INVITE proves that the peer knows the dialog, hence has our 200.
         effects += [*abandon_outgoing(call), *stop_repeating(call)]
         try:
             description = description_in(response)
@@ -341,7 +341,7 @@ class Inviting:
         established: list[Effect] = [SessionEstablished(call.session.id, media, update)]
         if following is None:
             return effects + established
-        # Of an update that a newer one follows at once there is nothing to report.
+        # An update that a newer one follows at once is not reported.
         return effects + ([] if update else established) + self._overtake(call, following, now)
 
     def _dialog_after(self, call: Call, request: Request, response: Response) -> Dialog:
@@ -369,16 +369,17 @@ class Inviting:
         return self._pass_over(call, outgoing, now)
 
     def _pass_over(self, call: Call, outgoing: Outgoing, now: float) -> list[Effect]:
-        """Pause before the next attempt, which goes the other way."""
+        """Pause before the next attempt, which takes the other path."""
         outgoing.failures += 1
         outgoing.through_proxy = not outgoing.through_proxy
         return self._pause(call, now + self._schedule.pause_s(outgoing.failures))
 
     def _asked_otherwise(self, call: Call, outgoing: Outgoing, response: Response) -> bool:
-        """Take up what a refusal proposes: elsewhere, for longer, by re-INVITE; False when it proposes nothing new.
+        """Apply what a refusal proposes: another target, a longer interval, re-INVITE; False if it proposes nothing
+        new.
 
-        RFC 3261 8.1.3.4 for 3xx, RFC 4028 7.4 for 422; who refuses UPDATE itself, or has no time to ask its user,
-        may still take a re-INVITE (RFC 3311 5.3).
+        RFC 3261 8.1.3.4 for 3xx, RFC 4028 7.4 for 422. A peer that refuses UPDATE itself, or has no time to ask its
+        user, may still accept a re-INVITE (RFC 3311 5.3).
         """
         status = response.status
         if call.ending:

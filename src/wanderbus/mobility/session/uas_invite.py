@@ -1,12 +1,12 @@
-"""The other side's offers, from the arrival of an INVITE or UPDATE to our answer (RFC 3261 13.3, 14.2, RFC 3311 5.2).
+"""The peer's offers, from an INVITE or UPDATE to our answer (RFC 3261 13.3, 14.2, RFC 3311 5.2).
 
-The same Call-ID is the same session (SPEC C-19). So an INVITE without To tag that the caller of a session sends
-again, under a newer CSeq, is an update by a caller that does not know whether we took the first one: it moved, or
-its proxy lost it. It makes a new dialog and overtakes what was under way in the old one. The Call-ID of a session is
-as secret as its tags, and the caller still has to be the same user under the same tag.
+The same Call-ID is the same session (SPEC C-19). So an INVITE without To tag that the caller of a session sends again,
+under a newer CSeq, is an update by a caller that does not know whether we received the first one: it moved, or its
+proxy lost it. It creates a new dialog and supersedes pending exchanges in the old one. The Call-ID of a session is as
+secret as its tags, and the caller must still be the same user under the same tag.
 
-A newer request of the other side in a dialog also proves that it has our 200, or no longer waits for it, so the 200
-is not repeated any more. An INVITE without offer gets ours in the 200 (:mod:`.ack_wait` takes the answer).
+A newer request of the peer in a dialog also proves that it has our 200, or no longer waits for it, so the 200 is not
+repeated any more. An INVITE without offer gets our offer in the 200 (:mod:`.ack_wait` processes the answer).
 """
 
 from __future__ import annotations
@@ -34,20 +34,20 @@ from wanderbus.sip.message.sdp import MediaDescription
 from wanderbus.sip.transaction.transaction_layer import Respond
 
 SESSIONS_MAX: Final = 10_000
-"""Sessions of one user agent; a further INVITE is refused with 503."""
+"""Largest number of sessions of one user agent; a further INVITE is refused with 503."""
 
 RING_AGAIN_S: Final = 60.0
-"""How often a caller is told again that it rings, so that no proxy gives up (RFC 3261 13.3.1.1, 16.6: timer C)."""
+"""Interval of repeated 180 to a caller, so that no proxy gives up (RFC 3261 13.3.1.1, 16.6: timer C)."""
 
 UPDATE_ANSWER_S: Final = 2.0
-"""How long the owner may think about an UPDATE, which has no way to wait for a user (RFC 3311 5.2: 504)."""
+"""Timeout of the owner's reply to an UPDATE, which cannot wait for a user (RFC 3311 5.2: 504)."""
 
 _RETRY_AFTER_S_MAX: Final = 10
-"""Most seconds we ask for when two offers of the other side overlap (RFC 3261 14.2, RFC 3311 5.2)."""
+"""Longest Retry-After if two offers of the peer overlap, in seconds (RFC 3261 14.2, RFC 3311 5.2)."""
 
 
 class Answering:
-    """The called half of every INVITE and UPDATE."""
+    """The callee's side of every INVITE and UPDATE."""
 
     def __init__(
         self, composer: Composer, calls: Calls, inviting: Inviting, confirming: Confirming, random: RandomSource
@@ -59,7 +59,7 @@ class Answering:
         self._random = random
 
     def requested(self, transaction: str, request: Request, now: float) -> list[Effect]:
-        """Handle an INVITE or UPDATE: offer it to the owner, serve it at once, or refuse it."""
+        """Handle an INVITE or UPDATE: pass the offer to the owner, serve it at once, or refuse it."""
         call = self._calls.get(request.call_id)
         least_s = self._composer.properties.min_se_s
         try:
@@ -74,7 +74,7 @@ class Answering:
             return [Respond(transaction, self._composer.refusal(request, error.status or 400))]
 
     def ring(self, call: Call, now: float) -> list[Effect]:
-        """Tell the caller that the user is being asked, and again every minute."""
+        """Send 180 to the caller, and again every minute."""
         offer = call.offer
         if offer is None or call.established or offer.request.method != "INVITE":
             return []
@@ -83,7 +83,7 @@ class Answering:
         return [ringing, SetTimer((call.session.id, REPLY_TIMER), now + RING_AGAIN_S)]
 
     def timer_fired(self, call: Call, now: float) -> list[Effect]:
-        """Ring on, or give up an UPDATE that the owner left waiting."""
+        """Repeat the 180, or refuse an UPDATE without a reply of the owner."""
         if call.offer is None:
             return []
         if call.offer.request.method == "UPDATE":
@@ -91,7 +91,7 @@ class Answering:
         return self.ring(call, now) if call.ringing else []
 
     def answer(self, call: Call, media: MediaDescription, now: float) -> list[Effect]:
-        """Accept the pending offer, or make the one that was asked for."""
+        """Accept the pending offer, or make the requested one."""
         offer = call.offer
         assert offer is not None
         if offer.description is None:
@@ -104,9 +104,9 @@ class Answering:
         return self._accept(call, offer, media, slots, remote, now)
 
     def refuse(self, call: Call, status: int, now: float, reason: str | None = None) -> list[Effect]:
-        """Refuse the pending offer; a session that was established stays as it was (RFC 3261 14.2).
+        """Refuse the pending offer; an established session stays unchanged (RFC 3261 14.2).
 
-        Raises LocalProtocolError for a status that refuses nothing.
+        Raises LocalProtocolError for a status that does not refuse.
         """
         if not 300 <= status <= 699:
             raise LocalProtocolError(f"an INVITE cannot be refused with {status}: use a status from 300 to 699")
@@ -129,8 +129,8 @@ class Answering:
     def _accept(
         self, call: Call, offer: Offer, media: MediaDescription, slots: Lines, remote: MediaDescription, now: float
     ) -> list[Effect]:
-        """Answer with 200, store both descriptions and report it (SPEC X12)."""
-        response, timed = self._speak(call, offer, media, slots, now)
+        """Respond with 200, store both descriptions and report it (SPEC X12)."""
+        response, timed = self._store_answer(call, offer, media, slots, now)
         assert offer.description is not None
         self._calls.change(call, remote_media=remote, remote_origin=offer.description.origin)
         begun: list[Effect] = [Respond(offer.transaction, response)]
@@ -145,15 +145,15 @@ class Answering:
         ]
 
     def _offer_in_answer(self, call: Call, offer: Offer, media: MediaDescription, now: float) -> list[Effect]:
-        """Make our offer in the 200; the session is established by the answer in the ACK."""
-        response, timed = self._speak(call, offer, media, laid_out(call.session.slots, media), now)
+        """Make our offer in the 200; the answer in the ACK establishes the session."""
+        response, timed = self._store_answer(call, offer, media, laid_out(call.session.slots, media), now)
         begun = self._confirming.begin(call, offer.transaction, response, now, update=offer.update, offers=True)
         return [*begun, *timed]
 
-    def _speak(
+    def _store_answer(
         self, call: Call, offer: Offer, media: MediaDescription, slots: Lines, now: float
     ) -> tuple[Response, list[Effect]]:
-        """Store what our 200 says and the dialog it makes; return it, and the timers it sets."""
+        """Store the description in our 200 and its dialog; return the 200, and its timers."""
         call.offer = None
         session, request = call.session, offer.request
         ours = self._composer.properties
@@ -174,7 +174,7 @@ class Answering:
         return response, self._calls.keep_time(call, timer, now)
 
     def _first_invited(self, transaction: str, request: Request) -> list[Effect]:
-        """Begin a session that the other side asks for."""
+        """Begin a session that the peer requests."""
         if len(self._calls) >= SESSIONS_MAX:
             limited = Limited("user_agent.SESSIONS_MAX", request.from_.uri.address_of_record, "call refused with 503")
             return [limited, Respond(transaction, self._composer.refusal(request, 503))]
@@ -194,7 +194,7 @@ class Answering:
         return self._offered(call, offer, Occurrence.INVITE_RECEIVED)
 
     def _invited_again(self, transaction: str, request: Request, call: Call, now: float) -> list[Effect]:
-        """Take an INVITE for a session we have as its caller's newer word; refuse it from anybody else (482)."""
+        """Accept an INVITE for an existing session as an update by its caller; refuse it from anybody else (482)."""
         known = _caller_of(call)
         if known is None or known[:2] != (request.from_.tag or "", request.from_.uri.address_of_record):
             return [Respond(transaction, self._composer.refusal(request, 482))]
@@ -212,9 +212,10 @@ class Answering:
     def _in_dialog(self, transaction: str, request: Request, call: Call | None, now: float) -> list[Effect]:
         """Handle a re-INVITE or UPDATE (RFC 3261 14.2, RFC 3311 5.2).
 
-        Two offers that cross are both refused with 491. But one from a new address overtakes ours, which went to the
-        old one: ours is forgotten, and our answer to theirs says the same (SPEC X13). If both sides do so, both have
-        what the other offered then, and their 200s are repeated in vain: so ours is sent again unless theirs confirms.
+        Two offers that cross are both refused with 491. But an offer from a new address supersedes ours, which went to
+        the old one: ours is abandoned, and our answer to theirs contains the same (SPEC X13). If both sides do so, both
+        have the other's offer, and their 200s are repeated in vain: so ours is sent again unless theirs is
+        acknowledged.
         """
         if call is None or call.session.dialog is None or call.farewell is not None:
             early = call is not None and call.inviting and request.to.tag == call.session.local_tag
@@ -246,7 +247,7 @@ class Answering:
         return effects
 
     def _untimely(self, request: Request, call: Call) -> Response | None:
-        """Refuse an offer that comes while another is open, unless its sender has moved since."""
+        """Refuse an offer that arrives while another is open, unless its sender has moved since."""
         assert call.session.dialog is not None
         if call.offer is not None:
             if contact_uri(request) != contact_uri(call.offer.request):
@@ -259,7 +260,7 @@ class Answering:
         return None
 
     def _refreshed(self, transaction: str, request: Request, call: Call, now: float) -> list[Effect]:
-        """Serve an UPDATE without offer: its sender still is there, perhaps elsewhere (RFC 3311 5.2, RFC 4028 9)."""
+        """Serve an UPDATE without offer: a refresh, perhaps from a new address (RFC 3311 5.2, RFC 4028 9)."""
         assert call.session.dialog is not None
         dialog = call.session.dialog.received(request)
         reachable(dialog)
@@ -272,9 +273,9 @@ class Answering:
         ]
 
     def _read_offer(self, transaction: str, request: Request, *, update: bool, asked: bool = True) -> Offer:
-        """Return what ``request`` offers; SIPParseError if we cannot serve it or could not reach its sender.
+        """Return the offer of ``request``; SIPParseError if we cannot serve it or cannot reach its sender.
 
-        Without offer it is one that wants ours, which takes an owner that can make one if it is ``asked``.
+        A request without offer asks for ours; with ``asked`` the owner must be able to make one.
         """
         description = media = None
         if request.body or (asked and not self._composer.properties.takes_offerless):
@@ -295,7 +296,7 @@ class Answering:
 
 
 def _caller_of(call: Call) -> tuple[str, str, int] | None:
-    """Return tag, URI and last CSeq number of the other side where it is the caller; None where we are."""
+    """Return tag, URI and last CSeq number of the peer if it is the caller; None if we are."""
     if call.session.created_here:
         return None
     if call.offer is not None:
@@ -307,7 +308,7 @@ def _caller_of(call: Call) -> tuple[str, str, int] | None:
 
 
 def _dialog_after(session: SIPSession, offer: Offer, response: Response) -> Dialog:
-    """Return the dialog that our ``response`` makes, or the one it refreshes."""
+    """Return the dialog that our ``response`` creates or refreshes."""
     if offer.request.to.tag is None or session.dialog is None:
         return Dialog.from_uas(offer.request, response)
     return session.dialog.received(offer.request)
