@@ -224,7 +224,7 @@ class _Desk:
         relay, limits = self.relay, LIMITS
         if relay.sides != self._open:
             raise Broken("the relay and its host are not of one mind which ports are open")
-        if len(relay.calls) > limits.calls_max or len(relay._answers) > limits.replies_max:
+        if len(relay.calls) > limits.calls_max or len(relay._replies) > limits.replies_max:
             raise Broken("a bound was passed")
         if len(self._open) + len(relay._ports) != len(PORTS_TAKEN):
             raise Broken("a port was lost, or is there twice")
@@ -238,7 +238,7 @@ class _Desk:
         """Let all calls be forgotten, of which nothing may remain; return whether there was any port."""
         self._sleep(60.0)
         self.check()
-        if self._open or self.relay.calls or self.relay._answers or self._timer is not None:
+        if self._open or self.relay.calls or self.relay._replies or self._timer is not None:
             raise Broken("something is left when all calls are over")
         return self._opened > 0
 

@@ -169,7 +169,7 @@ def test_each_medium_is_a_stream() -> None:
 def test_media_are_bounded() -> None:
     desk = Desk(limits={"media_max": 2})
     more = [MediaDescription(address="192.0.2.10", port=7_000 + number) for number in range(2)]
-    assert desk.offer(sdp(A_HOME, A_ID, more=more))["error-reason"] == "More than 2 media"
+    assert desk.offer(sdp(A_HOME, A_ID, more=more))["error-reason"] == "More than 2 media in one description"
     assert (desk.open, desk.relay.calls) == ({}, {})
 
 
@@ -198,7 +198,7 @@ def test_calls_are_bounded_and_a_proxy_may_ask_another_relay() -> None:
     assert desk.give(bare) == {"result": "error", "error-reason": LOAD_LIMIT}
     assert desk.answer(sdp(B_HOME), call="2")["result"] == "ok"
     assert desk.relay.counters.refused == 2
-    assert desk.limited == [Limited("relay.limits.calls_max", "relay", "a call refused")] * 2
+    assert desk.limited == [Limited("relay.limits.calls_max", "relay", "call refused")] * 2
 
 
 def test_streams_over_their_rate_are_reported_with_their_source() -> None:
@@ -210,7 +210,7 @@ def test_streams_over_their_rate_are_reported_with_their_source() -> None:
         side.take(A_HOME, b"x", desk.now)
     desk.sleep(20.0)
     assert desk.limited == [
-        Limited("relay.limits.stream_datagrams_per_s", A_HOME[0], "datagrams dropped, or too many bytes", 5)
+        Limited("relay.limits.stream_datagrams_per_s", A_HOME[0], "dropped: too many datagrams or bytes", 5)
     ]
 
 

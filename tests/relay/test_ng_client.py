@@ -390,7 +390,7 @@ class TestSeveralRelays:
         for number in range(5):
             desk.tell(offer(str(number), str(number)))
             desk.ok()
-        assert len(desk.driver._homes) == 2
+        assert len(desk.driver._call_relays) == 2
 
 
 def _like(call_id: str, relay: Address) -> str:

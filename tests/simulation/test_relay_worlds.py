@@ -14,7 +14,7 @@ from wanderbus.machine import Address
 from wanderbus.relay import Relay, Side
 from wanderbus.relay.description import Medium
 from wanderbus.relay.ports import PortPool
-from wanderbus.relay.reply_cache import Answers
+from wanderbus.relay.reply_cache import ReplyCache
 from wanderbus.simulation.relay.scenario import RelayScenario, run_relay_seed
 
 SEEDS = range(1, 31)
@@ -79,7 +79,7 @@ def never_answer_the_same_again(patch: Patch) -> None:
 
     def answered(self: Relay, *given: Any) -> None:
         answer(self, *given)
-        self._answers = Answers(1)
+        self._replies = ReplyCache(1)
 
     patch.setattr(Relay, "_answer", answered)
     patch.setattr(Relay, "_delete", lambda self, *given: {"n": self.counters.commands})

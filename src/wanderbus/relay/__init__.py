@@ -1,10 +1,10 @@
-"""The media relay: what lies between two parties that cannot reach each other, told what to do by ``ng`` (SPEC I).
+"""Media relay between two parties that cannot reach each other, controlled by the ``ng`` protocol (SPEC I).
 
 ::
 
     relay.step([DatagramReceived("ng", proxy, b"1 d7:command5:offer...")], now) -> [OpenPort(side, 30000), ...]
     relay.step([PortOpened(side, 30000), ...], now)                             -> [SendDatagram("ng", proxy, answer)]
-    side.take(source, datagram, now)                                            -> where to send it, or None
+    side.take(source, datagram, now)                                            -> the destination, or None
 """
 
 from wanderbus.parameters.relay import RelayLimits

@@ -1,7 +1,7 @@
-"""The calls of a relay: who offered what to whom, and which stream each ``m=`` line is (RFC 3264; SPEC I-04).
+"""Calls of a relay: their dialogues, and the stream of each ``m=`` line (RFC 3264; SPEC I-04).
 
-A call is known by its Call-ID, and in it each dialogue by the tags of its two parties, in whatever order they come.
-Until it is answered a dialogue has one tag, and the branch under which it was offered where the proxy tells that.
+A call is identified by its Call-ID, and each dialogue in it by the tags of its two parties, in either order. An
+unanswered dialogue has one tag, and the branch of its offer if the proxy names it.
 """
 
 from __future__ import annotations
@@ -14,24 +14,24 @@ import msgspec
 from wanderbus.relay.stream import Side
 
 DIALOGUES_MAX: Final = 32
-"""Dialogues of one call: as many as a call forks into branches, and no more."""
+"""Maximum number of dialogues of one call, one for each branch of a forked call."""
 
 Stream = tuple[Side, Side]
-"""The sides of who called and of who was called."""
+"""Indexes of the sides of caller and callee."""
 
 
 class Dialogue(msgspec.Struct):
-    """What two parties have agreed on, or one of them has offered."""
+    """Streams that two parties have agreed on, or that one of them has offered."""
 
     caller: str
     callee: str
-    """Its tag, "" before it has answered."""
+    """Tag of the callee, "" before its answer."""
     branch: str
     streams: list[Stream | None] = msgspec.field(default_factory=list)
-    """By the place of the ``m=`` line; None for one that is not in use."""
+    """Streams by the index of their ``m=`` line; None for a line that is not in use."""
 
     def between(self, one: str, other: str) -> bool:
-        """Tell whether it is the dialogue of these two tags."""
+        """Return whether this is the dialogue of these two tags."""
         return (one, other) in ((self.caller, self.callee), (self.callee, self.caller))
 
     def sides(self) -> Iterator[Side]:
@@ -49,21 +49,21 @@ class Call(msgspec.Struct):
     dialogues: list[Dialogue] = msgspec.field(default_factory=list)
 
     def offered(self, from_tag: str, to_tag: str, branch: str) -> Dialogue | None:
-        """Return the dialogue that an offer of ``from_tag`` is for, or a new one; None if there are too many."""
+        """Return the dialogue that an offer of ``from_tag`` belongs to, or a new one; None if there are too many."""
         for dialogue in self.dialogues:
             if dialogue.between(from_tag, to_tag) and (to_tag or dialogue.branch == branch):
                 return dialogue
         if len(self.dialogues) >= DIALOGUES_MAX:
             return None
-        # Who takes up a call that was reclaimed, or that another relay had, names both.
+        # The offer names both tags if the call was removed here, or another relay had it before.
         fresh = Dialogue(from_tag, to_tag, branch)
         self.dialogues.append(fresh)
         return fresh
 
     def answered(self, from_tag: str, to_tag: str, branch: str) -> Dialogue | None:
-        """Return the dialogue that ``to_tag`` answers, which is its own from now on; None if there was no offer.
+        """Return the dialogue that ``to_tag`` answers, and assign it to that tag; None if there was no offer.
 
-        Where a call was forked under one branch, the last answer counts.
+        If a call was forked under one branch, the last answer counts.
         """
         theirs = [each for each in self.dialogues if from_tag in (each.caller, each.callee)]
         known = next((each for each in theirs if each.between(from_tag, to_tag)), None)
@@ -78,7 +78,7 @@ class Call(msgspec.Struct):
         return None
 
     def ended(self, from_tag: str, to_tag: str, branch: str) -> list[Dialogue]:
-        """Take out the dialogues that a deletion names, and return them; without a tag that is all of them."""
+        """Remove and return the dialogues that a delete command names; without a tag all of them."""
         kept: list[Dialogue] = []
         gone: list[Dialogue] = []
         for each in self.dialogues:
@@ -92,7 +92,7 @@ class Call(msgspec.Struct):
             yield from dialogue.sides()
 
     def used_at(self) -> float:
-        """Return when the call was last spoken of, or something came on it."""
+        """Return the time of the last command or datagram of the call."""
         return max([self.signalled_at, *(side.heard_at for side in self.sides())])
 
 

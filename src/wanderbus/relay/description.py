@@ -1,7 +1,7 @@
-"""What a relay reads in a session description, and what it changes: addresses and ports, and nothing else (SPEC I-04).
+"""Session descriptions as a relay reads and changes them: only addresses and ports (SPEC I-04).
 
-Its meaning is read by :mod:`wanderbus.sip.message.sdp`; the text is changed line by line, so that whatever the two ends
-say to each other in attributes, such as ids, keys and MACs of a data channel, arrives as it was.
+:mod:`wanderbus.sip.message.sdp` parses the description; the text is changed line by line. Attributes that the two
+parties exchange, such as ids, keys and MACs of a data channel, thus arrive unchanged.
 """
 
 from __future__ import annotations
@@ -24,43 +24,43 @@ _LINE: Final = re.compile(r"[^\n]*\n|[^\n]+")
 _AROUND_THE_RELAY: Final = re.compile(
     r"a=(?:candidate|remote-candidates|end-of-candidates|ice-[a-z0-9-]+|rtcp)(?=:|$)", re.IGNORECASE
 )
-"""Attributes that name other ways, or other ports, than the relay has."""
+"""Attributes that name other paths, or other ports, than those of the relay."""
 
 
 class Medium(msgspec.Struct, frozen=True):
-    """What matters of one ``m=`` line; ``wanted`` is false for one that was refused, or is not in use (port 0)."""
+    """The relevant content of one ``m=`` line; ``wanted`` is false if it is refused or not in use (port 0)."""
 
     transport: Transport
     address: Address
     wanted: bool
     connects: bool
-    """Whether its side opens the TCP connection (RFC 4145 4); nobody can connect to it then."""
+    """Whether its side opens the TCP connection (RFC 4145 4); nobody can connect to that side."""
     sealed: bool
-    """Whether the TCP connection is under TLS, which shows nothing of what is in it."""
+    """Whether the TCP connection uses TLS, which hides its content."""
     connection_id: bytes | None
-    """The 8 bytes that what is sent to its side begins with; None where nothing is said of that."""
+    """First 8 bytes of each datagram sent to its side; None if the description does not name them."""
     generation: int
-    """How often its side has moved."""
+    """Number of moves of its side."""
 
 
 class Description(msgspec.Struct, frozen=True):
-    """One description: its text, and what its media are."""
+    """One description: its text and its media."""
 
     text: str
     media: tuple[Medium, ...]
 
 
 def read(text: str, source_ip: str = "") -> Description:
-    """Return what ``text`` describes; ``source_ip`` takes the place of its addresses where it is given.
+    """Parse ``text``; ``source_ip``, if given, replaces its addresses.
 
-    :raises SIPParseError: it cannot be read
+    :raises SIPParseError: it cannot be parsed
     """
     described = SessionDescription.parse(text.encode(errors="surrogateescape"))
     return Description(text, tuple(_medium(media, source_ip) for media in described.media))
 
 
 def rewritten(text: str, address: str, ports: Sequence[int], *, origin: bool) -> str:
-    """Return ``text`` with the relay's ``address``, also in ``o=`` if so asked, and ``ports`` in its ``m=`` lines."""
+    """Return ``text`` with ``ports`` in its ``m=`` lines and ``address`` in ``c=``; with ``origin`` also in ``o=``."""
     where = f"IN {'IP6' if ':' in address else 'IP4'} {address}"
     return "".join(_rewritten_lines(_LINE.findall(text), where, iter(ports), origin))
 

@@ -1,4 +1,4 @@
-"""What a relay asks of its host and is told by it, beside datagrams and timers, and what it counts."""
+"""Inputs and outputs of a relay beside datagrams and timers, and its counters."""
 
 from __future__ import annotations
 
@@ -9,14 +9,14 @@ from wanderbus.relay.stream import Side
 
 
 class OpenPort(Output, frozen=True):
-    """Open ``port`` for ``side``, and say so by :class:`PortOpened` or :class:`PortRefused`."""
+    """Request to open ``port`` for ``side``; answered by :class:`PortOpened` or :class:`PortRefused`."""
 
     side: Side
     port: int
 
 
 class ClosePort(Output, frozen=True):
-    """Close ``port``, which was for ``side``, and every TCP connection that came by it; no harm if it was refused."""
+    """Request to close ``port`` of ``side`` and every TCP connection it accepted; ignored if the port was refused."""
 
     side: Side
     port: int
@@ -30,24 +30,24 @@ class PortOpened(Input, frozen=True):
 
 
 class PortRefused(Input, frozen=True):
-    """The operating system would not open the ``port`` for ``side``."""
+    """The operating system refused to open ``port`` for ``side``."""
 
     side: Side
     port: int
 
 
 class Counters(msgspec.Struct):
-    """What a relay has done; all rise only."""
+    """Counters of a relay since its start; they never decrease."""
 
     commands: int = 0
     repeated: int = 0
-    """Commands that were answered again."""
+    """Repeated commands that were answered from the reply cache."""
     unreadable: int = 0
-    """Datagrams of proxies that are no commands."""
+    """Datagrams of proxies that are not commands."""
     strangers: int = 0
-    """Datagrams from elsewhere than the proxies."""
+    """Datagrams from senders other than the proxies."""
     calls: int = 0
     refused: int = 0
-    """Offers for which there was no room."""
+    """Offers refused for lack of ports or places."""
     reclaimed: int = 0
-    """Calls on which nothing came for too long."""
+    """Calls ended after a timeout without datagrams."""

@@ -1,12 +1,12 @@
-"""The relay as a machine: commands of proxies in, answers and ports out (DESIGN 6.7; the ``ng`` protocol of rtpengine).
+"""The relay as a machine: inputs are commands of proxies, outputs are replies and ports (DESIGN 6.7; ``ng`` protocol).
 
 ::
 
-    DatagramReceived("ng") ──▶ offer, answer: streams are made ──▶ OpenPort ... PortOpened ──▶ the answer, by "ng"
-                               delete, idle for too long       ──▶ ClosePort
+    DatagramReceived("ng") ──▶ offer, answer: streams are created ──▶ OpenPort ... PortOpened ──▶ the reply, to "ng"
+                               delete, idle timeout               ──▶ ClosePort
 
-No command is answered before its ports are open. What passes through them goes by :class:`~wanderbus.relay.stream.Side`
-at once, since each datagram waits for it; :meth:`Relay.step` takes datagrams of ports as well, named by their numbers.
+A command is answered after its ports are open. Datagrams of media go to :class:`~wanderbus.relay.stream.Side` directly,
+for low latency; :meth:`Relay.step` accepts them too, with their port as the name of the socket.
 """
 
 from __future__ import annotations
@@ -37,7 +37,7 @@ from wanderbus.relay.description import Description, Medium, read, rewritten
 from wanderbus.relay.interface import ClosePort, Counters, OpenPort, PortOpened, PortRefused
 from wanderbus.relay.ng import Command, Fields, Unreadable, full, read_command, refused, write_reply
 from wanderbus.relay.ports import PortPool
-from wanderbus.relay.reply_cache import Answers
+from wanderbus.relay.reply_cache import ReplyCache
 from wanderbus.relay.stream import Figures, Side, joined
 
 NG_SOCKET: Final = "ng"
@@ -45,18 +45,19 @@ NO_PORTS: Final = "Ran out of ports"
 SDP_TOO_LONG: Final = "The SDP body is too long"
 
 DESCRIPTION_BYTES_MAX: Final = UDP_PAYLOAD_BYTES_MAX // 2
-"""A description as it is answered, which may be many times as long as it came: a proxy takes silence for our end."""
+"""Maximum size of a rewritten description, which may be much longer than the received one. A proxy must receive some
+reply: it interprets a missing one as a failed relay."""
 
 _SWEEP: Final = "sweep"
 _SWEEP_EACH_S: Final = 5.0
 _OPENINGS_MAX: Final = 16
-"""Ports that are tried in place of one that cannot be opened."""
+"""Other ports to try in place of one that cannot be opened."""
 _PORT_MAX: Final = 65_535
 _TAGS: Final = ("from-tag", "to-tag", "via-branch")
 
 
 class _Waiting(msgspec.Struct):
-    """A command whose ports are not all open yet."""
+    """A command that waits until all of its ports are open."""
 
     command: Command
     source: Address
@@ -66,11 +67,11 @@ class _Waiting(msgspec.Struct):
 
 
 class Relay:
-    """The machine.
+    """The machine of a relay.
 
-    :param address: what descriptions say in place of their own addresses
-    :param ports: those that may be handed out
-    :param proxies: the IP addresses that commands are taken from; from anywhere if there are none
+    :param address: the address that replaces those in descriptions
+    :param ports: the ports that may be handed out
+    :param proxies: the IP addresses that may send commands; any address if empty
     :param loopback: whether a party may be on the relay's own host, at 127.0.0.1 or ::1
     """
 
@@ -88,26 +89,26 @@ class Relay:
         self.calls: dict[str, Call] = {}
         self.counters = Counters()
         self.figures = Figures()
-        """Of streams that are no more."""
+        """Sums of the figures of streams that have ended."""
         self.sides: dict[str, Side] = {}
-        """Of the ports that are in use, by transport and number, as in ``UDP 30000``."""
+        """Sides by transport and number of their port, as in ``UDP 30000``."""
         self._limits = limits or RelayLimits()
         self._proxies = frozenset(proxies)
         self._loopback = loopback
         self._ports = PortPool(ports, random)
-        self._answers = Answers(self._limits.replies_max)
+        self._replies = ReplyCache(self._limits.replies_max)
         self._waiting: list[_Waiting] = []
         self._wall_us = 0
         self._sweeping = False
 
     def step(self, inputs: Iterable[Input], now: float) -> list[Output]:
-        """Take a batch of inputs at monotonic second ``now``."""
+        """Process a batch of inputs at monotonic second ``now``."""
         outputs: list[Output] = []
         for given in inputs:
             match given:
                 case DatagramReceived(socket=name):
                     if name == NG_SOCKET:
-                        self._take_command(given, now, outputs)
+                        self._on_command(given, now, outputs)
                     else:
                         self._forward(given, now, outputs)
                 case PortOpened(side=side, port=port) if port == side.port:
@@ -130,7 +131,7 @@ class Relay:
 
     # Commands ---------------------------------------------------------------------------------------------------------
 
-    def _take_command(self, given: DatagramReceived, now: float, outputs: list[Output]) -> None:
+    def _on_command(self, given: DatagramReceived, now: float, outputs: list[Output]) -> None:
         if self._proxies and given.source[0] not in self._proxies:
             self.counters.strangers += 1
             return
@@ -144,19 +145,19 @@ class Relay:
         except RemoteProtocolError:
             self.counters.unreadable += 1
             return
-        if (said := self._answers.to(given.source, command.cookie)) is not None:
+        if (cached := self._replies.find(given.source, command.cookie)) is not None:
             self.counters.repeated += 1
-            outputs.append(SendDatagram(NG_SOCKET, given.source, said))
+            outputs.append(SendDatagram(NG_SOCKET, given.source, cached))
         elif any((each.source, each.command.cookie) == (given.source, command.cookie) for each in self._waiting):
             self.counters.repeated += 1
         else:
             self.counters.commands += 1
-            self._do(command, given.source, now, outputs)
+            self._execute(command, given.source, now, outputs)
         if not self._sweeping:
             self._sweeping = True
             outputs.append(SetTimer(_SWEEP, now + _SWEEP_EACH_S))
 
-    def _do(self, command: Command, source: Address, now: float, outputs: list[Output]) -> None:
+    def _execute(self, command: Command, source: Address, now: float, outputs: list[Output]) -> None:
         match command.fields.get("command"):
             case "ping":
                 reply: Fields | None = {"result": "pong"}
@@ -180,9 +181,9 @@ class Relay:
     def _answer(self, command: Command, source: Address, reply: Fields, now: float, outputs: list[Output]) -> None:
         written = write_reply(command.cookie, reply, json=command.json)
         if len(written) > UDP_PAYLOAD_BYTES_MAX:
-            # The figures of a large call; a datagram that cannot be sent would be no answer at all.
+            # For example the figures of a large call: an error reply is better than a datagram that cannot be sent.
             written = write_reply(command.cookie, {"result": reply["result"]}, json=command.json)
-        self._answers.remember(source, command.cookie, written, now)
+        self._replies.remember(source, command.cookie, written, now)
         outputs.append(SendDatagram(NG_SOCKET, source, written))
 
     def _query(self, command: Command) -> Fields:
@@ -192,7 +193,7 @@ class Relay:
         return refused("Unknown call-id" if command.text("call-id") else "No call-id in message")
 
     def _describe(self, command: Command, source: Address, now: float, outputs: list[Output]) -> Fields | None:
-        """Do an offer or an answer; return the reply, None while ports are being opened."""
+        """Process an offer or an answer; return the reply, None while ports are being opened."""
         offers = command.fields["command"] == "offer"
         if (fault := command.fault()) is not None:
             return refused(fault)
@@ -203,8 +204,8 @@ class Relay:
             return refused("Failed to parse SDP")
         wanted = sum(medium.wanted for medium in described.media)
         if wanted > self._limits.media_max:
-            outputs.append(statistics.limited("media_max", command.source_ip, "a description refused"))
-            return refused(f"More than {self._limits.media_max} media")
+            outputs.append(statistics.limited("media_max", command.source_ip, "description refused"))
+            return refused(f"More than {self._limits.media_max} media in one description")
         longest = rewritten(described.text, self.address, [_PORT_MAX] * len(described.media), origin=True)
         if len(longest.encode(errors="surrogateescape")) > DESCRIPTION_BYTES_MAX:
             return refused(SDP_TOO_LONG)
@@ -212,13 +213,13 @@ class Relay:
         if offers:
             if call is None and (len(self.calls) >= self._limits.calls_max or len(self._ports) < 2 * wanted):
                 self.counters.refused += 1
-                outputs.append(statistics.limited("calls_max", command.source_ip, "a call refused"))
+                outputs.append(statistics.limited("calls_max", command.source_ip, "call refused"))
                 return full(command)
             call = call or self._new_call(call_id, now)
             dialogue = call.offered(from_tag, to_tag, branch)
             if dialogue is None:
                 self.counters.refused += 1
-                return refused(f"More than {DIALOGUES_MAX} dialogues of one call")
+                return refused(f"More than {DIALOGUES_MAX} dialogues in one call")
         else:
             dialogue = call.answered(from_tag, to_tag, branch) if call else None
         if call is None or dialogue is None:
@@ -237,7 +238,7 @@ class Relay:
         now: float,
         outputs: list[Output],
     ) -> Fields | None:
-        """Set the streams up for what one side has said; return as :meth:`_describe`."""
+        """Set up the streams for one side's description; return as :meth:`_describe`."""
         shown: list[Side | None] = []
         unopened: list[Side] = []
         for place, medium in enumerate(described.media):
@@ -246,7 +247,7 @@ class Relay:
                 speaker.announce(medium)
                 for side in (speaker, speaker.other):
                     if side.port and side.other.connects:
-                        self._shut(side, outputs)
+                        self._close_port(side, outputs)
                     elif not side.port and not side.other.connects:
                         unopened.append(side)
             shown.append(speaker.other if speaker else None)
@@ -271,7 +272,7 @@ class Relay:
     def _stream(
         self, dialogue: Dialogue, place: int, medium: Medium, by_caller: bool, now: float, outputs: list[Output]
     ) -> Side | None:
-        """Return the speaker's side of the stream at ``place``, a new one if need be; None for one not in use."""
+        """Return the speaker's side of the stream at ``place``, creating it if necessary; None if it is not in use."""
         streams = dialogue.streams
         streams += [None] * (place + 1 - len(streams))
         stream = streams[place]
@@ -300,22 +301,22 @@ class Relay:
 
     def _open(self, side: Side, outputs: list[Output]) -> None:
         port = self._ports.take()
-        assert port is not None, "who asks for ports has looked how many there are"
+        assert port is not None, "the caller has checked the number of free ports"
         side.port = port
         self.sides[_name(side)] = side
         outputs.append(OpenPort(side, port))
 
     def _port_opened(self, side: Side, now: float, outputs: list[Output]) -> None:
-        for waiting in self._of(side):
+        for waiting in self._waiting_for(side):
             waiting.sides.remove(side)
             if not waiting.sides:
                 self._waiting.remove(waiting)
                 self._answer(waiting.command, waiting.source, waiting.reply(), now, outputs)
 
     def _port_refused(self, side: Side, now: float, outputs: list[Output]) -> None:
-        """Try another port, some times."""
+        """Try another port, unless the attempts ran out."""
         self._release(side)
-        for waiting in self._of(side):
+        for waiting in self._waiting_for(side):
             waiting.tries -= 1
             if waiting.tries and self._ports:
                 self._open(side, outputs)
@@ -326,26 +327,26 @@ class Relay:
                 self._answer(waiting.command, waiting.source, refused(NO_PORTS), now, outputs)
 
     def _close_halves(self, sides: Iterable[Side], outputs: list[Output]) -> None:
-        """Close what was opened for streams of which one side is not to be had."""
+        """Close the ports of streams whose other side cannot be opened."""
         for side in sides:
             if side.other.port:
-                self._shut(side.other, outputs)
+                self._close_port(side.other, outputs)
 
-    def _of(self, side: Side) -> list[_Waiting]:
+    def _waiting_for(self, side: Side) -> list[_Waiting]:
         return [waiting for waiting in self._waiting if any(each is side for each in waiting.sides)]
 
     def _close(self, sides: Iterable[Side], now: float, outputs: list[Output]) -> None:
-        """Close the ports of ``sides``, and keep what they counted; nobody waits for them any more."""
+        """Close the ports of ``sides``, add up their figures, and answer the commands that wait for them."""
         for side in sides:
             outputs += statistics.limited_streams([side])
             self.figures = statistics.summed([self.figures, side.figures])
-            for waiting in self._of(side):
+            for waiting in self._waiting_for(side):
                 self._waiting.remove(waiting)
                 self._answer(waiting.command, waiting.source, refused("Unknown call-id"), now, outputs)
             if side.port:
-                self._shut(side, outputs)
+                self._close_port(side, outputs)
 
-    def _shut(self, side: Side, outputs: list[Output]) -> None:
+    def _close_port(self, side: Side, outputs: list[Output]) -> None:
         outputs.append(ClosePort(side, side.port))
         self._release(side)
 
@@ -366,14 +367,14 @@ class Relay:
             del self.calls[call_id]
 
     def _sweep(self, now: float, outputs: list[Output]) -> None:
-        """Forget old answers, and calls on which nothing has come for too long."""
-        self._answers.forget(now)
+        """Remove old replies, and calls after a timeout without datagrams."""
+        self._replies.forget(now)
         outputs += statistics.limited_streams(self.sides.values())
         for call in list(self.calls.values()):
             if now - call.used_at() > self._limits.idle_s:
                 self.counters.reclaimed += 1
                 self._forget(call.call_id, call.ended("", "", ""), now, outputs)
-        self._sweeping = bool(self.calls or self._answers)
+        self._sweeping = bool(self.calls or self._replies)
         if self._sweeping:
             outputs.append(SetTimer(_SWEEP, now + _SWEEP_EACH_S))
 
@@ -383,7 +384,7 @@ def _name(side: Side) -> str:
 
 
 def _shown_port(side: Side | None) -> int:
-    """Return what an ``m=`` line says: the port for its reader, or that there is none to connect to, or no medium."""
+    """Return the port for an ``m=`` line: of the relay, or the one that means active connecting, or 0 for no medium."""
     if side is None:
         return 0
     return side.port or DISCARD_PORT

@@ -1,12 +1,12 @@
-"""The ``ng`` protocol of rtpengine: how a SIP proxy tells a media relay what to do (DESIGN 6.7).
+"""The ``ng`` protocol of rtpengine, by which a SIP proxy controls a media relay (DESIGN 6.7).
 
 ::
 
-    proxy ──▶ 5323_7 d7:command5:offer7:call-id...3:sdp...e      a cookie, a space, and a dictionary in bencoding
-          ◀── 5323_7 d6:result2:ok3:sdp...e                      or, if the command was so, in JSON
+    proxy ──▶ 5323_7 d7:command5:offer7:call-id...3:sdp...e     a cookie, a space, and a bencoded dictionary
+          ◀── 5323_7 d6:result2:ok3:sdp...e                     or JSON, if the command was in JSON
 
-The proxy repeats a command of which it hears nothing, under the same cookie. Here is what both sides need: the relay
-reads commands and writes replies; the proxy builds commands and reads replies, ours and rtpengine's alike.
+A proxy repeats an unanswered command under the same cookie. This module has the formats for both sides: the relay
+reads commands and writes replies; the proxy writes commands and reads replies, of this relay and of rtpengine.
 """
 
 from __future__ import annotations
@@ -21,13 +21,13 @@ from wanderbus.limits import REASON_CHARACTERS_MAX, UDP_PAYLOAD_BYTES_MAX
 from wanderbus.relay import bencode
 
 COOKIE_BYTES_MAX: Final = 128
-"""A cookie; Kamailio's are below 30."""
+"""Maximum length of a cookie; Kamailio's are below 30."""
 
 NAME_CHARACTERS_MAX: Final = 1_024
-"""A Call-ID, a tag or a branch, which are kept as long as the call."""
+"""Maximum length of a Call-ID, a tag or a branch, which are stored as long as the call."""
 
 INVALID: Final = "Invalid NG data format"
-"""What rtpengine calls a command that it cannot read."""
+"""Reply of rtpengine to a command that it cannot parse."""
 
 LOAD_LIMIT: Final = "Parallel session limit reached"
 
@@ -35,12 +35,12 @@ Fields = dict[str, Any]
 
 
 class Command(msgspec.Struct, frozen=True):
-    """One command: its cookie, which may be any bytes without a space, and its dictionary."""
+    """One command: its cookie, which is any bytes without a space, and its dictionary."""
 
     cookie: bytes
     fields: Fields
     json: bool = False
-    """Whether it came in JSON, and is to be answered so."""
+    """Whether the command is in JSON; the reply then is, too."""
 
     def text(self, key: str) -> str:
         """Return the text of ``key``, "" if there is none."""
@@ -48,14 +48,14 @@ class Command(msgspec.Struct, frozen=True):
         return value if isinstance(value, str) else ""
 
     def words(self, key: str) -> tuple[str, ...]:
-        """Return the texts in the list of ``key`` as rtpengine compares them: hyphens for spaces."""
+        """Return the strings in the list of ``key``, with hyphens for spaces, as rtpengine compares them."""
         value = self.fields.get(key)
         listed = value if isinstance(value, list) else ()
         return tuple(word.replace(" ", "-") for word in listed if isinstance(word, str))
 
     @property
     def source_ip(self) -> str:
-        """Return where the SIP message came from if that is to be taken for the address of its sender, else ""."""
+        """Return the source of the SIP message if the flags ask to use it as the address of its sender, else ""."""
         received = self.fields.get("received-from")
         if "SIP-source-address" not in self.words("flags") or not isinstance(received, list) or len(received) != 2:
             return ""
@@ -63,11 +63,11 @@ class Command(msgspec.Struct, frozen=True):
 
     @property
     def replaces_origin(self) -> bool:
-        """Return whether the relay's address is wanted in ``o=`` too."""
+        """Return whether the flags ask to replace the address in ``o=`` too."""
         return "origin" in self.words("replace") or "replace-origin" in self.words("flags")
 
     def fault(self) -> str | None:
-        """Return what an offer or answer lacks, in rtpengine's words and order, or has too much of; None if nothing."""
+        """Return the missing or too long key of an offer or answer, in rtpengine's wording and order, or None."""
         words = {"sdp": "SDP body", "call-id": "call-id", "from-tag": "from-tag"}
         if self.text("command") == "answer":
             words["to-tag"] = "to-tag"
@@ -78,7 +78,7 @@ class Command(msgspec.Struct, frozen=True):
 
 
 class Unreadable(RemoteProtocolError):
-    """A command that can be answered, but not read: its cookie is there. The message is the reason to answer with."""
+    """A command with a readable cookie and unreadable content; the message is the reason for the error reply."""
 
     def __init__(self, cookie: bytes, json: bool = False) -> None:
         super().__init__(INVALID, status=None)
@@ -87,10 +87,10 @@ class Unreadable(RemoteProtocolError):
 
 
 def read_command(datagram: bytes) -> Command:
-    """Read what a proxy sent.
+    """Parse a datagram of a proxy.
 
-    :raises Unreadable: a cookie, and after it something that is no dictionary
-    :raises RemoteProtocolError: there is not even a cookie; it cannot be answered
+    :raises Unreadable: a cookie is followed by something other than a dictionary
+    :raises RemoteProtocolError: there is no cookie, so it cannot be answered
     """
     cookie, body = _parted(datagram)
     is_json = body.startswith(b"{")
@@ -101,19 +101,19 @@ def read_command(datagram: bytes) -> Command:
 
 
 def write_reply(cookie: bytes, fields: Mapping[str, Any], *, json: bool = False) -> bytes:
-    """Return the datagram that answers a command."""
+    """Return the datagram of a reply."""
     if not json:
         return cookie + b" " + bencode.encode(dict(fields))
     return cookie + b" " + msgspec.json.encode(_speakable(fields))
 
 
 def refused(reason: str) -> Fields:
-    """Return the reply to a command that is not done."""
+    """Return the reply to a refused command."""
     return {"result": "error", "error-reason": reason}
 
 
 def full(command: Command) -> Fields:
-    """Return the reply to an offer for which there is no room, which lets a proxy ask another relay if it knows how."""
+    """Return the reply to an offer for which there is no room; a proxy that supports it then asks another relay."""
     if "load-limit" in command.words("supports"):
         return {"result": "load limit", "message": LOAD_LIMIT}
     return refused(LOAD_LIMIT)
@@ -128,13 +128,13 @@ def write_command(cookie: bytes, fields: Mapping[str, Any]) -> bytes:
 
 
 def read_reply(datagram: bytes) -> tuple[bytes, Fields]:
-    """Return the cookie of a reply, and what it says; :class:`RemoteProtocolError` if it cannot be read."""
+    """Return the cookie of a reply and its dictionary; :class:`RemoteProtocolError` if it cannot be parsed."""
     cookie, body = _parted(datagram)
     return cookie, _dictionary(body)
 
 
 def outcome(reply: Mapping[str, Any]) -> tuple[str, str]:
-    """Return the description in a reply, "" if it has none, and why the command was not done, "" if it was."""
+    """Return the description in a reply, or "", and the reason why the command failed, or ""."""
     result = reply.get("result")
     if result in ("ok", "pong"):
         sdp = reply.get("sdp")
@@ -145,7 +145,7 @@ def outcome(reply: Mapping[str, Any]) -> tuple[str, str]:
 
 
 def ping() -> Fields:
-    """Build the question whether a relay is there."""
+    """Build the command that checks whether a relay answers."""
     return {"command": "ping"}
 
 
@@ -160,11 +160,10 @@ def describe(
     source_ip: str = "",
     flags: Sequence[str] = (),
 ) -> Fields:
-    """Build an offer or an answer; ``from_tag`` is of who offered, in both.
+    """Build an offer or an answer; ``from_tag`` is that of the party that offered, in both.
 
-    With ``source_ip`` the relay takes that, where the SIP message came from, for the address of the side that ``sdp``
-    describes: behind NAT what it says of itself is of no use. The flags are those under which rtpengine follows a
-    side that moves; ours asks for connection ids instead.
+    ``source_ip`` is the source of the SIP message. The relay uses it in place of the addresses in ``sdp``, which are
+    useless behind NAT. The flags make rtpengine follow a side that moves; this relay uses connection ids instead.
     """
     fields: Fields = {"command": command, "call-id": call_id, "from-tag": from_tag}
     fields |= {"to-tag": to_tag} if to_tag else {}
@@ -177,7 +176,7 @@ def describe(
 
 
 def delete(*, call_id: str, from_tag: str = "", to_tag: str = "", via_branch: str = "") -> Fields:
-    """Build the end of a call, or of what was agreed on with ``to_tag``, or offered on ``via_branch``, alone."""
+    """Build the delete command of a call, or only of its dialogue with ``to_tag``, or of its branch ``via_branch``."""
     given = {"from-tag": from_tag, "to-tag": to_tag, "via-branch": via_branch}
     return {"command": "delete", "call-id": call_id, **{key: value for key, value in given.items() if value}}
 
@@ -188,7 +187,7 @@ def delete(*, call_id: str, from_tag: str = "", to_tag: str = "", via_branch: st
 def _parted(datagram: bytes) -> tuple[bytes, bytes]:
     cookie, space, body = datagram[:UDP_PAYLOAD_BYTES_MAX].partition(b" ")
     if not space or not 0 < len(cookie) <= COOKIE_BYTES_MAX:
-        raise RemoteProtocolError("ng: a message begins with a cookie and a space", status=None)
+        raise RemoteProtocolError("ng: a message must begin with a cookie and a space", status=None)
     return cookie, body
 
 
@@ -198,16 +197,16 @@ def _dictionary(body: bytes) -> Fields:
         try:
             value = msgspec.json.decode(body)
         except (msgspec.DecodeError, RecursionError, UnicodeDecodeError):
-            raise RemoteProtocolError("ng: no dictionary in JSON", status=None) from None
+            raise RemoteProtocolError("ng: invalid JSON dictionary", status=None) from None
     else:
         value = bencode.decode(body)
     if not isinstance(value, dict):
-        raise RemoteProtocolError("ng: a message is a dictionary", status=None)
+        raise RemoteProtocolError("ng: a message must be a dictionary", status=None)
     return value
 
 
 def _speakable(value: Any) -> Any:
-    """Return ``value`` with U+FFFD for bytes that were no UTF-8: JSON has no other word for them."""
+    """Return ``value`` with U+FFFD in place of bytes that are not UTF-8, which JSON cannot represent."""
     match value:
         case str():
             return value.encode(errors="surrogateescape").decode(errors="replace")

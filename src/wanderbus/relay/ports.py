@@ -1,4 +1,4 @@
-"""The ports that a relay hands out: hard to foresee, and one that was given back rests as long as possible."""
+"""Pool of ports that a relay hands out: in unpredictable order, with the longest possible pause before reuse."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ from wanderbus.machine import RandomSource
 
 
 class PortPool:
-    """Free ports in a random order; what comes back goes to the end, so that nothing late meets a new stream."""
+    """Free ports in random order; a returned port goes to the end, so that late datagrams do not reach a new stream."""
 
     def __init__(self, ports: Sequence[int], random: RandomSource) -> None:
         shuffled = sorted(ports, key=lambda port: random.token(8))
@@ -19,9 +19,9 @@ class PortPool:
         return len(self._free)
 
     def take(self) -> int | None:
-        """Return a port that nobody has; None if there is none."""
+        """Return a free port; None if there is none."""
         return self._free.popleft() if self._free else None
 
     def give_back(self, port: int) -> None:
-        """Let ``port`` be taken again, after all the others."""
+        """Make ``port`` free again, after all other free ports."""
         self._free.append(port)

@@ -1,4 +1,4 @@
-"""What a relay says of its calls and of itself: in rtpengine's words where it has some, and with more figures."""
+"""Figures of calls and of the relay: with rtpengine's names where it has them, and additional ones."""
 
 from __future__ import annotations
 
@@ -18,18 +18,18 @@ if TYPE_CHECKING:
     from wanderbus.relay.machine import Relay
 
 LISTED: Final = 32
-"""Calls that are listed unless more are asked for, as rtpengine does."""
+"""Calls that are listed by default, as in rtpengine."""
 
 UNNAMED: Final = "relay"
-"""The party where a command does not say from where the call comes, or a stream's source is unknown."""
+"""Party in a report if the command does not name the source of the call, or a stream's source is unknown."""
 
 _US: Final = 1_000_000
 _ERRORS: Final = ("unknown_source", "nowhere", "over_rate", "unsent")
-"""Figures of datagrams that were not forwarded."""
+"""Figures that count datagrams which were not forwarded."""
 
 
 def of_call(call: Call) -> dict[str, Any]:
-    """Return what a query, or the end of a call, is answered with."""
+    """Return the figures in the reply to a query, or to the deletion of a call."""
     total = summed(side.figures for side in call.sides())
     nothing = {"packets": 0, "bytes": 0, "errors": 0}
     tags: dict[str, Any] = {}
@@ -45,31 +45,31 @@ def of_call(call: Call) -> dict[str, Any]:
 
 
 def limited(setting: str, host: str, reason: str, count: int = 1) -> Limited:
-    """Return the report that a bound of the relay was applied to what comes from ``host``."""
+    """Return the report that a limit of the relay was applied to ``host``."""
     return Limited(f"relay.limits.{setting}", network_of(host) if host else UNNAMED, reason, count)
 
 
 def limited_streams(sides: Iterable[Side]) -> list[Limited]:
-    """Return what the streams' own bounds dropped or refused since the last call."""
+    """Return reports on the datagrams and connections that streams' limits refused since the last call."""
     reports = []
     for side in sides:
         over_rate, refused = side.unreported()
         host = "" if side.source is None else side.source[0]
         if over_rate:
-            reports.append(limited("stream_datagrams_per_s", host, "datagrams dropped, or too many bytes", over_rate))
+            reports.append(limited("stream_datagrams_per_s", host, "dropped: too many datagrams or bytes", over_rate))
         if refused:
             reports.append(limited("connections_max", host, "connections refused", refused))
     return reports
 
 
 def first_of(calls: Mapping[str, Call], limit: object) -> list[str]:
-    """Return the ids of the oldest calls, ``limit`` at the most; a limit may be a number or its digits."""
+    """Return the ids of the oldest ``limit`` calls; the limit may be a number or its digits."""
     most = int(limit) if isinstance(limit, int) or (isinstance(limit, str) and limit.isdecimal()) else LISTED
     return list(islice(calls, min(max(most, 0), len(calls))))
 
 
 def of_relay(relay: Relay) -> dict[str, Any]:
-    """Return the figures of a relay: what there is now, and what there has been since it began."""
+    """Return the current and the cumulative figures of a relay."""
     living = [side for call in relay.calls.values() for side in call.sides()]
     return {
         "calls": len(relay.calls),

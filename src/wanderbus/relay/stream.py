@@ -1,13 +1,13 @@
-"""One stream of a relay: two sides, each a port that one party sends to, and what passes between them (DESIGN 6.6).
+"""One stream of a relay: two sides, each with a port for one party, and the forwarding between them (DESIGN 6.6).
 
 ::
 
-    A ──▶ port of side A │ relay │ port of side B ──▶ B      and back the same way
+    A ──▶ port of side A │ relay │ port of side B ──▶ B     and back the same way
 
-Where a party is, SDP says; behind NAT it is wrong, and later it changes. So a datagram from elsewhere shows where its
-sender is now if it begins with a connection id that the other party named in SDP, and is not from before the last
-announced move. Who is off the path does not know the id; who is on it is for the two ends, which have keys. Where
-nothing was said of ids, the first source after an offer or answer is taken, and none after it.
+SDP gives the address of each party, which is wrong behind NAT and changes later. A datagram from another address
+therefore updates the address of its sender, if it begins with a connection id that the other party named in SDP and was
+not sent before the last announced move. An attacker off the path does not know the id; against one on the path, the
+two parties have keys. Without ids in SDP, the first source after an offer or answer is used until the next one.
 """
 
 from __future__ import annotations
@@ -24,43 +24,43 @@ from wanderbus.rudp.frames import PLAIN, SEALED
 from wanderbus.tcp.frames import HELLO
 
 SLICE_S: Final = 0.1
-"""Rates are kept over slices of so many seconds."""
+"""Period in seconds over which rates are measured."""
 
 ID_BYTES: Final = 8
 IDS_MAX: Final = 2
-"""Ids remembered of a party: the last that it named, and the one before, which an offer that fails leaves in use."""
+"""Connection ids kept for each party: the current one, and the previous one, which stays valid if an offer fails."""
 
 _KIND_OFFSET: Final = 16
 _GENERATION: Final = slice(18, 20)
 _HELLO_ID: Final = slice(13, 13 + ID_BYTES)
-"""Where the first frame over TCP has the id of the other side, after length, type and number (:mod:`wanderbus.tcp`)."""
+"""Offset of the connection id in the first frame over TCP: after length, type and number (:mod:`wanderbus.tcp`)."""
 
 
 class Figures(msgspec.Struct):
-    """What came to one side; all rise only. Every datagram is forwarded, or in one of the others."""
+    """Counters of datagrams from one side. Each datagram counts as forwarded or in one of the dropped counters."""
 
     datagrams: int = 0
-    """Forwarded; over TCP, pieces."""
+    """Forwarded datagrams; over TCP, pieces."""
     bytes: int = 0
-    """Of what was forwarded."""
+    """Forwarded bytes."""
     unknown_source: int = 0
-    """Dropped: from elsewhere, and without a connection id that was named."""
+    """Dropped: from another address, without a valid connection id."""
     nowhere: int = 0
-    """Dropped: where the other party is, is not known yet."""
+    """Dropped: the address of the other party is not known yet."""
     over_rate: int = 0
-    """Dropped: more than a stream may carry."""
+    """Dropped: above the maximum rate of a stream."""
     unsent: int = 0
-    """Dropped: the operating system would not take it."""
+    """Dropped: the operating system refused to send it."""
     learnt: int = 0
-    """Times that the party was found elsewhere than thought."""
+    """Number of times that the party was found at another address."""
     connections: int = 0
-    """TCP connections of the party that were joined to the other one."""
+    """TCP connections of the party that were joined to the other party."""
     refused: int = 0
     """TCP connections that were closed instead."""
 
 
 class Side:
-    """One party's side of a stream; what :meth:`take` and :meth:`admit` say is done by the owner of the sockets."""
+    """One party's side of a stream; the owner of the sockets acts on the results of :meth:`take` and :meth:`admit`."""
 
     __slots__ = (
         "_bytes_left",
@@ -92,20 +92,20 @@ class Side:
         self.transport = transport
         self.figures = Figures()
         self.port = 0
-        """The relay's port that this party sends to, 0 while it has none."""
+        """Port of the relay that this party sends to, 0 while it has none."""
         self.said = False
-        """Whether the party has described itself. Before, nobody is taken for it: an offer names any address, and who
-        made it could talk to whoever is there without anybody's consent."""
+        """Whether the party has described itself. Before that, no source is accepted: an offer names any address, and
+        its sender could exchange data with a host there without that host's consent."""
         self.announced: Address | None = None
-        """Where SDP says that the party is; None before, and for what cannot be an address of anybody."""
+        """Address of the party in SDP; None before SDP arrives, and for an address that no single party can have."""
         self.source: Address | None = None
-        """Where the party is, as far as is known: sent to, and believed without further question."""
+        """Known address of the party: datagrams go there, and those from there are accepted without a check."""
         self.ids: tuple[bytes, ...] = ()
-        """What the party called its end of the data channel, newest first; empty where SDP does not say."""
+        """Connection ids that the party named for its end of the data channel, newest first; empty if SDP has none."""
         self.connects = False
         """Whether the party opens the TCP connection."""
         self.sealed = False
-        """Whether its TCP connections are under TLS."""
+        """Whether its TCP connections use TLS."""
         self.heard_at = now
         self._generation = 0
         self._is_open = False
@@ -121,7 +121,7 @@ class Side:
         return f"Side({self.transport} {self.port}, {self.source})"
 
     def announce(self, medium: Medium) -> None:
-        """Take what the party says of itself; what was learnt stays while it says the same as before."""
+        """Apply the party's description; a learnt address stays valid while the description is unchanged."""
         self.said = True
         address = medium.address if self._is_usable(medium) else None
         if address != self.announced:
@@ -136,9 +136,9 @@ class Side:
         self._is_open = True
 
     def take(self, source: Address, data: bytes | memoryview, now: float) -> Address | None:
-        """Return where to send the datagram ``data``, from the port of the other side; None to drop it."""
+        """Return the destination of the datagram ``data``, which leaves by the other side's port; None to drop it."""
         figures = self.figures
-        if source != self.source and not self._believes(source, data):
+        if source != self.source and not self._accepts_new_source(source, data):
             figures.unknown_source += 1
             return None
         size = len(data)
@@ -159,7 +159,7 @@ class Side:
         return destination
 
     def admit(self, host: str) -> bool:
-        """Tell whether one more TCP connection from ``host`` may be there, and count it in; see :meth:`leave`."""
+        """Return whether one more TCP connection from ``host`` is permitted, and count it; see :meth:`leave`."""
         limits = self._limits
         full = len(self._hosts) >= limits.connections_max or self._hosts.count(host) >= limits.host_connections_max
         if full or self.target is None:
@@ -169,24 +169,24 @@ class Side:
         return True
 
     def leave(self, host: str) -> None:
-        """Count out a connection that :meth:`admit` let in."""
+        """Stop counting a connection that :meth:`admit` permitted."""
         self._hosts.remove(host)
 
     def unreported(self) -> tuple[int, int]:
-        """Return the datagrams dropped by the rate, and the connections refused, since the last call."""
+        """Return the datagrams dropped by the rate limit, and the connections refused, since the last call."""
         over_rate, refused = self.figures.over_rate, self.figures.refused
         before, self._reported = self._reported, (over_rate, refused)
         return over_rate - before[0], refused - before[1]
 
     @property
     def target(self) -> Address | None:
-        """Return where to connect to for a connection of this party; None if the other one cannot be connected to."""
+        """Return the address to connect to for a connection of this party; None if the other party accepts none."""
         return None if self.other.connects else self.other.announced
 
     def judge(self, opening: bytes) -> bool | None:
-        """Tell from its first bytes whether a TCP connection is the party's; None if these are too few to tell.
+        """Return whether a TCP connection with these first bytes is the party's; None if more bytes are needed.
 
-        TLS shows nothing of it, and what is not our data channel neither: there the ends tell alone.
+        TLS and protocols other than the data channel show no id: the connection is accepted, and the parties check it.
         """
         ids = self.other.ids
         if not ids or self.sealed:
@@ -196,15 +196,15 @@ class Side:
         return opening[4] == HELLO and opening[_HELLO_ID] in ids
 
     def carry(self, size_bytes: int, now: float) -> float:
-        """Count a piece of a TCP connection of this party; return for how many seconds nothing more may be read."""
+        """Count a piece of a TCP connection of this party; return the seconds for which reading must pause."""
         self._free_at = max(self._free_at, now) + size_bytes / self._limits.stream_bytes_per_s
         self.heard_at = now
         self.figures.datagrams += 1
         self.figures.bytes += size_bytes
         return max(0.0, self._free_at - now - SLICE_S)
 
-    def _believes(self, source: Address, data: bytes | memoryview) -> bool:
-        """Tell whether a datagram from elsewhere is the party's, and take it to be there if that is so now."""
+    def _accepts_new_source(self, source: Address, data: bytes | memoryview) -> bool:
+        """Return whether a datagram from another address is the party's; if so, update its address."""
         ids = self.other.ids
         if not self.said:
             return False
@@ -213,15 +213,15 @@ class Side:
                 return False
         elif bytes(data[:ID_BYTES]) not in ids:
             return False
-        elif self._is_from_before(data):
+        elif self._precedes_last_move(data):
             return True
         self._is_open = False
         self.source = source
         self.figures.learnt += 1
         return True
 
-    def _is_from_before(self, data: bytes | memoryview) -> bool:
-        """Tell whether a packet was sent before the last move that was announced; generations are of 16 bits."""
+    def _precedes_last_move(self, data: bytes | memoryview) -> bool:
+        """Return whether a packet was sent before the last announced move; generations have 16 bits."""
         if len(data) < _GENERATION.stop or data[_KIND_OFFSET] not in (SEALED, PLAIN):
             return False
         behind = (self._generation - int.from_bytes(data[_GENERATION], "big")) & 0xFFFF
@@ -233,7 +233,7 @@ class Side:
         self._bytes_left = self._limits.stream_bytes_per_s * SLICE_S
 
     def _is_usable(self, medium: Medium) -> bool:
-        """Tell whether ``medium`` has an address of somebody else than everybody, nobody or the relay's own host."""
+        """Return whether ``medium`` has the address of a single host other than the relay's own."""
         host, port = medium.address
         is_usable = is_ip_address(host) and is_single_host(host) and not is_link_local(host)
         return bool(port) and is_usable and (self._loopback or not is_loopback(host))
