@@ -52,11 +52,11 @@ def believe_anybody(patch: Patch) -> None:
         self.source = source
         return True
 
-    patch.setattr(Side, "_believes", believes)
+    patch.setattr(Side, "_accepts_new_source", believes)
 
 
 def believe_nobody(patch: Patch) -> None:
-    patch.setattr(Side, "_believes", lambda self, source, data: False)
+    patch.setattr(Side, "_accepts_new_source", lambda self, source, data: False)
 
 
 def forget_what_was_learnt(patch: Patch) -> None:
