@@ -12,13 +12,13 @@ from wanderbus.runtime.files.trace_file import TraceFile
 from wanderbus.runtime.net.sip_trace import SipRecorder
 from wanderbus.sip.message.targets import Transport
 from wanderbus.sip.trace.trace import Trace, TraceEntry
-from wanderbus.sip.trace.trace_messages import Sighting, sightings
+from wanderbus.sip.trace.trace_messages import TracedMessage, traced_messages
 
 DIALOGS, CALLS = 3, 1
 """Two users register, and one of them calls the other."""
 
 
-def traced_call(path: Path, transport: Transport, prefix: str = "") -> list[Sighting]:
+def traced_call(path: Path, transport: Transport, prefix: str = "") -> list[TracedMessage]:
     """Write the trace of the call over ``transport`` to ``path``; return its messages. A ``prefix`` makes it IPv6."""
     trace = Trace()
     recorder = SipRecorder(trace, TraceFile.open(path))
@@ -26,7 +26,7 @@ def traced_call(path: Path, transport: Transport, prefix: str = "") -> list[Sigh
         recorder.record(each)
     recorder.close()
     entries: Sequence[TraceEntry] = list(trace)
-    return sightings(entries)
+    return traced_messages(entries)
 
 
 def export(trace: Path, *options: object) -> None:

@@ -8,7 +8,7 @@ import pytest
 
 from wanderbus.mobility.session.callers import Callers
 from wanderbus.simulation.sip.domains_scenario import DomainsScenario, run_domains_seed
-from wanderbus.sip.proxy.asserted_identity import Vouching
+from wanderbus.sip.proxy.asserted_identity import SenderAuthentication
 from wanderbus.sip.proxy.domain_routes import DomainRoutes
 
 SEEDS = range(1, 5)
@@ -27,12 +27,12 @@ def test_the_same_seed_gives_the_same_history() -> None:
 
 
 def assert_nothing(patch: pytest.MonkeyPatch) -> None:
-    leaving = Vouching.leaving
+    leaving = SenderAuthentication.leaving
 
-    def bare(self: Vouching, request: Any, user: str, *, trusted: bool) -> Any:
+    def bare(self: SenderAuthentication, request: Any, user: str, *, trusted: bool) -> Any:
         return leaving(self, request, user, trusted=False)
 
-    patch.setattr(Vouching, "leaving", bare)
+    patch.setattr(SenderAuthentication, "leaving", bare)
 
 
 def believe_no_server(patch: pytest.MonkeyPatch) -> None:

@@ -8,7 +8,7 @@ import pytest
 
 from wanderbus.mobility.registration_manager import RegistrationManager
 from wanderbus.mobility.session.calls import Call
-from wanderbus.mobility.session.uac_invite import Inviting
+from wanderbus.mobility.session.uac_invite import UacInvites
 from wanderbus.simulation.sip.scenario import HEAL_RTT_MAX, SIPScenario, run_sip_seed
 
 CALM_SEED = next(seed for seed in range(1, 100) if SIPScenario(seed).calm)
@@ -39,12 +39,12 @@ def test_different_seeds_give_different_histories() -> None:
 
 
 def test_missing_reinvites_are_noticed(monkeypatch: pytest.MonkeyPatch) -> None:
-    begin = Inviting.begin
+    begin = UacInvites.begin
 
-    def first_invites_alone(self: Inviting, call: Call, *rest: Any) -> Any:
+    def first_invites_alone(self: UacInvites, call: Call, *rest: Any) -> Any:
         return [] if call.established else begin(self, call, *rest)
 
-    monkeypatch.setattr(Inviting, "begin", first_invites_alone)
+    monkeypatch.setattr(UacInvites, "begin", first_invites_alone)
     assert any("has not healed" in problem for problem in run_sip_seed(CALM_SEED).problems)
 
 

@@ -10,7 +10,7 @@ import pytest
 from tests.sip.trace_world import BEGAN_US, moving_call, traced
 from wanderbus.sip.trace.hep import PAYLOAD_BYTES_MAX, hep3
 from wanderbus.sip.trace.trace import TraceEntry
-from wanderbus.sip.trace.trace_messages import Sighting, sightings
+from wanderbus.sip.trace.trace_messages import TracedMessage, traced_messages
 
 
 def decode(packet: bytes) -> dict[int, bytes]:
@@ -30,11 +30,11 @@ def decode(packet: bytes) -> dict[int, bytes]:
 
 
 @pytest.fixture(scope="module")
-def found() -> list[Sighting]:
-    return sightings(traced(moving_call()))
+def found() -> list[TracedMessage]:
+    return traced_messages(traced(moving_call()))
 
 
-def test_a_message_over_udp_and_ipv4(found: list[Sighting]) -> None:
+def test_a_message_over_udp_and_ipv4(found: list[TracedMessage]) -> None:
     each = next(each for each in reversed(found) if each.sketch.call_id == "call")
     second, microsecond = divmod(each.entry.at_us, 1_000_000)
     assert decode(hep3(each, agent_id=7)) == {
@@ -53,7 +53,7 @@ def test_a_message_over_udp_and_ipv4(found: list[Sighting]) -> None:
     }
 
 
-def test_a_message_over_tcp_and_ipv6(found: list[Sighting]) -> None:
+def test_a_message_over_tcp_and_ipv6(found: list[TracedMessage]) -> None:
     moved = msgspec.structs.replace(
         found[0].entry, source=("2001:db8::1", 40_000), destination=("::1", 5061), transport="TLS"
     )
@@ -69,8 +69,8 @@ def test_every_message_fits_a_datagram() -> None:
     """What is too long is cut off, and what has no Call-ID has no correlation id."""
     hostile = [b"x" * 70_000, b"OPTIONS sip:x SIP/2.0\r\nCall-ID: " + b"i" * 60_000 + b"\r\n\r\n" + b"x" * 5_000]
     entries = [TraceEntry(BEGAN_US, ("::1", 1), ("::1", 2), "TCP", "in", data) for data in hostile]
-    for each in sightings(entries):
+    for each in traced_messages(entries):
         packet = hep3(each, key="k" * 10_000)
         assert len(packet) < 65_507
         assert decode(packet)[0x0F] == each.entry.data[:PAYLOAD_BYTES_MAX]
-    assert 0x11 not in decode(hep3(sightings(entries)[0]))
+    assert 0x11 not in decode(hep3(traced_messages(entries)[0]))

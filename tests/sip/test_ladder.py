@@ -11,18 +11,18 @@ from tests.sip.trace_world import ALICE, BROKER, entry, moving_call, traced
 from wanderbus.sip.trace.ladder import difference, ladder, participants
 from wanderbus.sip.trace.ladder_svg import ladder_svg
 from wanderbus.sip.trace.trace import TraceEntry
-from wanderbus.sip.trace.trace_messages import Sighting, select, sightings
+from wanderbus.sip.trace.trace_messages import TracedMessage, select, traced_messages
 
 GOLDEN = Path(__file__).parent / "golden" / "moving_call.txt"
 SVG = "{http://www.w3.org/2000/svg}"
 
 
 @pytest.fixture(scope="module")
-def found() -> list[Sighting]:
-    return sightings(traced(moving_call()))
+def found() -> list[TracedMessage]:
+    return traced_messages(traced(moving_call()))
 
 
-def test_register_invite_and_re_invite(found: list[Sighting]) -> None:
+def test_register_invite_and_re_invite(found: list[TracedMessage]) -> None:
     """Alice registers, calls, and re-INVITEs from where she has moved to, while she registers there (SPEC D-08)."""
     assert ladder(select(found, user="sip:alice@example.org")) == GOLDEN.read_text(encoding="utf-8")
 
@@ -32,13 +32,13 @@ def test_nothing_to_show_is_nothing() -> None:
     assert ElementTree.fromstring(ladder_svg([])).tag == f"{SVG}svg"
 
 
-def test_participants_stand_in_order_of_appearance(found: list[Sighting]) -> None:
+def test_participants_stand_in_order_of_appearance(found: list[TracedMessage]) -> None:
     """A proxy that makes an ACK in the name of the caller is not taken for the caller."""
     names = {column.place: column.name for column in participants(found)}
     assert names == {"10.0.1.1:5060": "broker", "10.0.0.1:5060": "", "10.0.2.1:5060": "alice", "10.0.9.9:5060": "alice"}
 
 
-def test_arrows_join_the_lifelines_of_who_sent_and_received(found: list[Sighting]) -> None:
+def test_arrows_join_the_lifelines_of_who_sent_and_received(found: list[TracedMessage]) -> None:
     text = ladder(found).splitlines()
     centres = {column.place: text[1].index(column.place) + len(column.place) // 2 for column in participants(found)}
     for each, line in zip(found, text[3:], strict=True):
@@ -53,10 +53,10 @@ def test_arrows_join_the_lifelines_of_who_sent_and_received(found: list[Sighting
 
 def test_a_message_to_itself_has_no_arrow() -> None:
     itself = TraceEntry(0, ALICE, ALICE, "UDP", "out", b"OPTIONS sip:x SIP/2.0\r\nCSeq: 1 OPTIONS\r\n\r\n")
-    assert ladder(sightings([itself])).splitlines()[-1].endswith("|<> OPTIONS 1")
+    assert ladder(traced_messages([itself])).splitlines()[-1].endswith("|<> OPTIONS 1")
 
 
-def test_payloads_stand_below_their_arrows(found: list[Sighting]) -> None:
+def test_payloads_stand_below_their_arrows(found: list[TracedMessage]) -> None:
     text = ladder(select(found, call_id="call")[-2:], payloads=True)
     assert "        Call-ID: call\n" in text
     assert "        m=application 40000 UDP x-wanderbus\n" in text
@@ -65,14 +65,17 @@ def test_payloads_stand_below_their_arrows(found: list[Sighting]) -> None:
 
 def test_the_terminal_is_safe_from_what_arrives() -> None:
     hostile = b"OPTIONS sip:x SIP/2.0\r\nSubject: \x1b]0;owned\x07\r\nFrom: <sip:\xe2\x80\xae@x>\r\n\r\n\x1b[2J\x9b"
-    for text in (ladder(sightings([entry(hostile)]), payloads=True), ladder(sightings([entry(b"\x1b\x07")]))):
+    for text in (
+        ladder(traced_messages([entry(hostile)]), payloads=True),
+        ladder(traced_messages([entry(b"\x1b\x07")])),
+    ):
         assert all(line.isprintable() for line in text.splitlines())
 
 
 def test_difference_by_header_field() -> None:
     one = b"BYE sip:x SIP/2.0\r\nVia: a\r\nCSeq: 1 BYE\r\nTo: <sip:x>\r\nCall-ID: 7\r\n\r\nv=0\r\nc=here\r\nt=0 0\r\n"
     two = b"BYE sip:x SIP/2.0\r\nv: b\r\nt: <sip:x>\r\nCSeq: 2 BYE\r\ni:7\r\ns: y\r\n\r\nv=0\r\nc=there\r\nt=0 0\r\n"
-    shown = difference(*sightings([entry(one), entry(two, 1_700_000_001_000_000)]))
+    shown = difference(*traced_messages([entry(one), entry(two, 1_700_000_001_000_000)]))
     assert shown.splitlines() == [
         "--- 1  BYE 1  10.0.2.1:5060 -> 10.0.0.1:5060",
         "+++ 2  BYE 2  10.0.2.1:5060 -> 10.0.0.1:5060",
@@ -93,12 +96,12 @@ def test_difference_by_header_field() -> None:
 
 
 def test_difference_of_bytes_that_are_no_message() -> None:
-    shown = difference(*sightings([entry(b"\x01\x02"), entry(b"\x01\x03", 1_700_000_001_000_000)]))
+    shown = difference(*traced_messages([entry(b"\x01\x02"), entry(b"\x01\x03", 1_700_000_001_000_000)]))
     assert "-\\x01\\x02" in shown
     assert "+\\x01\\x03" in shown
 
 
-def test_svg_needs_nothing_else(found: list[Sighting]) -> None:
+def test_svg_needs_nothing_else(found: list[TracedMessage]) -> None:
     """It is well-formed, has an arrow and a title for each message, and fetches nothing."""
     text = ladder_svg(found)
     root = ElementTree.fromstring(text)
@@ -115,10 +118,10 @@ def test_svg_is_safe_from_what_arrives() -> None:
     hostile = (
         b"OPTIONS sip:x SIP/2.0\r\nSubject: </title><script>alert(1)</script>&\x00\x0b\r\nFrom: <sip:%22@x>\r\n\r\n"
     )
-    root = ElementTree.fromstring(ladder_svg(sightings([entry(hostile), entry(b"]]><script/>\xff\xfe")])))
+    root = ElementTree.fromstring(ladder_svg(traced_messages([entry(hostile), entry(b"]]><script/>\xff\xfe")])))
     assert "script" not in {element.tag.removeprefix(SVG) for element in root.iter()}
 
 
 def test_addresses_of_ipv6_stand_in_brackets() -> None:
     there = TraceEntry(0, ("2001:db8::1", 5060), BROKER, "UDP", "out", b"x")
-    assert "[2001:db8::1]:5060" in ladder(sightings([there]))
+    assert "[2001:db8::1]:5060" in ladder(traced_messages([there]))

@@ -20,7 +20,7 @@ from wanderbus.machine import Address
 from wanderbus.sip.message.targets import Transport
 from wanderbus.sip.trace.pcap import pcap
 from wanderbus.sip.trace.trace import TraceEntry
-from wanderbus.sip.trace.trace_messages import sightings
+from wanderbus.sip.trace.trace_messages import traced_messages
 
 SYN, ACK, PUSH = 0x02, 0x10, 0x08
 TRANSPORTS: tuple[Transport, ...] = ("UDP", "TCP", "TLS")
@@ -97,7 +97,7 @@ def moved(entries: list[TraceEntry], transport: Transport, prefix: str = "") -> 
 
 @pytest.fixture(scope="module")
 def call() -> list[TraceEntry]:
-    return [each.entry for each in sightings(traced(moving_call()))]
+    return [each.entry for each in traced_messages(traced(moving_call()))]
 
 
 @pytest.mark.parametrize("prefix", ["", "2001:db8::"])
@@ -179,7 +179,7 @@ def test_tshark_reads_it(call: list[TraceEntry], transport: Transport, prefix: s
     command = ["tshark", "-r", str(file), *checks, "-Y", "sip", "-T", "fields", "-E", "separator=|", *asked]
     done = subprocess.run(command, capture_output=True, text=True, check=True)
     rows = [line.split("|") for line in done.stdout.splitlines()]
-    seen = sightings(call)
+    seen = traced_messages(call)
     assert [row[0] for row in rows] == [str(each.sketch.cseq) for each in seen]
     assert [row[1] or int(row[2]) for row in rows] == [each.sketch.method or each.sketch.status for each in seen]
     assert {(row[3], row[4]) for row in rows} == {("", "")}

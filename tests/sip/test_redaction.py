@@ -15,7 +15,7 @@ from wanderbus.sip.trace.ladder import difference, ladder
 from wanderbus.sip.trace.ladder_svg import ladder_svg
 from wanderbus.sip.trace.pcap import pcap
 from wanderbus.sip.trace.redaction import redact
-from wanderbus.sip.trace.trace_messages import sightings
+from wanderbus.sip.trace.trace_messages import traced_messages
 
 SECRET = "5ecRe7-0f/a+pA55phra5e"
 
@@ -167,7 +167,7 @@ def test_no_output_of_a_call_holds_a_digest_value() -> None:
     secrets = secrets_of(raw)
     assert len(secrets) > 6
     trace = traced(raw)
-    found = sightings(trace)
+    found = traced_messages(trace)
     outputs = [
         repr(list(trace)).encode(),
         ladder(found, payloads=True).encode(),

@@ -9,7 +9,7 @@ from hypothesis import strategies as st
 
 from tests.sip.trace_world import ALICE, BEGAN_US, entry, moving_call, traced
 from wanderbus.sip.trace.trace import Trace, TraceEntry, in_order
-from wanderbus.sip.trace.trace_messages import printable, select, sightings, sketch
+from wanderbus.sip.trace.trace_messages import printable, select, sketch, traced_messages
 
 MESSAGE = b"OPTIONS sip:x SIP/2.0\r\nCall-ID: 1\r\n\r\n"
 
@@ -50,7 +50,7 @@ def test_a_message_traced_at_both_ends_is_shown_once() -> None:
 
 
 def test_a_retransmission_is_marked() -> None:
-    found = sightings([entry(MESSAGE), entry(MESSAGE, BEGAN_US + 500_000)])
+    found = traced_messages([entry(MESSAGE), entry(MESSAGE, BEGAN_US + 500_000)])
     assert [(each.number, each.label) for each in found] == [(1, "OPTIONS"), (2, "OPTIONS again")]
 
 
@@ -60,13 +60,13 @@ def call() -> list[TraceEntry]:
 
 
 def test_select_by_call(call: list[TraceEntry]) -> None:
-    shown = select(sightings(call), call_id="cal")
+    shown = select(traced_messages(call), call_id="cal")
     assert {each.sketch.call_id for each in shown} == {"call"}
     assert {each.sketch.cseq.method for each in shown if each.sketch.cseq} == {"INVITE", "ACK"}
 
 
 def test_select_by_user_looks_at_from_and_to(call: list[TraceEntry]) -> None:
-    found = sightings(call)
+    found = traced_messages(call)
     alice, broker = (select(found, user=f"sip:{user}@example.org") for user in ("alice", "broker"))
     assert {each.number for each in (*alice, *broker)} == {each.number for each in found}
     both = {each.number for each in alice} & {each.number for each in broker}
@@ -74,7 +74,7 @@ def test_select_by_user_looks_at_from_and_to(call: list[TraceEntry]) -> None:
 
 
 def test_select_by_time_keeps_numbers(call: list[TraceEntry]) -> None:
-    found = sightings(call)
+    found = traced_messages(call)
     shown = select(found, since_us=BEGAN_US + 500_000, until_us=found[-2].entry.at_us)
     assert shown == [each for each in found[:-1] if each.entry.at_us >= BEGAN_US + 500_000]
     assert shown[0].number > 1

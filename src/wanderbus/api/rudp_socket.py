@@ -188,14 +188,14 @@ class Channel:
         The ACK of the peer's close may be lost, so this side waits until the peer is known to have it. If the peer's
         close has arrived and everything is acknowledged, silence is no error: the peer may be gone.
         """
-        owes = not self._is_settled()
+        unsettled = not self._is_settled()
         self._socket.feed(self, FinishSending(self._local_id))
-        if not await self._settles(CLOSE_S_MAX if owes or not self._peer_finished else LINGER_S):
+        if not await self._settles(CLOSE_S_MAX if unsettled or not self._peer_finished else LINGER_S):
             self._error = Unreachable(
                 f"{shown(self.remote)} did not acknowledge everything: silent for {CLOSE_S_MAX:g} s"
             )
         if self._error is not None:
-            if owes or not self._peer_finished:
+            if unsettled or not self._peer_finished:
                 raise self._error
             return
         with contextlib.suppress(TimeoutError):

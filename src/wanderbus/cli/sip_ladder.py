@@ -18,7 +18,7 @@ from wanderbus.sip.trace.hep import HEP_PORT, hep3
 from wanderbus.sip.trace.ladder import difference, ladder, place, seconds
 from wanderbus.sip.trace.ladder_svg import ladder_svg
 from wanderbus.sip.trace.pcap import pcap
-from wanderbus.sip.trace.trace_messages import Sighting, select, sightings
+from wanderbus.sip.trace.trace_messages import TracedMessage, select, traced_messages
 
 
 def show_ladder(
@@ -49,7 +49,7 @@ def show_ladder(
 
     Example: wanderbus sip ladder trace.jsonl --user sip:alice@localhost --payloads
     """
-    found = sightings(read_trace(files))
+    found = traced_messages(read_trace(files))
     first_us = found[0].entry.at_us if found else 0
     shown = select(
         found,
@@ -72,7 +72,9 @@ def show_ladder(
         print_lines(ladder(shown, payloads=payloads))
 
 
-def _export(shown: list[Sighting], svg: Path | None, capture: Path | None, hep: str | None, key: str | None) -> None:
+def _export(
+    shown: list[TracedMessage], svg: Path | None, capture: Path | None, hep: str | None, key: str | None
+) -> None:
     if svg is not None:
         _write(svg, ladder_svg(shown).encode(), len(shown))
     if capture is not None:
@@ -101,13 +103,13 @@ def _user(text: str) -> str:
         raise ConfigurationError(f"--user {text!r}: {error}") from None
 
 
-def _numbered(found: list[Sighting], number: int) -> Sighting:
+def _numbered(found: list[TracedMessage], number: int) -> TracedMessage:
     if not 1 <= number <= len(found):
         raise ConfigurationError(f"--diff {number}: the messages are numbered from 1 to {len(found)}")
     return found[number - 1]
 
 
-def _as_json(each: Sighting, first: Sighting) -> dict[str, object]:
+def _as_json(each: TracedMessage, first: TracedMessage) -> dict[str, object]:
     entry = each.entry
     return {
         "number": each.number,

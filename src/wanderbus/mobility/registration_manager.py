@@ -111,7 +111,7 @@ class RegistrationManager:
             return [Unregistered()]
         if response.status < 300:
             return self._granted(response, now)
-        if response.status == 423 and self._ask_longer(response):
+        if response.status == 423 and self._lengthen(response):
             return self._send()
         return self._refused(response.status, response.reason, now)
 
@@ -159,7 +159,7 @@ class RegistrationManager:
             expires_s = None
         return min(max(float(self._asked_s if expires_s is None else expires_s), 1.0), float(self._asked_s))
 
-    def _ask_longer(self, response: Response) -> bool:
+    def _lengthen(self, response: Response) -> bool:
         """Adopt the registrar's shortest lifetime (RFC 3261 10.2.8); False if it is not longer, or too long."""
         text = (response.header("Min-Expires") or "").strip()
         if not (text.isascii() and text.isdigit() and len(text) <= 10) or self._lengthened >= LENGTHENED_MAX:

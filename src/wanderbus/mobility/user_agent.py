@@ -48,7 +48,7 @@ from wanderbus.mobility.session import session_timers
 from wanderbus.mobility.session.callers import Callers
 from wanderbus.mobility.session.calls import Effect
 from wanderbus.mobility.session.session import SIPSession
-from wanderbus.mobility.session.session_manager import SessionManager, Wish
+from wanderbus.mobility.session.session_manager import OwnerRequest, SessionManager
 from wanderbus.sip.authentication.digest import Authenticator
 from wanderbus.sip.message.checks import USER_AGENT_METHODS, user_agent_refusal
 from wanderbus.sip.message.message import Request, Response
@@ -181,7 +181,7 @@ class UserAgent:
                 return self._flow_failed(now)
             case AddressChanged(contact=contact):
                 return self._move(contact, now)
-        return _of_sessions(self._sessions.ask(item, now)) if isinstance(item, Wish) else []
+        return _of_sessions(self._sessions.ask(item, now)) if isinstance(item, OwnerRequest) else []
 
     def _flow_failed(self, now: float, reason: str = "the connection to the server failed") -> list[Effect]:
         return _of_registration(self._registration.flow_failed(now, reason))

@@ -17,7 +17,7 @@ import msgspec
 
 from wanderbus.api.sip_mobility.helper import SIPHelper
 from wanderbus.api.sip_mobility.listener import SIPMobilityListenerManager
-from wanderbus.api.sip_mobility.waiting import Settled, Waiting
+from wanderbus.api.sip_mobility.waiting import SessionFutures, Settled
 from wanderbus.errors import (
     AuthenticationError,
     Closed,
@@ -67,7 +67,7 @@ class SessionManager:
         self._agreed: dict[str, object] = {}
         """The changeable parts of established sessions, as last agreed."""
         self._just_connected: set[str] = set()
-        self._waiting = Waiting()
+        self._waiting = SessionFutures()
         self._deciding: dict[str, asyncio.Task[None]] = {}
         self._offer_handler: OfferHandler | None = None
         self.sessions: Mapping[str, SIPSession] = MappingProxyType(self._known)

@@ -11,7 +11,7 @@ from wanderbus.mobility.session.session import SIPSession
 from wanderbus.mobility.session.status import SIPCommunicationStatus
 
 
-class Waiting:
+class SessionFutures:
     """The futures that sessions settle, by session id."""
 
     def __init__(self) -> None:

@@ -7,22 +7,22 @@ import msgspec
 from wanderbus.errors import SIPParseError
 from wanderbus.machine import SetTimer
 from wanderbus.mobility.messages import SessionEstablished
-from wanderbus.mobility.session.bye import Ending
+from wanderbus.mobility.session.bye import ByeExchange
 from wanderbus.mobility.session.calls import ANSWER_TIMER, Call, Calls, Effect, Unconfirmed, stop_repeating
 from wanderbus.mobility.session.offer_answer import agreed_media, description_in
 from wanderbus.mobility.session.status import Occurrence
-from wanderbus.mobility.session.uac_invite import Inviting
+from wanderbus.mobility.session.uac_invite import UacInvites
 from wanderbus.sip.message.message import Request, Response
 from wanderbus.sip.transaction.transaction_layer import Respond, Timers
 
 
-class Confirming:
+class AckWait:
     """Repeats our 200 until it is acknowledged."""
 
-    def __init__(self, calls: Calls, inviting: Inviting, ending: Ending, timers: Timers) -> None:
+    def __init__(self, calls: Calls, uac: UacInvites, bye: ByeExchange, timers: Timers) -> None:
         self._calls = calls
-        self._inviting = inviting
-        self._ending = ending
+        self._uac = uac
+        self._bye = bye
         self._timers = timers
 
     def begin(
@@ -42,7 +42,7 @@ class Confirming:
         if call.session.dialog.accepts(request) == 481 or request.cseq.number != call.unconfirmed.cseq:
             return []
         confirmed = call.unconfirmed
-        effects = stop_repeating(call) + self._inviting.confirmed(call)
+        effects = stop_repeating(call) + self._uac.confirmed(call)
         return effects + self._answered(call, request, confirmed, now) if confirmed.offers else effects
 
     def timer_fired(self, call: Call, now: float) -> list[Effect]:
@@ -58,12 +58,12 @@ class Confirming:
         if now >= waiting.give_up_at:
             call.unconfirmed = None
             if not call.established:
-                return self._ending.begin(call, "the caller never confirmed")
+                return self._bye.begin(call, "the caller never acknowledged the 200")
             if waiting.offers:
-                return self._inviting.resume(call, now, answered=False)
+                return self._uac.resume(call, now, answered=False)
             if waiting.update or call.outgoing is not None or media is None:
                 return []
-            return self._inviting.begin(call, media, now)
+            return self._uac.begin(call, media, now)
         interval_s = min(2 * waiting.interval_s, self._timers.t2_s)
         call.unconfirmed = msgspec.structs.replace(waiting, interval_s=interval_s)
         at = min(now + interval_s, waiting.give_up_at)
@@ -77,11 +77,11 @@ class Confirming:
             media = agreed_media(call.session.slots, description.media, call.session.local_media)
         except SIPParseError as error:
             if not call.established:
-                return self._ending.begin(call, f"no answer in the ACK: {error}")
-            return self._inviting.resume(call, now, answered=False)
+                return self._bye.begin(call, f"no answer in the ACK: {error}")
+            return self._uac.resume(call, now, answered=False)
         self._calls.change(call, remote_media=media, remote_origin=description.origin)
         return [
             *self._calls.advance(call, Occurrence.ESTABLISHED),
             SessionEstablished(call.session.id, media, confirmed.update),
-            *self._inviting.resume(call, now, answered=True),
+            *self._uac.resume(call, now, answered=True),
         ]

@@ -9,7 +9,7 @@ from wanderbus.mobility.challenges import CHALLENGE_STATUSES, Challenges
 from wanderbus.mobility.composer import Composer
 from wanderbus.mobility.messages import SessionRemoved
 from wanderbus.mobility.paths import reachable
-from wanderbus.mobility.session.calls import Call, Calls, Effect, Farewell
+from wanderbus.mobility.session.calls import Call, Calls, Effect, PendingBye
 from wanderbus.mobility.session.status import Occurrence
 from wanderbus.sip.message.message import Request, Response, make_response
 from wanderbus.sip.transaction.transaction_layer import ForgetTransaction, Respond, SendRequest
@@ -18,7 +18,7 @@ BYE_KIND: Final = "bye"
 """Prefix of the names of our BYE transactions."""
 
 
-class Ending:
+class ByeExchange:
     """Both sides of BYE."""
 
     def __init__(self, composer: Composer, calls: Calls, challenges: Challenges) -> None:
@@ -28,11 +28,11 @@ class Ending:
 
     def begin(self, call: Call, reason: str) -> list[Effect]:
         """Send BYE; this ends the session (RFC 3261 15.1.1), its removal is reported with the response."""
-        call.farewell = Farewell("", reason)
+        call.pending_bye = PendingBye("", reason)
         return [
             *self._calls.stop(call),
             *self._calls.advance(call, Occurrence.ENDED),
-            *self._send(call, call.farewell),
+            *self._send(call, call.pending_bye),
         ]
 
     def at_once(self, call: Call, report: Output) -> list[Effect]:
@@ -46,9 +46,9 @@ class Ending:
 
     def moved(self, call: Call) -> list[Effect]:
         """Send BYE again from our new address: the response to the last one would go to the old one."""
-        if call.farewell is None:
+        if call.pending_bye is None:
             return []
-        return [ForgetTransaction(call.farewell.transaction), *self._send(call, call.farewell)]
+        return [ForgetTransaction(call.pending_bye.transaction), *self._send(call, call.pending_bye)]
 
     def requested(self, transaction: str, request: Request, call: Call | None) -> list[Effect]:
         """Handle the peer's BYE (RFC 3261 15.1.2)."""
@@ -61,24 +61,24 @@ class Ending:
 
     def responded(self, call: Call, transaction: str, response: Response) -> list[Effect]:
         """Handle the response to our BYE: whatever it is, the session has ended (RFC 3261 15.1.1)."""
-        farewell = call.farewell
-        if farewell is None or farewell.transaction != transaction or response.status < 200:
+        pending_bye = call.pending_bye
+        if pending_bye is None or pending_bye.transaction != transaction or response.status < 200:
             return []
-        if response.status in CHALLENGE_STATUSES and self._challenges.worth_retrying(response, farewell.challenges):
-            farewell.challenges += 1
-            return self._send(call, farewell)
-        return self._calls.end(call, SessionRemoved(call.session.id, farewell.reason))
+        if response.status in CHALLENGE_STATUSES and self._challenges.worth_retrying(response, pending_bye.challenges):
+            pending_bye.challenges += 1
+            return self._send(call, pending_bye)
+        return self._calls.end(call, SessionRemoved(call.session.id, pending_bye.reason))
 
     def timed_out(self, call: Call, transaction: str) -> list[Effect]:
         """Handle the timeout of our BYE."""
-        if call.farewell is None or call.farewell.transaction != transaction:
+        if call.pending_bye is None or call.pending_bye.transaction != transaction:
             return []
-        return self._calls.end(call, SessionRemoved(call.session.id, call.farewell.reason))
+        return self._calls.end(call, SessionRemoved(call.session.id, call.pending_bye.reason))
 
-    def _send(self, call: Call, farewell: Farewell) -> list[Effect]:
+    def _send(self, call: Call, pending_bye: PendingBye) -> list[Effect]:
         assert call.session.dialog is not None
         dialog, request = call.session.dialog.next_request("BYE")
         self._calls.change(call, dialog=dialog)
-        farewell.transaction = self._calls.transaction_name(BYE_KIND, call.session.id)
+        pending_bye.transaction = self._calls.transaction_name(BYE_KIND, call.session.id)
         request = self._challenges.answered_ahead(request)
-        return [SendRequest(farewell.transaction, request, reachable(dialog))]
+        return [SendRequest(pending_bye.transaction, request, reachable(dialog))]

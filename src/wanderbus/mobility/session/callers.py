@@ -57,7 +57,7 @@ class Callers:
             return None
         sender = received.request.from_.uri
         if sender.is_sip and sender.host in self._properties.vouched_domains:
-            refusal = self._unvouched(received, sender.address_of_record)
+            refusal = self._unasserted(received, sender.address_of_record)
         elif sender.host != SIPUri.parse(self._properties.uri).host:
             refusal = self._composer.refusal(received.request, 403, reason="Not For Users Of Your Domain")
         else:
@@ -66,7 +66,7 @@ class Callers:
             return self._composer.refusal(received.request, 403, reason="Not Your Dialog")
         return refusal
 
-    def _unvouched(self, received: RequestReceived, sender: str) -> Response | None:
+    def _unasserted(self, received: RequestReceived, sender: str) -> Response | None:
         """Refuse, unless the server asserts that ``sender`` sent the request."""
         if self._came_from_server(received) and asserted(received.request) == sender:
             return None

@@ -124,7 +124,7 @@ class Refresh(msgspec.Struct):
     intervals: int = 0
 
 
-class Farewell(msgspec.Struct):
+class PendingBye(msgspec.Struct):
     """Our BYE and its reason."""
 
     transaction: str
@@ -140,7 +140,7 @@ class Call(msgspec.Struct):
     offer: Offer | None = None
     unconfirmed: Unconfirmed | None = None
     refresh: Refresh | None = None
-    farewell: Farewell | None = None
+    pending_bye: PendingBye | None = None
     ringing: bool = False
     """True after :class:`Ring`, while the user decides."""
     ending: bool = False

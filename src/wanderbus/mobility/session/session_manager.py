@@ -23,21 +23,21 @@ from wanderbus.mobility.messages import (
     UpdateSession,
 )
 from wanderbus.mobility.session import calls
-from wanderbus.mobility.session.ack_wait import Confirming
-from wanderbus.mobility.session.bye import BYE_KIND, Ending
+from wanderbus.mobility.session.ack_wait import AckWait
+from wanderbus.mobility.session.bye import BYE_KIND, ByeExchange
 from wanderbus.mobility.session.calls import Call, Calls, Effect
 from wanderbus.mobility.session.forking import FORK_KIND, Forking
 from wanderbus.mobility.session.offer_answer import relocated
 from wanderbus.mobility.session.session import SIPSession
-from wanderbus.mobility.session.session_refresh import REFRESH_KIND, Refreshing
-from wanderbus.mobility.session.uac_invite import INVITE_KIND, Inviting
-from wanderbus.mobility.session.uas_invite import Answering
+from wanderbus.mobility.session.session_refresh import REFRESH_KIND, SessionRefresher
+from wanderbus.mobility.session.uac_invite import INVITE_KIND, UacInvites
+from wanderbus.mobility.session.uas_invite import UasInvites
 from wanderbus.sip.message.message import Request, Response
 from wanderbus.sip.message.sdp import MediaDescription
 from wanderbus.sip.message.uri import canonical_uri
 from wanderbus.sip.transaction.transaction_layer import Timers
 
-Wish = CreateSession | UpdateSession | ChangeMedia | TerminateSession | Ring | Answer | Refuse | SetMediaStatus
+OwnerRequest = CreateSession | UpdateSession | ChangeMedia | TerminateSession | Ring | Answer | Refuse | SetMediaStatus
 """Requests of the owner about a session."""
 
 
@@ -49,11 +49,11 @@ class SessionManager:
         self._challenges = challenges
         self._calls = Calls()
         self._forking = Forking(self._calls, challenges, timers)
-        self._ending = Ending(composer, self._calls, challenges)
-        self._inviting = Inviting(composer, self._calls, challenges, self._ending, self._forking, random, timers)
-        self._confirming = Confirming(self._calls, self._inviting, self._ending, timers)
-        self._answering = Answering(composer, self._calls, self._inviting, self._confirming, random)
-        self._refreshing = Refreshing(composer, self._calls, challenges, self._inviting, self._ending)
+        self._bye = ByeExchange(composer, self._calls, challenges)
+        self._uac = UacInvites(composer, self._calls, challenges, self._bye, self._forking, random, timers)
+        self._ack_wait = AckWait(self._calls, self._uac, self._bye, timers)
+        self._uas = UasInvites(composer, self._calls, self._uac, self._ack_wait, random)
+        self._refresher = SessionRefresher(composer, self._calls, challenges, self._uac, self._bye)
 
     @property
     def sessions(self) -> Mapping[str, SIPSession]:
@@ -71,32 +71,32 @@ class SessionManager:
         self._calls.add(session)
         return session.id
 
-    def ask(self, wish: Wish, now: float) -> list[Effect]:
+    def ask(self, owner_request: OwnerRequest, now: float) -> list[Effect]:
         """Execute a request of the owner; one about a session or an offer that has just ended is ignored.
 
         Raises LocalProtocolError for a CreateSession with an id in use or without a user's URI, and for a Refuse with a
         status that does not refuse.
         """
-        if isinstance(wish, CreateSession):
-            return self._create(wish, now)
-        if isinstance(wish, ChangeMedia):
-            return [effect for call in self._calls for effect in self._update(call, wish.media, now)]
-        call = self._calls.get(wish.id)
+        if isinstance(owner_request, CreateSession):
+            return self._create(owner_request, now)
+        if isinstance(owner_request, ChangeMedia):
+            return [effect for call in self._calls for effect in self._update(call, owner_request.media, now)]
+        call = self._calls.get(owner_request.id)
         if call is None:
             return []
-        match wish:
+        match owner_request:
             case UpdateSession(media=media, method=method):
                 return self._update(call, media, now, method)
             case TerminateSession(quietly=quietly):
                 return self._terminate(call, now, quietly=quietly)
             case Ring():
-                return self._answering.ring(call, now)
+                return self._uas.ring(call, now)
             case Answer(media=media, renews=renews) if call.offer is not None:
                 if renews and call.outgoing is not None:
                     call.outgoing.media, call.outgoing.following = media, None
-                return self._answering.answer(call, media, now)
+                return self._uas.answer(call, media, now)
             case Refuse(status=status, reason=reason) if call.offer is not None:
-                return self._answering.refuse(call, status, now, reason)
+                return self._uas.refuse(call, status, now, reason)
             case SetMediaStatus(media=media_status):
                 return self._calls.set_media_status(call, media_status)
         return []
@@ -112,27 +112,27 @@ class SessionManager:
         """
         effects: list[Effect] = []
         for call in self._calls:
-            effects += self._ending.moved(call) + self._refreshing.moved(call, now)
+            effects += self._bye.moved(call) + self._refresher.moved(call, now)
             if call.outgoing is not None and not call.established and not call.ending:
                 media = relocated(call.outgoing.media, former[0], self._composer.contact[0])
-                effects += self._inviting.moved(call, media, now)
+                effects += self._uac.moved(call, media, now)
         return effects
 
     def offered(self, transaction: str, request: Request, now: float) -> list[Effect]:
         """Handle an INVITE or UPDATE of the peer."""
-        return self._answering.requested(transaction, request, now)
+        return self._uas.requested(transaction, request, now)
 
     def cancelled(self, transaction: str, request: Request, now: float) -> list[Effect]:
         """Handle the peer's CANCEL of its INVITE."""
-        return self._answering.cancelled(transaction, request, now)
+        return self._uas.cancelled(transaction, request, now)
 
     def acknowledged(self, request: Request, now: float) -> list[Effect]:
         """Handle the ACK for a 200 of ours."""
-        return self._confirming.acknowledged(request, now)
+        return self._ack_wait.acknowledged(request, now)
 
     def ended(self, transaction: str, request: Request) -> list[Effect]:
         """Handle a BYE (RFC 3261 15.1.2)."""
-        return self._ending.requested(transaction, request, self._calls.get(request.call_id))
+        return self._bye.requested(transaction, request, self._calls.get(request.call_id))
 
     def peer_in(self, request: Request) -> str | None:
         """Return the peer of the dialog that ``request`` belongs to, None if that is unknown (12.2.2)."""
@@ -149,7 +149,7 @@ class SessionManager:
             kind, call = self._calls.named_in(transaction)
             if kind != INVITE_KIND or call is None or response.status < 200:
                 return []
-            return self._inviting.unusable(call, transaction, response, str(error), now)
+            return self._uac.unusable(call, transaction, response, str(error), now)
 
     def timed_out(self, transaction: str, now: float, *, sent: bool = True) -> list[Effect]:
         """Handle the timeout of a request of ours, or a failure to send it (``sent`` False)."""
@@ -159,11 +159,11 @@ class SessionManager:
         if call is None:
             return []
         if kind == BYE_KIND:
-            return self._ending.timed_out(call, transaction)
+            return self._bye.timed_out(call, transaction)
         if kind == REFRESH_KIND:
-            return self._refreshing.timed_out(call, transaction, now)
+            return self._refresher.timed_out(call, transaction, now)
         if kind == INVITE_KIND and call.outgoing is not None and call.outgoing.transaction == transaction:
-            return self._inviting.timed_out(call, now) if sent else self._inviting.unsendable(call, now)
+            return self._uac.timed_out(call, now) if sent else self._uac.unsendable(call, now)
         return []
 
     def timer_fired(self, id: str, kind: str, now: float) -> list[Effect]:
@@ -173,15 +173,15 @@ class SessionManager:
             return []
         match kind:
             case calls.INVITE_TIMER:
-                return self._inviting.timer_fired(call, now)
+                return self._uac.timer_fired(call, now)
             case calls.ANSWER_TIMER:
-                return self._confirming.timer_fired(call, now)
+                return self._ack_wait.timer_fired(call, now)
             case calls.REPLY_TIMER:
-                return self._answering.timer_fired(call, now)
+                return self._uas.timer_fired(call, now)
             case calls.REFRESH_TIMER:
-                return self._refreshing.due(call, now)
+                return self._refresher.due(call, now)
             case calls.EXPIRY_TIMER:
-                return self._refreshing.expired(call)
+                return self._refresher.expired(call)
         return []
 
     def _responded(self, transaction: str, response: Response, now: float) -> list[Effect]:
@@ -190,25 +190,25 @@ class SessionManager:
         if kind == FORK_KIND:
             return self._forking.responded(transaction, response)
         if kind == INVITE_KIND:
-            effects = self._inviting.responded(call, transaction, response, now)
-            if call is not None and call.ending and call.established and call.farewell is None:
-                effects += self._ending.begin(call, "ended here")
+            effects = self._uac.responded(call, transaction, response, now)
+            if call is not None and call.ending and call.established and call.pending_bye is None:
+                effects += self._bye.begin(call, "ended here")
             return effects
         if call is None:
             return []
         if kind == BYE_KIND:
-            return self._ending.responded(call, transaction, response)
-        return self._refreshing.responded(call, transaction, response, now) if kind == REFRESH_KIND else []
+            return self._bye.responded(call, transaction, response)
+        return self._refresher.responded(call, transaction, response, now) if kind == REFRESH_KIND else []
 
-    def _create(self, wish: CreateSession, now: float) -> list[Effect]:
+    def _create(self, request: CreateSession, now: float) -> list[Effect]:
         try:
-            remote_uri = canonical_uri(wish.uri)
+            remote_uri = canonical_uri(request.uri)
         except SIPParseError as error:
-            raise LocalProtocolError(f"cannot invite {wish.uri!r}: {error}") from error
-        if not wish.id or not wish.id.isascii() or not wish.id.isprintable() or " " in wish.id:
-            raise LocalProtocolError(f"{wish.id!r} cannot be a session id: it must be one printable ASCII word")
+            raise LocalProtocolError(f"cannot invite {request.uri!r}: {error}") from error
+        if not request.id or not request.id.isascii() or not request.id.isprintable() or " " in request.id:
+            raise LocalProtocolError(f"{request.id!r} cannot be a session id: it must be one printable ASCII word")
         session = SIPSession(
-            id=wish.id,
+            id=request.id,
             owner_uri=self._composer.properties.uri,
             remote_uri=remote_uri,
             created_here=True,
@@ -218,18 +218,18 @@ class SessionManager:
             description_id=self._composer.fresh_description_id(),
             sip_transport=self._composer.properties.transport,
         )
-        return self._inviting.create(self._calls.add(session), wish.media, now, hurried=wish.hurried)
+        return self._uac.create(self._calls.add(session), request.media, now, hurried=request.hurried)
 
     def _update(self, call: Call, media: MediaDescription, now: float, method: str = "INVITE") -> list[Effect]:
-        if call.farewell is not None or call.ending or (call.offer is not None and not call.established):
+        if call.pending_bye is not None or call.ending or (call.offer is not None and not call.established):
             return []
-        return self._inviting.begin(call, media, now, method)
+        return self._uac.begin(call, media, now, method)
 
     def _terminate(self, call: Call, now: float, *, quietly: bool = False) -> list[Effect]:
-        if call.farewell is not None or call.ending:
+        if call.pending_bye is not None or call.ending:
             return []
         if call.session.dialog is not None:
-            return self._ending.begin(call, "ended here")
+            return self._bye.begin(call, "ended here")
         if call.offer is not None:
-            return self._answering.refuse(call, 480, now)
-        return self._inviting.cancel(call, repeats=not quietly)
+            return self._uas.refuse(call, 480, now)
+        return self._uac.cancel(call, repeats=not quietly)

@@ -16,9 +16,9 @@ from wanderbus.mobility.composer import Composer, takes_update
 from wanderbus.mobility.messages import UpdateFailed
 from wanderbus.mobility.paths import reachable
 from wanderbus.mobility.session import session_timers
-from wanderbus.mobility.session.bye import Ending
+from wanderbus.mobility.session.bye import ByeExchange
 from wanderbus.mobility.session.calls import REFRESH_TIMER, Call, Calls, Effect, Refresh
-from wanderbus.mobility.session.uac_invite import INTERVALS_MAX, Inviting
+from wanderbus.mobility.session.uac_invite import INTERVALS_MAX, UacInvites
 from wanderbus.sip.message.dialog import contact_uri
 from wanderbus.sip.message.message import Response
 from wanderbus.sip.transaction.transaction_layer import ForgetTransaction, SendRequest
@@ -34,45 +34,50 @@ _GONE: Final = (481, 408)
 """Statuses that end a dialog (RFC 3261 12.2.1.2)."""
 
 
-class Refreshing:
+class SessionRefresher:
     """The session timers of every call."""
 
     def __init__(
-        self, composer: Composer, calls: Calls, challenges: Challenges, inviting: Inviting, ending: Ending
+        self, composer: Composer, calls: Calls, challenges: Challenges, uac: UacInvites, bye: ByeExchange
     ) -> None:
         self._composer = composer
         self._calls = calls
         self._challenges = challenges
-        self._inviting = inviting
-        self._ending = ending
+        self._uac = uac
+        self._bye = bye
 
     def due(self, call: Call, now: float) -> list[Effect]:
         """Refresh, unless an exchange is open that may refresh too: then check again."""
         media = call.session.local_media
-        if call.session.timer is None or call.farewell is not None or media is None:
+        if call.session.timer is None or call.pending_bye is not None or media is None:
             return []
         if call.exchanging or call.outgoing is not None:
             return [self._again(call, now)]
         if not call.session.peer_updatable:
-            return [*self._inviting.begin(call, media, now), self._again(call, now)]
+            return [*self._uac.begin(call, media, now), self._again(call, now)]
         forgotten: list[Effect] = [] if call.refresh is None else [ForgetTransaction(call.refresh.transaction)]
         call.refresh = Refresh("")
         return [*forgotten, self._send(call, call.refresh)]
 
     def expired(self, call: Call) -> list[Effect]:
         """End the session with BYE (RFC 4028 10)."""
-        if call.session.timer is None or call.farewell is not None:
+        if call.session.timer is None or call.pending_bye is not None:
             return []
-        return self._ending.begin(call, "the session expired")
+        return self._bye.begin(call, "the session expired")
 
     def moved(self, call: Call, now: float) -> list[Effect]:
         """Repeat a pending refresh from our new address."""
-        return [] if call.refresh is None or call.farewell is not None else self.due(call, now)
+        return [] if call.refresh is None or call.pending_bye is not None else self.due(call, now)
 
     def responded(self, call: Call, transaction: str, response: Response, now: float) -> list[Effect]:
         """Handle the response to our UPDATE; SIPParseError if it is unusable."""
         refresh = call.refresh
-        if refresh is None or refresh.transaction != transaction or response.status < 200 or call.farewell is not None:
+        if (
+            refresh is None
+            or refresh.transaction != transaction
+            or response.status < 200
+            or call.pending_bye is not None
+        ):
             return []
         if response.status < 300:
             return self._refreshed(call, response, now)

@@ -25,7 +25,7 @@ from wanderbus.mobility.composer import Composer, takes_update
 from wanderbus.mobility.messages import SessionEstablished, SessionFailed, SessionRemoved, UpdateFailed
 from wanderbus.mobility.paths import reachable
 from wanderbus.mobility.session import session_timers
-from wanderbus.mobility.session.bye import Ending
+from wanderbus.mobility.session.bye import ByeExchange
 from wanderbus.mobility.session.calls import (
     INVITE_TIMER,
     Call,
@@ -66,7 +66,7 @@ _UNANSWERED: Final = (None, 408)
 NOBODY_ANSWERS: Final = "nobody answers"
 
 
-class Inviting:
+class UacInvites:
     """The caller's side of every INVITE."""
 
     def __init__(
@@ -74,7 +74,7 @@ class Inviting:
         composer: Composer,
         calls: Calls,
         challenges: Challenges,
-        ending: Ending,
+        bye: ByeExchange,
         forking: Forking,
         random: RandomSource,
         timers: Timers,
@@ -82,7 +82,7 @@ class Inviting:
         self._composer = composer
         self._calls = calls
         self._challenges = challenges
-        self._ending = ending
+        self._bye = bye
         self._forking = forking
         self._schedule = InviteSchedule(random, timers)
         self._transports = {"UDP", composer.properties.transport}
@@ -100,23 +100,23 @@ class Inviting:
         if outgoing is not None and outgoing.sent_at == now and self._is_announced(call, media):
             return []
         by_update = method == "UPDATE" and call.established and call.session.peer_updatable
-        wish = Outgoing(media, method="UPDATE" if by_update else "INVITE", hurried=self._in_hurry(call))
-        if outgoing is not None and outgoing.transaction is not None and not wish.hurried:
-            outgoing.following = wish
+        update = Outgoing(media, method="UPDATE" if by_update else "INVITE", hurried=self._in_hurry(call))
+        if outgoing is not None and outgoing.transaction is not None and not update.hurried:
+            outgoing.following = update
             return []
-        return self._overtake(call, wish, now)
+        return self._overtake(call, update, now)
 
     def moved(self, call: Call, media: MediaDescription, now: float) -> list[Effect]:
         """Call again from our new address with ``media``: a response to our first INVITE would go to the old one."""
         return self._overtake(call, Outgoing(media, hurried=self._in_hurry(call)), now)
 
-    def _overtake(self, call: Call, wish: Outgoing, now: float) -> list[Effect]:
+    def _overtake(self, call: Call, update: Outgoing, now: float) -> list[Effect]:
         outgoing = call.outgoing
         effects = abandon_outgoing(call)
-        call.outgoing = wish
+        call.outgoing = update
         if outgoing is not None:
-            wish.redirected_to = outgoing.redirected_to
-            wish.crossed = outgoing.crossed
+            update.redirected_to = outgoing.redirected_to
+            update.crossed = outgoing.crossed
         return effects if call.exchanging else effects + self._attempt(call, now)
 
     def _in_hurry(self, call: Call) -> bool:
@@ -149,7 +149,7 @@ class Inviting:
         if not call.established and not outgoing.hurried:
             call.unanswered = not call.ending
             return self.cancel(call)
-        return self._next_way(call, outgoing, now)
+        return self._try_other_path(call, outgoing, now)
 
     def timed_out(self, call: Call, now: float) -> list[Effect]:
         """Handle the end of our request without a final response: by timer B, or 64*T1 after its CANCEL."""
@@ -159,9 +159,9 @@ class Inviting:
         outgoing.transaction = None
         if not call.established:
             return self._fail(call, None, NOBODY_ANSWERS)
-        return [] if call.exchanging else self._next_way(call, outgoing, now)
+        return [] if call.exchanging else self._try_other_path(call, outgoing, now)
 
-    def _next_way(self, call: Call, outgoing: Outgoing, now: float) -> list[Effect]:
+    def _try_other_path(self, call: Call, outgoing: Outgoing, now: float) -> list[Effect]:
         outgoing.silences += 1
         outgoing.through_proxy = not outgoing.through_proxy
         return self._attempt(call, now)
@@ -172,7 +172,7 @@ class Inviting:
         if outgoing is None:
             return []
         outgoing.transaction = None
-        return self._fail(call, None, "ended here") if call.ending else self._pass_over(call, outgoing, now)
+        return self._fail(call, None, "ended here") if call.ending else self._pause_then_other_path(call, outgoing, now)
 
     def cancel(self, call: Call, *, repeats: bool = True) -> list[Effect]:
         """Cancel our first INVITE; wait for its final response, for 64*T1 (RFC 3261 9.1)."""
@@ -215,7 +215,7 @@ class Inviting:
             return [] if outgoing.hurried else [timer]
         outgoing.transaction = None
         if call.established:
-            return self._pass_over(call, outgoing, now)
+            return self._pause_then_other_path(call, outgoing, now)
         return self._fail(call, response.status, f"its answer cannot be used: {problem}")
 
     def _over(self, transaction: str, response: Response) -> None:
@@ -325,7 +325,7 @@ class Inviting:
             media = agreed_media(call.session.slots, description.media, outgoing.media)
         except SIPParseError as error:
             failed = UpdateFailed if update else SessionFailed
-            return effects + self._ending.at_once(call, failed(call.session.id, 488, str(error)))
+            return effects + self._bye.at_once(call, failed(call.session.id, 488, str(error)))
         instance = response.contact.param("+sip.instance") if response.contact is not None else None
         self._calls.change(
             call,
@@ -358,7 +358,7 @@ class Inviting:
                 outgoing.challenges += 1
                 return self._send(call, now)
             return self._fail(call, status, response.reason)
-        if self._asked_otherwise(call, outgoing, response):
+        if self._apply_proposal(call, outgoing, response):
             return self._send(call, now)
         if status == 486 and not call.established:
             return self._calls.advance(call, Occurrence.BUSY_RECEIVED) + self._fail(call, status, response.reason)
@@ -366,15 +366,15 @@ class Inviting:
             return self._fail(call, status, response.reason)
         if status == 491:
             return self._pause(call, now + self._schedule.glare_s(call))
-        return self._pass_over(call, outgoing, now)
+        return self._pause_then_other_path(call, outgoing, now)
 
-    def _pass_over(self, call: Call, outgoing: Outgoing, now: float) -> list[Effect]:
+    def _pause_then_other_path(self, call: Call, outgoing: Outgoing, now: float) -> list[Effect]:
         """Pause before the next attempt, which takes the other path."""
         outgoing.failures += 1
         outgoing.through_proxy = not outgoing.through_proxy
         return self._pause(call, now + self._schedule.pause_s(outgoing.failures))
 
-    def _asked_otherwise(self, call: Call, outgoing: Outgoing, response: Response) -> bool:
+    def _apply_proposal(self, call: Call, outgoing: Outgoing, response: Response) -> bool:
         """Apply what a refusal proposes: another target, a longer interval, re-INVITE; False if it proposes nothing
         new.
 
@@ -407,7 +407,7 @@ class Inviting:
         if call.established:
             failed = UpdateFailed(id, status, reason)
             gone = status in _UNANSWERED
-            return self._ending.at_once(call, failed) if gone else self._calls.end(call, failed)
+            return self._bye.at_once(call, failed) if gone else self._calls.end(call, failed)
         if call.unanswered:
             return self._calls.end(call, SessionFailed(id, None, NOBODY_ANSWERS))
         report = SessionRemoved(id, "ended here") if call.ending else SessionFailed(id, status, reason)

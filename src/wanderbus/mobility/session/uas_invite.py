@@ -21,12 +21,12 @@ from wanderbus.mobility.composer import Composer, takes_update
 from wanderbus.mobility.messages import OfferWanted, SessionEstablished, SessionOffered, SessionRemoved
 from wanderbus.mobility.paths import reachable
 from wanderbus.mobility.session import session_timers
-from wanderbus.mobility.session.ack_wait import Confirming
+from wanderbus.mobility.session.ack_wait import AckWait
 from wanderbus.mobility.session.calls import REPLY_TIMER, Call, Calls, Effect, Offer, overtake_outgoing, stop_repeating
 from wanderbus.mobility.session.offer_answer import Lines, agreed_media, answer_to, description_in, laid_out
 from wanderbus.mobility.session.session import SIPSession
 from wanderbus.mobility.session.status import Occurrence
-from wanderbus.mobility.session.uac_invite import Inviting
+from wanderbus.mobility.session.uac_invite import UacInvites
 from wanderbus.refusal_table import Limited
 from wanderbus.sip.message.dialog import Dialog, contact_uri
 from wanderbus.sip.message.message import Request, Response, make_response
@@ -46,16 +46,16 @@ _RETRY_AFTER_S_MAX: Final = 10
 """Longest Retry-After if two offers of the peer overlap, in seconds (RFC 3261 14.2, RFC 3311 5.2)."""
 
 
-class Answering:
+class UasInvites:
     """The callee's side of every INVITE and UPDATE."""
 
     def __init__(
-        self, composer: Composer, calls: Calls, inviting: Inviting, confirming: Confirming, random: RandomSource
+        self, composer: Composer, calls: Calls, uac: UacInvites, ack_wait: AckWait, random: RandomSource
     ) -> None:
         self._composer = composer
         self._calls = calls
-        self._inviting = inviting
-        self._confirming = confirming
+        self._uac = uac
+        self._ack_wait = ack_wait
         self._random = random
 
     def requested(self, transaction: str, request: Request, now: float) -> list[Effect]:
@@ -114,7 +114,7 @@ class Answering:
         assert offer is not None
         refusal = Respond(offer.transaction, make_response(offer.request, status, reason, to_tag=offer.local_tag))
         if call.established:
-            return [refusal, *self._inviting.resume(call, now, answered=False)]
+            return [refusal, *self._uac.resume(call, now, answered=False)]
         return [refusal, *self._calls.end(call, SessionRemoved(call.session.id, f"refused with {status}"))]
 
     def cancelled(self, transaction: str, request: Request, now: float) -> list[Effect]:
@@ -124,7 +124,7 @@ class Answering:
             return []
         if not call.established:
             return self._calls.end(call, SessionRemoved(call.session.id, "the caller gave up"))
-        return [*self._calls.withdraw_offer(call), *self._inviting.resume(call, now, answered=False)]
+        return [*self._calls.withdraw_offer(call), *self._uac.resume(call, now, answered=False)]
 
     def _accept(
         self, call: Call, offer: Offer, media: MediaDescription, slots: Lines, remote: MediaDescription, now: float
@@ -135,19 +135,19 @@ class Answering:
         self._calls.change(call, remote_media=remote, remote_origin=offer.description.origin)
         begun: list[Effect] = [Respond(offer.transaction, response)]
         if offer.request.method == "INVITE":
-            begun = self._confirming.begin(call, offer.transaction, response, now, update=offer.update, offers=False)
+            begun = self._ack_wait.begin(call, offer.transaction, response, now, update=offer.update, offers=False)
         return [
             *begun,
             *timed,
             *self._calls.advance(call, Occurrence.ESTABLISHED),
             SessionEstablished(call.session.id, remote, offer.update),
-            *self._inviting.resume(call, now, answered=True),
+            *self._uac.resume(call, now, answered=True),
         ]
 
     def _offer_in_answer(self, call: Call, offer: Offer, media: MediaDescription, now: float) -> list[Effect]:
         """Make our offer in the 200; the answer in the ACK establishes the session."""
         response, timed = self._store_answer(call, offer, media, laid_out(call.session.slots, media), now)
-        begun = self._confirming.begin(call, offer.transaction, response, now, update=offer.update, offers=True)
+        begun = self._ack_wait.begin(call, offer.transaction, response, now, update=offer.update, offers=True)
         return [*begun, *timed]
 
     def _store_answer(
@@ -198,7 +198,7 @@ class Answering:
         known = _caller_of(call)
         if known is None or known[:2] != (request.from_.tag or "", request.from_.uri.address_of_record):
             return [Respond(transaction, self._composer.refusal(request, 482))]
-        if request.cseq.number <= known[2] or call.farewell is not None:
+        if request.cseq.number <= known[2] or call.pending_bye is not None:
             return [Respond(transaction, self._composer.refusal(request, 500, reason="Overtaken"))]
         offer = self._read_offer(transaction, request, update=call.established)
         effects = stop_repeating(call)
@@ -217,7 +217,7 @@ class Answering:
         have the other's offer, and their 200s are repeated in vain: so ours is sent again unless theirs is
         acknowledged.
         """
-        if call is None or call.session.dialog is None or call.farewell is not None:
+        if call is None or call.session.dialog is None or call.pending_bye is not None:
             early = call is not None and call.inviting and request.to.tag == call.session.local_tag
             return [Respond(transaction, self._composer.refusal(request, 491 if early else 481))]
         status = call.session.dialog.accepts(request)
@@ -228,7 +228,7 @@ class Answering:
         offer = self._read_offer(transaction, request, update=call.established, asked=not call.established)
         if call.session.is_overtaken(offer.description):
             return [Respond(transaction, self._composer.refusal(request, 500, reason="Overtaken"))]
-        refusal = self._untimely(request, call)
+        refusal = self._overlapping(request, call)
         counted = msgspec.structs.replace(call.session.dialog, remote_cseq=request.cseq.number)
         self._calls.change(call, dialog=counted)
         if refusal is not None:
@@ -246,7 +246,7 @@ class Answering:
             effects.append(SetTimer((call.session.id, REPLY_TIMER), now + UPDATE_ANSWER_S))
         return effects
 
-    def _untimely(self, request: Request, call: Call) -> Response | None:
+    def _overlapping(self, request: Request, call: Call) -> Response | None:
         """Refuse an offer that arrives while another is open, unless its sender has moved since."""
         assert call.session.dialog is not None
         if call.offer is not None:

@@ -24,7 +24,7 @@ REQUESTS_REMEMBERED_MAX: Final = 256
 
 CNONCE_BYTES: Final = 12
 
-_PROOFS: Final = {"WWW-Authenticate": "Authorization", "Proxy-Authenticate": "Proxy-Authorization"}
+_CREDENTIALS_FIELDS: Final = {"WWW-Authenticate": "Authorization", "Proxy-Authenticate": "Proxy-Authorization"}
 
 _Realm = tuple[str, str]
 """The header field for the credentials, and the realm."""
@@ -51,8 +51,8 @@ class DigestClient:
         """
         if not self._challenges:
             return request
-        for proof in _PROOFS.values():
-            request = request.without(proof)
+        for field in _CREDENTIALS_FIELDS.values():
+            request = request.without(field)
         used: dict[_Realm, tuple[str, int]] = {}
         for realm, challenge in self._challenges.items():
             self._counts[realm] += 1
@@ -115,12 +115,12 @@ class DigestClient:
 def _answerable(response: Response, algorithms: Collection[str]) -> dict[_Realm, Challenge]:
     """Return the first supported challenge of each realm: the server lists its preferred one first (RFC 8760 2.4)."""
     found: dict[_Realm, Challenge] = {}
-    for asking, proof in _PROOFS.items():
+    for asking, field in _CREDENTIALS_FIELDS.items():
         for value in response.headers_all(asking):
             try:
                 challenge = Challenge.parse(value)
             except SIPParseError:
                 continue
             if challenge.algorithm.lower() in algorithms and (not challenge.qop or "auth" in challenge.qop):
-                found.setdefault((proof, challenge.realm), challenge)
+                found.setdefault((field, challenge.realm), challenge)
     return found

@@ -21,7 +21,7 @@ from wanderbus.sip.proxy.location import Domain
 ASSERTED: Final = "P-Asserted-Identity"
 PREFERRED: Final = "P-Preferred-Identity"
 
-_PROOF: Final = "Proxy-Authorization"
+_CREDENTIALS_FIELD: Final = "Proxy-Authorization"
 
 
 class Unproved(msgspec.Struct, frozen=True):
@@ -68,7 +68,7 @@ def without_private(request: Request) -> Request:
     return request.without(ASSERTED) if "id" in wishes else request
 
 
-class Vouching:
+class SenderAuthentication:
     """Authentication of the users of one ``domain`` by their home proxy; ``authenticator`` knows the users."""
 
     def __init__(self, domain: Domain, authenticator: Authenticator | None) -> None:
@@ -83,7 +83,7 @@ class Vouching:
         """
         if self._authenticator is None or request.from_.uri.host != self._domain.name:
             return Unproved(403, "Not For Other Domains")
-        verdict = self._authenticator.check(request, now, header=_PROOF)
+        verdict = self._authenticator.check(request, now, header=_CREDENTIALS_FIELD)
         if isinstance(verdict, Challenged):
             return Unproved(407, challenges=tuple(verdict.challenges))
         if not isinstance(verdict, Accepted):
@@ -96,7 +96,7 @@ class Vouching:
         trusted.
         """
         bare = request.without(ASSERTED).without(PREFERRED)
-        for name in (_PROOF, "Authorization"):
+        for name in (_CREDENTIALS_FIELD, "Authorization"):
             values = bare.headers_all(name)
             bare = bare.without(name)
             for value in values:

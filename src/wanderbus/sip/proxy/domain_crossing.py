@@ -16,7 +16,7 @@ from wanderbus.machine import CancelTimer, SetTimer
 from wanderbus.sip.message.message import Request
 from wanderbus.sip.message.targets import Target, target_of
 from wanderbus.sip.message.uri import SIPUri
-from wanderbus.sip.proxy.asserted_identity import Unproved, Vouching, without_private
+from wanderbus.sip.proxy.asserted_identity import SenderAuthentication, Unproved, without_private
 from wanderbus.sip.proxy.domain_routes import (
     LOOKUP_S_MAX,
     LOOKUPS_MAX,
@@ -48,12 +48,12 @@ class WaitingAck(msgspec.Struct, frozen=True):
 Waiting = Passage | WaitingAck
 
 
-class Crossings:
+class DomainCrossing:
     """The requests of one proxy to other domains."""
 
-    def __init__(self, routes: DomainRoutes, vouching: Vouching) -> None:
+    def __init__(self, routes: DomainRoutes, authentication: SenderAuthentication) -> None:
         self._routes = routes
-        self._vouching = vouching
+        self._authentication = authentication
         self._waiting: dict[Name, list[Waiting]] = {}
 
     def __len__(self) -> int:
@@ -75,7 +75,7 @@ class Crossings:
         if not any(names.values()):
             return passage
         if not passage.sender:
-            proved = self._vouching.proved(passage.received.request, now)
+            proved = self._authentication.proved(passage.received.request, now)
             if isinstance(proved, Unproved):
                 return proved
             passage = msgspec.structs.replace(passage, sender=proved)
@@ -139,7 +139,7 @@ class Crossings:
         servers = (aim.destination, *aim.alternatives)
         proved = all(server is not None and server.sip_domain == aim.domain for server in servers)
         trusted = bool(sender) and proved and self._routes.trusts(aim.domain)
-        return self._vouching.leaving(sent, sender, trusted=trusted)
+        return self._authentication.leaving(sent, sender, trusted=trusted)
 
     def avoid(self, target: Target, now: float) -> None:
         """Try ``target`` after the other servers of its domain for a while, because it did not respond."""

@@ -20,8 +20,8 @@ from wanderbus.sip.message.message import Request, make_response
 from wanderbus.sip.message.targets import Target
 from wanderbus.sip.proxy import domain_crossing, nat_contacts
 from wanderbus.sip.proxy.anchoring import Anchored, Described, RelayCalls, described, offers, release_of
-from wanderbus.sip.proxy.asserted_identity import Unproved, Vouching, vouched
-from wanderbus.sip.proxy.domain_crossing import Crossings
+from wanderbus.sip.proxy.asserted_identity import SenderAuthentication, Unproved, vouched
+from wanderbus.sip.proxy.domain_crossing import DomainCrossing
 from wanderbus.sip.proxy.domain_routes import DomainLookedUp, DomainRoutes, NotFound, OtherDomains
 from wanderbus.sip.proxy.location import Domain, LocationService
 from wanderbus.sip.proxy.media_queue import MediaQueue, Passage
@@ -87,14 +87,14 @@ class Proxy:
         self._media = MediaQueue()
         self._marks = PathMarks(domain, key)
         self._routes = DomainRoutes(others)
-        self._crossings = Crossings(self._routes, Vouching(domain, authenticator))
+        self._crossing = DomainCrossing(self._routes, SenderAuthentication(domain, authenticator))
         self._selector = TargetSelector(
             domain, location, knows, routing or DefaultRouting(), connected, relay, crosses=self._routes.enabled
         )
-        self._forwarding = ResponseForwarding(domain, self._answers, self._media, self._crossings.avoid)
+        self._forwarding = ResponseForwarding(domain, self._answers, self._media, self._crossing.avoid)
 
     def __len__(self) -> int:
-        return len(self._forwarding) + len(self._media) + len(self._crossings)
+        return len(self._forwarding) + len(self._media) + len(self._crossing)
 
     def step(self, reports: Iterable[Report], now: float) -> list[Command]:
         """Process reports in order at monotonic second ``now``; return commands for the transaction layer."""
@@ -164,7 +164,7 @@ class Proxy:
             SIPParseError: as :meth:`_carry`.
         """
         request, transaction = passage.received.request, passage.transaction
-        match self._crossings.prepared(passage, now):
+        match self._crossing.prepared(passage, now):
             case Unproved(status=status, reason=reason, challenges=challenges, headers=others):
                 headers = [*(("Proxy-Authenticate", challenge) for challenge in challenges), *others]
                 return [refused_at_once(transaction, self._answers.make(request, status, headers, reason=reason))]
@@ -189,7 +189,7 @@ class Proxy:
 
     def _looked_up(self, answer: DomainLookedUp, now: float) -> list[Command]:
         """Continue with the requests that waited for the resolver."""
-        waiting, commands = self._crossings.looked_up(answer, now)
+        waiting, commands = self._crossing.looked_up(answer, now)
         for each in waiting:
             if not isinstance(each, Passage):
                 commands += self._ack(each.received, now)
@@ -242,7 +242,7 @@ class Proxy:
         context = ResponseContext(passage.transaction, request, now)
         if self._has_relay and offers(request):
             context.anchored = Anchored.of(request) if chosen.relay else None
-            context.lets_go = not chosen.relay and request.to.tag is not None
+            context.releases_relay = not chosen.relay and request.to.tag is not None
         commands: list[Command] = []
         for aim, share in zip(chosen.aims, shares_of_breadth(request, len(chosen.aims)) or (), strict=True):
             sent, destination = self._leaving(passage, aim, share)
@@ -267,20 +267,20 @@ class Proxy:
             came = Side(received.transport, by_name=bool(received.peer_domains))
             leaves = Side(destination.transport, by_name=aim.domain is not None and destination.transport == "TLS")
             sent = recorded(sent, self._marks.record_routes(received.request, came, leaves))
-        return self._crossings.signed(sent, aim, passage.sender), destination
+        return self._crossing.signed(sent, aim, passage.sender), destination
 
     def _cancelled(self, transaction: str, now: float) -> list[Command]:
         """Cancel a request that waits here, or all its open branches (RFC 3261 16.10)."""
         waiting = self._media.take(transaction)
         dropped = [] if waiting is None else self._media.drop(waiting.received.request)
-        waiting = waiting or self._crossings.take(transaction)
+        waiting = waiting or self._crossing.take(transaction)
         if waiting is not None:
             return [refusal(transaction, self._answers.make(waiting.received.request, 487)), *dropped]
         return self._forwarding.cancelled(transaction, now)
 
     def _timed_out(self, name: str, unreachable: bool, now: float) -> list[Command]:
         """Give up a request that waits here too long, or a branch that ended (RFC 3261 16.9)."""
-        if self._crossings.take(name) is not None:
+        if self._crossing.take(name) is not None:
             return []
         if (waiting := self._media.take(name)) is not None:
             return [*self._media.drop(waiting.received.request)]
@@ -296,13 +296,13 @@ class Proxy:
             chosen = self._selector.select(came, received.source, now)
             if isinstance(chosen, Refusal):
                 return [] if chosen.failure is None else [chosen.failure]
-            found = self._crossings.acknowledged(received, came, chosen, now)
+            found = self._crossing.acknowledged(received, came, chosen, now)
             if isinstance(found, list):
                 return found
             commands: list[Command] = []
             for aim in found.aims:
                 sent, hop = leaving(came.request, aim.uri)
-                sent = self._crossings.signed(sent, aim, "")
+                sent = self._crossing.signed(sent, aim, "")
                 commands.append(SendAck(sent, aim.destination or destination_of(hop), aim.connection))
             return commands
         except SIPParseError:

@@ -15,16 +15,16 @@ from wanderbus.sip.message.targets import Target
 from wanderbus.sip.proxy.anchoring import Anchored
 
 _CHALLENGES: Final = {401: "WWW-Authenticate", 407: "Proxy-Authenticate"}
-_TELLING: Final = (415, 420, 484)
+_INFORMATIVE: Final = (415, 420, 484)
 """Refusals that inform the caller how to change the request (RFC 3261 16.7 item 6)."""
-_EMPTY: Final = (408, 481, 503)
+_UNINFORMATIVE: Final = (408, 481, 503)
 """Refusals without information about the user: the device is gone, does not know the call, or is overloaded."""
 
 
 class Branch:
     """One copy of the request, sent to one target; ``name`` identifies its client transaction and its timer."""
 
-    __slots__ = ("alternatives", "cancelled", "destination", "ended", "name", "sent", "showed_life", "straight")
+    __slots__ = ("alternatives", "cancelled", "destination", "ended", "has_responded", "name", "sent", "straight")
 
     def __init__(self, name: str, sent: Request, destination: Target, alternatives: tuple[Target, ...]) -> None:
         self.name = name
@@ -32,7 +32,7 @@ class Branch:
         self.destination = destination
         self.alternatives = alternatives
         """Servers to try next if this one cannot serve the request."""
-        self.showed_life = False
+        self.has_responded = False
         """True if any response was received."""
         self.straight = not sent.routes
         """True if it was sent directly to its target, and not to another proxy."""
@@ -53,9 +53,9 @@ class ResponseContext:
         "answered",
         "branches",
         "cancelled",
-        "lets_go",
         "received",
         "refusals",
+        "releases_relay",
         "started_at",
         "transaction",
     )
@@ -73,7 +73,7 @@ class ResponseContext:
         """True if the caller has cancelled."""
         self.anchored: Anchored | None = None
         """The offer in the request, if a relay has it."""
-        self.lets_go = False
+        self.releases_relay = False
         """True if the request, once accepted, removes the call from a relay."""
 
     @property
@@ -96,14 +96,14 @@ class ResponseContext:
         self.answered = True
         self.received = _bare(self.received)
 
-    def waits_for_the_silent_alone(self) -> bool:
+    def waits_only_for_silent(self) -> bool:
         """Return whether a device has challenged the caller, and no other has responded at all.
 
         The caller will try them all again with credentials, so the challenge is forwarded without waiting for them.
         Otherwise one dead device would block every call to a user with two devices.
         """
         challenged = any(response.status in _CHALLENGES for response in self.refusals)
-        return challenged and not any(branch.showed_life for branch in self.pending())
+        return challenged and not any(branch.has_responded for branch in self.pending())
 
     def best(self) -> Response:
         """Return the response to forward if there is no 2xx; there must be some response."""
@@ -140,9 +140,9 @@ def _bare(request: Request) -> Request:
 def _rank(response: Response) -> int:
     if response.status in _CHALLENGES:
         return 0
-    if response.status in _TELLING:
+    if response.status in _INFORMATIVE:
         return 1
-    return 3 if response.status in _EMPTY else 2
+    return 3 if response.status in _UNINFORMATIVE else 2
 
 
 def _with_all_challenges(best: Response, responses: Sequence[Response]) -> Response:

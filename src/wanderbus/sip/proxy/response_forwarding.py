@@ -62,7 +62,7 @@ class ResponseForwarding:
         context, branch = self._find(received.transaction)
         if context is None or branch is None or len(response.headers_all("Via")) < 2 or unforwardable(response):
             return []
-        branch.showed_life = True
+        branch.has_responded = True
         if response.status >= 300:
             further = self._next_server(context, branch, now) if response.status == 503 else []
             return further or self._refused(context, branch, response.without_first("Via"), now)
@@ -70,7 +70,7 @@ class ResponseForwarding:
             return []
         passed = self._passed(context, branch, received)
         if response.status >= 200:
-            let_go = release_of(response) if context.lets_go and not context.answered else []
+            let_go = release_of(response) if context.releases_relay and not context.answered else []
             return [*self._accepted(context, branch, now), *passed, *let_go]
         if context.is_invite and not branch.cancelled:
             return [SetTimer(branch.name, now + TIMER_C_S), *passed]
@@ -120,7 +120,7 @@ class ResponseForwarding:
         if not any(context.pending()):
             status = context.best().status if context.refusals else 408
             return [*self._drop(context, refused_with=status), *self._best(context)]
-        if context.waits_for_the_silent_alone():
+        if context.waits_only_for_silent():
             return [SetTimer(context.transaction, max(now, context.started_at + CHALLENGE_PATIENCE_S))]
         return []
 
@@ -186,19 +186,19 @@ class ResponseForwarding:
         if context is None:
             return []
         if branch is None:
-            return self._patience_ended(context, now)
+            return self._on_patience_timeout(context, now)
         if branch.ended:
             return []
         if branch.cancelled:
             return [ForgetTransaction(branch.name), *self._gave_up(context, branch, now)]
         return self._cancel(branch, now)
 
-    def _patience_ended(self, context: ResponseContext, now: float) -> list[Command]:
+    def _on_patience_timeout(self, context: ResponseContext, now: float) -> list[Command]:
         """Remove an INVITE answered long ago, or forward a challenge without waiting for silent devices."""
         if context.answered:
             forgotten = [ForgetTransaction(branch.name) for branch in context.pending()]
             return [*self._drop(context), *forgotten]
-        if not context.waits_for_the_silent_alone():
+        if not context.waits_only_for_silent():
             return []
         ending = self._settle(context, now) if context.is_invite else self._drop(context)
         return [*ending, *self._best(context)]

@@ -187,12 +187,12 @@ class SIPServer:
         outputs: list[Output] = []
         pending = deque(work)
         while pending:
-            commands, done = self._carried_out(pending.popleft(), now)
+            commands, done = self._run_task(pending.popleft(), now)
             pending += commands
             outputs += done
         return outputs
 
-    def _carried_out(self, task: Input | Command, now: float) -> tuple[list[Command], list[Output]]:
+    def _run_task(self, task: Input | Command, now: float) -> tuple[list[Command], list[Output]]:
         """Return the results of one piece of work: more work, and outputs of this machine."""
         match task:
             case SetTimer() | CancelTimer():
@@ -231,7 +231,7 @@ class SIPServer:
                 report.source, now, report.request.content_bytes, vouched=bool(report.peer_domains)
             )
             if judgement is not Judgement.ADMITTED:
-                return [_turned_away(report, judgement)], []
+                return [_refused(report, judgement)], []
         if report.request.method != "REGISTER":
             return self._proxy.step([report], now), []
         response, written = self._registrar.register(self._with_way_back(report), now, report.connection)
@@ -252,7 +252,7 @@ class SIPServer:
         return nat_contacts.marked(register.request, register.source, register.transport)
 
 
-def _turned_away(report: RequestReceived, judgement: Judgement) -> Command:
+def _refused(report: RequestReceived, judgement: Judgement) -> Command:
     if judgement is Judgement.DROPPED:
         return ForgetTransaction(report.transaction)
     return Respond(report.transaction, make_response(report.request, 503, headers=[RETRY_LATER]), stateless=True)

@@ -120,7 +120,7 @@ class TargetSelector:
 
     def _forwarded(self, request: Request, context: RoutingContext, verdict: Forward) -> Targets | Refusal:
         targets = verdict.targets
-        aims = self._usual(request, context) if targets is None else self._found(targets, context.now)
+        aims = self._default_targets(request, context) if targets is None else self._found(targets, context.now)
         if isinstance(aims, Refusal):
             return aims
         # With a Route left the request goes there only, as one branch.
@@ -153,7 +153,7 @@ class TargetSelector:
         uris = (peer if isinstance(peer, SIPUri) else SIPUri.parse(peer) for peer in peers)
         return not request.routes and any(nat_contacts.way_back(uri) is not None for uri in uris)
 
-    def _usual(self, request: Request, context: RoutingContext) -> tuple[Aim, ...] | Refusal:
+    def _default_targets(self, request: Request, context: RoutingContext) -> tuple[Aim, ...] | Refusal:
         """Return the default targets of a request, if the script leaves the choice to the proxy."""
         uri = SIPUri.parse(request.uri)
         if not self._domain.serves(uri):
@@ -210,7 +210,7 @@ class TargetSelector:
 
     def _redirected(self, request: Request, context: RoutingContext, contacts: Sequence[str] | None) -> Refusal:
         if contacts is None:
-            aims = self._usual(request, context)
+            aims = self._default_targets(request, context)
             if isinstance(aims, Refusal):
                 return aims
             contacts = [str(nat_contacts.without_alias(aim.uri)) for aim in aims]

@@ -12,7 +12,7 @@ from ipaddress import IPv4Address
 from typing import Final
 
 from wanderbus.sip.trace.packet_addresses import address_pair
-from wanderbus.sip.trace.trace_messages import Sighting
+from wanderbus.sip.trace.trace_messages import TracedMessage
 
 HEP_PORT: Final = 9_060
 """Usual port of a collector."""
@@ -54,12 +54,12 @@ class Chunk(IntEnum):
     CORRELATION_ID = 0x11
 
 
-def hep3(sighting: Sighting, *, agent_id: int = AGENT_ID, key: str | None = None) -> bytes:
+def hep3(traced_message: TracedMessage, *, agent_id: int = AGENT_ID, key: str | None = None) -> bytes:
     """Return the packet of one message; its correlation id is the Call-ID.
 
     ``key`` authenticates us to the collector, if it requires one; it is sent in clear text.
     """
-    entry = sighting.entry
+    entry = traced_message.entry
     source, destination = address_pair(entry)
     is_v4 = isinstance(source, IPv4Address)
     second, microsecond = divmod(entry.at_us, 1_000_000)
@@ -77,8 +77,8 @@ def hep3(sighting: Sighting, *, agent_id: int = AGENT_ID, key: str | None = None
     ]
     if key is not None:
         chunks.append(_chunk(Chunk.AUTHENTICATION_KEY, key.encode()[:TEXT_BYTES_MAX]))
-    if sighting.sketch.call_id is not None:
-        chunks.append(_chunk(Chunk.CORRELATION_ID, sighting.sketch.call_id.encode()[:TEXT_BYTES_MAX]))
+    if traced_message.sketch.call_id is not None:
+        chunks.append(_chunk(Chunk.CORRELATION_ID, traced_message.sketch.call_id.encode()[:TEXT_BYTES_MAX]))
     chunks.append(_chunk(Chunk.PAYLOAD, entry.data[:PAYLOAD_BYTES_MAX]))
     body = b"".join(chunks)
     return _HEADER.pack(b"HEP3", _HEADER.size + len(body)) + body

@@ -15,7 +15,7 @@ import msgspec
 from wanderbus.machine import Address
 from wanderbus.sip.message.header_access import canonical_name
 from wanderbus.sip.message.uri import bracketed
-from wanderbus.sip.trace.trace_messages import Sighting, printable
+from wanderbus.sip.trace.trace_messages import TracedMessage, printable
 
 NAME_CHARACTERS_MAX: Final = 40
 """Characters of a participant's name; the rest is cut off."""
@@ -42,7 +42,7 @@ def place(address: Address) -> str:
     return f"{bracketed(printable(address[0]))}:{address[1]}"
 
 
-def participants(shown: Iterable[Sighting]) -> list[Participant]:
+def participants(shown: Iterable[TracedMessage]) -> list[Participant]:
     """Return the participants, in order of appearance.
 
     The name is the user in From of a request that has passed no proxy yet; an address that sent none has no name. ACK
@@ -59,12 +59,12 @@ def participants(shown: Iterable[Sighting]) -> list[Participant]:
     return [Participant(address, name) for address, name in names.items()]
 
 
-def seconds(each: Sighting, first: Sighting) -> float:
+def seconds(each: TracedMessage, first: TracedMessage) -> float:
     """Return the time from ``first`` to a message, in seconds."""
     return (each.entry.at_us - first.entry.at_us) / 1e6
 
 
-def ladder(shown: Sequence[Sighting], *, payloads: bool = False) -> str:
+def ladder(shown: Sequence[TracedMessage], *, payloads: bool = False) -> str:
     """Return the diagram of ``shown``, one line a message, with the messages themselves below their lines if wanted.
 
     Each line begins with the number of the message and the seconds since the first.
@@ -79,13 +79,13 @@ def ladder(shown: Sequence[Sighting], *, payloads: bool = False) -> str:
     for each in shown:
         stamp = f"{each.number:4}  {seconds(each, shown[0]):10.4f}  "
         start, end = centres[order[each.entry.source]], centres[order[each.entry.destination]]
-        lines.append(stamp + _rung(each.label, start, end, centres)[_GUTTER:])
+        lines.append(stamp + _arrow_line(each.label, start, end, centres)[_GUTTER:])
         if payloads:
             lines += [*(_PAYLOAD_INDENT + line for line in message_lines(each)), _lifelines(centres)]
     return "".join(f"{line.rstrip()}\n" for line in lines)
 
 
-def message_lines(each: Sighting) -> list[str]:
+def message_lines(each: TracedMessage) -> list[str]:
     """Return a message line by line, safe to display, header fields in long form and unfolded."""
     sketch = each.sketch
     if not sketch.headers:
@@ -94,7 +94,7 @@ def message_lines(each: Sighting) -> list[str]:
     return [sketch.start_line, *fields, *(["", *_text_lines(sketch.body)] if sketch.body else [])]
 
 
-def difference(one: Sighting, other: Sighting) -> str:
+def difference(one: TracedMessage, other: TracedMessage) -> str:
     """Return the difference of ``other`` from ``one``, as a unified diff with all lines.
 
     Header fields are compared by name, at any position; the body line by line.
@@ -109,7 +109,7 @@ def difference(one: Sighting, other: Sighting) -> str:
     return "".join(f"{line}\n" for line in lines)
 
 
-def _centres(columns: list[Participant], shown: Sequence[Sighting], order: dict[Address, int]) -> list[int]:
+def _centres(columns: list[Participant], shown: Sequence[TracedMessage], order: dict[Address, int]) -> list[int]:
     """Return the columns of the lifelines: as close as the names, and the label of every arrow, allow."""
     gap = 2 + max(len(text) for column in columns for text in (column.name, column.place))
     for each in shown:
@@ -130,7 +130,7 @@ def _lifelines(centres: list[int]) -> str:
     return _centred(["|"] * len(centres), centres)
 
 
-def _rung(label: str, start: int, end: int, centres: list[int]) -> str:
+def _arrow_line(label: str, start: int, end: int, centres: list[int]) -> str:
     """Return one line: lifelines, and the arrow with its label from column ``start`` to ``end``."""
     line = _lifelines(centres)
     low, high = min(start, end), max(start, end)
@@ -146,11 +146,11 @@ def _text_lines(data: bytes) -> list[str]:
     return [printable(line) for line in text.split("\n")] if text else []
 
 
-def _fields(each: Sighting, name: str) -> list[str]:
+def _fields(each: TracedMessage, name: str) -> list[str]:
     return [printable(f"{key}: {value}") for key, value in each.sketch.headers if key == name]
 
 
-def _title(each: Sighting) -> str:
+def _title(each: TracedMessage) -> str:
     return f"{each.number}  {each.label}  {place(each.entry.source)} -> {place(each.entry.destination)}"
 
 

@@ -11,7 +11,7 @@ from html import escape
 from typing import Final
 
 from wanderbus.sip.trace.ladder import Participant, message_lines, participants, seconds
-from wanderbus.sip.trace.trace_messages import Sighting
+from wanderbus.sip.trace.trace_messages import TracedMessage
 
 _CHARACTER: Final = 7.2
 _ROW: Final = 30
@@ -31,7 +31,7 @@ text { font: 12px ui-monospace, Menlo, Consolas, monospace; fill: #222; }
 """
 
 
-def ladder_svg(shown: Sequence[Sighting]) -> str:
+def ladder_svg(shown: Sequence[TracedMessage]) -> str:
     """Return the diagram of ``shown`` as an SVG document."""
     columns = participants(shown)
     index = {column.address: number for number, column in enumerate(columns)}
@@ -52,7 +52,7 @@ def ladder_svg(shown: Sequence[Sighting]) -> str:
     return "\n".join([*parts, "</svg>", ""])
 
 
-def _gap(columns: list[Participant], shown: Sequence[Sighting], index: dict[tuple[str, int], int]) -> float:
+def _gap(columns: list[Participant], shown: Sequence[TracedMessage], index: dict[tuple[str, int], int]) -> float:
     """Return the distance of lifelines that leaves room for every name and label."""
     characters = max((len(text) for column in columns for text in (column.name, column.place)), default=0) + 2.0
     for each in shown:
@@ -67,7 +67,7 @@ def _column(column: Participant, x: float, height: int) -> Iterator[str]:
     yield f'<line class="life" x1="{x:.1f}" y1="48" x2="{x:.1f}" y2="{height - 8}"/>'
 
 
-def _arrow(each: Sighting, first: Sighting, x1: float, x2: float, y: int) -> Iterator[str]:
+def _arrow(each: TracedMessage, first: TracedMessage, x1: float, x2: float, y: int) -> Iterator[str]:
     kind = _kind(each)
     line_kind = f"{kind} again" if each.again else kind
     yield f"<g><title>{escape(chr(10).join(message_lines(each)))}</title>"
@@ -84,7 +84,7 @@ def _arrow(each: Sighting, first: Sighting, x1: float, x2: float, y: int) -> Ite
     yield "</g>"
 
 
-def _kind(each: Sighting) -> str:
+def _kind(each: TracedMessage) -> str:
     status = each.sketch.status
     if status is None:
         return "request"

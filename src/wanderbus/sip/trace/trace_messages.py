@@ -49,7 +49,7 @@ class Sketch(msgspec.Struct, frozen=True):
     """Number of Via fields: one means that the message has not left its sender yet."""
 
 
-class Sighting(msgspec.Struct, frozen=True):
+class TracedMessage(msgspec.Struct, frozen=True):
     """One message of a trace: ``number`` from 1 by time; ``again`` if the same bytes took the same path before."""
 
     number: int
@@ -63,25 +63,25 @@ class Sighting(msgspec.Struct, frozen=True):
         return self.sketch.label + (" again" if self.again else "")
 
 
-def sightings(entries: Iterable[TraceEntry]) -> list[Sighting]:
+def traced_messages(entries: Iterable[TraceEntry]) -> list[TracedMessage]:
     """Return the messages of a trace by time, each once (see :func:`~wanderbus.sip.trace.trace.in_order`)."""
-    found: list[Sighting] = []
+    found: list[TracedMessage] = []
     seen: set[tuple[Address, Address, bytes]] = set()
     for number, entry in enumerate(in_order(entries), 1):
         way = (entry.source, entry.destination, entry.data)
-        found.append(Sighting(number, entry, sketch(entry.data), way in seen))
+        found.append(TracedMessage(number, entry, sketch(entry.data), way in seen))
         seen.add(way)
     return found
 
 
 def select(
-    found: Iterable[Sighting],
+    found: Iterable[TracedMessage],
     *,
     call_id: str | None = None,
     user: str | None = None,
     since_us: int | None = None,
     until_us: int | None = None,
-) -> list[Sighting]:
+) -> list[TracedMessage]:
     """Return the messages that meet every given condition; they keep their numbers.
 
     :param call_id: prefix of their Call-ID

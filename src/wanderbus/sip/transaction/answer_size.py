@@ -18,7 +18,15 @@ from wanderbus.sip.authentication.digest_values import Challenge
 from wanderbus.sip.message.header_access import canonical_name
 from wanderbus.sip.message.message import Response, encode_message
 
-_GOOD_TO_KNOW: Final = ("Server", "Supported", "Accept-Language", "Accept-Encoding", "Accept", "Warning", "Timestamp")
+_OMITTABLE_FIELDS: Final = (
+    "Server",
+    "Supported",
+    "Accept-Language",
+    "Accept-Encoding",
+    "Accept",
+    "Warning",
+    "Timestamp",
+)
 """Header fields that a response can omit, the least useful first."""
 
 _CHALLENGES: Final = ("WWW-Authenticate", "Proxy-Authenticate")
@@ -52,7 +60,7 @@ def fitted(response: Response, bytes_max: int, keep: Collection[str] = ()) -> by
 
 def _ever_shorter(response: Response, keep: Collection[str]) -> Iterator[bytes]:
     yield encode_message(response)
-    for name in _GOOD_TO_KNOW:
+    for name in _OMITTABLE_FIELDS:
         if response.header(name) is not None and name not in keep:
             response = response.without(name)
             yield encode_message(response)
