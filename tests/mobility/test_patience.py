@@ -94,7 +94,7 @@ def test_who_rings_for_too_long_is_cancelled_and_the_owner_hears_that_nobody_ans
     world.run(PATIENCE_S)
     assert [cancel.cseq.number for cancel in requests_of(world, "CANCEL", alice)] == [invite.request.cseq.number]
     peer.says(487, "peer", to=invite)
-    assert [(report.status, report.reason) for report in alice.all_of(SessionFailed)] == [(None, "nobody answers")]
+    assert [(report.status, report.reason) for report in alice.all_of(SessionFailed)] == [(None, "no response")]
     world.run(100.0)
     assert len(peer.got("INVITE")) == 1
     assert alice.agent.transaction_count <= 1, "of the CANCEL and the INVITE nothing is left"
@@ -304,7 +304,7 @@ def test_a_2xx_that_can_never_be_read_ends_the_attempt(calling: Calling) -> None
     world, alice, peer, invite = calling
     peer.says(200, "peer", to=invite, headers=[("Contact", "<tel:123>")])
     world.run(2 * TIMER_B_S)
-    assert [report.reason for report in alice.all_of(SessionFailed)] == ["nobody answers"]
+    assert [report.reason for report in alice.all_of(SessionFailed)] == ["no response"]
 
 
 @pytest.mark.parametrize("seed", range(20))

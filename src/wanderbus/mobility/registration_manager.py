@@ -120,7 +120,7 @@ class RegistrationManager:
         if transaction != self._transaction:
             return []
         self._transaction = None
-        return self._refused(None, "the registrar does not answer", now) if self._wanted else [Unregistered()]
+        return self._refused(None, "the registrar does not respond", now) if self._wanted else [Unregistered()]
 
     def _afresh(self, now: float) -> list[Effect]:
         self._pause_s = RETRY_S_MIN

@@ -68,7 +68,7 @@ class Replies:
         Raises LocalProtocolError for ACK, which has no reply.
         """
         if method in _NEVER_ANSWERED:
-            raise LocalProtocolError(f"there is no reply to {method} that a handler could change")
+            raise LocalProtocolError(f"{method} has no reply that a handler could change")
         _put(self._alter, method, handler)
 
     def alter_requests(self, method: str, handler: OutgoingHandler | None) -> None:

@@ -94,7 +94,7 @@ class SIPHelper:
         except ValueError:
             raise ConfigurationError(f"{text!r} is not an IP address") from None
         if address.is_unspecified:
-            raise ConfigurationError(f"{text} is no address that others can reach: give one address of this device")
+            raise ConfigurationError(f"{text} is not an address that others can reach: give one address of this device")
         return str(address)
 
     @staticmethod

@@ -40,7 +40,7 @@ class RegistrationManager:
         self._values: SIPMobilityProperties | None = None
         self._monitor: AddressMonitor | None = None
         self._bound: Address | None = None
-        self._failure = "the registrar does not answer"
+        self._failure = "the registrar does not respond"
         self._registering: list[asyncio.Future[float]] = []
         self._unregistering: list[asyncio.Future[None]] = []
 

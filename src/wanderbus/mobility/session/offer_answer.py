@@ -127,7 +127,7 @@ def answer_to(offer: SessionDescription, wanted: MediaDescription) -> Lines:
     pairs = zip(offer.media, filled, strict=True)
     answer = tuple(_answered(offered, ours) for offered, ours in pairs)
     if not any(line.port for line in answer):
-        raise SIPParseError("nothing that we want is offered", 488)
+        raise SIPParseError("none of our media is offered", 488)
     return answer
 
 
@@ -139,7 +139,7 @@ def agreed_media(slots: Lines, theirs: Lines, wanted: MediaDescription) -> Media
     pairs = [(ours, other) for ours, other in zip(slots, theirs, strict=False) if ours.port and other.port]
     agreed = [(ours, other) for ours, other in pairs if fits(ours, other)]
     if not agreed:
-        raise SIPParseError("no line is agreed", 488)
+        raise SIPParseError("no common media line", 488)
     order = [with_direction(line, SENDRECV) for line in lines_of(wanted)]
 
     def place(pair: tuple[MediaDescription, MediaDescription]) -> int:

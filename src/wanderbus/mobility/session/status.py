@@ -101,7 +101,7 @@ def advanced(status: SIPCommunicationStatus, occurrence: Occurrence) -> SIPCommu
     """
     successor = TRANSITIONS[status].get(occurrence)
     if successor is None:
-        raise LocalProtocolError(f"a session that is {status.value} cannot take: {occurrence.value}")
+        raise LocalProtocolError(f"no transition of a session that is {status.value} for: {occurrence.value}")
     return successor
 
 

@@ -63,7 +63,7 @@ _GONE: Final = (481, 408)
 _UNANSWERED: Final = (None, 408)
 """Ends of a re-INVITE after which BYE ends the dialog: the peer may still exist (RFC 3261 12.2.1.2)."""
 
-NOBODY_ANSWERS: Final = "nobody answers"
+NO_RESPONSE: Final = "no response"
 
 
 class UacInvites:
@@ -158,7 +158,7 @@ class UacInvites:
             return []
         outgoing.transaction = None
         if not call.established:
-            return self._fail(call, None, NOBODY_ANSWERS)
+            return self._fail(call, None, NO_RESPONSE)
         return [] if call.exchanging else self._try_other_path(call, outgoing, now)
 
     def _try_other_path(self, call: Call, outgoing: Outgoing, now: float) -> list[Effect]:
@@ -216,7 +216,7 @@ class UacInvites:
         outgoing.transaction = None
         if call.established:
             return self._pause_then_other_path(call, outgoing, now)
-        return self._fail(call, response.status, f"its answer cannot be used: {problem}")
+        return self._fail(call, response.status, f"unusable response: {problem}")
 
     def _over(self, transaction: str, response: Response) -> None:
         if response.status >= 300:
@@ -236,7 +236,7 @@ class UacInvites:
         assert outgoing is not None
         effects = abandon_transaction(outgoing)
         if call.ending or self._schedule.is_exhausted(call, outgoing):
-            return effects + self._fail(call, None, NOBODY_ANSWERS)
+            return effects + self._fail(call, None, NO_RESPONSE)
         outgoing.attempt += 1
         return effects + self._send(call, now)
 
@@ -409,6 +409,6 @@ class UacInvites:
             gone = status in _UNANSWERED
             return self._bye.at_once(call, failed) if gone else self._calls.end(call, failed)
         if call.unanswered:
-            return self._calls.end(call, SessionFailed(id, None, NOBODY_ANSWERS))
+            return self._calls.end(call, SessionFailed(id, None, NO_RESPONSE))
         report = SessionRemoved(id, "ended here") if call.ending else SessionFailed(id, status, reason)
         return self._calls.end(call, report)

@@ -177,7 +177,7 @@ def _digest(algorithm: str, text: str) -> str:
 def _parse_digest(text: str) -> dict[str, str]:
     scheme, _, rest = text.strip(" \t").partition(" ")
     if scheme.lower() != "digest":
-        raise SIPParseError("digest: another scheme")
+        raise SIPParseError("digest: not the Digest scheme")
     values: dict[str, str] = {}
     for item in split_list(rest):
         name, equals, value = (part.strip(" \t") for part in item.partition("="))

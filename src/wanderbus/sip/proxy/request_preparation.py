@@ -142,7 +142,7 @@ def destination_of(hop: SIPUri) -> Target:
     """
     target = target_of(hop)
     if not is_ip_address(hop.host):
-        raise SIPParseError("next hop: a host name", BAD_GATEWAY)
+        raise SIPParseError("next hop: a host name, not an IP address", BAD_GATEWAY)
     return target
 
 
