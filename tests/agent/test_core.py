@@ -364,16 +364,16 @@ def test_a_broker_message_without_sense_is_healed_by_a_new_connection_that_misse
     bob.publish(1)
     town.run(1.0)
     links, garbled = town.access.broker._links, {"once": True}
-    say = links.say
+    send = links.send
 
     def garble(link: Link, message: protocol.BrokerMessage) -> None:
         to_alice = isinstance(message, protocol.Notify) and message.number == 2 and link.user == alice.uri
         if to_alice and garbled.pop("once", False):
-            links._journal.say(SendOnLink(link.link, b"\xc1"))
+            links._journal.emit(SendOnLink(link.link, b"\xc1"))
         else:
-            say(link, message)
+            send(link, message)
 
-    links.say = garble  # type: ignore[method-assign]
+    links.send = garble  # type: ignore[method-assign]
     for n in (2, 3):
         bob.publish(n)
     town.run(10.0)

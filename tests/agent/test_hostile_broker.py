@@ -34,16 +34,16 @@ def invites(town: Town, start: float) -> set[tuple[str, int]]:
 def begin_to_lie(town: Town, uri: str) -> None:
     """Let the broker answer every attachment of ``uri`` with garbage, and end the present connection so."""
     links = town.access.broker._links
-    say = links.say
+    send = links.send
 
     def garble(link: Link, message: protocol.BrokerMessage) -> None:
         if isinstance(message, Attachment) and link.user == uri:
-            links._journal.say(SendOnLink(link.link, b"\xc1"))
+            links._journal.emit(SendOnLink(link.link, b"\xc1"))
         else:
-            say(link, message)
+            send(link, message)
 
-    links.say = garble  # type: ignore[method-assign]
-    links._journal.say(SendOnLink(links.of_user(uri)[0].link, b"\xc1"))
+    links.send = garble  # type: ignore[method-assign]
+    links._journal.emit(SendOnLink(links.of_user(uri)[0].link, b"\xc1"))
 
 
 @pytest.mark.parametrize("seed", range(3))
@@ -56,7 +56,7 @@ def test_a_broker_that_garbles_every_attachment_is_asked_less_and_less_often(see
     phone.publish(1)
     town.run(120.0)
     assert 8 <= len(invites(town, start)) <= 24
-    del town.access.broker._links.say
+    del town.access.broker._links.send
     town.run(20.0)
     assert phone.statuses[-1] == "CONNECTED"
     phone.publish(2)
@@ -70,7 +70,7 @@ def test_whoever_moves_away_from_a_lying_broker_asks_at_once_again() -> None:
     begin_to_lie(town, phone.uri)
     phone.publish(1)
     town.run(60.0)
-    del town.access.broker._links.say
+    del town.access.broker._links.send
     phone.move("10.9.0.1")
     town.run(1.0)
     assert phone.statuses[-1] == "CONNECTED"
@@ -256,12 +256,12 @@ def test_data_are_never_sent_where_no_broker_can_be(place: str, monkeypatch: pyt
 def test_what_a_broker_said_wrong_is_reported_to_who_waits_for_it() -> None:
     town = Town()
     links = town.access.broker._links
-    say = links.say
+    send = links.send
 
     def answer_otherwise(link: Link, message: protocol.BrokerMessage) -> None:
-        say(link, Listing(message.request, ()) if isinstance(message, Done) else message)
+        send(link, Listing(message.request, ()) if isinstance(message, Done) else message)
 
-    links.say = answer_otherwise  # type: ignore[method-assign]
+    links.send = answer_otherwise  # type: ignore[method-assign]
     phone = Phone(town).connect()
     phone.node.feed([Ask(Query(1))])
     town.run(2.0)

@@ -58,7 +58,7 @@ def test_what_the_filter_said(desk: Desk, bob: int) -> None:
     other = published(desk, bob, 6, subject="Weather")
     assert outcome(desk, other, subscription) == (
         "wrong_subject",
-        "the event is of 'Weather', the subscription hears of 'Trade'",
+        "the subject of the event is 'Weather', that of the subscription 'Trade'",
     )
 
 
@@ -161,7 +161,7 @@ def test_when_there_was_no_such_subscription(desk: Desk, bob: int) -> None:
 def test_discarded_subscriptions_have_ended(desk: Desk, bob: int) -> None:
     subscription = desk.subscribed(desk.attach())
     desk.attach(epoch=2, keep=False)
-    assert "without the subscriptions" in outcome(desk, published(desk, bob, 1), subscription)[1]
+    assert "without its previous subscriptions" in outcome(desk, published(desk, bob, 1), subscription)[1]
 
 
 def test_on_the_way_to_the_devices(desk: Desk, bob: int) -> None:
@@ -183,8 +183,8 @@ def test_on_the_way_to_the_devices(desk: Desk, bob: int) -> None:
     found = explained(desk, event, subscription.id)
     assert found.outcome == "delivered"
     assert found.reason == (
-        "phone took it at 2023-11-14T22:13:22.000Z, 2.000 s after the event, "
-        "tablet took it at 2023-11-14T22:13:25.000Z, 5.000 s after the event"
+        "phone acknowledged it at 2023-11-14T22:13:22.000Z, 2.000 s after the event, "
+        "tablet acknowledged it at 2023-11-14T22:13:25.000Z, 5.000 s after the event"
     )
     assert [(each.device, each.after_s) for each in found.devices] == [("phone", 2.0), ("tablet", 5.0)]
     assert (found.number, found.at_us, found.published_us) == (1, START_US + 5_000_000, START_US)

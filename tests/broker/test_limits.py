@@ -56,8 +56,8 @@ def test_users_see_what_limits_themselves_and_their_own_source() -> None:
     assert parties(Server(), ALICE) == [(ALICE, 1), (OWN_SOURCE, 4)]
     assert parties(Server(), BOB, BOB) == [(BOB, 2), (OWN_SOURCE, 4)]
     server = Server()
-    assert "takes the role" in refusal(server, server.attach(BOB), Inspect(3, "limits", ALICE))
-    assert "take the role" in refusal(server, server.attach(BOB), Inspect(4, "bounds", None))
+    assert "need the role" in refusal(server, server.attach(BOB), Inspect(3, "limits", ALICE))
+    assert "need the role" in refusal(server, server.attach(BOB), Inspect(4, "bounds", None))
 
 
 def test_the_answer_for_a_link_that_is_gone_goes_nowhere() -> None:

@@ -181,12 +181,12 @@ def test_journal_starts_with_what_it_finds_durable() -> None:
     state = BrokerState("wb", 8)
     state.offset = 7
     journal = Journal(state)
-    journal.say(CancelTimer("now"))
+    journal.emit(CancelTimer("now"))
     assert journal.drain() == [CancelTimer("now")]
     assert journal.drain() == []
     offset = journal.write(records.Started(at_us=1, server="wb"), urgent=True)
     assert offset == 7
-    journal.say(CancelTimer("held"))
+    journal.emit(CancelTimer("held"))
     (append,) = journal.drain()
     assert isinstance(append, Append)
     assert [entry[:2] for entry in append.entries] == [(7, 1)]
@@ -195,7 +195,7 @@ def test_journal_starts_with_what_it_finds_durable() -> None:
     journal.appended(8)
     assert journal.drain() == [CancelTimer("held")]
     journal.appended(3)
-    journal.say(CancelTimer("free"))
+    journal.emit(CancelTimer("free"))
     assert journal.drain() == [CancelTimer("free")]
 
 

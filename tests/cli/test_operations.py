@@ -135,10 +135,10 @@ def test_kick_ends_a_connection_which_comes_back(office: Shell) -> None:
 
 def test_refusals_are_one_line(office: Shell) -> None:
     for words, name, status, complaint in (
-        (["sessions", ALICE], "bob", 1, "takes the role 'operator' or 'administrator'"),
-        (["peek", ALICE], "bob", 1, "takes the role 'operator' or 'administrator'"),
-        (["purge", ALICE, "--yes"], "olga", 1, "takes the role 'administrator'"),
-        (["kick", ALICE], "olga", 1, "takes the role 'administrator'"),
+        (["sessions", ALICE], "bob", 1, "need the role 'operator' or 'administrator'"),
+        (["peek", ALICE], "bob", 1, "need the role 'operator' or 'administrator'"),
+        (["purge", ALICE, "--yes"], "olga", 1, "need the role 'administrator'"),
+        (["kick", ALICE], "olga", 1, "need the role 'administrator'"),
         (["peek", ALICE], "olga", 1, "has no session 'default'"),
         (["sessions", "nobody"], "olga", 2, "write nobody@localhost"),
     ):

@@ -38,7 +38,7 @@ Patch = pytest.MonkeyPatch
 
 def say_at_once(patch: Patch) -> None:
     """Output commit: acknowledge before the sync (DESIGN 5.1)."""
-    patch.setattr(Journal, "say", lambda self, output: self._ready.append(output))
+    patch.setattr(Journal, "emit", lambda self, output: self._ready.append(output))
 
 
 def hear_repeats(patch: Patch) -> None:

@@ -1,1 +1,1 @@
-"""The broker's policy: sessions, devices, subscriptions, queues (SPEC E, G, H). It knows links, not networks."""
+"""The broker: sessions, devices, subscriptions, queues (SPEC E, G, H). It knows links, not networks."""

@@ -1,8 +1,9 @@
-"""What users ask about their own sessions and operators about all, and what they do to them (SPEC U, E-01, G-08, G-21).
+"""Administration requests: list, peek, purge and kick (SPEC U, E-01, G-08, G-21).
 
-A user lists, looks into and purges what is their own and kicks their own devices. The role ``operator`` also sees what
-is of others, ``administrator`` also changes it; a refusal says which it takes, and nothing of whether that user
-exists. No request makes the broker look at more than a bounded part: the asker goes on from where an answer ended.
+A user lists, peeks into and purges their own sessions, and kicks their own devices. The role ``operator`` also sees the
+sessions of others, and ``administrator`` also changes them. A refusal names the role that is needed, and does not
+disclose whether the user exists. Each request makes the broker look at a bounded part: the client continues from where
+an answer ended.
 """
 
 from __future__ import annotations
@@ -35,30 +36,30 @@ LOOKED_AT_MAX: Final = 1_000
 """Sessions and rows that one answer looks at."""
 
 ANSWER_BYTES_MAX: Final = 256 * 1024
-"""Rows of one answer, encoded; one row is always sent."""
+"""Bytes of the encoded rows of one answer; one row is always sent."""
 
 PURGED_MAX: Final = 1_000
-"""Notifications and gaps that one step of a purge goes over."""
+"""Notifications and gaps that one step of a purge looks at."""
 
 _PART_BYTES_MAX: Final = MESSAGE_BYTES_MAX // 2
-"""Rows of one message, encoded; a single one may be larger."""
+"""Bytes of the encoded rows of one message; a single row may be larger."""
 
 _ROW_BYTES_MAX: Final = MESSAGE_BYTES_MAX - 1_024
-"""A row that is larger is sent without fields of more than :data:`_FIELD_BYTES_MAX`; ``cut`` names them."""
+"""A larger row is sent without its fields above :data:`_FIELD_BYTES_MAX`; ``cut`` names them."""
 
 _FIELD_BYTES_MAX: Final = 512
 
 OF_SERVER: Final = ("limits", "bounds")
-"""Listings that are of the whole server, which knows more than its broker."""
+"""Listings of the whole server; the broker alone cannot answer them."""
 
 Found: TypeAlias = Iterable[tuple[Row | None, str]]
-"""A row, or None for something that has none, and where to go on from behind it."""
+"""A row, or None for an item without a row, and the place from which to continue behind it."""
 
 
 class ServerAsked(Output, frozen=True):
-    """Somebody on ``link`` wants a listing of the whole server; :class:`ServerAnswered` is to follow.
+    """A client on ``link`` requests a listing of the whole server; :class:`ServerAnswered` answers it.
 
-    ``sources`` are those that the asker's own data come from, as far as the layer below knows.
+    ``sources`` are the networks from which the client's own data come, as far as the layer below knows.
     """
 
     link: int
@@ -67,14 +68,14 @@ class ServerAsked(Output, frozen=True):
 
 
 class ServerAnswered(Input, frozen=True):
-    """All ``rows`` of a listing that was asked for by ``asked``; of each is shown what the asker may see."""
+    """All ``rows`` of the listing requested by ``asked``; the broker shows the client those that it may see."""
 
     asked: ServerAsked
     rows: tuple[Row, ...]
 
 
 class Operating:
-    """Answers requests about what is at the broker; whoever asks has been authenticated."""
+    """Answers administration requests of authenticated users."""
 
     def __init__(
         self, state: BrokerState, journal: Journal, links: Links, presence: Presence, config: BrokerConfig
@@ -86,10 +87,10 @@ class Operating:
         self._roles = config.roles
         self._listings = Listings(state, links, config)
         self._life = str(state.offset)
-        """Names this life of the broker: sessions keep their order within one."""
+        """Name of this life of the broker: sessions keep their order within one life."""
 
     def answer(self, link: Link, request: protocol.OfOperators) -> None:
-        """Serve one request and answer it, once what it changed is durable."""
+        """Serve one request; the answer is sent once the change is durable."""
         try:
             self._check_role(link.user, request)
             match request:
@@ -102,23 +103,23 @@ class Operating:
                 case protocol.Kick():
                     self._kick(link, request)
         except Refused as error:
-            self._links.say(link, protocol.RequestRefused(request.request, protocol.shortened(error)))
+            self._links.send(link, protocol.RequestRefused(request.request, protocol.shortened(error)))
 
     def _check_role(self, asker: str, request: protocol.OfOperators) -> None:
-        """Raise :class:`Refused` if ``asker`` may not ask that about somebody else; one's own is nobody's business."""
+        """Raise :class:`Refused` if ``asker`` lacks the role for this request about another user."""
         changes = isinstance(request, protocol.Purge | protocol.Kick)
         role = self._roles.get(asker)
         if request.user in (None, asker) or role == "administrator" or (role == "operator" and not changes):
             return
         needed = "'administrator'" if changes else "'operator' or 'administrator'"
-        raise Refused(f"{asker} may do that with what is their own; with what is of others it takes the role {needed}")
+        raise Refused(f"{asker} may do that with their own sessions; those of others need the role {needed}")
 
     # Seeing -----------------------------------------------------------------------------------------------------
 
     def _inspect(self, link: Link, request: protocol.Inspect) -> None:
         _check_count("limit", request.limit)
         if request.what in OF_SERVER:
-            self._journal.say(ServerAsked(link.link, request))
+            self._journal.emit(ServerAsked(link.link, request))
             return
         place, after = self._place(request.after)
         user = request.user if link.user in self._roles else link.user
@@ -127,7 +128,7 @@ class Operating:
         self._list(link, request.request, found, request.limit)
 
     def server_answered(self, answered: ServerAnswered) -> None:
-        """Answer who asked for a listing of the whole server: rows of others need a role, and so do all bounds."""
+        """Answer a request for a listing of the whole server: bounds, and rows of other users, need a role."""
         asked, request = answered.asked, answered.asked.request
         link = self._links.get(asked.link)
         if link is None:
@@ -135,9 +136,9 @@ class Operating:
         try:
             _, after = self._place(request.after)
             if link.user not in self._roles and request.what == "bounds":
-                raise Refused(f"{link.user} sees who is limited alone; the bounds take the role 'operator'")
+                raise Refused(f"{link.user} may list limits only; bounds need the role 'operator'")
         except Refused as error:
-            self._links.say(link, protocol.RequestRefused(request.request, protocol.shortened(error)))
+            self._links.send(link, protocol.RequestRefused(request.request, protocol.shortened(error)))
             return
         own = link.user if link.user not in self._roles else request.user
         parties = None if own is None else {own, *(asked.sources if own == link.user else ())}
@@ -146,9 +147,9 @@ class Operating:
         self._list(link, request.request, ((row, self._behind(0, _key(row))) for row in shown), request.limit)
 
     def _found(self, what: protocol.Listed, sessions: Iterator[SessionRow], start: int, after: str) -> Found:
-        """Yield what there is in sessions from the one at place ``start`` on, and in that one behind ``after``.
+        """Yield the rows of the sessions from place ``start`` on; in the first session, those behind ``after``.
 
-        Sessions are never removed, so a place stays good. Subscriptions are, so they come in the order of their ids.
+        Sessions are never removed, so a place stays valid. Subscriptions are removed, so their ids give the order.
         """
         for place, session in enumerate(sessions, start):
             behind = self._behind(place + 1, "")
@@ -172,7 +173,7 @@ class Operating:
         self._list(link, request.request, ((row, str(row["first"] + 1)) for row in waiting), request.count)
 
     def _list(self, link: Link, request: int, found: Found, limit: int) -> None:
-        """Send what is found, as much as one answer takes and in as many messages as that needs."""
+        """Send the rows that fit one answer, in as many messages as they need."""
         part: list[msgspec.Raw] = []
         rows = answer_bytes = part_bytes = 0
         behind = after = None
@@ -184,18 +185,18 @@ class Operating:
                 continue
             data = _encoded(row)
             if part_bytes + len(data) > _PART_BYTES_MAX and part:
-                self._links.say(link, _listing(request, part, more=True))
+                self._links.send(link, _listing(request, part, more=True))
                 part, part_bytes = [], 0
             part.append(msgspec.Raw(data))
             rows, answer_bytes, part_bytes = rows + 1, answer_bytes + len(data), part_bytes + len(data)
         else:
             behind = None
-        self._links.say(link, _listing(request, part, next=behind))
+        self._links.send(link, _listing(request, part, next=behind))
 
     # Changing ---------------------------------------------------------------------------------------------------
 
     def _purge(self, link: Link, request: protocol.Purge) -> None:
-        """Drop one step of what waited when the purge began; the row says how many matches that were."""
+        """Drop one step of the notifications that waited when the purge began; the row counts the matches."""
         session = self._session(request)
         self._check_subscription(session, request.subscription)
         first, through = self._place(request.after)
@@ -204,10 +205,10 @@ class Operating:
         behind = self._drop(session, first, last, request.subscription)
         purged = session.dropped.get("purged", 0) - purged
         after = None if behind > last else self._behind(behind, str(last))
-        self._links.say(link, protocol.Listing(request.request, ({"purged": purged},), next=after))
+        self._links.send(link, protocol.Listing(request.request, ({"purged": purged},), next=after))
 
     def _drop(self, session: SessionRow, first: int, last: int, subscription: str | None) -> int:
-        """Drop what waits from ``first`` up to ``last``, or a part; return the number behind it."""
+        """Drop the notifications from ``first`` up to ``last``, or a part of them; return the number behind it."""
         queue = self._state.queue.get(session.key)
         found, looked_at = set[str](), 0
         for group in () if queue is None else queue.items_from(first, subscription):
@@ -232,9 +233,9 @@ class Operating:
         return last + 1
 
     def _kick(self, link: Link, request: protocol.Kick) -> None:
-        """End connections; what the devices have not taken stays in their session's queue.
+        """End connections; what the devices have not acknowledged stays in the queue of their session.
 
-        Not that of the device that asks: it would ask again until it has an answer.
+        The connection of the device that asks is not ended, because it would repeat its request until it is answered.
         """
         own = link.device if link.user == request.user else None
         if own is not None and request.device == own:
@@ -254,9 +255,9 @@ class Operating:
             if known is not None and known.session and request.forget:
                 self._presence.left(request.user, known.session, device, "kicked")
             rows.append({"device": device, "connected": open_link is not None, "forgotten": request.forget})
-        self._links.say(link, protocol.Listing(request.request, tuple(rows)))
+        self._links.send(link, protocol.Listing(request.request, tuple(rows)))
         for identity in links:
-            self._journal.say(LinkDropped(identity, "kicked"))
+            self._journal.emit(LinkDropped(identity, "kicked"))
 
     def _devices(self, user: str) -> list[str]:
         members = (device for session in self._state.sessions_of(user) for device in session.devices)
@@ -279,22 +280,22 @@ class Operating:
             raise Refused(f"the session has no subscription {identity!r}; list the subscriptions")
 
     def _behind(self, place: int, within: str) -> str:
-        """Return what an asker gives back to go on from there; it means nothing to others."""
+        """Return the opaque cursor with which a client continues from there."""
         return f"{self._life}.{place}.{within}"
 
     def _place(self, after: str | None) -> tuple[int, str]:
-        """Return what :meth:`_behind` was given."""
+        """Return the place and the id in a cursor of :meth:`_behind`."""
         if after is None:
             return 0, ""
         life, _, rest = after.partition(".")
         place, _, within = rest.partition(".")
         if life != self._life or not _is_number(place):
-            raise Refused("the broker was restarted, or this is no place that it named; begin again")
+            raise Refused("the cursor is invalid, or the broker was restarted since; begin again")
         return int(place), within
 
 
 def _key(row: Row) -> str:
-    """Return by which rows about the whole server are in order."""
+    """Return the sort key of rows about the whole server."""
     return f"{row['limit']} {row.get('party', '')}"
 
 
@@ -308,7 +309,7 @@ def _is_number(text: str) -> bool:
 
 
 def _encoded(row: Row) -> bytes:
-    """Return the bytes of a row; one too large for a message goes without large fields, the last first."""
+    """Return the bytes of a row; a row too large for a message loses its large fields, the last first."""
     data = msgspec.msgpack.encode(row)
     left, cut = dict(row), list[str]()
     for name in reversed(list(row)):

@@ -1,4 +1,4 @@
-"""What a subscription may ask for: its subject, its lifetime, its own queue, its size (SPEC G-04, G-18, X17, X24)."""
+"""Checks on a requested subscription: subject, lifetime, queue bounds, size (SPEC G-04, G-18, X17, X24)."""
 
 from __future__ import annotations
 
@@ -9,14 +9,14 @@ from wanderbus.parameters.broker import BrokerConfig
 from wanderbus.subscription import QueuePolicy, Subscription
 
 _SECONDS_MAX = 1e10
-"""Three hundred years: no longer time fits the microseconds of the broker's clock."""
+"""Three hundred years: a longer time does not fit the microseconds of the broker's clock."""
 
 
 def expiry_us(config: BrokerConfig, now_us: int, lifetime_s: float | None, expires_us: int | None) -> int | None:
-    """Return when what begins at ``now_us`` and asks for one of these expires, None for never (SPEC X17).
+    """Return the expiry of a subscription that begins at ``now_us``, None for never (SPEC X17).
 
-    :class:`Refused` if it asks for both or for no time to come, :class:`LimitExceeded` if for less or more than
-    ``config`` allows.
+    :class:`Refused` if both a lifetime and an instant are given or the time is past, :class:`LimitExceeded` if
+    ``config`` does not allow the lifetime.
     """
     if lifetime_s is not None and expires_us is not None:
         raise Refused("give a lifetime or the instant of expiry, not both")
@@ -46,7 +46,7 @@ def check_subject(subject: str) -> None:
 
 
 def check_queue(policy: QueuePolicy) -> None:
-    """Raise :class:`Refused` for bounds that would leave no room for anything."""
+    """Raise :class:`Refused` for bounds that leave no room for a notification."""
     for name in ("notifications_max", "bytes_max"):
         if (most := getattr(policy, name)) is not None and most < 1:
             raise Refused(f"queue.{name} must be at least 1")
@@ -55,7 +55,7 @@ def check_queue(policy: QueuePolicy) -> None:
 
 
 def check_size(subscription: Subscription) -> None:
-    """Raise :class:`LimitExceeded` for a subscription that would not fit an answer."""
+    """Raise :class:`LimitExceeded` for a subscription that does not fit an answer."""
     if (size := protocol.size_of(subscription)) > SUBSCRIPTION_BYTES_MAX:
         raise LimitExceeded(
             f"the subscription takes {size} bytes, {SUBSCRIPTION_BYTES_MAX} is the most", "subscription_bytes_max"

@@ -1,12 +1,11 @@
-"""Messages of agents, done in bounded steps: what exceeds one step waits in fair turns between users.
+"""Messages of agents, processed in bounded steps; messages beyond one step wait, and users take fair turns.
 
-A step does no more than ``turn_units`` of work, so that nobody else waits for longer than that takes, and none while
-``unsynced_units_max`` wait for the disk, so that no user's events make everybody's sync long. What waits keeps its
-sender's flow-control window closed: nothing is refused, dropped or reordered, its publisher just waits.
+A step does at most ``turn_units`` of work, which bounds how long other users wait. It does none while
+``unsynced_units_max`` wait for the disk, so that the events of one user do not make the sync long for all. A waiting
+message keeps its sender's flow-control window closed: nothing is refused, dropped or reordered; the publisher waits.
 
-While others are active too, users who always have more to say leave room for them: after a step, *n* such users wait
-for an *n*-th of the time that it took. So a single one has half of the server,
-and all of it while nobody else is there.
+A user who always has more messages leaves room for other active users: after a step, *n* such users wait for an *n*-th
+of the time that the step took. So one such user gets half of the server, and all of it while nobody else is active.
 """
 
 from __future__ import annotations
@@ -24,36 +23,36 @@ from wanderbus.errors import RemoteProtocolError
 from wanderbus.machine import SetTimer
 from wanderbus.parameters.broker import BrokerConfig
 
-Said: TypeAlias = Sequence[tuple[int, protocol.FromAgent | RemoteProtocolError]]
+LinkMessages: TypeAlias = Sequence[tuple[int, protocol.FromAgent | RemoteProtocolError]]
 """Links and the message of each; an error stands for a malformed one."""
 
 TURN: Final = ("turn",)
 """Key of the timer of the next step."""
 
-REASON: Final = "had more to say than fits a turn, and waited while others were served"
-"""Reason by which waiting is counted."""
+REASON: Final = "sent more messages than fit a turn, and waited while others were served"
+"""Reason under which a wait is counted."""
 
 ALONE_TURNS: Final = 16
-"""Turns that are one step while a single user is active: more together costs less for each."""
+"""Turns that make one step while a single user is active: a larger batch costs less for each message."""
 
 ACTIVE_S: Final = 1.0
-"""For so long at least, and twice that at most, somebody counts as active after a word."""
+"""Time for which a user counts as active after a message, at least; twice that at most."""
 
 REQUESTS_ACTIVE: Final = 20
-"""Requests within a second by which somebody who publishes nothing counts as active; connecting takes fewer."""
+"""Requests within a second after which a user who publishes nothing counts as active; connecting takes fewer."""
 
 PAUSE_S_MAX: Final = 0.1
-"""Longest time for which those who have more to say wait between two steps."""
+"""Longest wait between two steps for users who have more messages."""
 
 UNATTENDED_MAX: Final = 512
-"""Messages of that party that wait; no window closes there, so more of them are dropped, as datagrams are."""
+"""Waiting messages of the party :data:`UNATTENDED`; it has no window to close, so further messages are dropped."""
 
 UNATTENDED: Final = "eci"
-"""Party of all links on which nobody has proved to be anybody: those together have the turns of one user."""
+"""Party of all links without authentication: together they have the turns of one user."""
 
 
 class Backlog:
-    """Does what agents say by ``do``, and has what is to be published matched ahead by ``prematch``."""
+    """Processes the messages of agents by ``do``, after matching their publishes in one batch by ``prematch``."""
 
     def __init__(
         self,
@@ -61,7 +60,7 @@ class Backlog:
         journal: Journal,
         config: BrokerConfig,
         do: Callable[[Link, protocol.FromAgent | RemoteProtocolError], None],
-        prematch: Callable[[Said, int], int],
+        prematch: Callable[[LinkMessages, int], int],
     ) -> None:
         self._links = links
         self._journal = journal
@@ -71,25 +70,25 @@ class Backlog:
         self._unsynced_max = config.unsynced_units_max
         self._turns = Turns()
         self._began_at = self._owed_at = 0.0
-        """Work that had been done, and was owed, when this step began."""
+        """Work that was done, and work that was owed, when this step began."""
         self.done_units = 0.0
-        """Weight of what was done since :meth:`take_done` was called last."""
+        """Weight of the messages processed since the last :meth:`take_done`."""
         self._done: dict[int, int] = {}
         self._is_asked = False
-        """Whether another step was asked for, which comes once whatever has arrived meanwhile was read."""
+        """Whether another step was requested; it runs after the input that has arrived meanwhile."""
         self._held_at: float | None = None
-        """When the step began after which some have to leave room; None if nobody has to."""
+        """Start of the step after which some users leave room for others; None if nobody has to."""
         self._follows = 1.0
-        """How many times the work of that step it causes in all."""
+        """Factor from the work of that step to all the work that it causes."""
         self._resume_at: float | None = None
-        """When those go on, once it is known how long the step took."""
+        """Time at which the held users go on; None until the duration of the step is known."""
         self._served: dict[str, float] = {}
-        """By party: units of what was done of theirs in this step."""
+        """Units of work done in this step, by party."""
         self._active: set[str] = set()
         self._active_before: set[str] = set()
         self._active_until = 0.0
         self._requests: Counter[str] = Counter()
-        """By party, in the present second: what it said besides publishing and acknowledging."""
+        """Requests other than publishes and acknowledgements in the present second, by party."""
 
     def __len__(self) -> int:
         return len(self._turns)
@@ -104,30 +103,30 @@ class Backlog:
         self._began_at, self._owed_at = self._journal.work, self._journal.owed
 
     def timer_fired(self) -> None:
-        """Let those who have more to say go on, or first leave room for others."""
+        """Let held users go on, or first leave room for others."""
         self._is_asked = False
         if self._held_at is None:
             return
         now = self._links.now
         if self._resume_at is None:
-            took_s = (now - self._held_at) * self._follows
-            self._resume_at = now + min(took_s / max(1, len(self._turns.held)), PAUSE_S_MAX)
+            duration_s = (now - self._held_at) * self._follows
+            self._resume_at = now + min(duration_s / max(1, len(self._turns.held)), PAUSE_S_MAX)
         if now < self._resume_at:
-            self._journal.say_now(SetTimer(TURN, self._resume_at))
+            self._journal.emit_now(SetTimer(TURN, self._resume_at))
         else:
             self._held_at = self._resume_at = None
             self._turns.release()
 
     def take_done(self) -> dict[int, int]:
-        """Return how many messages of each link are done since the last call."""
+        """Return how many messages of each link were processed since the last call."""
         done, self._done, self.done_units = self._done, {}, 0.0
         return done
 
     def arrived(self, several: Sequence[tuple[int, bytes]]) -> None:
-        """Handle the messages of these links; what is too much for this step waits."""
+        """Process the messages of these links; messages beyond this step wait."""
         done = 0
         if not self._turns and self._room() >= sum([weight_of(payload) for _, payload in several]):
-            done = self._converse(several)
+            done = self._process(several)
         for identity, payload in several[done:]:
             party = _party(self._links.get(identity))
             if party == UNATTENDED and self._turns.waiting(UNATTENDED) >= UNATTENDED_MAX:
@@ -136,19 +135,19 @@ class Backlog:
                 self._turns.add(party, Waiting(identity, payload))
 
     def go_on(self) -> None:
-        """Do as much of what waits as this step has room for, and ask for another step if some is left."""
+        """Process waiting messages as far as this step has room, and request another step if some are left."""
         while self._turns.are_due and not self._is_asked and (room := self._room()) > 0:
             taken = self._turns.take(room)
-            done = self._converse([each.message for each in taken], taken)
+            done = self._process([each.message for each in taken], taken)
             self._turns.give_back(taken[done:])
         if self._turns.are_due and not self._is_asked and not self._is_unsynced():
             if self._is_contested():
                 self._leave_room()
             self._is_asked = True
-            self._journal.say_now(SetTimer(TURN, self._links.now))
+            self._journal.emit_now(SetTimer(TURN, self._links.now))
 
     def _leave_room(self) -> None:
-        """Hold back those who took half of this step and have more to say, but not who just acknowledges."""
+        """Hold back users who used half of this step and have more messages, unless they only acknowledge."""
         costly = {party for party, units in self._served.items() if units >= self._turn_units / 2}
         held = self._turns.hold(costly & (self._active | self._active_before))
         for party in held:
@@ -159,7 +158,7 @@ class Backlog:
             self._follows = 1 + (self._journal.owed - self._owed_at) / work
 
     def closes(self, link: Link) -> None:
-        """Do what waits of a link that is about to close, but for publishes, which its agent repeats elsewhere."""
+        """Process the waiting messages of a closing link, except publishes, which its agent repeats on another link."""
         for waiting in self._turns.remove(_party(link), link.link):
             message = _message(waiting.payload)
             self._done[link.link] = self._done.get(link.link, 0) + 1
@@ -172,7 +171,7 @@ class Backlog:
         return min(units - (self._journal.work - self._began_at), self._unsynced_max - self._journal.unsynced)
 
     def _note_request(self, party: str) -> None:
-        """Note who makes many requests, which is as good as publishing."""
+        """Count a request; many requests make a party active, as publishing does."""
         self._requests[party] += 1
         if self._requests[party] == REQUESTS_ACTIVE:
             self._active.add(party)
@@ -183,30 +182,30 @@ class Backlog:
     def _is_unsynced(self) -> bool:
         return self._journal.unsynced >= self._unsynced_max
 
-    def _converse(self, came: Sequence[tuple[int, bytes]], taken: Sequence[Taken] = ()) -> int:
-        """Do what came until there is no room in this step; return how much of it is done, one at least.
+    def _process(self, payloads: Sequence[tuple[int, bytes]], taken: Sequence[Taken] = ()) -> int:
+        """Process messages until this step has no room left; return how many are done, at least one.
 
-        ``taken`` says whose turn each is, which is charged with what it costs; nothing for what did not wait.
+        ``taken`` are the turns that are charged with the cost of each message; empty for messages that did not wait.
         """
         journal, links, done, served = self._journal, self._links, self._done, self._served
-        said = [(identity, _message(payload)) for identity, payload in came]
+        messages = [(identity, _message(payload)) for identity, payload in payloads]
         end = journal.work + self._room()
         prematched = 0
-        for place, (identity, message) in enumerate(said):
+        for place, (identity, message) in enumerate(messages):
             if place and journal.work >= end:
                 self._prematch((), 0)
                 return place
             link = links.get(identity)
             party = _party(link)
-            # Who just acknowledges what others publish is not active.
+            # A party that only acknowledges the events of others is not active.
             if type(message) is protocol.Publish:
                 if place >= prematched:
-                    prematched = self._prematch(said, place)
+                    prematched = self._prematch(messages, place)
                 self._active.add(party)
             elif type(message) is not protocol.Take:
                 self._note_request(party)
             before = journal.work
-            weight = weight_of(came[place][1])
+            weight = weight_of(payloads[place][1])
             journal.work += weight
             if link is not None:
                 self._do(link, message)
@@ -219,7 +218,7 @@ class Backlog:
                 self._turns.charge(taken[place], units)
         if prematched:
             self._prematch((), 0)
-        return len(said)
+        return len(messages)
 
 
 def _party(link: Link | None) -> str:

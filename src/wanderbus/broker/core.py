@@ -1,7 +1,7 @@
 """The broker as one machine: links open and close, agents ask, the log confirms, the clock ticks.
 
-It knows nothing of how a link is made (SPEC A-08, X14: dialogs and addresses are the business of the layer
-that owns it), and nothing of files: records go out as :class:`Append` and come back as :class:`Appended`.
+It does not know how a link is made (SPEC A-08, X14: dialogs and addresses belong to the layer that owns the link), and
+it touches no files: it emits records as :class:`Append`, and :class:`Appended` confirms that they are durable.
 """
 
 from __future__ import annotations
@@ -13,7 +13,7 @@ from typing import Final
 
 from wanderbus import protocol, records
 from wanderbus.broker.admin import Operating, ServerAnswered, ServerAsked
-from wanderbus.broker.backlog import Backlog, Said
+from wanderbus.broker.backlog import Backlog, LinkMessages
 from wanderbus.broker.disconnection import DisconnectionHook
 from wanderbus.broker.interest.filter_work import FilterWork
 from wanderbus.broker.interest.matcher import Interests, KernelWanted
@@ -63,10 +63,10 @@ __all__ = [
 
 
 SWEEP_AGAIN_S: Final = 0.1
-"""Pause after a sweep that left some of what has expired: others go before."""
+"""Pause after a sweep that did not end everything that has expired, so that other work runs in between."""
 
 PREMATCHED_MAX: Final = 1_024
-"""Messages in which is looked ahead for what is published: matching that much together costs least for each."""
+"""Messages that are searched for publishes to match in one batch; this batch size costs least for each event."""
 
 _SESSION_NAME: Final = re.compile(r"[A-Za-z0-9._-]{1,64}")
 
@@ -76,10 +76,10 @@ class ServerStarted(Input, frozen=True):
 
 
 class LinkOpened(Input, frozen=True):
-    """A data channel to ``device`` of the authenticated ``user`` is open; an earlier one of it is over.
+    """A data channel to ``device`` of the authenticated ``user`` is open; it replaces an earlier one of the device.
 
-    If the user has too many devices, it is refused and then dropped. Down an ``unattended`` link everything goes at
-    once and counts as taken: nobody there reads or acknowledges.
+    If the user has too many devices, the broker refuses the link and then drops it. On an ``unattended`` link the
+    broker sends everything at once and counts it as acknowledged, because nobody there acknowledges.
     """
 
     link: int
@@ -89,16 +89,16 @@ class LinkOpened(Input, frozen=True):
 
 
 class LinkClosed(Input, frozen=True):
-    """A data channel is gone, because of ``reason``: sending failed, or its session was ended (SPEC G-02)."""
+    """A data channel is closed because of ``reason``: sending failed, or its session was ended (SPEC G-02)."""
 
     link: int
     reason: str
 
 
 class DialogChanged(Input, frozen=True):
-    """Signalling state to be kept for a device, opaque here, empty for none; its data goes to ``address``.
+    """The signalling layer changed a device's dialog; ``binding`` is opaque to the broker, and empty for no dialog.
 
-    Nothing is kept for a device that is no member and has no link.
+    The device's data goes to ``address``. The broker stores nothing for a device that is no member and has no link.
     """
 
     user: str
@@ -121,30 +121,30 @@ class Appended(Input, frozen=True):
 
 
 class DiskFull(Input, frozen=True):
-    """There is no room for the log: new events and subscriptions are refused from now on."""
+    """The disk has no room for the log: the broker refuses new events and subscriptions from now on."""
 
 
 class DiskFreed(Input, frozen=True):
-    """There is room for the log again."""
+    """The disk has room for the log again."""
 
 
 class KernelLoaded(Input, frozen=True):
-    """What :class:`KernelWanted` asked for is there."""
+    """The kernel that :class:`KernelWanted` requested is loaded."""
 
     kernel: Kernel
 
 
 class ExtensionFailed(Output, frozen=True):
-    """Code of the operator failed, a restriction, policy or hook: ``count`` times by now, last for ``reason``."""
+    """A restriction, policy or hook of the operator has failed ``count`` times, the last time for ``reason``."""
 
     count: int
     reason: str
 
 
 class Broker:
-    """Sessions, subscriptions, matching and queues of one server; ``step`` as every machine.
+    """Sessions, subscriptions, matching and queues of one server; ``step`` works as in every machine.
 
-    :param kernel: what matches, loaded before; None: expressions are tried in turn, until there are many
+    :param kernel: the loaded matching kernel; None: expressions are evaluated one by one, until there are many
     :param policies: queue policies of the operator, by name (SPEC G-23)
     :param hook: decides about devices that disconnect, reconnect and leave (SPEC G-24)
     """
@@ -162,7 +162,7 @@ class Broker:
         self._config = config
         kinds, hook, policies = kinds or Kinds(), hook or DisconnectionHook(), policies or Policies()
         self._extensions: dict[Kinds | DisconnectionHook | Policies, int] = {kinds: 0, hook: 0, policies: 0}
-        """Code of the operator, and how many of its failures were reported."""
+        """The operator's extensions, and the number of failures of each that were reported."""
         self._clock = DisciplinedClock(state.wall_us, config.clock_slew_max)
         self._journal = Journal(state)
         self._bounds = Bounds(state, self._journal, config, policies)
@@ -175,7 +175,7 @@ class Broker:
         )
         self._submissions = Submissions(state, self._journal, self._links, config, self._answer)
         self._unread = Unread(state, self._journal, self._links, config)
-        self._backlog = Backlog(self._links, self._journal, config, self._said, self._prematch)
+        self._backlog = Backlog(self._links, self._journal, config, self._on_message, self._prematch)
         may_publish = Permissions("may_publish", config.may_publish)
         self._publishing = Publishing(state, self._journal, self._links, self._subscriptions, self._bounds, may_publish)
 
@@ -188,22 +188,22 @@ class Broker:
         return self._links.take_closed()
 
     def unserved(self) -> Iterator[tuple[Link, Reader]]:
-        """Yield readers that have nothing to acknowledge and are sent nothing, though something waits: none."""
+        """Yield readers that are sent nothing though something waits and nothing is unacknowledged: always none."""
         return self._links.unserved()
 
     def readers_of_all(self) -> Iterator[tuple[Link, Reader]]:
-        """Yield every reader there is, with its link."""
+        """Yield every reader with its link."""
         return ((link, reader) for link in self._links.all() for reader in link.readers())
 
     def readers(self, link: int) -> Mapping[int, str]:
-        """Return what is read on a link: subscriptions by the agent's handle for them."""
+        """Return the subscriptions that are read on a link, by the agent's handle for each."""
         open_link = self._links.get(link)
         return {} if open_link is None else {each.handle: each.subscription for each in open_link.readers()}
 
     def refusal(self, user: str, device: str, others: int, present: Iterable[UserDevice] = ()) -> LimitExceeded | None:
         """Return why ``device`` may have no data channel, None if it may; the error names the setting in full.
 
-        The user has so many ``others`` already; ``present`` are user and device of all that there are.
+        The user already has ``others`` further devices; ``present`` are user and device of all that are connected.
         """
         refused = self._presence.refusal(user, device, others, present)
         return None if refused is None else LimitExceeded(refused.reason, setting_of(refused.limit or ""))
@@ -219,7 +219,7 @@ class Broker:
                 )
             else:
                 for given in several:
-                    self._told(given)
+                    self._on_input(given)
                     self._links.flush()
         self._backlog.go_on()
         self._report_failures()
@@ -227,20 +227,20 @@ class Broker:
 
     @property
     def done_units(self) -> float:
-        """Weight of the messages that were done since :meth:`take_done` was called last: one each, and one a KiB."""
+        """Weight of the messages processed since the last :meth:`take_done`: one for each, and one for each KiB."""
         return self._backlog.done_units
 
     def take_done(self) -> dict[int, int]:
-        """Return how many messages of each link were done since the last call: those make room for others."""
+        """Return how many messages of each link were processed since the last call; they make room for others."""
         return self._backlog.take_done()
 
     def _report_failures(self) -> None:
         for extension, reported in self._extensions.items():
             if extension.failed > reported:
                 self._extensions[extension] = extension.failed
-                self._journal.say(ExtensionFailed(extension.failed, extension.last_failure))
+                self._journal.emit(ExtensionFailed(extension.failed, extension.last_failure))
 
-    def _told(self, given: Input) -> None:
+    def _on_input(self, given: Input) -> None:
         match given:
             case Appended(durable=durable):
                 self._journal.appended(durable)
@@ -248,7 +248,7 @@ class Broker:
                 self.state.wall_us = self._clock.read(wall_us, self._links.now)
                 self._publishing.received_us = wall_us
             case TimerFired(key=key):
-                self._timer_fired(key)
+                self._on_timer_fired(key)
             case LinkOpened(link=identity, user=user, device=device, unattended=unattended):
                 if former := self._links.of_device(user, device):
                     self._backlog.closes(former)
@@ -267,9 +267,9 @@ class Broker:
             case ServerAnswered():
                 self._operating.server_answered(given)
             case ServerStarted():
-                self._started()
+                self._on_server_started()
 
-    def _timer_fired(self, key: object) -> None:
+    def _on_timer_fired(self, key: object) -> None:
         match key:
             case ("turn",):
                 self._backlog.timer_fired()
@@ -285,17 +285,20 @@ class Broker:
             case ("sweep", "again"):
                 self._sweep_subscriptions()
 
-    def _started(self) -> None:
+    def _on_server_started(self) -> None:
         self._journal.write(records.Started(at_us=self.state.wall_us, server=self.state.server), urgent=True)
         self._presence.start()
         self._sweep_later()
 
     def _sweep_later(self) -> None:
         if self._config.sweep_s is not None:
-            self._journal.say(SetTimer(("sweep",), self._links.now + self._config.sweep_s))
+            self._journal.emit(SetTimer(("sweep",), self._links.now + self._config.sweep_s))
 
     def _sweep(self) -> None:
-        """Search for what has waited for too long, is unread, or has expired (SPEC G-17, G-25, X18)."""
+        """Drop notifications that waited for too long, warn of unread subscriptions, and end expired ones.
+
+        SPEC G-17, G-25, X18.
+        """
         self._bounds.sweep()
         self._unread.look()
         self._sweep_subscriptions()
@@ -303,7 +306,7 @@ class Broker:
 
     def _sweep_subscriptions(self) -> None:
         if self._subscriptions.sweep():
-            self._journal.say(SetTimer(("sweep", "again"), self._links.now + SWEEP_AGAIN_S))
+            self._journal.emit(SetTimer(("sweep", "again"), self._links.now + SWEEP_AGAIN_S))
 
     def _on_dialog_changed(self, changed: DialogChanged) -> None:
         if device_key(changed.user, changed.device) in self.state.devices:
@@ -316,29 +319,29 @@ class Broker:
             )
             self._journal.write(record, urgent=False)
 
-    def _prematch(self, said: Said, place: int) -> int:
-        """Match what is published from ``place`` on; return from where on that has to be done again.
+    def _prematch(self, messages: LinkMessages, place: int) -> int:
+        """Match the publishes from ``place`` on; return the place from which this has to be done again.
 
-        That is before what may add a subscription, whatever becomes of it. Nothing forgets what was matched before.
+        That place is before the first message that may add a subscription. Without messages, discard the results.
         """
-        if not said:
+        if not messages:
             self._subscriptions.interests.prematch(())
             return 0
-        end = min(len(said), place + PREMATCHED_MAX)
-        coming: list[tuple[Link, protocol.Publish]] = []
+        end = min(len(messages), place + PREMATCHED_MAX)
+        publishes: list[tuple[Link, protocol.Publish]] = []
         for at in range(place, end):
-            identity, message = said[at]
+            identity, message = messages[at]
             if type(message) is protocol.Publish:
                 if link := self._links.get(identity):
-                    coming.append((link, message))
+                    publishes.append((link, message))
             elif isinstance(message, protocol.Subscribe | protocol.Renew):
                 end = at
                 break
-        if len(coming) > 1:
-            self._publishing.prematch(coming)
+        if len(publishes) > 1:
+            self._publishing.prematch(publishes)
         return end
 
-    def _said(self, link: Link, message: protocol.FromAgent | RemoteProtocolError) -> None:
+    def _on_message(self, link: Link, message: protocol.FromAgent | RemoteProtocolError) -> None:
         if isinstance(message, RemoteProtocolError):
             self._presence.closed(link, str(message))
             return
@@ -362,15 +365,15 @@ class Broker:
     def _answer(self, link: Link, request: protocol.OfSubscriptions) -> None:
         match request:
             case protocol.Subscribe(request=number) | protocol.Restrict(request=number) if self._publishing.disk_full:
-                self._links.say(link, protocol.RequestRefused(number, DISK_FULL, limit="disk_full"))
+                self._links.send(link, protocol.RequestRefused(number, DISK_FULL, limit="disk_full"))
             case _:
                 self._subscriptions.answer(link, request)
 
     def _attach(self, link: Link, message: protocol.Attach) -> None:
         if link.session is not None:
             return
-        if refusal := self._no_place(link, message.session):
-            self._links.say(link, refusal)
+        if refusal := self._attach_refusal(link, message.session):
+            self._links.send(link, refusal)
             return
         attached = records.Attached(
             at_us=self.state.wall_us,
@@ -387,18 +390,18 @@ class Broker:
         if not message.keep:
             self._discard(link, session, keep_queue=message.keep_queue)
         self._links.attach(link, session)
-        self._links.say(link, protocol.Attachment(session.epoch))
+        self._links.send(link, protocol.Attachment(session.epoch))
         if link.unattended:
             self._links.notify(session, ())
 
     def _discard(self, link: Link, session: SessionRow, *, keep_queue: bool) -> None:
-        """End the subscriptions of who begins anew, and drop what waits for this device alone (SPEC G-09, X20)."""
+        """End the session's subscriptions, and drop notifications for this device alone (SPEC G-09, X20)."""
         self._subscriptions.discard(link.user, session.name, link.device)
         if not keep_queue:
             self._bounds.discard(session, link.device)
             self._links.acknowledge(session, link.device, session.next - 1)
 
-    def _no_place(self, link: Link, name: str) -> protocol.RequestRefused | None:
+    def _attach_refusal(self, link: Link, name: str) -> protocol.RequestRefused | None:
         """Return why this link cannot join the session ``name``, or None if it can."""
         if not _SESSION_NAME.fullmatch(name):
             reason = "a session's name has 1 to 64 letters, digits, dots, dashes or underscores"

@@ -1,7 +1,7 @@
 """An operator's hook for devices that disconnect, reconnect and leave (SPEC G-24).
 
-The hook is one pure function, registered when the broker is made. It decides as data: what it returns is carried out
-by the broker and written to the log, so a restart asks no hook about the past.
+The hook is one pure function, registered when the broker is made. It returns its decision as data. The broker carries
+the decision out and writes it to the log, so a restart does not call the hook for past changes.
 """
 
 from __future__ import annotations
@@ -15,11 +15,11 @@ from wanderbus.limits import REASON_CHARACTERS_MAX
 
 
 class DeviceChange(msgspec.Struct, frozen=True):
-    """What a hook is asked about: a device of ``user``, member of ``session``, changed because of ``reason``.
+    """The argument of a hook: a device of ``user``, member of ``session``, changed because of ``reason``.
 
-    ``now_us`` is the broker's clock, microseconds since the Unix epoch. ``away_s`` is how long a device was away that
-    comes back or leaves. ``waiting`` and ``waiting_bytes`` count what waits in the session. ``others_connected`` is
-    whether the user can be reached by another device.
+    ``now_us`` is the broker's clock, microseconds since the Unix epoch. ``away_s`` is how long a device that comes back
+    or leaves was away. ``waiting`` and ``waiting_bytes`` count the notifications that wait in the session.
+    ``others_connected`` is whether the user can be reached by another device.
     """
 
     change: Literal["disconnected", "reconnected", "left"]
@@ -35,16 +35,16 @@ class DeviceChange(msgspec.Struct, frozen=True):
 
 
 class Handling(msgspec.Struct, frozen=True):
-    """What the broker does about a change; without anything it keeps the session and its queue as always."""
+    """The decision of a hook; by default the broker keeps the session and its queue."""
 
     drop_waiting: bool = False
-    """Drop what waits for this device and no other, under the reason ``hook``; not for one that has left."""
+    """Drop the notifications for this device alone, with the reason ``hook``; no effect once the device has left."""
 
     grace_s: float | None = None
-    """How long this device may be away this time, in place of ``device_grace_s``; for one that disconnects."""
+    """Time that this device may be away this once, in place of ``device_grace_s``; only when it disconnects."""
 
     leave: bool = False
-    """End its membership at once, as ``device_grace_s`` does in the end; for one that disconnects."""
+    """End its membership at once, without waiting for ``device_grace_s``; only when it disconnects."""
 
 
 Hook = Callable[[DeviceChange], Handling | None]
@@ -53,27 +53,27 @@ Hook = Callable[[DeviceChange], Handling | None]
 AS_ALWAYS: Final = Handling()
 
 GRACE_S_MAX: Final = 10 * 366 * 86_400.0
-"""A longer grace is refused: times of the broker's clock have to stay within its numbers."""
+"""A longer grace is refused, because it would overflow the broker's clock."""
 
 
 class DisconnectionHook:
-    """The hook of one broker, if there is one, and how often it failed; a failure changes nothing."""
+    """The hook of one broker, if any, and the count of its failures; a failure changes nothing."""
 
     def __init__(self, hook: Hook | None = None) -> None:
         self._hook = hook
         self.failed = 0
-        """How often the hook raised, or returned what it may not."""
+        """Number of times that the hook raised, or returned an invalid value."""
 
         self.last_failure = ""
-        """The last failure, in a line for people."""
+        """The last failure, as one line of text."""
 
     @property
     def is_registered(self) -> bool:
-        """Return whether there is a hook to ask."""
+        """Return whether a hook is registered."""
         return self._hook is not None
 
     def decide(self, change: DeviceChange) -> Handling:
-        """Return what to do about ``change``."""
+        """Return the hook's decision about ``change``."""
         if self._hook is None:
             return AS_ALWAYS
         try:

@@ -1,8 +1,9 @@
-"""What became of one event for one subscription, told from the records of the log (SPEC U-01).
+"""Explanation of the outcome of one event for one subscription, from the records of the log (SPEC U-01).
 
-A fold over all records, which keeps nothing but the pair: what the subscription was when the event came, and from
-then on who took the notification or why it was dropped. Every pair has one outcome. What was dropped while it was on
-its way to a device counts as dropped, as in the counters of its session, though the device may have shown it.
+The fold over all records keeps this pair alone: the subscription at the time of the event, and then the devices that
+acknowledged the notification, or the reason for which it was dropped. Every pair has one outcome. A notification that
+was dropped while it was in flight counts as dropped, as in the counters of its session, though the device may have
+shown it.
 """
 
 from __future__ import annotations
@@ -35,18 +36,18 @@ Result = Literal[
     "dropped",
     "delivered",
 ]
-"""The outcomes; ``bound_elsewhere`` and ``not_a_member`` are those of one device that was asked about."""
+"""The outcomes; ``bound_elsewhere`` and ``not_a_member`` occur only for a question about one device."""
 
 _ENDED = {
     "asked": "as its user asked",
-    "discarded": "as its user's device began without the subscriptions of before",
+    "discarded": "as its user's device began without its previous subscriptions",
     "removed": "by an operator",
     "unsubscribed": "as its user asked from elsewhere",
 }
 
 
 class Reached(msgspec.Struct, frozen=True):
-    """A device that the notification was for: when its application took it, and how long after the event."""
+    """A target device of the notification: when it acknowledged, and how long after the event."""
 
     device: str
     took_us: int | None
@@ -54,7 +55,7 @@ class Reached(msgspec.Struct, frozen=True):
 
 
 class Explained(msgspec.Struct, frozen=True):
-    """What became of a pair, because of ``reason``, decided ``at_us``."""
+    """The outcome of a pair, its ``reason``, and the time ``at_us`` at which it was decided."""
 
     event: str
     subscription: str
@@ -62,22 +63,22 @@ class Explained(msgspec.Struct, frozen=True):
     reason: str
     at_us: int
     published_us: int
-    """When the broker accepted the event."""
+    """Time at which the broker accepted the event."""
     user: str
     session: str
     number: int | None = None
-    """Of the notification, in the session's stream."""
+    """Number of the notification in the session's stream."""
     predicates: tuple[Deciding, ...] = ()
     restriction: Restriction | None = None
     devices: tuple[Reached, ...] = ()
 
 
 class Pair:
-    """Takes the records in their order, from the first on; :meth:`explained` may be asked at any time.
+    """Applies the records in order, from the first on; :meth:`explained` may be called at any time.
 
     :param event: the event's id
     :param submitted: the subscription as it was submitted
-    :param device: tell what became of it for this device; None for all
+    :param device: explain the outcome for this device; None for all
     """
 
     def __init__(self, event: EventId, submitted: Subscription, device: str | None = None) -> None:
@@ -89,17 +90,17 @@ class Pair:
         self._ended: records.Unsubscribed | None = None
         self._last_us: int | None = None
         self._members: dict[str, bool] = {}
-        """Whether each is past the notification."""
+        """Members of the session, and whether each has acknowledged the notification."""
         self._published: records.Published | None = None
         self._number: int | None = None
         self._waits_for = submitted.id
-        """The subscription in whose queue it is: one that inherits it may stand for that which was matched."""
-        self._took: dict[str, int] = {}
-        """When each device took the notification."""
+        """The subscription in whose queue it is: the matched one, or one that has inherited its queue."""
+        self._acknowledged_us: dict[str, int] = {}
+        """Time at which each device acknowledged the notification."""
         self._left_us: int | None = None
-        """When it left the queue."""
+        """Time at which it left the queue."""
         self._dropped: str | None = None
-        """Why it was dropped, if it was."""
+        """Reason for which it was dropped, if it was."""
 
     @property
     def settled(self) -> bool:
@@ -107,45 +108,45 @@ class Pair:
         return self._published is not None and (self._number is None or self._left_us is not None)
 
     def concerns(self, offset: int, payload: bytes) -> bool:
-        """Return whether the record at ``offset`` may have to do with the pair, which most have not."""
+        """Return whether the record at ``offset`` may concern the pair; most records do not."""
         if offset == self._event.offset or self._subscription.owner.encode() in payload:
             return True
         return self._waits_for.encode() in payload
 
     def apply(self, offset: int, record: AnyRecord) -> None:
-        """Take the record at ``offset``; those that do not concern the pair may be left out."""
+        """Apply the record at ``offset``; the caller may leave out those that do not concern the pair."""
         if self.settled:
             return
         match record:
             case records.Published():
-                self._take_event(offset, record)
+                self._on_published(offset, record)
             case records.Subscribed(subscription=subscription, inherits=inherits):
-                self._take_subscription(subscription, record.at_us)
+                self._store_subscription(subscription, record.at_us)
                 if inherits == self._waits_for and self._number is not None:
                     self._waits_for = subscription.id
             case records.Changed(subscription=subscription):
-                self._take_subscription(subscription, record.at_us)
+                self._store_subscription(subscription, record.at_us)
             case records.Unsubscribed(subscription=self._identity) if self._published is None:
                 self._ended = record
             case records.Attached(user=self._subscription.owner):
-                self._attached(record)
+                self._on_attached(record)
             case records.Left(user=self._subscription.owner, session=self._subscription.session):
                 self._leave(record.device, record.at_us)
             case records.Acknowledged(user=self._subscription.owner, session=self._subscription.session):
-                self._taken(record)
+                self._on_acknowledged(record)
             case records.Forgotten(subscriptions=subscriptions) if self._waits_for in subscriptions:
                 self._drop_now("forgotten", record.at_us)
             case records.Dropped(user=self._subscription.owner, session=self._subscription.session):
-                self._drop(record)
+                self._on_dropped(record)
 
-    def _take_subscription(self, subscription: Subscription, at_us: int) -> None:
+    def _store_subscription(self, subscription: Subscription, at_us: int) -> None:
         if subscription.id == self._identity and self._published is None:
             self._subscription = subscription
             self._ended = None
             if self._submitted_us is None:
                 self._submitted_us = at_us
 
-    def _take_event(self, offset: int, record: records.Published) -> None:
+    def _on_published(self, offset: int, record: records.Published) -> None:
         ours = next((each for each in record.notified if self._identity in each.subscriptions), None)
         if offset == self._event.offset:
             self._published = record
@@ -156,7 +157,7 @@ class Pair:
 
     # The queue --------------------------------------------------------------------------------------------------
 
-    def _attached(self, record: records.Attached) -> None:
+    def _on_attached(self, record: records.Attached) -> None:
         if record.session == self._subscription.session:
             self._members.setdefault(record.device, False)
             self._trim(record.at_us)
@@ -167,16 +168,16 @@ class Pair:
         self._members.pop(device, None)
         self._trim(at_us)
 
-    def _taken(self, record: records.Acknowledged) -> None:
+    def _on_acknowledged(self, record: records.Acknowledged) -> None:
         concerned = not record.subscriptions or self._waits_for in record.subscriptions
         if concerned and self._number is not None and record.number >= self._number:
-            self._took.setdefault(record.device, record.at_us)
+            self._acknowledged_us.setdefault(record.device, record.at_us)
             if record.device in self._members:
                 self._members[record.device] = True
             self._trim(record.at_us)
 
     def _trim(self, at_us: int) -> None:
-        """Let it leave the queue once every member that it is for has taken it, or none of them can."""
+        """Remove the notification from the queue once every target device has acknowledged it, or none of them can."""
         if self._number is None or not self._members:
             return
         bound_to = self._subscription.device
@@ -185,7 +186,7 @@ class Pair:
         elif all(taken for device, taken in self._members.items() if bound_to in (None, device)):
             self._left_us = at_us
 
-    def _drop(self, record: records.Dropped) -> None:
+    def _on_dropped(self, record: records.Dropped) -> None:
         if self._number is None or not record.first <= self._number <= record.last:
             return
         if not record.subscriptions or self._waits_for in record.subscriptions:
@@ -198,7 +199,7 @@ class Pair:
     # The outcome ------------------------------------------------------------------------------------------------
 
     def explained(self) -> Explained:
-        """Return what became of the pair as far as the records go; :class:`StorageError` if there is no such event."""
+        """Return the outcome as far as the records go; :class:`StorageError` if the log does not hold the event."""
         if self._published is None:
             raise StorageError(f"the log holds no event {self._event}; one that was refused has no id")
         return self._before_matching(self._published) or self._matched(self._published) or self._notified()
@@ -216,10 +217,10 @@ class Pair:
         return None
 
     def _matched(self, published: records.Published) -> Explained | None:
-        """Return what kept the event from generating a notification, None if nothing did."""
+        """Return the outcome of an event that generated no notification, None if it generated one."""
         subscription, event = self._subscription, published.event
         if not concerns(subscription.subject, event.subject):
-            why = f"the event is of {event.subject!r}, the subscription hears of {subscription.subject!r}"
+            why = f"the subject of the event is {event.subject!r}, that of the subscription {subscription.subject!r}"
             return self._outcome("wrong_subject", why)
         if self._number is not None:
             return None
@@ -240,17 +241,17 @@ class Pair:
         return self._outcome("restricted", why, restriction=subscription.restrictions[place])
 
     def _notified(self) -> Explained:
-        """Return what became of the notification: delivered as soon as every device that it is for has taken it."""
+        """Return the outcome of the notification: delivered once every target device has acknowledged it."""
         bound_to, device = self._subscription.device, self._device
         if device is not None and bound_to not in (None, device):
             return self._outcome("bound_elsewhere", f"the subscription is bound to the device {bound_to}")
         only = bound_to or device
-        took = {each: at_us for each, at_us in self._took.items() if only in (None, each)}
-        waiting = [each for each in ([only] if only else self._members) if each not in took]
-        devices = (*map(self._reached, took), *map(self._reached, waiting))
-        if took and not waiting:
-            reason = ", ".join(map(_taken_in_words, devices))
-            return self._outcome("delivered", reason, at_us=max(took.values()), devices=devices)
+        acknowledged = {each: at_us for each, at_us in self._acknowledged_us.items() if only in (None, each)}
+        waiting = [each for each in ([only] if only else self._members) if each not in acknowledged]
+        devices = (*map(self._reached, acknowledged), *map(self._reached, waiting))
+        if acknowledged and not waiting:
+            reason = ", ".join(map(_acknowledged_in_words, devices))
+            return self._outcome("delivered", reason, at_us=max(acknowledged.values()), devices=devices)
         if device is not None and bound_to is None and device not in self._members:
             return self._outcome("not_a_member", f"the device {device} is no member of the session")
         if self._dropped is not None:
@@ -261,7 +262,7 @@ class Pair:
         return self._outcome("queued", reason, devices=devices)
 
     def _not_evaluated(self, at: str) -> str | None:
-        """Return why the filter was not evaluated, None if it was."""
+        """Return the reason for which the filter was not evaluated, None if it was."""
         if self._dropped not in BOUNDS or self._published is None:
             return None
         expression = filters.parse(self._subscription.expression, self._subscription.language)
@@ -271,7 +272,7 @@ class Pair:
 
     def _reached(self, device: str) -> Reached:
         assert self._published is not None
-        took_us = self._took.get(device)
+        took_us = self._acknowledged_us.get(device)
         return Reached(device, took_us, None if took_us is None else (took_us - self._published.at_us) / 1e6)
 
     def _outcome(
@@ -307,5 +308,7 @@ def _in_words(predicate: Deciding) -> str:
     return f"{predicate.question} is {truth}: {predicate.why}"
 
 
-def _taken_in_words(reached: Reached) -> str:
-    return f"{reached.device} took it at {instant(reached.took_us or 0)}, {reached.after_s:.3f} s after the event"
+def _acknowledged_in_words(reached: Reached) -> str:
+    return (
+        f"{reached.device} acknowledged it at {instant(reached.took_us or 0)}, {reached.after_s:.3f} s after the event"
+    )

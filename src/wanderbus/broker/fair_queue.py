@@ -1,8 +1,8 @@
-"""Fair turns between users: what agents have said waits here while others are served (start-time fair queueing).
+"""Fair queue of the messages of agents: users take turns by their cost (start-time fair queueing).
 
-Work is counted in units: one for each message, answer or notification, and one for each KiB of them. While everything
-that waits is one small batch, it is taken in the order in which it came. With more than that, the user who has cost
-least goes first, so that a user who says little never waits behind one who says much.
+Work is counted in units: one for each message, answer or notification, and one for each KiB of them. One small batch
+of waiting messages is served in the order of arrival. With more than that, the user who has cost least goes first, so
+that a user with few messages never waits behind one with many.
 """
 
 from __future__ import annotations
@@ -15,18 +15,18 @@ from typing import Final, NamedTuple
 BYTES_A_UNIT: Final = 1_024
 
 _REMEMBERED_MAX: Final = 4_096
-"""Users whose share is remembered while nothing of theirs waits; with more, those that owe nothing are forgotten."""
+"""Users without waiting messages whose share is remembered; beyond that, users who owe nothing are forgotten."""
 
 
 class Waiting(NamedTuple):
-    """A message that was not taken yet."""
+    """A message that waits for its turn."""
 
     link: int
     payload: bytes
 
 
 class Taken(NamedTuple):
-    """A message that is about to be done, and the units that it is expected to cost."""
+    """A message that is about to be processed, and the units that it is expected to cost."""
 
     user: str
     message: Waiting
@@ -34,16 +34,16 @@ class Taken(NamedTuple):
 
 
 class Turns:
-    """Messages that wait, by user, and how much each user has cost."""
+    """Waiting messages by user, and the cost of each user so far."""
 
     def __init__(self) -> None:
         self._waiting: dict[str, deque[Waiting]] = {}
         self._start: dict[str, float] = {}
-        """By user: the virtual time at which the next message of theirs begins."""
+        """Virtual time at which the next message begins, by user."""
         self._expected: dict[str, float] = {}
-        """By user: units that a message has cost lately, above what it weighs."""
+        """Recent cost of a message in units, beyond its weight, by user."""
         self.held: set[str] = set()
-        """Users of whom something waits and nothing is taken."""
+        """Users whose messages are held back."""
         self._heap: list[tuple[float, int, str]] = []
         self._virtual = 0.0
         self._pushed = 0
@@ -60,11 +60,11 @@ class Turns:
 
     @property
     def are_due(self) -> bool:
-        """Whether something waits of anybody who is not held back."""
+        """Whether a message of a user who is not held back waits."""
         return len(self._waiting) > len(self.held)
 
     def add(self, user: str, message: Waiting) -> None:
-        """Let a message wait behind the others of its user."""
+        """Append a message to the queue of its user."""
         waiting = self._waiting.get(user)
         if waiting is None:
             waiting = self._waiting[user] = deque()
@@ -73,7 +73,7 @@ class Turns:
         waiting.append(message)
 
     def take(self, units: float) -> list[Taken]:
-        """Remove and return, in fair order, messages that are expected to cost ``units``: one at least."""
+        """Remove and return messages in fair order, at least one, that are expected to cost ``units`` in total."""
         taken: list[Taken] = []
         while units > 0 and self._heap:
             start, _, user = heappop(self._heap)
@@ -93,7 +93,7 @@ class Turns:
         return taken
 
     def give_back(self, taken: Sequence[Taken]) -> None:
-        """Let what was taken last, and not done, wait again at its old place."""
+        """Put back messages that were taken last and not processed, at their old places."""
         for user, message, cost in reversed(taken):
             self._waiting.setdefault(user, deque()).appendleft(message)
             self._start[user] = self._start.get(user, self._virtual) - cost
@@ -101,7 +101,7 @@ class Turns:
             self._push(user)
 
     def charge(self, taken: Taken, units: float) -> None:
-        """Count what a message has cost, in place of what was expected."""
+        """Replace the expected cost of a message by its actual cost."""
         user = taken.user
         self._start[user] = self._start.get(user, self._virtual) + units - taken.units
         above = max(0.0, units - weight_of(taken.message.payload))
@@ -112,7 +112,7 @@ class Turns:
             self._forget()
 
     def remove(self, user: str, link: int) -> list[Waiting]:
-        """Remove and return what waits of a link."""
+        """Remove and return the waiting messages of a link."""
         waiting = self._waiting.get(user)
         if waiting is None:
             return []
@@ -127,13 +127,13 @@ class Turns:
         return removed
 
     def hold(self, users: Container[str]) -> list[str]:
-        """Take nothing of those ``users`` of whom something waits; return who was not held back before."""
+        """Hold back those of ``users`` who have waiting messages; return those that were not held back before."""
         fresh = [user for user in self._waiting if user in users and user not in self.held]
         self.held.update(fresh)
         return fresh
 
     def release(self) -> None:
-        """Let everybody who was held back take turns again."""
+        """Let all held users take turns again."""
         for user in self.held:
             self._start[user] = max(self._start[user], self._virtual)
             self._push(user)
@@ -151,5 +151,5 @@ class Turns:
 
 
 def weight_of(payload: bytes) -> float:
-    """Return the units that a message costs at the least."""
+    """Return the least cost of a message in units."""
     return 1 + len(payload) / BYTES_A_UNIT

@@ -24,15 +24,15 @@ from wanderbus.protocol import BrokerMessage
 from wanderbus.protocol.presentation import in_xml
 
 _REASONS_MAX: Final = 100
-"""Reasons that a gap tells apart, so that it fits a message."""
+"""Reasons that a gap lists separately, so that it fits a message."""
 
 _OWED_UNITS: Final = 3.0
-"""Work that a notification still causes once it is said."""
+"""Units of work that a notification still causes after it was sent."""
 
 _REFUSALS: Final = (protocol.RequestRefused, protocol.PublishRefused)
 
 _Next: TypeAlias = tuple[int, int, Reader, Item]
-"""The number of a reader's next item and its handle, by which those at once ready take turns; the reader, the item."""
+"""The number of a reader's next item and the reader's handle, which give the order; the reader, the item."""
 
 
 class SendOnLink(Output, frozen=True):
@@ -43,18 +43,18 @@ class SendOnLink(Output, frozen=True):
 
 
 class LinkDropped(Output, frozen=True):
-    """End ``link`` and the device's connection that it belongs to, because of ``reason``; ``LinkClosed`` follows."""
+    """Close ``link`` and its connection because of ``reason``; ``LinkClosed`` follows."""
 
     link: int
     reason: str
 
 
 class Links:
-    """Every open link, and delivery over them in the order of numbers, a window ahead of each acknowledgement."""
+    """All open links; delivers notifications over them in order, a window ahead of the acknowledgements."""
 
     def __init__(self, state: BrokerState, journal: Journal, bounds: Bounds, config: BrokerConfig) -> None:
         self.now = 0.0
-        """The monotonic second of the step that is being taken."""
+        """The monotonic second of the current step."""
         self._state = state
         self._journal = journal
         self._bounds = bounds
@@ -66,11 +66,11 @@ class Links:
         self._by_user: dict[str, tuple[int, ...]] = {}
         self._by_session: dict[str, list[Link]] = {}
         self._handed: dict[str, dict[str, int]] = {}
-        """By device and subscription: highest number sent on earlier links, where it was not taken."""
+        """Highest unacknowledged number sent on earlier links, by device and subscription."""
         self._before = {key: state.sessions[key].next - 1 for key, _ in state.queue.waiting()}
-        """By session: highest number that an earlier life of this broker may have sent."""
+        """Highest number that an earlier life of this broker may have sent, by session."""
         self._ready: dict[int, dict[int, Reader]] = {}
-        """By link and handle: readers to which something may be sent, by what was just said."""
+        """Readers to which something may be sent since the last flush, by link and handle."""
 
     def get(self, link: int) -> Link | None:
         """Return the open link with this id, or None."""
@@ -85,7 +85,7 @@ class Links:
         return self._by_device.get(device_key(user, device))
 
     def of_user(self, user: str) -> Sequence[Link]:
-        """Return the open links of a user, also those that are attached to no session yet."""
+        """Return the open links of a user, including those that are not attached to a session yet."""
         return [self._by_id[link] for link in sorted(self._by_user.get(user, ()))]
 
     @property
@@ -98,13 +98,13 @@ class Links:
         return self._by_session.get(key, ())
 
     def open(self, link: int, user: str, device: str, *, unattended: bool = False) -> None:
-        """Take note of a new link."""
+        """Add a new link."""
         key = device_key(user, device)
         self._by_id[link] = self._by_device[key] = Link(link, user, device, key, unattended)
         self._by_user[user] = (*self._by_user.get(user, ()), link)
 
     def close(self, link: Link) -> None:
-        """Forget a link."""
+        """Remove a link and stop its readers."""
         self._closed.append(link.link)
         del self._by_id[link.link]
         self._ready.pop(link.link, None)
@@ -128,7 +128,7 @@ class Links:
         return closed
 
     def attach(self, link: Link, session: SessionRow) -> None:
-        """Let ``session`` be read on ``link``, paced as far as it has waited."""
+        """Attach ``link`` to ``session``; delivery of what has waited until now is paced."""
         link.session, link.backlog = session.name, session.next - 1
         self._by_session.setdefault(session.key, []).append(link)
 
@@ -137,22 +137,22 @@ class Links:
         return "CONNECTED" if user in self._by_user else "DISCONNECTED"
 
     def forget(self, device: str) -> None:
-        """Forget what a device was sent that is no member of any session any more: if it comes back, it is new."""
+        """Forget the numbers sent to a device that has left its session; it is a new device if it comes back."""
         self._handed.pop(device, None)
 
     def turn_away(self, link: int, user: str, refusal: protocol.RequestRefused) -> None:
-        """Refuse a link of ``user``, of which nothing is kept."""
+        """Refuse and drop a link of ``user``; nothing is stored about it."""
         self._closed.append(link)
         self._note(refusal, user)
-        self._journal.say(SendOnLink(link, protocol.encode(refusal)))
-        self._journal.say(LinkDropped(link, refusal.reason))
+        self._journal.emit(SendOnLink(link, protocol.encode(refusal)))
+        self._journal.emit(LinkDropped(link, refusal.reason))
 
-    def say(self, link: Link, message: BrokerMessage) -> None:
-        """Send ``message`` once everything it rests on is durable; count it if it refuses because of a bound."""
+    def send(self, link: Link, message: BrokerMessage) -> None:
+        """Send ``message`` once all it depends on is durable; count it if it is a refusal because of a bound."""
         if isinstance(message, _REFUSALS):
             self._note(message, link.user)
         payload = protocol.encode(message)
-        self._journal.say(SendOnLink(link.link, payload), len(payload))
+        self._journal.emit(SendOnLink(link.link, payload), len(payload))
 
     def _note(self, refusal: protocol.RequestRefused | protocol.PublishRefused, user: str) -> None:
         if refusal.limit is not None:
@@ -161,7 +161,7 @@ class Links:
     # Readers ----------------------------------------------------------------------------------------------------
 
     def read(self, link: Link, handle: int, subscription: str) -> None:
-        """Send a subscription to a reader from where its device has got to; the same reader again goes on."""
+        """Open a reader of a subscription at its device's cursor; an open reader with this handle goes on."""
         if link.unattended:
             return
         reader = link.reader(subscription)
@@ -177,7 +177,7 @@ class Links:
         self._is_ready(link, reader)
 
     def stop_reading(self, link: Link, handle: int) -> None:
-        """End a reader; what it has not taken waits for the next one, and what it has taken is never sent again."""
+        """End a reader; unacknowledged items wait for the next one, and acknowledged ones are never sent again."""
         reader = link.reader(handle)
         if reader is not None and reader.handle == handle:
             self._stop(link, reader)
@@ -190,7 +190,7 @@ class Links:
         link.close(reader)
 
     def rename(self, session: SessionRow, ended: str, heir: str) -> None:
-        """Let readers of a subscription that has ended read the one that inherits what waits for it."""
+        """Move the readers of an ended subscription to the one that inherits its queue."""
         for device in session.devices:
             handed = self._handed.get(device_key(session.user, device))
             if handed is not None and ended in handed:
@@ -199,7 +199,7 @@ class Links:
             link.rename(ended, heir)
 
     def take(self, link: Link, handle: int, number: int) -> None:
-        """Let a device take what a reader was sent, on this link or on an earlier one."""
+        """Acknowledge for a device what a reader was sent, on this link or on an earlier one."""
         if (reader := link.reader(handle)) is None:
             return
         if number <= max(reader.sent, self._may_have_sent(link, reader.subscription)):
@@ -217,8 +217,8 @@ class Links:
         *,
         resumed: bool = False,
     ) -> None:
-        """Let a device take everything up to ``number`` of these subscriptions, or of all, if it is news."""
-        if not resumed and not self._is_news(session, device, number, subscriptions):
+        """Record that a device acknowledged these subscriptions, or all, up to ``number``, if a cursor moves."""
+        if not resumed and not self._moves_cursor(session, device, number, subscriptions):
             return
         acknowledged = records.Acknowledged(
             at_us=self._state.wall_us,
@@ -231,7 +231,7 @@ class Links:
         )
         self._journal.write(acknowledged, urgent=False)
 
-    def _is_news(self, session: SessionRow, device: str, number: int, subscriptions: tuple[str, ...]) -> bool:
+    def _moves_cursor(self, session: SessionRow, device: str, number: int, subscriptions: tuple[str, ...]) -> bool:
         if (queue := self._state.queue.get(session.key)) is None:
             return False
         for identity in subscriptions or queue.queues:
@@ -247,7 +247,7 @@ class Links:
         return max(handed, self._before.get(session_key(link.user, link.session), 0))
 
     def may_have_seen(self, link: Link, name: str) -> tuple[tuple[str, int], ...]:
-        """Return what an earlier life of a device may have seen of a session and not acknowledged, by subscription."""
+        """Return the numbers that an earlier life of a device may have seen unacknowledged, by subscription."""
         key = session_key(link.user, name)
         session, queue = self._state.sessions.get(key), self._state.queue.get(key)
         if session is None or queue is None or link.device not in session.devices:
@@ -268,7 +268,7 @@ class Links:
     # Delivery ---------------------------------------------------------------------------------------------------
 
     def unserved(self) -> Iterator[tuple[Link, Reader]]:
-        """Yield readers that have nothing to acknowledge while something that is not paced waits for them: none."""
+        """Yield readers without unacknowledged items for which something unpaced waits: always none."""
         for link in self._by_id.values():
             queue = self._state.queue.get(session_key(link.user, link.session or ""))
             for reader in link.readers() if queue is not None else ():
@@ -277,12 +277,12 @@ class Links:
                     yield link, reader
 
     def go_on(self, link: Link) -> None:
-        """Send the next slice of what has waited for a link."""
+        """Send the next part of a link's backlog."""
         for reader in link.readers():
             self._is_ready(link, reader)
 
     def notify(self, session: SessionRow, subscriptions: Iterable[str]) -> None:
-        """Send each link of ``session`` what is new for these subscriptions, as far as their readers' windows allow."""
+        """Send new items of these subscriptions on each link of ``session``, as far as the readers' windows allow."""
         if (queue := self._state.queue.get(session.key)) is None:
             return
         for link in self._by_session.get(session.key, ()):
@@ -290,13 +290,13 @@ class Links:
                 self._send_unattended(session, queue, link)
             elif link.reading:
                 coming = (reader for each in subscriptions if (reader := link.reader(each)) is not None)
-                # One whose window is full is ready again when it takes something: looking costs the others time.
+                # A reader with a full window becomes ready by its next acknowledgement; skip it to save time.
                 ready = [reader for reader in coming if reader.full_since is None]
                 if ready:
                     self._deliver(session, link, ready)
 
     def flush(self) -> None:
-        """Send to every reader to which something may be sent since the last call."""
+        """Deliver to every reader that became ready since the last call."""
         while self._ready:
             identity, readers = self._ready.popitem()
             link = self._by_id[identity]
@@ -308,7 +308,7 @@ class Links:
         self._ready.setdefault(link.link, {})[reader.handle] = reader
 
     def _deliver(self, session: SessionRow, link: Link, readers: Sequence[Reader]) -> None:
-        """Send what these readers have room for, in the order of numbers; one message serves all it is for."""
+        """Send the items for which these readers have room, in order; one message serves several readers."""
         queue = self._state.queue.get(session.key)
         if queue is None:
             return
@@ -324,23 +324,23 @@ class Links:
                 heappop(coming)
                 self._look_up(queue, link, reader, coming)
                 continue
-            if number <= link.backlog and not self._is_paced(link):
+            if number <= link.backlog and not self._has_pace(link):
                 return
             served = [heappop(coming)[2]]
             if isinstance(item, Hole):
-                self.say(link, _gap(item.beyond(served[0].sent), served[0]))
+                self.send(link, _gap(item.beyond(served[0].sent), served[0]))
                 served[0].send(item)
             else:
                 while coming and coming[0][3] is item and not self._is_too_old(session, coming[0][2], item):
                     served.append(heappop(coming)[2])
                 for each in served:
                     each.send(item)
-                self._say_notification(link, device, item, served)
+                self._send_notification(link, device, item, served)
             for each in served:
                 self._look_up(queue, link, each, coming)
 
     def _look_up(self, queue: SessionQueue, link: Link, reader: Reader, coming: list[_Next]) -> None:
-        """Add the next item of a reader to what is ``coming``, if there is one and room for it."""
+        """Add the next item of a reader to ``coming``, if there is one and the window has room."""
         item = queue.after(reader.subscription, reader.sent)
         if item is None:
             return
@@ -350,7 +350,7 @@ class Links:
             reader.full_since = self.now
 
     def _is_too_old(self, session: SessionRow, reader: Reader, item: Item) -> bool:
-        """Return whether an item has waited for too long; then it is dropped."""
+        """Return whether an item has waited for too long; drop it if so."""
         if isinstance(item, Hole) or item.event.at_us >= self._state.wall_us:
             return False
         if not self._bounds.too_old(item, reader.subscription):
@@ -358,26 +358,26 @@ class Links:
         self._bounds.expire(session)
         return True
 
-    def _is_paced(self, link: Link) -> bool:
-        """Return whether the next notification that has waited may go out; if not, come back when some may."""
+    def _has_pace(self, link: Link) -> bool:
+        """Return whether the next notification of the backlog must wait; set a timer if so."""
         if link.pace is None:
             link.pace = TokenBucket(self._backlog_per_s, self.now)
         if link.pace.take(self.now):
             return True
-        self._journal.say(SetTimer(("pace", link.link), link.pace.full_at()))
+        self._journal.emit(SetTimer(("pace", link.link), link.pace.full_at()))
         return False
 
-    def _say_notification(self, link: Link, device: DeviceRow, entry: Queued, readers: Sequence[Reader]) -> None:
-        """Send a notification to these readers: in two messages if only some of them may have seen it."""
+    def _send_notification(self, link: Link, device: DeviceRow, entry: Queued, readers: Sequence[Reader]) -> None:
+        """Send a notification to these readers, in two messages if only some of them may have seen it."""
         self._journal.owed += _OWED_UNITS
         if device.redelivered is None:
-            self.say(link, self._notification(entry, device, readers, redelivered=False))
+            self.send(link, self._notification(entry, device, readers, redelivered=False))
             return
         seen = [each for each in readers if entry.number <= device.redelivered.get(each.subscription, 0)]
         unseen = [each for each in readers if each not in seen]
         for redelivered, several in ((True, seen), (False, unseen)):
             if several:
-                self.say(link, self._notification(entry, device, several, redelivered=redelivered))
+                self.send(link, self._notification(entry, device, several, redelivered=redelivered))
 
     def _notification(
         self, entry: Queued, device: DeviceRow, readers: Sequence[Reader], *, redelivered: bool
@@ -395,21 +395,21 @@ class Links:
         return notify
 
     def _is_xml_wanted(self, subscriptions: Iterable[str]) -> bool:
-        """Return whether any of these asks for XML; nothing is known of one that was forgotten."""
+        """Return whether any of these subscriptions asks for XML; forgotten ones are skipped."""
         rows = map(self._state.known, subscriptions)
         return any(row is not None and row.subscription.format == "xml" for row in rows)
 
     def _send_unattended(self, session: SessionRow, queue: SessionQueue, link: Link) -> None:
-        """Send everything there is down a link on which nobody acknowledges, and count it as taken."""
+        """Send all waiting items on an unattended link, and count them as acknowledged."""
         device = self._state.devices[link.key]
         for group in list(queue.items_from(link.sent + 1)):
             link.sent = max(link.sent, group[0][1].number)
             for identity, item in group:
                 if isinstance(item, Hole):
-                    self.say(link, protocol.NotifyGap(item.number, item.last, _losses(identity, item)))
+                    self.send(link, protocol.NotifyGap(item.number, item.last, _losses(identity, item)))
             entry = next((item for _, item in group if isinstance(item, Queued)), None)
             if entry is not None and entry.subscriptions_for(device.device):
-                self.say(link, self._notification(entry, device, (), redelivered=False))
+                self.send(link, self._notification(entry, device, (), redelivered=False))
         self.acknowledge(session, link.device, session.next - 1)
 
 

@@ -1,7 +1,7 @@
 """Rows that list sessions, subscriptions and queues: flat, of plain values, units in the names.
 
-Times that end in ``_us`` are microseconds since the Unix epoch, what ends in ``_s`` is seconds until now. The row of
-a session takes time by the subscriptions for which something waits, that of a queue with gaps by what waits in it.
+Names that end in ``_us`` are microseconds since the Unix epoch, those in ``_s`` are seconds until now. The time to make
+a session's row is linear in its subscriptions with waiting items; that of a queue with gaps is linear in its items.
 """
 
 from __future__ import annotations
@@ -23,11 +23,11 @@ from wanderbus.parameters.broker import BrokerConfig
 Row: TypeAlias = Mapping[str, Any]
 
 UNREAD_SHOWN: Final = 8
-"""Subscriptions that a session's row shows of those that nobody reads on."""
+"""Unread subscriptions that a session's row shows."""
 
 
 class Listings:
-    """Makes the rows, of the state as it is now."""
+    """Makes the rows from the present state."""
 
     def __init__(self, state: BrokerState, links: Links, config: BrokerConfig) -> None:
         self._state = state
@@ -35,7 +35,7 @@ class Listings:
         self._queue_bounds = msgspec.structs.asdict(config.queue)
 
     def session(self, session: SessionRow) -> Row:
-        """Return a session, its devices and its counters, of matches (SPEC G-21).
+        """Return a session, its devices and its counters of matches (SPEC G-21).
 
         ``status`` is the User Status of its user (SPEC E-07).
         """
@@ -55,14 +55,14 @@ class Listings:
         }
 
     def _unread(self, session: SessionRow) -> Row:
-        """Return the subscriptions for which things wait and nobody reads on, the longest first (SPEC G-25)."""
+        """Return the subscriptions with waiting items that nobody reads, the longest first (SPEC G-25)."""
         rows = map(self._state.known, self._queues_of(session))
         states = [self._reading(row) for row in rows if row is not None]
         unread = sorted((each for each in states if each["state"] != "reading"), key=_longest)
         return {"unread": len(unread), "unread_subscriptions": unread[:UNREAD_SHOWN]}
 
     def _reading(self, row: SubscriptionRow) -> Row:
-        """Return how a subscription is read: its ``state`` is ``reading``, ``window_full`` or ``not_read``."""
+        """Return the reading state of a subscription: ``state`` is ``reading``, ``window_full`` or ``not_read``."""
         subscription = row.subscription
         session = session_key(subscription.owner, subscription.session)
         links = [(link, reader) for link in self._links.of_session(session) if (reader := link.reader(subscription.id))]
@@ -97,7 +97,7 @@ class Listings:
         }
 
     def subscription(self, row: SubscriptionRow) -> Row:
-        """Return a subscription with all that was submitted (SPEC A-04), and what it has generated."""
+        """Return a subscription as it was submitted (SPEC A-04), and its reading state."""
         subscription = row.subscription
         return {
             "subscription": subscription.id,
@@ -116,9 +116,9 @@ class Listings:
         }
 
     def queue(self, session: SessionRow) -> Row:
-        """Return what waits in a session and the bounds that hold for it (SPEC G-15 to G-17).
+        """Return the queue of a session and its bounds (SPEC G-15 to G-17).
 
-        ``notifications`` and ``gaps`` are what it holds; ``missing`` is how many notifications are gone in the gaps.
+        ``notifications`` and ``gaps`` count its items; ``missing`` is the number of notifications lost in the gaps.
         """
         queues = self._queues_of(session).values()
         oldest = [entry for queue in queues if (entry := queue.oldest()) is not None]
@@ -137,13 +137,13 @@ class Listings:
         }
 
     def waiting(self, session: SessionRow, first: int, subscription: str | None = None) -> Iterator[Row]:
-        """Yield what waits from number ``first`` on: rows with an ``event``, and gaps, which have none."""
+        """Yield the items from number ``first`` on: rows with an ``event``, and gaps, which have none."""
         queue = self._state.queue.get(session.key)
         for group in () if queue is None else queue.items_from(first, subscription):
             yield self._row(session, group)
 
     def _row(self, session: SessionRow, group: Sequence[tuple[str, Item]]) -> Row:
-        """Return a row for what begins at one number."""
+        """Return a row for the items that begin at one number."""
         last = max(item.last for _, item in group)
         row: dict[str, Any] = {"epoch": session.epoch, "first": group[0][1].number, "last": last}
         waiting = [identity for identity, item in group if isinstance(item, Queued)]

@@ -1,4 +1,4 @@
-"""Permissions of users by subject: patterns that an operator sets; without them everything is allowed."""
+"""Permissions of users by subject: patterns that an operator sets; without patterns everything is allowed."""
 
 from __future__ import annotations
 
@@ -9,18 +9,18 @@ from typing import Final, Literal
 from wanderbus.protocol import shortened
 
 EVERYBODY: Final = "*"
-"""Stands for all users who are not named."""
+"""Name of the entry for all users without an entry of their own."""
 
 
 class Permissions:
-    """Judges one kind of request by patterns of subjects, by user."""
+    """Checks one kind of request against patterns of subjects, by user."""
 
     def __init__(self, key: Literal["may_publish", "may_subscribe"], allowed: Mapping[str, Sequence[str]]) -> None:
         self._key = key
         self._allowed = allowed
 
     def refusal(self, user: str, subject: str) -> str | None:
-        """Return why ``user`` may not do it with ``subject``, None if they may."""
+        """Return the reason of a refusal for ``subject``, None if ``user`` has the permission."""
         if not self._allowed:
             return None
         patterns = self._allowed.get(user, self._allowed.get(EVERYBODY))

@@ -1,4 +1,4 @@
-"""Who is there: the status of devices and users, and how devices join and leave sessions (SPEC E, X14, X40)."""
+"""Presence: the status of devices and users, and how devices join and leave sessions (SPEC E, X14, X40)."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ from wanderbus.machine import CancelTimer, Output, SetTimer
 from wanderbus.parameters.broker import BrokerConfig
 
 LOOK_AGAIN_S: Final = 60.0
-"""Pause before the last device of a session is looked at again whose own grace is shorter."""
+"""Least pause before the last device of a session is checked again."""
 
 
 class UserStatusChanged(Output, frozen=True):
@@ -30,7 +30,7 @@ class UserStatusChanged(Output, frozen=True):
 
 
 class Presence:
-    """Opens and closes links, keeps each device's status, and ends the membership of who is away for too long."""
+    """Opens and closes links, keeps each device's status, and ends the membership of devices away for too long."""
 
     def __init__(
         self,
@@ -51,17 +51,17 @@ class Presence:
         self._visitors = Visitors(state, config)
 
     def start(self) -> None:
-        """Let the grace of every device run on: none can be reached yet."""
+        """Start the grace timer of every device: none is connected yet."""
         for row in self._state.devices.values():
-            self._journal.say(self._grace_timer(row))
+            self._journal.emit(self._grace_timer(row))
 
     def refusal(
         self, user: str, device: str, others: int = 0, present: Iterable[UserDevice] = ()
     ) -> protocol.RequestRefused | None:
-        """Return why ``device`` may have no link, None if it may: no other is given up for it, be it away for long.
+        """Return the reason of a refusal, None if ``device`` may have a link; it never displaces another device.
 
-        So many ``others`` of the user are there for the layer below, which may not have attached; ``present`` are those
-        of all users.
+        ``others`` counts further devices of the user that the layer below knows, attached or not; ``present`` are the
+        devices of all users there.
         """
         if device_key(user, device) in self._state.devices:
             return None
@@ -72,7 +72,7 @@ class Presence:
         return self._visitors.refusal(user, device, chain(present, self._links.devices))
 
     def opened(self, link: int, user: str, device: str, *, unattended: bool = False) -> None:
-        """A device has a new link, and no other any more; one device too many has none."""
+        """Open a device's new link, which replaces its previous one; refuse one device too many."""
         if refusal := self.refusal(user, device):
             self._links.turn_away(link, user, refusal)
             return
@@ -84,22 +84,22 @@ class Presence:
         self._report(user, before)
 
     def closed(self, link: Link, reason: str) -> None:
-        """A link is gone."""
+        """Close a link that is gone, and mark its device as disconnected."""
         before = self._links.status(link.user)
         self._links.close(link)
         self._set_status(link.user, link.device, "DISCONNECTED", reason)
         self._report(link.user, before)
 
     def leave(self, link: Link, session: str, request: int) -> None:
-        """A device says that it will not come back."""
+        """Serve a device's request to leave its session for good."""
         before = self._links.status(link.user)
         self._links.close(link)
         self.left(link.user, session, link.device, "asked")
-        self._links.say(link, protocol.Done(request, ()))
+        self._links.send(link, protocol.Done(request, ()))
         self._report(link.user, before)
 
     def left(self, user: str, session: str, device: str, reason: str) -> None:
-        """End a membership, unless the operator's hook has done so; its links are closed."""
+        """End a membership, unless the operator's hook has done so; the caller has closed the links."""
         if (leaving := self._state.devices.get(device_key(user, device))) is None:
             return
         change = self._change("left", leaving, reason)
@@ -119,7 +119,7 @@ class Presence:
             self._hook.decide(change)
 
     def _forget_former(self, user: str) -> None:
-        """Recognise what devices published that were removed, but not of more and more of them."""
+        """Bound the removed devices whose repeated publishes are still recognised."""
         former = self._state.former.get(user)
         if former and (beyond := former.devices[: -self._devices_max]):
             forgotten = records.Forgotten(
@@ -128,24 +128,24 @@ class Presence:
             self._journal.write(forgotten, urgent=False)
 
     def grace_over(self, user: str, device: str) -> None:
-        """A device away for too long leaves, unless it is the session's last (SPEC X40).
+        """End the membership of a device away for too long, unless it is the session's last (SPEC X40).
 
-        How long it has been away is a matter of the broker's clock, which may have gone slower than the timer.
+        The broker's clock decides how long it was away; that clock may run slower than the timer.
         """
         row = self._state.devices.get(device_key(user, device))
         if row is None or row.status == "CONNECTED":
             return
         session = self._state.sessions.get(session_key(user, row.session))
         if session and session.devices == [device]:
-            self._journal.say(SetTimer(("grace", user, device), self._links.now + self._look_again_s(row)))
+            self._journal.emit(SetTimer(("grace", user, device), self._links.now + self._look_again_s(row)))
         elif self._grace_left_s(row) > 0:
-            self._journal.say(self._grace_timer(row))
+            self._journal.emit(self._grace_timer(row))
         else:
             self.left(user, row.session, device, "grace")
 
     def _report(self, user: str, before: str) -> None:
         if (status := self._links.status(user)) != before:
-            self._journal.say(UserStatusChanged(user, status))
+            self._journal.emit(UserStatusChanged(user, status))
 
     def _set_status(self, user: str, device: str, status: str, reason: str) -> None:
         row = self._state.devices.get(device_key(user, device))
@@ -165,16 +165,16 @@ class Presence:
             urgent=False,
         )
         if status == "CONNECTED":
-            self._journal.say(CancelTimer(("grace", user, device)))
+            self._journal.emit(CancelTimer(("grace", user, device)))
         elif row and row.session:
-            self._journal.say(self._grace_timer(row))
+            self._journal.emit(self._grace_timer(row))
         if row is not None and change is not None:
             self._carry_out(handling, row, change)
 
     def _change(
         self, change: Literal["disconnected", "reconnected", "left"], row: DeviceRow | None, reason: str
     ) -> DeviceChange | None:
-        """Return what to ask the hook about, None if there is no hook or the device is in no session."""
+        """Return the argument for the hook, None if there is no hook or the device is in no session."""
         if not self._hook.is_registered or row is None or not row.session:
             return None
         session = self._state.sessions[session_key(row.user, row.session)]
@@ -207,7 +207,7 @@ class Presence:
         return self._grace_s if row.grace_s is None else row.grace_s
 
     def _look_again_s(self, row: DeviceRow) -> float:
-        """Return when to look again at the last device of a session, which stays until another one joins."""
+        """Return the pause until the last device of a session is checked again; it stays until another one joins."""
         return max(self._grace_of(row), min(self._grace_s, LOOK_AGAIN_S))
 
     def _away_s(self, row: DeviceRow) -> float:

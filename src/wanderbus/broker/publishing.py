@@ -1,4 +1,4 @@
-"""From a publish to its notifications: recognise repeats, match, restrict, refuse, number, bound the queues."""
+"""Processing of a publish: recognise repeats, match, restrict, refuse, number, bound the queues."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ DISK_FULL = "the disk of the broker is full; nothing was taken, try again later"
 
 
 class Publishing:
-    """Decides what becomes of each published event."""
+    """Accepts or refuses each published event, and generates its notifications."""
 
     def __init__(
         self,
@@ -35,9 +35,9 @@ class Publishing:
         permissions: Permissions,
     ) -> None:
         self.received_us = 0
-        """The wall clock as it was read last (DESIGN 5.8)."""
+        """The last reading of the wall clock (DESIGN 5.8)."""
         self.disk_full = False
-        """Whether every event is refused for want of room in the log."""
+        """Whether every event is refused because the log has no room."""
         self._state = state
         self._journal = journal
         self._links = links
@@ -45,22 +45,22 @@ class Publishing:
         self._bounds = bounds
         self._permissions = permissions
         self._sizes: dict[int, tuple[Event, int]] = {}
-        """By identity, events that are about to be published and the bytes of each."""
+        """Prematched events and the bytes of each, by object identity."""
 
     def prematch(self, coming: Iterable[tuple[Link, protocol.Publish]]) -> None:
-        """Match at once what is about to be published, but for what needs no matching."""
+        """Match the coming publishes in one batch, except repeats and malformed events."""
         self._sizes.clear()
         if self.disk_full:
             return
         for link, message in coming:
             if link.session is not None and not self._repeated(link, message):
-                with contextlib.suppress(EventError):  # publishing it says why
+                with contextlib.suppress(EventError):  # publish() refuses it with the reason
                     self._sizes[id(message.event)] = message.event, _checked_size(message.event)
         if len(self._sizes) > 1:
             self._subscriptions.interests.prematch([event for event, _ in self._sizes.values()])
 
     def publish(self, link: Link, message: protocol.Publish) -> None:
-        """Accept an event into the log with its notifications, or refuse it; a repeat is answered as at first."""
+        """Write an event with its notifications to the log, or refuse it; a repeat gets the first answer again."""
         outbox = message.outbox is not None
         if publisher := self._repeated(link, message):
             self._answer_repeat(link, message, publisher)
@@ -84,7 +84,7 @@ class Publishing:
         self._subscriptions.ask_for_kernel()
         notified = decided = [notification for _, notification in sessions]
         if undecided:
-            decided = [each for each in notified if not all(its in undecided for its in each.subscriptions)]
+            decided = [each for each in notified if not all(one in undecided for one in each.subscriptions)]
         if limit := self._bounds.refuses(message.event.subject, size, decided):
             self._refuse(link, message, f"a queue that the event goes to is full ({limit}); try again later", limit)
             return
@@ -101,7 +101,7 @@ class Publishing:
             outbox=outbox,
         )
         offset = self._journal.write(published, urgent=True)
-        # Subscribers first: they wait for the event, the publisher for a word about it.
+        # Notify the subscribers before the publisher is answered: they wait for the event itself.
         for session, notification in sessions:
             if undecided:
                 self._bounds.leave_undecided(session, notification, undecided)
@@ -110,11 +110,11 @@ class Publishing:
         self._accept(link, message, offset)
 
     def _epoch(self, link: Link, message: protocol.Publish) -> int:
-        """Return in which epoch of its device's numbers the message has its own."""
+        """Return the epoch in which the message is numbered."""
         return self._state.devices[link.key].epoch if message.outbox is None else message.outbox
 
     def _repeated(self, link: Link, message: protocol.Publish) -> PublisherRow | None:
-        """Return who published under this number, or a higher one, before; None for a new number."""
+        """Return the publisher's row if it has used this number, or a higher one; None for a new number."""
         key = publisher_key(link.user, link.device, outbox=message.outbox is not None)
         publisher = self._state.publishers.get(key)
         if publisher is None or message.number > publisher.number:
@@ -128,9 +128,9 @@ class Publishing:
             self._accept(link, message, offset)
 
     def _in_turn(self, link: Link, message: protocol.Publish) -> bool:
-        """Return whether no event before it in the outbox still has to be published; refuse it if one has to.
+        """Return whether all earlier events of the outbox were accepted; refuse the event if not.
 
-        A number is recognised as a repeat once a higher one was accepted, so nothing may overtake (SPEC X25).
+        A number counts as a repeat once a higher one was accepted, so no event may overtake another (SPEC X25).
         """
         if link.held_up is None or message.number <= link.held_up[0]:
             link.held_up = None
@@ -140,18 +140,18 @@ class Publishing:
 
     def _accept(self, link: Link, message: protocol.Publish, offset: int) -> None:
         identity = EventId(self._state.server, offset)
-        self._links.say(link, protocol.PublishAccepted(message.number, identity, message.outbox is not None))
+        self._links.send(link, protocol.PublishAccepted(message.number, identity, message.outbox is not None))
 
     def _refuse(self, link: Link, message: protocol.Publish, reason: str, limit: str | None = None) -> None:
         outbox = message.outbox is not None
         if outbox and limit is not None and link.held_up is None:
             link.held_up = message.number, limit
-        self._links.say(link, protocol.PublishRefused(message.number, reason, limit, outbox))
+        self._links.send(link, protocol.PublishRefused(message.number, reason, limit, outbox))
 
     def _generated(self, event: Event) -> tuple[list[tuple[SessionRow, records.Notified]], list[tuple[str, int]]]:
-        """Return the notifications that ``event`` generates now, one a session (SPEC B-01, J-04).
+        """Return the notifications that ``event`` generates, one for each session (SPEC B-01, J-04).
 
-        Return as well which subscriptions were forbidden one, with the place of the restriction that did.
+        Also return the subscriptions whose restrictions blocked one, with the place of the first such restriction.
         """
         self._subscriptions.end_expired()
         matched: dict[tuple[str, str], list[SubscriptionRow]] = {}

@@ -1,7 +1,7 @@
-"""Readers: a subscription is sent down a link from when its agent says that somebody reads it (SPEC G-25, DESIGN 5.4).
+"""Readers: the broker sends a subscription on a link once the agent opens a reader for it (SPEC G-25, DESIGN 5.4).
 
-Each has a window of its own, in notifications and bytes, which its acknowledgements move on. A reader that stands
-still holds back its own subscription and no other.
+Each reader has its own window, in notifications and bytes, which its acknowledgements advance. A stalled reader delays
+its own subscription and no other.
 """
 
 from __future__ import annotations
@@ -19,21 +19,21 @@ class Reader(msgspec.Struct):
     """One subscription as it is read on one link."""
 
     handle: int
-    """The agent's number for it."""
+    """Number that the agent chose for it."""
     subscription: str
     sent: int
-    """Highest number of its items that was sent on this link, or was taken before."""
+    """Highest number of its items that was sent on this link, or acknowledged earlier."""
     former: int | None = None
-    """Handle of the reader before it, under which what it is sent may be taken too."""
+    """Handle of the previous reader, under which its items may also be acknowledged."""
     unacknowledged: deque[tuple[int, int]] | None = None
-    """Number and bytes of what was sent and not taken; None for nothing, as nearly always."""
+    """Number and bytes of the items sent and not acknowledged; None for none, the usual case."""
     unacknowledged_bytes: int = 0
     full_since: float | None = None
-    """Monotonic second since when its window has been full and nothing was taken."""
+    """Monotonic second since which its window has been full without an acknowledgement."""
     is_inherited: bool = False
-    """Whether it was opened for a subscription that has ended, which another one has inherited since."""
+    """Whether it was opened for a subscription that has ended and whose queue another one inherited."""
     is_reported: bool = False
-    """Whether somebody was warned that it stands still."""
+    """Whether a warning was given that it is stalled."""
 
     def send(self, item: Item) -> None:
         """Count ``item`` as sent."""
@@ -45,7 +45,7 @@ class Reader(msgspec.Struct):
         self.sent = item.last
 
     def take(self, number: int) -> None:
-        """Count everything up to ``number`` as taken."""
+        """Count everything up to ``number`` as acknowledged."""
         self.sent = max(self.sent, number)
         self.full_since, self.is_reported = None, False
         waiting = self.unacknowledged
@@ -56,27 +56,27 @@ class Reader(msgspec.Struct):
 
 
 class Link(msgspec.Struct):
-    """An open data channel of a device; ``session`` is None until its agent has said :class:`Attach`."""
+    """An open data channel of a device; ``session`` is None until its agent has sent :class:`Attach`."""
 
     link: int
     user: str
     device: str
     key: str
-    """Of the device."""
+    """Key of the device."""
     unattended: bool = False
-    """Whether everything of its session goes down the link at once and counts as taken: nobody acknowledges."""
+    """Whether items are sent at once and count as acknowledged, because nobody acknowledges on this link."""
     session: str | None = None
     reading: int = 0
-    """How many readers there are."""
+    """Number of readers."""
     _readers: dict[str | int, Reader] | None = None
-    """By subscription and by handle, in one dictionary for want of room; None while there are none."""
+    """Readers by subscription and by handle, in one dictionary to save memory; None while there are none."""
     sent: int = 0
-    """Highest number sent, where the link is unattended."""
+    """Highest number sent on an unattended link."""
     backlog: int = 0
-    """Numbers up to this one had waited when the device attached, and go out paced."""
+    """Highest number that waited when the device attached; delivery up to it is paced."""
     pace: TokenBucket | None = None
     held_up: tuple[int, str] | None = None
-    """An event of the device's outbox that was refused for the time being, and the bound that was met."""
+    """Number of an outbox event that was refused temporarily, and the bound that it met."""
 
     def reader(self, which: str | int) -> Reader | None:
         """Return the reader of a subscription, or that with a handle."""
@@ -107,14 +107,14 @@ class Link(msgspec.Struct):
             self._readers = None
 
     def rename(self, ended: str, heir: str) -> None:
-        """Let who reads ``ended`` read ``heir`` from now on, unless somebody does."""
+        """Move the reader of ``ended`` to ``heir``, unless ``heir`` has a reader."""
         if self._readers is not None and heir not in self._readers and (reader := self._readers.pop(ended, None)):
             reader.subscription, reader.is_inherited = heir, True
             self._readers[heir] = reader
 
 
 class Windows:
-    """How far the broker sends ahead of what is acknowledged."""
+    """Send windows: the bounds on unacknowledged items of a reader and a device."""
 
     def __init__(self, config: BrokerConfig) -> None:
         self._notifications = config.unacknowledged_max

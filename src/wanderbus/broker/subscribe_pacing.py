@@ -1,7 +1,7 @@
-"""Requests about subscriptions that wait because their user sends expressions faster than is fair to others.
+"""Pacing of subscription requests: a user who sends expressions too fast has to wait.
 
-Reading an expression and taking it up takes the server about a microsecond for each character. Requests of one link
-stay in their order; those that need no reading wait only behind others.
+Parsing and indexing an expression takes the server about a microsecond for each character. Requests of one link keep
+their order; a request without an expression waits only behind others of its link.
 """
 
 from __future__ import annotations
@@ -21,24 +21,24 @@ from wanderbus.machine import SetTimer
 from wanderbus.parameters.broker import BrokerConfig, setting_of
 
 AT_ONCE_S: Final = 2.0
-"""Characters of so many seconds are read without a pause."""
+"""Burst in seconds: the characters of this time are read without a pause."""
 
 WAITING_CHARACTERS_MAX: Final = 2**20
-"""Characters of all requests of one user that wait; a further one is refused."""
+"""Characters of all waiting requests of one user; a request beyond it is refused."""
 
 _DOUBLE_CHARACTERS: Final = 1_024
-"""An expression of so many characters counts twice, one of *n* times as many *n* + 1 times: while it is read, all
-others wait, and a few that are long hold up more of them than many that are short."""
+"""Length at which an expression counts twice; one of *n* times this length counts *n* + 1 times. All other users wait
+while an expression is read, so a few long expressions delay them more than many short ones."""
 
 _LIMIT: Final = "user_filter_characters_per_s"
 _REQUEST_CHARACTERS: Final = 64
-"""What a request counts as besides its expression."""
+"""Characters that a request counts in addition to its expression."""
 
 Answer = Callable[[Link, protocol.OfSubscriptions], None]
 
 
 class _Pace(msgspec.Struct):
-    """The pace of one user: when the characters read so far are paid for, and what waits."""
+    """The pace of one user: the time at which the characters read so far are paid for, and the waiting requests."""
 
     paid_at: float
     waiting: deque[tuple[int, protocol.OfSubscriptions, int]] = msgspec.field(default_factory=deque)
@@ -47,7 +47,7 @@ class _Pace(msgspec.Struct):
 
 
 class Submissions:
-    """Has requests answered in turn, at the pace that each user has."""
+    """Queues requests, and answers them in order at the pace of each user."""
 
     def __init__(
         self, state: BrokerState, journal: Journal, links: Links, config: BrokerConfig, answer: Answer
@@ -60,7 +60,7 @@ class Submissions:
         self._paces: dict[str, _Pace] = {}
 
     def take(self, link: Link, request: protocol.OfSubscriptions) -> None:
-        """Have a request answered now, or later if its user has been too fast."""
+        """Answer a request now, or later if its user is too fast."""
         characters = self._characters(request)
         now = self._links.now
         pace = self._paces.get(link.user)
@@ -72,16 +72,16 @@ class Submissions:
             return
         if pace.characters + characters > WAITING_CHARACTERS_MAX:
             reason = f"{link.user} sends expressions faster than {self._per_s:g} characters a second; try again later"
-            self._links.say(link, protocol.RequestRefused(request.request, reason, limit=_LIMIT))
+            self._links.send(link, protocol.RequestRefused(request.request, reason, limit=_LIMIT))
             return
         if not pace.waiting:
-            self._journal.say(SetTimer(("submissions", link.user), pace.paid_at - AT_ONCE_S))
+            self._journal.emit(SetTimer(("submissions", link.user), pace.paid_at - AT_ONCE_S))
         self._journal.tally.note(setting_of(_LIMIT), link.user, "a subscription waits")
         pace.waiting.append((link.link, request, characters))
         pace.characters += characters
 
     def go_on(self, user: str) -> None:
-        """Answer what waits of ``user`` and is due."""
+        """Answer the waiting requests of ``user`` that are due."""
         pace = self._paces.get(user)
         if pace is None:
             return
@@ -91,10 +91,10 @@ class Submissions:
             if link := self._links.get(identity):
                 self._serve(pace, link, request, characters)
         if pace.waiting:
-            self._journal.say(SetTimer(("submissions", user), pace.paid_at - AT_ONCE_S))
+            self._journal.emit(SetTimer(("submissions", user), pace.paid_at - AT_ONCE_S))
 
     def _characters(self, request: protocol.OfSubscriptions) -> int:
-        """Return how many characters have to be read for a request, 0 for one that is about what was read before."""
+        """Return how many characters of a request have to be parsed, 0 if its expression was parsed earlier."""
         match request:
             case protocol.Subscribe(expression=expression):
                 return len(expression) + _REQUEST_CHARACTERS

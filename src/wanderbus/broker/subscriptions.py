@@ -1,4 +1,4 @@
-"""Subscriptions: submitting, ending, renewing, restricting, asking (SPEC A-11, G)."""
+"""Subscriptions: subscribe, end, renew, restrict, query (SPEC A-11, G)."""
 
 from __future__ import annotations
 
@@ -29,16 +29,16 @@ from wanderbus.parameters.broker import BrokerConfig
 from wanderbus.subscription import Subscription
 
 SWEEP_MAX: Final = 500
-"""Subscriptions that one sweep ends, and that it forgets: others wait no longer than that takes."""
+"""Subscriptions that one sweep ends, and that it forgets; bounds the time that others wait for a sweep."""
 
 EXPIRED_PER_PUBLISH_MAX: Final = 16
-"""Expired subscriptions that one publish ends beside those it matches: its publisher waits for it."""
+"""Expired subscriptions that one publish ends beside those it matches; bounds the wait of its publisher."""
 
 
 class SubscriptionUnreadable(Output, frozen=True):
-    """A stored subscription's expression cannot be read any more because of ``reason``: no event matches it.
+    """A stored subscription's expression can no longer be parsed because of ``reason``: no event matches it.
 
-    Otherwise it lives on as it was.
+    The subscription itself stays as it is.
     """
 
     subscription: str
@@ -46,7 +46,7 @@ class SubscriptionUnreadable(Output, frozen=True):
 
 
 class Subscriptions:
-    """Answers an agent's requests about its session's subscriptions; a user reaches only their own."""
+    """Answers an agent's requests about its session's subscriptions; users have access to their own only."""
 
     def __init__(
         self,
@@ -69,44 +69,45 @@ class Subscriptions:
         """The kinds of restriction that the operator has added."""
         self._policies = policies or Policies()
         self.interests = interests
-        """Which subscriptions an event satisfies."""
+        """The index of subscriptions."""
         self._live = Roster()
         self._ended = Roster()
         kept = [row.subscription for row in state.subscriptions.values()]
         for subscription in kept:
             self._live.put(subscription.id, subscription.owner, subscription.expires_us)
         for subscription, error in interests.add_many(kept):
-            journal.say(SubscriptionUnreadable(subscription.id, protocol.shortened(error.reason)))
+            journal.emit(SubscriptionUnreadable(subscription.id, protocol.shortened(error.reason)))
         self.ask_for_kernel()
         for tombstone in sorted(state.tombstones.values(), key=lambda row: row.ended_us):
             self._bury(tombstone)
 
     def answer(self, link: Link, request: protocol.OfSubscriptions) -> None:
-        """Serve one request and answer it, once what it changed is durable."""
+        """Serve one request; the answer is sent once the change is durable."""
         try:
             done = self._serve(link, request)
         except FilterError as error:
             reason = protocol.shortened(error.reason)
-            self._links.say(link, protocol.RequestRefused(request.request, reason, position=error.position))
+            self._links.send(link, protocol.RequestRefused(request.request, reason, position=error.position))
         except LimitExceeded as error:
             reason = protocol.shortened(error)
-            self._links.say(link, protocol.RequestRefused(request.request, reason, limit=error.limit))
+            self._links.send(link, protocol.RequestRefused(request.request, reason, limit=error.limit))
         except Refused as error:
-            self._links.say(link, protocol.RequestRefused(request.request, protocol.shortened(error)))
+            self._links.send(link, protocol.RequestRefused(request.request, protocol.shortened(error)))
         else:
-            self._say_done(link, request.request, done)
+            self._send_done(link, request.request, done)
             if isinstance(request, protocol.Subscribe):
                 self._read_at_once(link, request, done[0].id)
 
     def ask_for_kernel(self) -> None:
-        """Ask for another kernel if matching has become work that it saves."""
+        """Request another kernel if it would save matching work."""
         if kernel := self.interests.wanted_kernel():
-            self._journal.say(KernelWanted(kernel))
+            self._journal.emit(KernelWanted(kernel))
 
     def end(self, subscription: Subscription, reason: str) -> None:
-        """End ``subscription``; what it has queued stays (SPEC G-07).
+        """End ``subscription``; its queue stays (SPEC G-07).
 
-        Its devices are told unless they asked for it (SPEC G-10), and for a while it can be renewed (SPEC X21).
+        The broker notifies its devices unless they asked for the end (SPEC G-10). It can be renewed for a while
+        (SPEC X21).
         """
         self.interests.remove(subscription.id)
         self._live.drop(subscription.id, subscription.owner)
@@ -122,12 +123,12 @@ class Subscriptions:
         if len(of_user := self._ended.of_user(subscription.owner)) > most:
             self._forget([next(iter(of_user))])
         if reason != "asked":
-            self._tell(subscription, reason)
+            self._send_ended(subscription, reason)
 
     def read(self, link: Link, handle: int, subscription: str, taken: Position | None) -> None:
-        """Let a device read one of its session's subscriptions, also one that has ended (SPEC G-07).
+        """Open a device's reader of one of its session's subscriptions, also of an ended one (SPEC G-07).
 
-        ``taken`` is how far its application has got in this life, if the broker missed it.
+        ``taken`` is the position that its application has acknowledged in this life; the broker may have missed it.
         """
         row = self._state.known(subscription)
         if row is None or not _is_of(link, row.subscription) or row.subscription.device not in (None, link.device):
@@ -153,7 +154,7 @@ class Subscriptions:
                 self.end(subscription, "discarded")
 
     def sweep(self) -> bool:
-        """End what has expired, and forget what ended ``tombstone_s`` ago; tell whether there is more (SPEC X18)."""
+        """End expired subscriptions, forget those ended ``tombstone_s`` ago; return whether some are left (X18)."""
         now_us = self._state.wall_us
         expired = self._live.due(now_us, SWEEP_MAX)
         for identity in expired:
@@ -163,28 +164,28 @@ class Subscriptions:
         return max(len(expired), len(ended)) == SWEEP_MAX
 
     def end_expired(self) -> None:
-        """End what has expired, whether or not any event matches it; the sweep ends what is past the bound."""
+        """End some of the expired subscriptions, whether or not an event matches them; the sweep ends the others."""
         for identity in self._live.due(self._state.wall_us, EXPIRED_PER_PUBLISH_MAX):
             self.end(self._state.subscriptions[identity].subscription, "expired")
 
-    def _say_done(self, link: Link, request: int, subscriptions: Sequence[Subscription]) -> None:
-        """Answer in as many messages as it takes to list ``subscriptions``."""
+    def _send_done(self, link: Link, request: int, subscriptions: Sequence[Subscription]) -> None:
+        """Answer in as many messages as ``subscriptions`` need."""
         part: list[Subscription] = []
         part_bytes = 0
         for subscription in subscriptions:
             size = protocol.size_of(subscription)
             if part_bytes + size > SUBSCRIPTION_BYTES_MAX:
-                self._links.say(link, protocol.Done(request, tuple(part), more=True))
+                self._links.send(link, protocol.Done(request, tuple(part), more=True))
                 part, part_bytes = [], 0
             part.append(subscription)
             part_bytes += size
-        self._links.say(link, protocol.Done(request, tuple(part)))
+        self._links.send(link, protocol.Done(request, tuple(part)))
 
-    def _tell(self, subscription: Subscription, reason: str) -> None:
+    def _send_ended(self, subscription: Subscription, reason: str) -> None:
         message = protocol.SubscriptionEnded(subscription, reason)
         for link in self._links.of_session(session_key(subscription.owner, subscription.session)):
             if subscription.device in (None, link.device):
-                self._links.say(link, message)
+                self._links.send(link, message)
 
     def _serve(self, link: Link, request: protocol.OfSubscriptions) -> Sequence[Subscription]:
         assert link.session is not None
@@ -236,7 +237,7 @@ class Subscriptions:
             return self._change(subscription, expires_us=wanted.expires_us)
         interest = measured(read)
         self._check_quota(link.user, interest)
-        inherits = self._left_behind(link, wanted, reads=request.reader is not None)
+        inherits = self._inheritable(link, wanted, reads=request.reader is not None)
         accepted = msgspec.structs.replace(wanted, id=f"{self._state.server}-{self._state.offset}")
         admission.check_size(accepted)
         self._journal.write(
@@ -248,10 +249,10 @@ class Subscriptions:
             self._links.rename(self._state.sessions[session_key(link.user, session)], inherits, accepted.id)
         return accepted
 
-    def _left_behind(self, link: Link, wanted: Subscription, *, reads: bool) -> str | None:
-        """Return the last subscription that asked for the same, has ended, and left notifications (SPEC G-07).
+    def _inheritable(self, link: Link, wanted: Subscription, *, reads: bool) -> str | None:
+        """Return the last ended subscription with the same request that left notifications (SPEC G-07).
 
-        Where a new reader comes beside one that still reads those, they are not for the new one.
+        None if a reader on this link still reads them: they are not for a second reader.
         """
         session = self._state.sessions[session_key(wanted.owner, wanted.session)]
         if (queue := self._state.queue.get(session.key)) is None:
@@ -262,7 +263,7 @@ class Subscriptions:
         return None
 
     def _abandon(self, link: Link, identity: str) -> None:
-        """Keep nothing for this device of a subscription that it has ended: nobody there will read it."""
+        """Drop what a subscription that this device has ended keeps for it; the device will not read it."""
         row = self._state.known(identity)
         if row is not None and _is_of(link, row.subscription):
             session = self._state.sessions[session_key(row.subscription.owner, row.subscription.session)]
@@ -272,7 +273,7 @@ class Subscriptions:
     def _renew(self, link: Link, request: protocol.Renew) -> Subscription:
         """Give a subscription another expiry, also if it ended less than ``tombstone_s`` ago (SPEC X21).
 
-        Where another one has asked for the same since, that is renewed: what waited may be with it by now.
+        If a newer subscription has the same request, renew that one: it may have inherited the queue.
         """
         expires_us = self._expiry_us(request)
         subscription = self._own(link, request.subscription)
@@ -280,8 +281,8 @@ class Subscriptions:
             subscription = self._live_as(ended)
             if subscription is None:
                 interest = measured(filters.parse(ended.expression, ended.language))
-                if back := self._back(ended, interest):
-                    return self._change(back, interest, expires_us=expires_us)
+                if latest := self._latest_ended(ended, interest):
+                    return self._change(latest, interest, expires_us=expires_us)
         if subscription is None:
             raise _unknown(request.subscription)
         return self._change(subscription, expires_us=expires_us)
@@ -306,7 +307,7 @@ class Subscriptions:
         return row.subscription if row and _is_of(link, row.subscription) else None
 
     def _of_user(self, link: Link, identity: str) -> Subscription | None:
-        """Return a subscription of the user in any session, for a link that only asks about all of them."""
+        """Return a subscription of the user in any session, for a link of the operations session."""
         row = self._state.subscriptions.get(identity)
         reaches = row is not None and link.session == protocol.OPERATIONS and row.subscription.owner == link.user
         return row.subscription if row and reaches else None
@@ -319,14 +320,14 @@ class Subscriptions:
         return row.subscription if _is_of(link, row.subscription) else None
 
     def _live_as(self, wanted: Subscription) -> Subscription | None:
-        """Return the live subscription of its session that asks for the same as ``wanted``."""
+        """Return the live subscription in the session of ``wanted`` with the same request."""
         of_session = self._of_session(wanted.owner, wanted.session)
         return next((each for each in of_session if _same(each, wanted)), None)
 
-    def _back(self, ended: Subscription, interest: Interest) -> Subscription | None:
-        """Return the one that ended last of those that asked for the same: what waits is with it.
+    def _latest_ended(self, ended: Subscription, interest: Interest) -> Subscription | None:
+        """Return the latest ended subscription with the same request, which has the queue.
 
-        None if it is forgotten for want of room meanwhile.
+        None if checking the quota has made the broker forget it.
         """
         self._check_quota(ended.owner, interest)
         session = self._state.sessions[session_key(ended.owner, ended.session)]
@@ -334,7 +335,7 @@ class Subscriptions:
         return next((each for each in known if _same(each, ended)), None)
 
     def _of_session(self, user: str, name: str) -> list[Subscription]:
-        """Return the live subscriptions of a session, ending those whose time has come (SPEC G-06)."""
+        """Return the live subscriptions of a session, after ending the expired ones (SPEC G-06)."""
         session: SessionRow | None = self._state.sessions.get(session_key(user, name))
         return self._without_expired(list(session.subscriptions) if session else [])
 
@@ -385,10 +386,10 @@ class Subscriptions:
         self._journal.write(forgotten, urgent=False)
 
     def _still_waits(self, row: SubscriptionRow) -> bool:
-        """Return whether notifications wait for a subscription that has ended: it is kept as long as they are."""
+        """Return whether notifications wait for an ended subscription; it is kept as long as they wait."""
         subscription = row.subscription
         queue = self._state.queue.get(session_key(subscription.owner, subscription.session))
-        if queue is None or (its_own := queue.queues.get(subscription.id)) is None or not its_own.waiting:
+        if queue is None or (own := queue.queues.get(subscription.id)) is None or not own.waiting:
             return False
         again_us = self._state.wall_us + round((self._config.sweep_s or 0) / 2 * 1e6)  # in time for the next sweep
         self._ended.put(subscription.id, subscription.owner, again_us)
@@ -403,7 +404,7 @@ def _is_of(link: Link, subscription: Subscription) -> bool:
 
 
 def _same(one: Subscription, other: Subscription) -> bool:
-    """Return whether both ask for the same in the same session: a repeat, or a return after a crash."""
+    """Return whether both have the same request and session: a repeat, or a return after a crash."""
     return (
         one.subject == other.subject
         and one.expression == other.expression
@@ -412,4 +413,4 @@ def _same(one: Subscription, other: Subscription) -> bool:
 
 
 def _unknown(identity: str) -> Refused:
-    return Refused(f"the session has no subscription {identity!r}; ask which it has, it may have expired")
+    return Refused(f"the session has no subscription {identity!r}; it may have expired: query its subscriptions")

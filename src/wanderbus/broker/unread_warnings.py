@@ -1,6 +1,6 @@
-"""Unread subscriptions: warnings of those whose reader stands still, or that nobody reads (SPEC G-25).
+"""Warnings about unread subscriptions, whose reader is stalled or missing (SPEC G-25).
 
-A user who is away is no cause for a warning: then things are meant to wait.
+There is no warning while a user is away: notifications are meant to wait then.
 """
 
 from __future__ import annotations
@@ -19,13 +19,14 @@ from wanderbus.machine import Output
 from wanderbus.parameters.broker import BrokerConfig
 
 WARNINGS_MAX: Final = 16
-"""Warnings of one look; the others follow with the next ones."""
+"""Warnings of one check; the others follow with the next checks."""
 
 
 class SubscriptionUnread(Output, frozen=True):
-    """So many notifications wait for a subscription, and its reader on ``device`` stands still, or there is none.
+    """The reader of a subscription on ``device`` is stalled or missing, while ``waiting`` notifications wait.
 
-    ``device`` is None where nobody reads it; ``since_s`` is how long the reader has stood still, or was seen missing.
+    ``device`` is None if the subscription has no reader; ``since_s`` is the time since the reader stalled or was found
+    missing.
     """
 
     user: str
@@ -37,7 +38,7 @@ class SubscriptionUnread(Output, frozen=True):
 
 
 class Unread:
-    """Looks now and then, and warns once of each subscription that is unread until it is read again."""
+    """Checks periodically, and warns once of each unread subscription until it is read again."""
 
     def __init__(self, state: BrokerState, journal: Journal, links: Links, config: BrokerConfig) -> None:
         self._state = state
@@ -45,12 +46,12 @@ class Unread:
         self._links = links
         self._blocked_s = config.blocked_s
         self._since: dict[str, float] = {}
-        """By subscription that nobody reads: monotonic second at which that was seen first."""
+        """Monotonic second at which a subscription was first found without a reader, by subscription."""
         self._warned: set[str] = set()
-        """Those of them of which was warned."""
+        """Subscriptions without a reader for which a warning was given."""
 
     def look(self) -> None:
-        """Warn of what has been unread for long enough."""
+        """Warn of subscriptions that have been unread for ``blocked_s``."""
         since, self._since = self._since, {}
         left = WARNINGS_MAX
         for row, queue, links in self._attended():
@@ -62,13 +63,13 @@ class Unread:
                     left -= 1
                     self._not_read(row, queue, links, began)
             for link, reader in readers:
-                if left and self._stands_still(reader):
+                if left and self._is_stalled(reader):
                     left -= 1
                     self._window_full(row, queue, link, reader)
         self._warned &= self._since.keys()
 
     def _attended(self) -> Iterator[tuple[SubscriptionRow, SubscriptionQueue, Sequence[Link]]]:
-        """Yield each subscription for which something waits, with the links on which it could be read now."""
+        """Yield each subscription with waiting notifications, with the links on which it could be read now."""
         for key, session_queue in self._state.queue.waiting():
             links = self._links.of_session(key)
             if not links or any(link.unattended for link in links):
@@ -81,7 +82,7 @@ class Unread:
                 if able := [link for link in links if bound_to in (None, link.device)]:
                     yield row, queue, able
 
-    def _stands_still(self, reader: Reader) -> bool:
+    def _is_stalled(self, reader: Reader) -> bool:
         full_since = reader.full_since
         return full_since is not None and not reader.is_reported and self._links.now - full_since >= self._blocked_s
 
@@ -89,7 +90,7 @@ class Unread:
         self._warned.add(row.subscription.id)
         self._report(row, None, queue.waiting, began)
         for link in links:
-            self._links.say(link, protocol.NotRead(row.subscription, queue.waiting))
+            self._links.send(link, protocol.NotRead(row.subscription, queue.waiting))
 
     def _window_full(self, row: SubscriptionRow, queue: SubscriptionQueue, link: Link, reader: Reader) -> None:
         assert reader.full_since is not None
@@ -98,7 +99,7 @@ class Unread:
 
     def _report(self, row: SubscriptionRow, device: str | None, waiting: int, began: float) -> None:
         subscription = row.subscription
-        self._journal.say(
+        self._journal.emit(
             SubscriptionUnread(
                 subscription.owner,
                 subscription.session,

@@ -1,4 +1,4 @@
-"""Users of other domains: how many of one domain there may be, so that none can fill the broker (SPEC D-13)."""
+"""Bounds on the users and devices of each other domain, so that none can fill the broker (SPEC D-13)."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ UserDevice = tuple[str, str]
 
 
 class Visitors:
-    """The bounds of each other domain; those of the server's own domain are not counted."""
+    """The bounds of each other domain; users of the server's own domain are not counted."""
 
     def __init__(self, state: BrokerState, config: BrokerConfig) -> None:
         self._state = state
@@ -22,9 +22,9 @@ class Visitors:
         self._devices_max = config.domain_devices_max
 
     def refusal(self, user: str, device: str, present: Iterable[UserDevice]) -> protocol.RequestRefused | None:
-        """Return why a new ``device`` of ``user`` is one too many of its domain, None if it is not.
+        """Return the reason of a refusal if a new ``device`` of ``user`` exceeds its domain's bounds, else None.
 
-        ``present`` are devices that the layers around know of and that may not have attached.
+        ``present`` are devices that other layers know of; they may not have attached.
         """
         domain = user.rpartition("@")[2]
         if not self._domain or domain in (self._domain, user):

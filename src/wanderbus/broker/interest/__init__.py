@@ -1,1 +1,1 @@
-"""Matching of events with subscriptions, and what that may cost (SPEC A-03, B-01; DESIGN 7.4)."""
+"""Matching of events with subscriptions, and the bounds on its cost (SPEC A-03, B-01; DESIGN 7.4)."""

@@ -1,4 +1,4 @@
-"""Memory that the filters of each user take (SPEC A-11): a bound on it also bounds how long a server needs to start."""
+"""Memory of the filters of each user (SPEC A-11); a bound on it also bounds the start time of a server."""
 
 from __future__ import annotations
 
@@ -8,20 +8,20 @@ from wanderbus.errors import LimitExceeded
 
 
 class FilterBytes:
-    """Estimated bytes of every live subscription's filter, and of all those of one user."""
+    """Estimated bytes of each live subscription's filter, and the sum for each user."""
 
     def __init__(self) -> None:
         self._of: dict[str, tuple[str, int]] = {}
         self._of_user: Counter[str] = Counter()
 
     def put(self, identity: str, user: str, size: int) -> None:
-        """Count the filter of a subscription, in place of an earlier one."""
+        """Add the filter of a subscription, in place of an earlier one."""
         self.drop(identity)
         self._of[identity] = user, size
         self._of_user[user] += size
 
     def drop(self, identity: str) -> None:
-        """Count it no more; no harm if it is not counted."""
+        """Remove the filter of a subscription; does nothing for an unknown one."""
         if known := self._of.pop(identity, None):
             user, size = known
             self._of_user[user] -= size

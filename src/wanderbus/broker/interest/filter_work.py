@@ -1,8 +1,8 @@
-"""Work that filters may be for one event, and in time for all events of one user (SPEC B-01, U-02).
+"""Bounds on the work of filters for one event, and over time for all events of one user (SPEC B-01, U-02).
 
-It is counted by :mod:`wanderbus.filters.work` before a filter is evaluated: in operations and characters, by the
-broker's clock, so that a simulation decides alike. What is beyond a bound is not evaluated: nobody knows whether the
-event matches, so the subscription gets a gap in its place, whose reason names the bound.
+:mod:`wanderbus.filters.work` counts the work in operations and characters before a filter is evaluated, by the broker's
+clock, so that a simulation decides alike. A filter beyond a bound is not evaluated: whether the event matches stays
+undecided, so the subscription gets a gap, whose reason names the bound.
 """
 
 from __future__ import annotations
@@ -19,21 +19,21 @@ from wanderbus.filters.work import EverySize, Sizes, Work
 from wanderbus.parameters.broker import BrokerConfig
 
 BOUNDS: Final = ("filter_work_max", "user_event_filter_work_max", "user_filter_work_per_s")
-"""The bounds of :class:`BrokerConfig` that are met here, as reasons of gaps name them."""
+"""The bounds of :class:`BrokerConfig` that apply here, as reasons of gaps name them."""
 
 SAMPLE_CHARACTERS: Final = 256
-"""Characters of each text of the event that every filter must have work enough for."""
+"""Length of the texts of the sample event; a filter that exceeds ``filter_work_max`` for it is refused."""
 
 
 class Undecided(msgspec.Struct, frozen=True):
-    """A filter takes ``units`` for an event, too many because of ``bound``."""
+    """A filter that was not evaluated for an event: its ``units`` of work exceed ``bound``."""
 
     bound: str
     units: int
 
 
 class _Account(msgspec.Struct):
-    """Units that a user has: altogether at ``at_us``, and for the event of this turn."""
+    """Units that a user has left: in total at ``at_us``, and for the event of this turn."""
 
     units: float
     at_us: int
@@ -42,7 +42,7 @@ class _Account(msgspec.Struct):
 
 
 class FilterWork:
-    """Says of each filter that the index would evaluate whether it holds, within its owner's bounds."""
+    """Evaluates the filters that the index asks for, within the bounds of their owners."""
 
     def __init__(self, config: BrokerConfig, wall_us: Callable[[], int]) -> None:
         self._filter_max = config.filter_work_max
@@ -56,10 +56,10 @@ class FilterWork:
         self._sizes = Sizes({})
         self._turn = 0
         self._undecided: dict[int, dict[str, Undecided]] = {}
-        """By the identity of an event's attributes, what could not be decided for it."""
+        """Undecided subscriptions of an event, by the object identity of its attributes."""
 
     def check(self, work: Work) -> None:
-        """Raise :class:`LimitExceeded` for a filter that is too much work for an event with short texts."""
+        """Raise :class:`LimitExceeded` for a filter with too much work for an event with short texts."""
         units = work.units(EverySize(SAMPLE_CHARACTERS))
         if units > self._filter_max:
             raise LimitExceeded(
@@ -69,15 +69,15 @@ class FilterWork:
             )
 
     def put(self, identity: str, owner: str, work: Work) -> None:
-        """Bound the work of this filter from now on."""
+        """Add a filter and its work, to be bounded from now on."""
         self._of[identity] = owner, work
 
     def drop(self, identity: str) -> None:
-        """Forget a subscription; no harm if it is not known."""
+        """Forget a subscription; does nothing for an unknown one."""
         self._of.pop(identity, None)
 
     def holds(self, identity: str, test: Test, event: Event) -> bool:
-        """Return whether ``event`` satisfies a filter, or whether that is left undecided: a gap is made of those."""
+        """Return whether ``event`` satisfies a filter; also true for an undecided one, which then gets a gap."""
         attributes = event.attributes
         if attributes is not self._attributes:
             self._attributes, self._sizes, self._turn = attributes, Sizes(attributes), self._turn + 1
@@ -85,18 +85,20 @@ class FilterWork:
         units = work.units(self._sizes)
         account = self._account(owner)
         if units > self._filter_max or units > account.for_event or units > account.units:
-            self._undecided.setdefault(id(attributes), {})[identity] = Undecided(self._met(account, units), units)
+            self._undecided.setdefault(id(attributes), {})[identity] = Undecided(
+                self._exceeded_bound(account, units), units
+            )
             return True
         account.for_event -= units
         account.units -= units
         return test(attributes) is True
 
     def take_undecided(self, event: Event) -> dict[str, Undecided]:
-        """Return what could not be decided for ``event`` since this was last asked."""
+        """Return and remove the undecided subscriptions of ``event``."""
         return self._undecided.pop(id(event.attributes), {}) if self._undecided else {}
 
     def forget(self) -> None:
-        """Forget what could not be decided for events that are no longer known."""
+        """Forget all undecided subscriptions."""
         self._undecided.clear()
         self._attributes = None
 
@@ -112,7 +114,7 @@ class FilterWork:
         account.at_us, account.turn, account.for_event = now_us, self._turn, self._event_max
         return account
 
-    def _met(self, account: _Account, units: int) -> str:
+    def _exceeded_bound(self, account: _Account, units: int) -> str:
         if units > self._filter_max:
             return "filter_work_max"
         return "user_event_filter_work_max" if units > account.for_event else "user_filter_work_per_s"

@@ -1,4 +1,4 @@
-"""What subscriptions are interested in: which of them an event satisfies (SPEC A-03, B-01; DESIGN 7.4)."""
+"""Index of subscriptions: finds those whose subject and filter an event satisfies (SPEC A-03, B-01; DESIGN 7.4)."""
 
 from __future__ import annotations
 
@@ -19,20 +19,20 @@ from wanderbus.matching import SCANNED_MAX, Index, Kernel
 from wanderbus.subscription import EVERY_SUBJECT, Subscription
 
 COMPILED_FROM_EVENTS: Final = 2_000
-"""Events that numpy matches before the compiled kernel is asked for: in all they cost about what loading that one does.
+"""Events that numpy matches before the compiled kernel is requested; they cost about as much as loading that kernel.
 
-It takes one to four seconds of processor and 130 MB, and saves half a millisecond an event.
+Loading takes one to four seconds of processor and 130 MB, and saves half a millisecond for each event.
 """
 
 
 class KernelWanted(Output, frozen=True):
-    """Matching has become work that this kernel saves: load it, which may take seconds, and report that it is there."""
+    """This kernel would save matching work: load it, which may take seconds, and report it as loaded."""
 
     kernel: Kernel
 
 
 class Interest(NamedTuple):
-    """A filter, the bytes of memory that it takes by an estimate, and the work that it is."""
+    """A filter, the estimated bytes of its memory, and its work."""
 
     filter: filters.Filter
     bytes: int
@@ -40,43 +40,46 @@ class Interest(NamedTuple):
 
 
 def measured(interest: filters.Filter) -> Interest:
-    """Return the filter with what it costs, which takes nearly as long as reading it."""
+    """Return the filter with its cost; measuring takes nearly as long as parsing."""
     return Interest(interest, size_of(interest), work_of(interest.root))
 
 
 class Interests:
-    """The index of the subscriptions, which looks ahead: events that came together are matched together.
+    """The index of the subscriptions, which can match several coming events in one batch.
 
-    What an event matches is what it would match if it were asked alone, whatever was added and removed meanwhile.
+    The result for an event is the same as if it were matched alone, also if subscriptions were added or removed since.
     """
 
     def __init__(self, kernel: Kernel | None, work: FilterWork) -> None:
-        """Without a ``kernel``, expressions are tried in turn until there is one; ``work`` bounds what they cost."""
+        """Create an empty index.
+
+        Without a ``kernel`` it evaluates expressions one by one until there is one; ``work`` bounds their cost.
+        """
         self.work = work
         self.bytes = FilterBytes()
-        """Memory that the filters take."""
+        """Memory of the filters."""
         self._index = Index(kernel or "scan", work.holds)
         self._every = Index(kernel or "scan", work.holds)
-        """Of the subscriptions to every subject, as if that were one subject."""
+        """Index of the subscriptions to every subject, as if that were one subject."""
         self._kernel = kernel or "scan"
         self._next: Kernel | None = "numpy" if kernel is None else "numba" if kernel == "numpy" else None
-        """The kernel to ask for next."""
+        """The kernel to request next."""
         self._matched = 0
-        """Events that were matched since numpy matches."""
+        """Events that the numpy kernel has matched."""
         self._prematched: dict[int, tuple[Event, list[str]]] = {}
-        """What events match, by their identities, which are theirs alone as long as they are here."""
+        """Events with their matches, by object identity; holding the event keeps its identity unique."""
         self._removed: set[str] = set()
-        """Subscriptions that were removed since that was found out."""
+        """Subscriptions removed since those events were matched."""
 
     def add(self, subscription: Subscription, interest: Interest) -> None:
-        """Match events against this subscription, whose expression is ``interest``."""
+        """Add a subscription, whose expression is ``interest``."""
         self.prematch(())
         self._count(subscription, interest)
         index = self._every if subscription.subject == EVERY_SUBJECT else self._index
         index.add(subscription.id, subscription.subject, interest.filter)
 
     def add_many(self, subscriptions: Iterable[Subscription]) -> list[tuple[Subscription, FilterError]]:
-        """Match events against all of these; return those whose expressions cannot be read, and why."""
+        """Add all of these; return those whose expressions cannot be parsed, with the error."""
         readable: list[tuple[str, str, filters.Filter]] = []
         unreadable: list[tuple[Subscription, FilterError]] = []
         for each in subscriptions:
@@ -97,7 +100,7 @@ class Interests:
         self.work.put(subscription.id, subscription.owner, interest.work)
 
     def remove(self, identity: str) -> None:
-        """Forget a subscription; no harm if it is not there."""
+        """Remove a subscription; does nothing for an unknown one."""
         self._index.remove(identity)
         self._every.remove(identity)
         self.bytes.drop(identity)
@@ -106,29 +109,29 @@ class Interests:
             self._removed.add(identity)
 
     def prematch(self, events: Sequence[Event]) -> None:
-        """Match ``events`` together, which costs a fraction of one by one; forget what was prematched of others."""
+        """Match ``events`` in one batch, which costs a fraction of single matching; discard earlier results."""
         self._removed.clear()
         self.work.forget()
         found = self._match(events) if events else []
         self._prematched = {id(event): (event, ids) for event, ids in zip(events, found, strict=True)}
 
     def matching(self, event: Event) -> list[str]:
-        """Return the ids of the subscriptions whose subject and expression ``event`` satisfies, in order of making.
+        """Return the ids of the subscriptions whose subject and expression ``event`` satisfies, oldest first.
 
-        Among them are those for which :meth:`FilterWork.take_undecided` says that nobody knows.
+        They include the undecided ones, which :meth:`FilterWork.take_undecided` returns.
         """
         _, found = self._prematched.pop(id(event), (event, None))
         if found is None:
             [found] = self._match([event])
         elif self._removed:
             found = [identity for identity in found if identity not in self._removed]
-        # The index knows no order, and what is said of them has one: their numbers', of which shorter ones are less.
+        # The index has no order. Sort by the number in the id: shorter numbers are smaller.
         found.sort()
         found.sort(key=len)
         return found
 
     def wanted_kernel(self) -> Kernel | None:
-        """Return the kernel to ask for now; each is returned once."""
+        """Return the kernel to request now; each kernel is returned once."""
         match self._next:
             case "numpy" if max(len(self._index), len(self._every)) > SCANNED_MAX:
                 self._next = "numba"

@@ -1,8 +1,8 @@
 """Queues of one session: a queue for each subscription, over events that the session stores once (DESIGN 5.4).
 
-A notification has one number in its session, however many subscriptions it matched, and waits in the queue of each
-until that subscription has it acknowledged or dropped. The last one releases it: a subscription that nobody reads
-keeps nothing alive that others have read. Adding at the tail and removing at the head take constant time.
+A notification has one number in its session, independent of the number of subscriptions that it matched. It waits in
+the queue of each until it is acknowledged or dropped there; the last one releases it. So a queue of a subscription that
+nobody reads can be dropped alone. Adding at the tail and removing at the head take constant time.
 """
 
 from __future__ import annotations
@@ -52,14 +52,14 @@ class StoredHole(msgspec.Struct, frozen=True, array_like=True):
     last: int
     lost: dict[str, int]
     numbers: dict[str, tuple[int, ...]]
-    """Each from the gap's first."""
+    """Numbers of the first dropped notifications by reason, relative to the gap's first."""
 
 
 class Block(msgspec.Struct, frozen=True, array_like=True):
-    """The row that stores what begins at the numbers of one block; many notifications share a match.
+    """The stored row of the items that begin at the numbers of one block; many notifications share a match.
 
-    Which subscriptions a notification still waits for is not stored: those that have not settled its number, and
-    have no gap there.
+    A notification waits for those of its subscriptions that have not settled its number and have no gap there; this is
+    computed, not stored.
     """
 
     matches: tuple[StoredMatch, ...]
@@ -75,7 +75,7 @@ class SubscriptionQueue:
     def __init__(self, items: list[Item] | None = None) -> None:
         self._items: list[Item] = items or []
         self._start = 0
-        """Where the queue begins in the list: what lies before was removed."""
+        """Index of the first item in the list; earlier items were removed."""
         self.holes = sum(isinstance(item, Hole) for item in self._items)
         self.queued_bytes = sum(len(item.event.data) for item in self._items if isinstance(item, Queued))
 
@@ -97,7 +97,7 @@ class SubscriptionQueue:
             yield self._items[index]
 
     def newest_first(self) -> Iterator[Item]:
-        """Yield every item, the last one first."""
+        """Yield every item, the newest first."""
         for index in range(len(self._items) - 1, self._start - 1, -1):
             yield self._items[index]
 
@@ -141,7 +141,7 @@ class SubscriptionQueue:
         self.queued_bytes += len(entry.event.data)
 
     def take(self, through: int) -> Sequence[Item]:
-        """Remove and return the items that end at or before number ``through``, and the gap that is cut there."""
+        """Remove and return the items up to number ``through``; a gap that extends beyond it is cut."""
         items, start = self._items, self._start
         end = start
         while end < len(items) and (item := items[end]).last <= through:
@@ -158,9 +158,9 @@ class SubscriptionQueue:
         return taken
 
     def drop(self, first: int, last: int, reason: str) -> tuple[list[Queued], list[Hole], Hole | None]:
-        """Drop the notifications numbered ``first`` to ``last``: they become a gap, one with the gaps it touches.
+        """Drop the notifications numbered ``first`` to ``last``: they become one gap, merged with adjacent gaps.
 
-        Return them, the gaps that are no more, and the one there is now.
+        Return the dropped notifications, the gaps that were merged, and the new gap.
         """
         items = self._items
         begin = bisect_left(items, first, self._start, key=_number)
@@ -180,7 +180,7 @@ class SubscriptionQueue:
         return dropped, former, gap
 
     def _splice(self, begin: int, end: int, left: list[Item]) -> None:
-        """Put ``left``, which is not longer, in place of the items from ``begin`` to ``end``."""
+        """Replace the items from ``begin`` to ``end`` by ``left``, which is not longer."""
         items, start = self._items, self._start
         shift = end - begin - len(left)
         if shift == 0 or begin - start > len(items) - end:
@@ -195,9 +195,9 @@ class SubscriptionQueue:
 
 
 class SessionQueue:
-    """The queues of a session's subscriptions, by id, those that hold something.
+    """The non-empty queues of a session's subscriptions, by id.
 
-    ``changed`` collects the blocks (``key`` of the session, number) that are no longer as they are stored.
+    ``changed`` collects the blocks (``key`` of the session, number) that have to be stored again.
     """
 
     def __init__(self, key: str, changed: dict[tuple[str, int], None]) -> None:
@@ -205,7 +205,7 @@ class SessionQueue:
         self.queues: dict[str, SubscriptionQueue] = {}
         self._entries: dict[int, Queued] = {}
         self._holes: dict[int, dict[tuple[str, int], Hole]] = {}
-        """By block, then by subscription and first number."""
+        """Gaps by block, then by subscription and first number."""
         self._changed = changed
         self._last: Queued | None = None
 
@@ -234,12 +234,12 @@ class SessionQueue:
         self._changed[self.key, entry.number // _BLOCK] = None
 
     def after(self, subscription: str, number: int) -> Item | None:
-        """Return the first item of a subscription that ends behind ``number``."""
+        """Return a subscription's first item that ends behind ``number``."""
         queue = self.queues.get(subscription)
         return None if queue is None else queue.after(number)
 
     def items_from(self, number: int, subscription: str | None = None) -> Iterator[list[tuple[str, Item]]]:
-        """Yield what begins at ``number`` or later, by number: each item with its subscription."""
+        """Yield the items that begin at ``number`` or later, grouped by number: each item with its subscription."""
         names = self.queues if subscription is None else [s for s in [subscription] if s in self.queues]
         streams = [self._named(name, number) for name in names]
         for _, group in groupby(merge(*streams, key=lambda pair: pair[1].number), key=lambda pair: pair[1].number):
@@ -254,7 +254,7 @@ class SessionQueue:
     def take(self, subscription: str, through: int) -> tuple[int, list[Queued]]:
         """Remove a subscription's items up to number ``through``.
 
-        Return how many notifications that were, and those that wait for nobody any more.
+        Return the number of removed notifications, and those that no longer wait for any subscription.
         """
         if (queue := self.queues.get(subscription)) is None:
             return 0, []
@@ -272,7 +272,7 @@ class SessionQueue:
         return len(entries), self._released(entries)
 
     def drop(self, subscription: str, first: int, last: int, reason: str) -> tuple[int, list[Queued]]:
-        """Drop a subscription's notifications numbered ``first`` to ``last``; return what :meth:`take` does."""
+        """Drop a subscription's notifications numbered ``first`` to ``last``; return the same as :meth:`take`."""
         if (queue := self.queues.get(subscription)) is None:
             return 0, []
         dropped, former, gap = queue.drop(first, last, reason)
@@ -283,7 +283,7 @@ class SessionQueue:
         return len(dropped), self._released(dropped)
 
     def rename(self, ended: str, heir: str) -> None:
-        """Let what waits for ``ended`` wait for ``heir`` in its place, which has nothing waiting."""
+        """Move the queue of ``ended`` to ``heir``, whose own queue is empty."""
         if (queue := self.queues.pop(ended, None)) is None:
             return
         self.queues[heir] = queue
@@ -301,7 +301,7 @@ class SessionQueue:
             self._changed[self.key, item.number // _BLOCK] = None
 
     def _released(self, entries: Iterable[Queued]) -> list[Queued]:
-        """Let each of these wait for one subscription less; return those that wait for none."""
+        """Count one waiting subscription less for each of these; return those that wait for none."""
         released = []
         for entry in entries:
             entry.waiting -= 1
@@ -326,7 +326,7 @@ class SessionQueue:
     # Storing ----------------------------------------------------------------------------------------------------
 
     def block(self, number: int) -> Block | None:
-        """Return the row for block ``number``, None if nothing begins there."""
+        """Return the row for block ``number``, None if no item begins there."""
         first = number * _BLOCK
         matches: dict[StoredMatch, int] = {}
         entries = []
@@ -339,13 +339,13 @@ class SessionQueue:
         return Block(tuple(matches), tuple(entries), stored) if entries or stored else None
 
     def blocks(self) -> Sequence[int]:
-        """Return the number of every block in which something begins."""
+        """Return the number of every block in which an item begins."""
         return sorted({number // _BLOCK for number in self._entries} | self._holes.keys())
 
     def load(self, blocks: Iterable[tuple[int, Block]], events: dict[int, EventRow], settled: dict[str, int]) -> None:
-        """Take over stored blocks, in order; ``settled`` says up to which number each subscription is.
+        """Load stored blocks, in order; ``settled`` is the number up to which each subscription is settled.
 
-        ``KeyError`` names an event or a subscription that is not there.
+        ``KeyError`` names an unknown event or subscription.
         """
         holes: dict[str, list[Hole]] = {}
         blocks = list(blocks)
@@ -378,7 +378,7 @@ class SessionQueue:
                 self._last = entry
         for subscription, gaps in holes.items():
             items[subscription] = sorted([*items.get(subscription, ()), *gaps], key=_number)
-        self.queues = {subscription: SubscriptionQueue(its_own) for subscription, its_own in items.items() if its_own}
+        self.queues = {subscription: SubscriptionQueue(several) for subscription, several in items.items() if several}
 
 
 def _stored(subscription: str, hole: Hole) -> StoredHole:

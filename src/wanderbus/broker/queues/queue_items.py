@@ -1,4 +1,4 @@
-"""What a queue holds: notifications, and gaps where some were dropped (SPEC G-15, U-02)."""
+"""Items of a queue: notifications, and gaps in place of dropped notifications (SPEC G-15, U-02)."""
 
 from __future__ import annotations
 
@@ -13,13 +13,13 @@ import msgspec
 from wanderbus.broker.state.rows import EventRow
 
 _NUMBERED_MAX: Final = 1_024
-"""Numbers that a gap remembers: more than a device may have seen of it, unless its window is set to that."""
+"""Numbers that a gap remembers: more than a device can have seen, unless its window is configured larger."""
 
 _number = attrgetter("number")
 
 
 class Queued(msgspec.Struct, gc=False):
-    """A notification: its event, the subscriptions it matched, those of them that are bound and to which devices.
+    """A notification: its event, the subscriptions that it matched, and the devices to which some of them are bound.
 
     ``waiting`` counts the subscriptions in whose queues it is.
     """
@@ -36,7 +36,7 @@ class Queued(msgspec.Struct, gc=False):
         return self.number
 
     def subscriptions_for(self, device: str) -> tuple[str, ...]:
-        """Return the subscriptions that this notification is for on ``device`` (SPEC E-05)."""
+        """Return the subscriptions whose notification goes to ``device`` (SPEC E-05)."""
         if not self.bound:
             return self.subscriptions
         elsewhere = {subscription for subscription, bound_to in self.bound if bound_to != device}
@@ -44,9 +44,10 @@ class Queued(msgspec.Struct, gc=False):
 
 
 class Hole(msgspec.Struct, gc=False):
-    """A gap in one subscription's queue: so many of its notifications between two numbers were dropped, by reason.
+    """A gap in one subscription's queue: the count of notifications dropped between two numbers, by reason.
 
-    ``numbers`` are the first of those that were dropped, by reason: whoever took some before misses only the others.
+    ``numbers`` are the first dropped numbers, by reason: a device that has acknowledged some of them misses only the
+    others.
     """
 
     number: int
@@ -60,9 +61,9 @@ class Hole(msgspec.Struct, gc=False):
         return sum(self.lost.values())
 
     def beyond(self, number: int) -> Hole:
-        """Return what of the gap lies behind ``number``, which is less than its last.
+        """Return the part of the gap behind ``number``, which is less than its last.
 
-        Behind the numbers that are remembered, that is as many as there can be.
+        Beyond the remembered numbers the count is the largest that is possible.
         """
         if number < self.number:
             return self
@@ -76,7 +77,7 @@ Item: TypeAlias = Queued | Hole
 
 
 def gap_over(items: Sequence[Item], reason: str) -> Hole:
-    """Return the gap in place of these items, of which the notifications are dropped for ``reason``."""
+    """Return the gap that replaces these items; their notifications are dropped for ``reason``."""
     lost: dict[str, int] = {}
     for item in items:
         for why, count in ({reason: 1} if isinstance(item, Queued) else item.lost).items():
@@ -91,7 +92,7 @@ def is_in(gaps: Sequence[Hole], number: int) -> bool:
 
 
 def _numbers_of(items: Iterable[Item], reason: str) -> dict[str, array[int]]:
-    """Return the first numbers of a gap in place of these items, as far as all are known; ``reason`` is of new ones."""
+    """Return the first numbers of a gap over these items, up to the first unknown; ``reason`` is for notifications."""
     numbers: dict[str, array[int]] = {}
     room = _NUMBERED_MAX
     for item in items:
@@ -111,7 +112,7 @@ def _numbers_of(items: Iterable[Item], reason: str) -> dict[str, array[int]]:
 
 
 def _at_most(lost: dict[str, int], most: int) -> dict[str, int]:
-    """Return what was lost, by reason, as far as it can be: of the last reasons."""
+    """Return ``lost`` cut to ``most`` notifications; the last reasons are kept."""
     kept: dict[str, int] = {}
     for reason, count in reversed(lost.items()):
         if counted := min(count, most):

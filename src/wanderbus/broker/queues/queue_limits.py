@@ -1,8 +1,8 @@
-"""Bounds of what waits, by number, bytes and age: of a subscription, a session, a user, the broker (SPEC G-15 to G-18).
+"""Bounds on queues by number, bytes and age: of a subscription, a session, a user, the broker (SPEC G-15 to G-18).
 
-What gives way is dropped under the name of its bound; of some subjects a publish is refused instead (SPEC U-02).
-Where subscriptions share a bound, the longest queue gives way, so that one that nobody reads pushes out nothing of
-those that are read (SPEC G-25).
+A notification beyond a bound is dropped, with the bound's name as the reason; for configured subjects the publish is
+refused instead (SPEC U-02). When subscriptions share a bound, the longest queue loses notifications, so that an unread
+subscription does not displace notifications of those that are read (SPEC G-25).
 """
 
 from __future__ import annotations
@@ -27,7 +27,7 @@ from wanderbus.parameters.broker import BrokerConfig, setting_of
 from wanderbus.subscription import QueuePolicy
 
 _OWN: Final = "subscription."
-"""Before the name of a bound that is a subscription's own."""
+"""Prefix of the name of a subscription's own bound."""
 
 
 _OURS: Final = frozenset(
@@ -40,18 +40,18 @@ _OURS: Final = frozenset(
         *BOUNDS,
     }
 )
-"""Bounds of the operator, by which a user is limited; a subscription's own are its user's wish."""
+"""Bounds that the operator sets, which are reported; a subscription's own bounds are the user's choice."""
 
 _UNBOUNDED: Final = QueuePolicy()
 
 _Drops: TypeAlias = dict[tuple[int, int, str], list[str]]
-"""Subscriptions for which the same first to last number are dropped for the same reason."""
+"""Subscriptions by the range of numbers to drop, first and last, and the reason."""
 
 
 class Bounds:
     """Keeps every queue within its bounds.
 
-    What is dropped makes nothing ready to be sent that was not: no link has to be pumped for it.
+    A drop makes no further item ready to be sent, so no link has to be flushed after it.
     """
 
     def __init__(
@@ -69,9 +69,10 @@ class Bounds:
     # By number and bytes ----------------------------------------------------------------------------------------
 
     def refuses(self, subject: str, size: int, notified: Sequence[records.Notified]) -> str | None:
-        """Return the bound for which an event of ``size`` bytes is refused, if its subject is one of those that are.
+        """Return the bound for which an event of ``size`` bytes is refused, None if it is accepted.
 
-        A subscription's own bounds refuse nothing: whoever sets them would stop others from hearing of the event.
+        Only subjects of ``refuse_when_full`` are refused. A subscription's own bounds refuse nothing, because one
+        subscriber could otherwise withhold the event from all others.
         """
         if self._refused is None or not self._refused.match(subject):
             return None
@@ -93,7 +94,7 @@ class Bounds:
         return _exceeded(self._system, session.waiting + 1, session.queued_bytes + size)
 
     def enforce(self, session: SessionRow, notified: records.Notified) -> None:
-        """Drop what exceeds a bound now that ``notified`` is in the queues of ``session``."""
+        """Drop notifications beyond a bound after ``notified`` was added to the queues of ``session``."""
         queue = self._state.queue.get(session.key)
         if queue is None:
             return
@@ -116,7 +117,7 @@ class Bounds:
     def leave_undecided(
         self, session: SessionRow, notified: records.Notified, undecided: Mapping[str, Undecided]
     ) -> None:
-        """Make a gap of ``notified`` for the subscriptions of which nobody knows whether the event matches them."""
+        """Replace ``notified`` by a gap for the undecided subscriptions."""
         drops: _Drops = {}
         for each in notified.subscriptions:
             if found := undecided.get(each):
@@ -124,25 +125,23 @@ class Bounds:
         self._drop_each(session, drops)
 
     def _ask_policies(self, session: SessionRow, queue: SessionQueue, rows: Iterable[SubscriptionRow]) -> None:
-        """Drop what the operator's policies want gone: the system's, and then a subscription's own (SPEC G-23)."""
+        """Drop what the operator's policies choose: the system's policy, then a subscription's own (SPEC G-23)."""
         for row in rows:
             for name in dict.fromkeys((self._system.policy, row.subscription.queue.policy)):
-                its_own = queue.queues.get(row.subscription.id)
-                if name is not None and its_own is not None:
-                    for number in self._policies.choose(name, self._shown(session, queue, row, its_own)):
+                own = queue.queues.get(row.subscription.id)
+                if name is not None and own is not None:
+                    for number in self._policies.choose(name, self._shown(session, queue, row, own)):
                         self._drop(session, number, number, f"policy.{name}", (row.subscription.id,))
 
-    def _shown(
-        self, session: SessionRow, queue: SessionQueue, row: SubscriptionRow, its_own: SubscriptionQueue
-    ) -> Queue:
-        """Return what a policy is shown of a subscription's queue."""
+    def _shown(self, session: SessionRow, queue: SessionQueue, row: SubscriptionRow, own: SubscriptionQueue) -> Queue:
+        """Return the part of a subscription's queue that a policy sees."""
         over = _own_exceeded(row, queue) or _exceeded(self._system, session.waiting, session.queued_bytes)
-        oldest, newest = _first_of(its_own), _first_of(its_own.newest_first())[::-1]
-        counts = its_own.waiting, its_own.queued_bytes
+        oldest, newest = _first_of(own), _first_of(own.newest_first())[::-1]
+        counts = own.waiting, own.queued_bytes
         return Queue(row.subscription.id, self._state.wall_us, *counts, over, oldest, newest)
 
     def _relieve(self) -> None:
-        """Drop from the longest queues of all, which are looked for once, however much has to go."""
+        """Drop from the longest queues of the broker; the queues are sorted once, not for each drop."""
         sessions = list(self._state.sessions.values())
         longest = [(-session.queued_bytes, place) for place, session in enumerate(sessions)]
         heapify(longest)
@@ -157,8 +156,8 @@ class Bounds:
     def _give_way(self, session: SessionRow, reason: str) -> None:
         """Drop the oldest or the newest notification of the longest queue of a session.
 
-        Others that wait for the same notification lose it too if they are at least half as long: it is of use to
-        drop only once nobody waits for it any more.
+        Other queues with the same notification lose it too if they are at least half as long: memory is freed only
+        once no queue holds it.
         """
         queue = self._state.queue.get(session.key)
         assert queue is not None, session.key
@@ -170,24 +169,24 @@ class Bounds:
         give_way = tuple(
             each
             for each in entry.subscriptions
-            if (its := queue.queues.get(each)) is not None and measure(its) >= half and its.holds(entry.number)
+            if (own := queue.queues.get(each)) is not None and measure(own) >= half and own.holds(entry.number)
         )
         self._drop(session, entry.number, entry.number, reason, give_way)
 
     def _give_way_each(self, session: SessionRow, queue: SessionQueue, rows: Sequence[SubscriptionRow]) -> None:
-        """Drop for each of these subscriptions, which exceed their own bounds, its oldest or its newest match."""
+        """Drop the oldest or newest match of each of these subscriptions, which exceed their own bounds."""
         drops: _Drops = {}
         for row in rows:
-            its_own = queue.queues[row.subscription.id]
+            own = queue.queues[row.subscription.id]
             newest = (row.subscription.queue.when_full or self._system.when_full) == "drop_newest"
-            entry = its_own.newest() if newest else its_own.oldest()
+            entry = own.newest() if newest else own.oldest()
             assert entry is not None, row
             reason = f"{_OWN}{_own_exceeded(row, queue)}"
             drops.setdefault((entry.number, entry.number, reason), []).append(row.subscription.id)
         self._drop_each(session, drops)
 
     def discard(self, session: SessionRow, device: str, reason: str = "discarded") -> None:
-        """Drop what waits for ``device`` and nobody else: all if it is the only member, else what is bound to it."""
+        """Drop what waits for ``device`` alone: everything if it is the only member, else what is bound to it."""
         if (queue := self._state.queue.get(session.key)) is None:
             return
         is_alone = session.devices == [device]
@@ -199,10 +198,10 @@ class Bounds:
             self._drop(session, 1, session.next - 1, reason, tuple(given_up))
 
     def abandon(self, session: SessionRow, row: SubscriptionRow, device: str) -> None:
-        """Drop what waits of one subscription for ``device`` and nobody else, which has ended it and left."""
+        """Drop what waits of one subscription for ``device`` alone, after that device has ended it."""
         identity = row.subscription.id
         queue = self._state.queue.get(session.key)
-        if queue is None or (its_own := queue.queues.get(identity)) is None or not its_own.waiting:
+        if queue is None or (own := queue.queues.get(identity)) is None or not own.waiting:
             return
         if session.devices == [device] or row.subscription.device == device:
             self._drop(session, 1, session.next - 1, "unsubscribed", (identity,))
@@ -215,7 +214,7 @@ class Bounds:
         return age_max_s is not None and self._state.wall_us - entry.event.at_us > age_max_s * 1e6
 
     def sweep(self) -> None:
-        """Drop what has waited for too long anywhere."""
+        """Drop what has waited for too long in any session."""
         for key, _ in self._state.queue.waiting():
             self.expire(self._state.sessions[key])
 
@@ -224,16 +223,16 @@ class Bounds:
         drops: _Drops = {}
         if (queue := self._state.queue.get(session.key)) is None:
             return
-        for identity, its_own in queue.queues.items():
+        for identity, own in queue.queues.items():
             age_max_s, reason = self._age_max(identity)
-            if age_max_s is None or (oldest := its_own.oldest()) is None:
+            if age_max_s is None or (oldest := own.oldest()) is None:
                 continue
-            if last := self._last_over_age(its_own, age_max_s):
+            if last := self._last_over_age(own, age_max_s):
                 drops.setdefault((oldest.number, last, reason), []).append(identity)
         self._drop_each(session, drops)
 
     def _age_max(self, subscription: str) -> tuple[float | None, str]:
-        """Return the age that holds for a subscription, the stricter of its own and the system's, and its name."""
+        """Return the stricter age bound of a subscription and the system, and the name of that bound."""
         row = self._state.known(subscription)
         own_s, system_s = None if row is None else row.subscription.queue.age_max_s, self._system.age_max_s
         if own_s is not None and (system_s is None or own_s < system_s):
@@ -251,7 +250,7 @@ class Bounds:
         return last
 
     def _drop_each(self, session: SessionRow, drops: _Drops) -> None:
-        """Make one record of all that is dropped of the same numbers for the same reason."""
+        """Write one record for all drops of the same numbers for the same reason."""
         for (first, last, reason), subscriptions in drops.items():
             self._drop(session, first, last, reason, tuple(subscriptions))
 
@@ -266,7 +265,7 @@ class Bounds:
             subscriptions=subscriptions,
         )
         before = session.dropped.get(reason, 0)
-        # Whoever heard of a gap must not be counted as served after a crash.
+        # Urgent: a device that has received a gap must not count as served after a crash.
         self._journal.write(dropped, urgent=True)
         if reason in _OURS:
             count = session.dropped.get(reason, 0) - before
@@ -282,14 +281,14 @@ def _exceeded(policy: QueuePolicy, waiting: int, waiting_bytes: int) -> str | No
 
 
 def _own_exceeded(row: SubscriptionRow, queue: SessionQueue) -> str | None:
-    its_own = queue.queues.get(row.subscription.id)
-    if its_own is None:
+    own = queue.queues.get(row.subscription.id)
+    if own is None:
         return None
-    return _exceeded(row.subscription.queue, its_own.waiting, its_own.queued_bytes)
+    return _exceeded(row.subscription.queue, own.waiting, own.queued_bytes)
 
 
 def _first_of(items: Iterable[Item]) -> list[Waiting]:
-    """Return the first notifications of a queue, as many as a policy is shown."""
+    """Return the first notifications of a queue, as many as a policy sees."""
     queued = (item for item in items if isinstance(item, Queued))
     return [Waiting(item.number, item.event.at_us, item.event.data) for item in islice(queued, SHOWN_MAX)]
 

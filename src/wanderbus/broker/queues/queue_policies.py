@@ -1,8 +1,8 @@
 """Queue policies that an operator adds to the bounds of the broker (SPEC G-23).
 
 A policy is one pure function, registered under a name when the broker is made. A subscription names it, or the settings
-do for all. It is asked each time that a notification is queued, and answers with the numbers of notifications to drop
-from that subscription's queue. They are written to the log as drops, so a restart asks no policy about the past.
+name one for all. The broker calls it for each queued notification; it returns the numbers to drop from that
+subscription's queue. The log stores them as drops, so a restart does not call a policy for past notifications.
 """
 
 from __future__ import annotations
@@ -19,11 +19,11 @@ from wanderbus.limits import REASON_CHARACTERS_MAX
 from wanderbus.protocol import decode_event
 
 SHOWN_MAX: Final = 32
-"""Notifications at each end of a queue that a policy is shown."""
+"""Notifications at each end of a queue that a policy sees."""
 
 
 class Waiting:
-    """A notification that waits: its number, when its event was published at the broker, and how many bytes it takes.
+    """A waiting notification: its number, the time at which the broker accepted its event, and its size in bytes.
 
     ``at_us`` is microseconds since the Unix epoch by the broker's clock.
     """
@@ -36,15 +36,15 @@ class Waiting:
 
     @cached_property
     def event(self) -> Event:
-        """The event, decoded when it is first asked for."""
+        """The event, decoded at the first access."""
         return decode_event(self._data)
 
 
 class Queue(msgspec.Struct, frozen=True):
-    """What a policy is asked about: the queue of ``subscription``, to which one notification was just added.
+    """The argument of a policy: the queue of ``subscription``, to which one notification was just added.
 
-    ``oldest`` and ``newest`` are up to :data:`SHOWN_MAX` of what waits at either end, each in order; they overlap in a
-    short queue. ``over`` is the bound that is exceeded, None for none: if nothing is dropped, ``when_full`` decides.
+    ``oldest`` and ``newest`` are up to :data:`SHOWN_MAX` notifications at either end, each in order; they overlap in a
+    short queue. ``over`` is the exceeded bound, or None; if the policy drops nothing, ``when_full`` decides.
     """
 
     subscription: str
@@ -57,27 +57,27 @@ class Queue(msgspec.Struct, frozen=True):
 
 
 Policy = Callable[[Queue], Collection[int]]
-"""Returns the numbers to drop, of those it is shown."""
+"""Returns the numbers to drop, of those that it sees."""
 
 
 class Policies:
-    """The policies that one broker knows, and how often each has failed; a failure drops nothing."""
+    """The policies of one broker, and the count of failures of each; a failure drops nothing."""
 
     def __init__(self, policies: Mapping[str, Policy] | None = None) -> None:
         self._policies = dict(policies or {})
         self.failures: dict[str, int] = {}
-        """How often a policy could not decide, by its name."""
+        """Number of failures of each policy, by its name."""
 
         self.last_failure = ""
-        """The last failure, in a line for people."""
+        """The last failure, as one line of text."""
 
     @property
     def failed(self) -> int:
-        """Return how often any policy could not decide."""
+        """Return the number of failures of all policies."""
         return sum(self.failures.values())
 
     def check(self, name: str | None) -> None:
-        """Raise :class:`Refused` for a policy that is not known."""
+        """Raise :class:`Refused` for an unknown policy."""
         if name is not None and name not in self._policies:
             known = ", ".join(sorted(self._policies)) or "none"
             raise Refused(f"no queue policy is called {name!r}; this broker knows {known}")

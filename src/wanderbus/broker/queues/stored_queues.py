@@ -1,7 +1,7 @@
-"""Every queue of a broker and the events that wait in them, as tables of the state (DESIGN 5.1).
+"""All queues of a broker and the events that wait in them, as tables of the state (DESIGN 5.1).
 
-An event is kept once, however many queues it waits in. A queue is stored in blocks of entries: a row for each
-would cost more than what it holds.
+An event is stored once, independent of the number of queues that it waits in. A queue is stored in blocks of entries: a
+row for each entry would cost more than the entry itself.
 """
 
 from __future__ import annotations
@@ -15,7 +15,7 @@ from wanderbus.broker.state.rows import EventRow
 
 
 class Events:
-    """The events that wait, by offset, and in how many sessions each does."""
+    """The waiting events by offset, and the number of sessions in which each waits."""
 
     name = "events"
 
@@ -32,12 +32,12 @@ class Events:
         return ((str(offset), row) for offset, row in self.rows.items())
 
     def add(self, row: EventRow, sessions: int) -> None:
-        """Keep an event that waits in so many sessions now."""
+        """Add an event that waits in this number of sessions."""
         self.rows[row.offset] = self._changed[row.offset] = row
         self._sessions[row.offset] = sessions
 
     def release(self, offset: int) -> None:
-        """Let the event wait in one session less; behind the last one it is forgotten."""
+        """Count one session less for an event; remove the event after the last one."""
         if (sessions := self._sessions[offset] - 1) > 0:
             self._sessions[offset] = sessions
             return
@@ -46,7 +46,7 @@ class Events:
             self._changed[offset] = None
 
     def load(self, rows: Iterable[tuple[str, bytes]]) -> None:
-        """Take over rows as the store holds them; ``msgspec.DecodeError`` if one is not of this table."""
+        """Load stored rows; ``msgspec.DecodeError`` if one is not of this table."""
         decode = msgspec.msgpack.Decoder(EventRow).decode
         for _, data in rows:
             row = decode(data)
@@ -54,13 +54,13 @@ class Events:
             self._sessions[row.offset] = 0
 
     def counted(self, queue: SessionQueue) -> None:
-        """Count the events of a session's queue that was loaded."""
+        """Count the events of a session's queue after loading it."""
         counts = self._sessions
         for entry in queue:
             counts[entry.event.offset] += 1
 
     def changes(self) -> Mapping[str, bytes | None]:
-        """Return what changed since the last call; an event that came and went since is not among it."""
+        """Return the rows changed since the last call, without events that were added and removed since."""
         encode = msgspec.msgpack.encode
         changed = {str(offset): None if row is None else encode(row) for offset, row in self._changed.items()}
         self._changed.clear()
@@ -68,7 +68,7 @@ class Events:
 
 
 class Queues:
-    """The queues of each session, by the session's key; ``settled`` gives up to which number a subscription is."""
+    """The queues of each session, by the session's key; ``settled`` returns a subscription's settled number."""
 
     name = "queue"
 
@@ -83,14 +83,14 @@ class Queues:
         return self._queues.get(key)
 
     def ensure(self, key: str) -> SessionQueue:
-        """Return the queues of a session, made when something begins to wait there."""
+        """Return the queues of a session, after creating them if needed."""
         queue = self._queues.get(key)
         if queue is None:
             queue = self._queues[key] = SessionQueue(key, self._changed)
         return queue
 
     def tidy(self, key: str) -> None:
-        """Forget the queues of a session if nothing waits there."""
+        """Remove the queues of a session if nothing waits there."""
         if (queue := self._queues.get(key)) is not None and not queue.queues:
             del self._queues[key]
 
@@ -110,7 +110,7 @@ class Queues:
                     yield f"{key}/{number}", block
 
     def load(self, rows: Iterable[tuple[str, bytes]]) -> None:
-        """Take over rows as the store holds them, whose events and subscriptions have been loaded.
+        """Load stored rows, after their events and subscriptions.
 
         ``msgspec.DecodeError`` if one is not of this table.
         """
@@ -129,7 +129,7 @@ class Queues:
             self._events.counted(queue)
 
     def changes(self) -> Mapping[str, bytes | None]:
-        """Return the rows changed since the last call, encoded; None for a row that is gone."""
+        """Return the rows changed since the last call, encoded; None for a removed row."""
         encode = msgspec.msgpack.encode
         changed: dict[str, bytes | None] = {}
         for key, number in self._changed:
@@ -141,7 +141,7 @@ class Queues:
 
 
 class _Settled(dict[str, int]):
-    """Looks up what each subscription has settled; an entry may name one that is forgotten, which awaits nothing."""
+    """Settled numbers by subscription, looked up on demand; for a forgotten subscription everything is settled."""
 
     def __init__(self, settled: Callable[[str], int | None]) -> None:
         super().__init__()

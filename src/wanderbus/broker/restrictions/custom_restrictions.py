@@ -1,7 +1,7 @@
 """Kinds of restriction that an operator adds to those of :mod:`wanderbus.subscription` (SPEC H-10).
 
-A kind is two pure functions, registered under a name when the broker is made. What it decides is written to the log
-with the event, so no kind is ever asked twice about one event, not after a restart either.
+A kind consists of two pure functions, registered under a name when the broker is made. The broker writes its decision
+to the log with the event, so a kind is never called twice for one event, not even after a restart.
 """
 
 from __future__ import annotations
@@ -17,11 +17,11 @@ from wanderbus.limits import REASON_CHARACTERS_MAX
 from wanderbus.subscription import Custom
 
 Parameters = Mapping[str, Any]
-"""What a subscription says to a kind: texts, numbers and booleans by name."""
+"""Parameters of a subscription for a kind: texts, numbers and booleans by name."""
 
 
 class Asked(msgspec.Struct, frozen=True):
-    """What a kind is asked about: one event that a subscription matches, and the circumstances.
+    """The argument of a kind: one event that a subscription matches, with the times and the owner's status.
 
     Times are microseconds since the Unix epoch: ``now_us`` by the broker's own clock, which is never set,
     ``received_us`` by the wall clock as it was read, ``last_us`` of the subscription's last notification by the
@@ -36,13 +36,13 @@ class Asked(msgspec.Struct, frozen=True):
 
 
 def _anything(_parameters: Parameters) -> None:
-    """Take any parameters."""
+    """Accept any parameters."""
 
 
 class Kind(msgspec.Struct, frozen=True):
-    """A kind of restriction: ``allows`` tells whether a notification may be generated now.
+    """A kind of restriction: ``allows`` returns whether a notification may be generated now.
 
-    ``check`` raises :class:`Refused` for parameters that make no sense, when a subscription is submitted.
+    ``check`` raises :class:`Refused` for invalid parameters when a subscription is submitted.
     """
 
     allows: Callable[[Parameters, Asked], bool]
@@ -50,27 +50,27 @@ class Kind(msgspec.Struct, frozen=True):
 
 
 class Kinds:
-    """The kinds that one broker knows, and how often each has failed.
+    """The kinds of one broker, and the count of failures of each.
 
-    A kind that raises, or that is registered no longer, forbids: a restriction passes only if it says so (SPEC H-03).
-    The log names it as what forbade, and ``failures`` counts it here.
+    A kind that raises an error, or is no longer registered, blocks the notification: only an explicit permission lets
+    it pass (SPEC H-03). The log names the restriction, and ``failures`` counts the failure.
     """
 
     def __init__(self, kinds: Mapping[str, Kind] | None = None) -> None:
         self._kinds = dict(kinds or {})
         self.failures: dict[str, int] = {}
-        """How often a kind could not decide, by its name."""
+        """Number of failures of each kind, by its name."""
 
         self.last_failure = ""
-        """The last one, in a line for people."""
+        """The last failure, as one line of text."""
 
     @property
     def failed(self) -> int:
-        """Return how often any kind could not decide."""
+        """Return the number of failures of all kinds."""
         return sum(self.failures.values())
 
     def check(self, restriction: Custom) -> None:
-        """Raise :class:`Refused` for a kind that is not known, or for parameters that it does not take."""
+        """Raise :class:`Refused` for an unknown kind, or for parameters that it does not accept."""
         kind = self._kinds.get(restriction.kind)
         if kind is None:
             known = ", ".join(sorted(self._kinds)) or "none"

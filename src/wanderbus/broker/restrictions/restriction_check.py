@@ -1,14 +1,13 @@
-"""Restrictions on generating notifications (SPEC H, X26 to X29): a pure question with a place for an answer.
+"""Check of the restrictions on generating notifications (SPEC H, X26 to X29).
 
-**Which clock.** A frequency counts by the broker's own clock, which never jumps; windows are open by the wall clock as
-it was read when the event arrived, so that setting a wrong clock right opens and shuts them at once (DESIGN 5.8).
+**Clocks.** A frequency uses the broker's own clock, which never jumps. Windows use the wall clock as read when the
+event arrived, so that correcting a wrong clock opens and closes them at once (DESIGN 5.8).
 
-**Days that are longer or shorter.** A daily window is open whenever a clock on the wall of its zone shows a time from
-``start`` up to ``end``. Where clocks go forward, a window that lies in the hour left out does not open on that day;
-one that begins there opens as the clocks jump over its beginning, and one that ends there shuts as they jump over its
-end. Where they go back, what lies in the hour that comes twice is open twice. A window that wraps over midnight
-belongs, after midnight, to the weekday before in the calendar, also where that day was left out altogether (Apia had
-no 30 December 2011).
+**Days of 23 and 25 hours.** A daily window is open while the local time of its zone is from ``start`` up to ``end``.
+When clocks go forward, a window inside the skipped hour does not open on that day; one that begins in it opens, and one
+that ends in it closes, when the clocks jump. When clocks go back, a window inside the repeated hour opens twice. The
+part of a window after midnight belongs to the weekday before in the calendar, even if that day was skipped entirely
+(Apia had no 30 December 2011).
 """
 
 from __future__ import annotations
@@ -43,9 +42,9 @@ def blocked_by(
 ) -> int | None:
     """Return the place of the first restriction that forbids a notification, or None if it may be generated.
 
-    ``now_us`` is the broker's clock, ``received_us`` the wall clock as read, ``last_us`` when the subscription last
-    generated a notification, ``away`` whether its owner is DISCONNECTED. They are asked in their order, and none after
-    one that forbids (SPEC H-03). Windows are complementary, any one suffices (H-08): all that apply are asked at the
+    ``now_us`` is the broker's clock, ``received_us`` the wall clock as read, ``last_us`` the time of the subscription's
+    last notification, ``away`` whether its owner is DISCONNECTED. Restrictions are checked in order, up to the first
+    that forbids (SPEC H-03). One open window is enough (H-08): all windows that apply are checked together, at the
     place of the first.
     """
     windows_asked = False
@@ -66,10 +65,10 @@ def blocked_by(
 
 
 def admitted(restrictions: Sequence[Restriction], *, zone: str, kinds: Kinds) -> tuple[Restriction, ...]:
-    """Return ``restrictions`` as they are stored: daily windows that name no zone are in ``zone`` (SPEC X27).
+    """Return ``restrictions`` as they are stored: daily windows without a zone get ``zone`` (SPEC X27).
 
-    :class:`Refused` if they cannot stand together (SPEC H-06) or one makes no sense, :class:`LimitExceeded` if there
-    are too many.
+    :class:`Refused` if they exclude each other (SPEC H-06) or one is invalid, :class:`LimitExceeded` if there are too
+    many.
     """
     if len(restrictions) > RESTRICTIONS_MAX:
         raise LimitExceeded(f"a subscription has at most {RESTRICTIONS_MAX} restrictions", "restrictions_max")
@@ -120,7 +119,7 @@ def _any_open(restrictions: Sequence[Restriction], received_us: int, away: bool)
 
 def _daily_open(window: Daily, instant_s: int) -> bool:
     start, end = _second_of_day(window.start), _second_of_day(window.end)
-    second, today, yesterday = _on_the_wall(window.zone, instant_s)
+    second, today, yesterday = _local_time(window.zone, instant_s)
     if start < end:
         began = today if start <= second < end else None
     elif second >= start:
@@ -132,7 +131,7 @@ def _daily_open(window: Daily, instant_s: int) -> bool:
 
 @lru_cache(maxsize=4_096)
 def _second_of_day(text: str) -> int:
-    """Return the seconds from midnight to the time of day ``text``; :class:`Refused` if it is none."""
+    """Return the seconds from midnight to the time of day ``text``; :class:`Refused` if it is invalid."""
     if (found := _TIME_OF_DAY.fullmatch(text)) is None:
         raise Refused(f"times of day read HH:MM or HH:MM:SS, not {text!r}; the zone is a field of its own")
     hour, minute, second = found.groups(default="0")
@@ -146,10 +145,10 @@ def _zone(name: str | None) -> ZoneInfo:
 
 
 @lru_cache(maxsize=512)
-def _on_the_wall(zone: str | None, instant_s: int) -> tuple[int, int, int]:
-    """Return what a clock and a calendar show in ``zone``: second of the day, weekday, and weekday of the day before.
+def _local_time(zone: str | None, instant_s: int) -> tuple[int, int, int]:
+    """Return the local time in ``zone``: second of the day, weekday, and weekday of the day before.
 
-    All the windows that one event is held against ask for the same few instants, hence the cache.
+    The result is cached, because all windows that are checked for one event need the same instant.
     """
     shown = datetime.fromtimestamp(instant_s, _zone(zone))
     second = shown.hour * 3600 + shown.minute * 60 + shown.second

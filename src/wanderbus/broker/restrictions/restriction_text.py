@@ -1,4 +1,4 @@
-"""Restrictions in words, for people who ask why they were not notified (SPEC U-01, H)."""
+"""Text of the reason for which a restriction blocked a notification (SPEC U-01, H)."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ _DAYS = ("Monday", "Tuesday", "Wednesday", "Thursday", "Friday", "Saturday", "Su
 def instant(at_us: int) -> str:
     """Return a time, in microseconds since the Unix epoch, as ISO 8601 in UTC to the millisecond.
 
-    One before the year 1 or behind 9999, which a restriction may name, is given as it stands.
+    A time outside the years 1 to 9999, which a restriction may contain, is given as a number.
     """
     if not _FIRST_US <= at_us <= _LAST_US:
         return f"{at_us} µs since 1970"
@@ -25,10 +25,10 @@ def instant(at_us: int) -> str:
 def forbidding(
     restrictions: Sequence[Restriction], place: int, *, now_us: int, received_us: int, last_us: int | None
 ) -> str:
-    """Return why the restriction at ``place`` forbade a notification; the times are those that it looked at.
+    """Return the reason for which the restriction at ``place`` blocked a notification; the times are its inputs.
 
-    See :func:`wanderbus.broker.restrictions.restriction_check.blocked_by`. Windows are complementary, so all of them
-    forbade it.
+    See :func:`wanderbus.broker.restrictions.restriction_check.blocked_by`. One open window would have been enough, so
+    the reason lists all windows.
     """
     restriction = restrictions[place]
     match restriction:

@@ -1,4 +1,4 @@
-"""The broker's own clock: a wall clock that is never set, by which subscriptions expire (DESIGN 5.8)."""
+"""Disciplined clock of the broker: a wall clock that never jumps; subscriptions expire by it (DESIGN 5.8)."""
 
 from __future__ import annotations
 
@@ -11,15 +11,14 @@ _NS_PER_US: Final = 1_000
 class DisciplinedClock:
     """Follows the wall clock, never backwards, and at a rate within ``slew_max`` of the monotonic clock's.
 
-    With a wall clock that drifts or is slewed, as time services do, both show the same. One that is set is caught up
-    with: an hour takes 1 h / ``slew_max``, ten hours by default. Meanwhile a lifetime or a period, which is a
-    difference of two readings, is right to within ``slew_max`` of itself; an instant is off by what is not caught up
-    with yet. There is no overshooting, as the clock stops at what it follows.
+    If the wall clock drifts or is slewed, as time services do, both show the same time. If it is set, this clock
+    catches up slowly: a step of one hour takes 1 h / ``slew_max``, ten hours by default. Meanwhile a lifetime or a
+    period, the difference of two readings, has a relative error of at most ``slew_max``; an instant is off by the
+    remaining difference. The clock never overshoots.
 
-    A start takes up the wall clock at once, unless the log is ahead of it: then the clock goes on from the log, slowed
-    down. So a host must have the right time before its broker starts. The monotonic clock stands still while a host
-    sleeps, which is therefore as if the wall clock had been set forward: subscriptions live on for longer, and a
-    restart ends that.
+    At the start it takes the time of the wall clock at once, unless the log is ahead: then it continues from the log,
+    slowed down. So a host must have the right time before its broker starts. The monotonic clock stops while a host
+    sleeps; this has the same effect as setting the wall clock forward: subscriptions live longer, until a restart.
     """
 
     def __init__(self, last_us: int, slew_max: float) -> None:

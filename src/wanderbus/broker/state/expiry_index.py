@@ -1,4 +1,4 @@
-"""Subscriptions by the user they are of and by the time that is up: no question here looks at all of them."""
+"""Index of subscriptions by owner and expiry; no query scans all of them."""
 
 from __future__ import annotations
 
@@ -7,9 +7,9 @@ from heapq import heapify, heappop, heappush
 
 
 class Roster:
-    """Ids with their users, and with a time, in µs since the Unix epoch, for those that have one.
+    """Ids with their users, and optionally an expiry in µs since the Unix epoch.
 
-    A time that is changed or dropped stays in the heap until it comes up, or until most of the heap is such.
+    A changed or dropped expiry stays in the heap until it is due, or until most of the heap is outdated.
     """
 
     def __init__(self) -> None:
@@ -18,7 +18,7 @@ class Roster:
         self._heap: list[tuple[int, str]] = []
 
     def put(self, identity: str, user: str, until_us: int | None) -> None:
-        """Take up ``identity``, or give it another time."""
+        """Add ``identity``, or change its expiry."""
         self._of_user.setdefault(user, {})[identity] = None
         if until_us is None:
             self._until_us.pop(identity, None)
@@ -28,7 +28,7 @@ class Roster:
         self._bound_heap()
 
     def drop(self, identity: str, user: str) -> None:
-        """Forget ``identity``; no harm if it is not known."""
+        """Remove ``identity``; does nothing for an unknown one."""
         identities = self._of_user.get(user, {})
         identities.pop(identity, None)
         if not identities:
@@ -37,13 +37,13 @@ class Roster:
         self._bound_heap()
 
     def of_user(self, user: str) -> Collection[str]:
-        """Return the ids of ``user``, in the order in which they came."""
+        """Return the ids of ``user``, in the order in which they were added."""
         return self._of_user.get(user, {}).keys()
 
     def due(self, now_us: int, most: int) -> list[str]:
-        """Return ids whose time is up at ``now_us``, ``most`` at most, first those that have been so for longest.
+        """Return at most ``most`` ids that have expired at ``now_us``, the earliest first.
 
-        They have no time any more: the caller drops them.
+        Their expiry is removed from the index; the caller drops the ids.
         """
         found: list[str] = []
         while self._heap and self._heap[0][0] <= now_us and len(found) < most:

@@ -1,7 +1,7 @@
-"""Deciding and writing: records are applied at once, but nothing is said before they are durable (DESIGN 5.1).
+"""Journal: applies records at once, and holds outputs back until the records before them are durable (DESIGN 5.1).
 
-One rule covers every acknowledgement: an output waits for every urgent record decided before it. Records that
-may be lost without harm (a notify-ack is repeated, a status is found out again) are not urgent.
+One rule covers every acknowledgement: an output waits for every urgent record written before it. Records that may be
+lost without harm are not urgent: a notify-ack is repeated, a status is detected again.
 """
 
 from __future__ import annotations
@@ -16,9 +16,9 @@ from wanderbus.refusal_table import Tally
 
 
 class Append(Output, frozen=True):
-    """Write ``entries`` (offset, wall time in µs, record bytes) to the log and sync; then say :class:`Appended`.
+    """Write ``entries`` (offset, wall time in µs, record bytes) to the log and sync; then report :class:`Appended`.
 
-    Unless it is ``urgent`` nobody waits for that: it may be done together with what comes next.
+    If it is not ``urgent``, nothing waits for the sync: it may be delayed and combined with the next one.
     """
 
     entries: tuple[tuple[int, int, bytes], ...]
@@ -26,7 +26,7 @@ class Append(Output, frozen=True):
 
 
 class Journal:
-    """Between the broker's decisions and the world."""
+    """Writes records and releases outputs in the order of durability."""
 
     def __init__(self, state: BrokerState) -> None:
         self._state = state
@@ -37,19 +37,19 @@ class Journal:
         self.work = 0.0
         """Units of work so far: one for each record and each output, and one for each KiB of them."""
         self.owed = 0.0
-        """Work that notifications cause later: they are sent, acknowledged, and taken."""
+        """Work that notifications cause later, when they are sent and acknowledged."""
         self._marks: deque[tuple[int, float]] = deque()
-        """Offsets up to which records were handed over, and the work that had been done by then."""
+        """Offsets up to which records were handed over for writing, and the work done by then."""
         self._synced_work = 0.0
         self._ready: list[Output] = []
         self._is_waiting = False
-        """Whether records were handed over that nobody has asked to be synced yet."""
+        """Whether records were handed over without a request to sync them."""
         self._is_hurried = False
         self.tally = Tally()
-        """What the broker's bounds refuse and drop; reported without waiting for the disk."""
+        """Counts of refusals and drops by the broker's bounds; reported without waiting for the disk."""
 
     def write(self, record: AnyRecord, *, urgent: bool) -> int:
-        """Decide ``record``: apply it, queue it for the log; return its offset."""
+        """Apply ``record`` and queue it for the log; return its offset."""
         offset = self._state.offset
         self._state.apply(offset, record)
         encoded = encode_record(record)
@@ -66,12 +66,12 @@ class Journal:
         """Return the units of work that are not durable yet."""
         return self.work - self._synced_work if self._barrier > self._durable else 0.0
 
-    def say_now(self, output: Output) -> None:
-        """Let ``output`` go whatever is durable."""
+    def emit_now(self, output: Output) -> None:
+        """Release ``output`` without waiting for the disk."""
         self._ready.append(output)
 
-    def say(self, output: Output, size_bytes: int = 0) -> None:
-        """Let ``output`` go as soon as every urgent record so far is durable."""
+    def emit(self, output: Output, size_bytes: int = 0) -> None:
+        """Release ``output`` as soon as every urgent record so far is durable."""
         self.work += 1 + size_bytes / BYTES_A_UNIT
         if self._barrier > self._durable:
             self._held.append((self._barrier, output))
@@ -79,11 +79,11 @@ class Journal:
             self._ready.append(output)
 
     def hurry(self) -> None:
-        """Have every record so far synced without waiting for another: who would repeat its cause is leaving."""
+        """Sync every record so far with the next :meth:`drain`: the agent that would repeat their cause is leaving."""
         self._is_hurried = True
 
     def appended(self, durable: int) -> None:
-        """Records below offset ``durable`` are on disk."""
+        """Release the outputs that waited for records below offset ``durable``, which are on disk now."""
         self._durable = max(self._durable, durable)
         while self._marks and self._marks[0][0] <= self._durable:
             self._synced_work = self._marks.popleft()[1]
@@ -91,7 +91,7 @@ class Journal:
             self._ready.append(self._held.popleft()[1])
 
     def drain(self) -> list[Output]:
-        """Return what the world must do now."""
+        """Return the outputs that are ready, and the records to append."""
         outputs, self._ready = self._ready, []
         if self._entries or (self._is_hurried and self._is_waiting):
             urgent = self._is_hurried or self._entries[0][0] < self._barrier

@@ -1,7 +1,7 @@
 """The broker's state: a fold over the records of its log (DESIGN 5.1).
 
-``apply`` is the only way the state changes, live and after a restart alike, so replaying the log gives the
-state that the crash interrupted. Rows are kept in tables, which tell the state store what changed.
+Only ``apply`` changes the state, live and after a restart, so replaying the log restores the state before a crash.
+Rows are kept in tables, which report their changes to the state store.
 """
 
 from __future__ import annotations
@@ -43,35 +43,35 @@ __all__ = [
 
 
 class BrokerState:
-    """All that a broker remembers; the rows are in :mod:`wanderbus.broker.state.rows`."""
+    """The complete state of a broker; the rows are in :mod:`wanderbus.broker.state.rows`."""
 
     def __init__(self, server: str, publishes_remembered: int) -> None:
         self.server = server
         self.offset = 0
         """Records below this have been applied."""
         self.wall_us = 0
-        self._told_offset = 0
+        self._reported_offset = 0
         self.clock: Table[ClockRow] = Table("clock", ClockRow)
-        """One row, of this server."""
+        """One row, for this server."""
         self.clock.put(server, ClockRow())
         self.sessions: Table[SessionRow] = Table("sessions", SessionRow)
         self.devices: Table[DeviceRow] = Table("devices", DeviceRow)
         self.publishers: Table[PublisherRow] = Table("publishers", PublisherRow)
         self.former: Table[FormerRow] = Table("former", FormerRow)
-        """By user."""
+        """Removed devices by user."""
         self.subscriptions: Table[SubscriptionRow] = Table("subscriptions", SubscriptionRow)
         self.tombstones: Table[SubscriptionRow] = Table("tombstones", SubscriptionRow)
         """Subscriptions that have ended and can be renewed (SPEC X21)."""
         self.events = Events()
         self.queue = Queues(self.events, self._settled)
         self.queued_bytes = 0
-        """Of all sessions together."""
+        """Sum over all sessions."""
         self._sessions_of: dict[str, list[SessionRow]] = {}
         self._publishes_remembered = publishes_remembered
 
     @property
     def tables(self) -> tuple[Stored, ...]:
-        """Return every table, for the store, in an order in which they can be loaded."""
+        """Return every table, in the order in which they must be loaded."""
         return (
             self.clock,
             self.sessions,
@@ -85,20 +85,20 @@ class BrokerState:
         )
 
     def load(self, rows: Mapping[str, Iterable[tuple[str, bytes]]], offset: int) -> None:
-        """Take over what the store committed together with ``offset``."""
+        """Load the rows that the store committed together with ``offset``."""
         for table in self.tables:
             table.load(rows.get(table.name, ()))
         self.wall_us = self.clock[self.server].at_us
         for session in self.sessions.values():
             self._sessions_of.setdefault(session.user, []).append(session)
             self.queued_bytes += session.queued_bytes
-        self.offset = self._told_offset = offset
+        self.offset = self._reported_offset = offset
 
     def changes(self) -> Mapping[str, Mapping[str, bytes | None]]:
-        """Return what changed since the last call, by table; it reflects every record below ``offset``."""
-        if self.offset > self._told_offset:
+        """Return the rows changed since the last call, by table; they reflect every record below ``offset``."""
+        if self.offset > self._reported_offset:
             self.clock.put(self.server, self.clock[self.server])
-            self._told_offset = self.offset
+            self._reported_offset = self.offset
         return {table.name: changed for table in self.tables if (changed := table.changes())}
 
     def sessions_of(self, user: str) -> Sequence[SessionRow]:
@@ -106,7 +106,7 @@ class BrokerState:
         return self._sessions_of.get(user, ())
 
     def known(self, subscription: str) -> SubscriptionRow | None:
-        """Return the row of a subscription, also if it has ended and is not forgotten."""
+        """Return the row of a subscription, live or ended, None if it is unknown or forgotten."""
         return self.subscriptions.get(subscription) or self.tombstones.get(subscription)
 
     def _settled(self, subscription: str) -> int | None:
@@ -120,30 +120,30 @@ class BrokerState:
         self.clock[self.server].at_us = self.wall_us
         match record:
             case records.Published():
-                self._published(offset, record)
+                self._on_published(offset, record)
             case records.Acknowledged():
-                self._acknowledged(record)
+                self._on_acknowledged(record)
             case records.Dropped():
-                self._dropped(record)
+                self._on_dropped(record)
             case records.Subscribed():
-                self._subscribed(record)
+                self._on_subscribed(record)
             case records.Changed(subscription=subscription):
-                self._changed(subscription)
+                self._on_changed(subscription)
             case records.Unsubscribed():
-                self._unsubscribed(record)
+                self._on_unsubscribed(record)
             case records.Forgotten(subscriptions=subscriptions, devices=devices):
                 for identity in subscriptions:
-                    self._forgotten(identity)
+                    self._forget_subscription(identity)
                 for user, device in devices:
                     self._forget_publishes(user, device)
             case records.Attached():
-                self._attached(record)
+                self._on_attached(record)
             case records.DialogStored() | records.StatusChanged():
-                self._reached(record)
+                self._on_device_changed(record)
             case records.Left():
-                self._left(record)
+                self._on_left(record)
             case records.Started():
-                self._started(record)
+                self._on_started(record)
 
     def _session(self, user: str, name: str) -> SessionRow:
         key = session_key(user, name)
@@ -155,7 +155,7 @@ class BrokerState:
 
     # Publishing -------------------------------------------------------------------------------------------------
 
-    def _published(self, offset: int, record: records.Published) -> None:
+    def _on_published(self, offset: int, record: records.Published) -> None:
         self._remember_publish(offset, record)
         for identity, _ in record.restricted:
             subscription = self.subscriptions[identity].subscription
@@ -166,7 +166,7 @@ class BrokerState:
             event = EventRow(offset, record.at_us, protocol.encode_event(record.event))
             self.events.add(event, len(record.notified))
             for notified in record.notified:
-                self._notified(notified, event)
+                self._enqueue(notified, event)
 
     def _remember_publish(self, offset: int, record: records.Published) -> None:
         key = publisher_key(record.user, record.device, outbox=record.outbox)
@@ -182,7 +182,7 @@ class BrokerState:
         publisher.recent[record.number] = offset
         self.publishers.put(key, publisher)
 
-    def _notified(self, notified: records.Notified, event: EventRow) -> None:
+    def _enqueue(self, notified: records.Notified, event: EventRow) -> None:
         session = self._session(notified.user, notified.session)
         size = len(event.data)
         session.next = notified.number + 1
@@ -210,7 +210,7 @@ class BrokerState:
 
     # Leaving the queues -----------------------------------------------------------------------------------------
 
-    def _acknowledged(self, record: records.Acknowledged) -> None:
+    def _on_acknowledged(self, record: records.Acknowledged) -> None:
         session = self._session(record.user, record.session)
         device = self.devices[device_key(record.user, record.device)]
         if (queue := self.queue.get(session.key)) is not None:
@@ -225,7 +225,7 @@ class BrokerState:
             self._forget_redelivered(device, record)
 
     def _forget_redelivered(self, device: DeviceRow, record: records.Acknowledged) -> None:
-        """Forget up to where notifications may have been seen before, where that is behind the device now."""
+        """Remove the redelivery marks that the acknowledged number has reached."""
         assert device.redelivered is not None
         for identity in record.subscriptions or list(device.redelivered):
             if record.resumed or device.redelivered.get(identity, 0) <= record.number:
@@ -234,7 +234,7 @@ class BrokerState:
         self.devices.put(device_key(device.user, device.device), device)
 
     def _trim(self, session: SessionRow, queue: SessionQueue, row: SubscriptionRow) -> None:
-        """Remove what every member has taken that it is for; with no member at all the queue waits (SPEC X40)."""
+        """Remove what every target device has acknowledged; without any member the queue waits (SPEC X40)."""
         identity, bound_to = row.subscription.id, row.subscription.device
         devices = session.devices if bound_to is None else [each for each in session.devices if each == bound_to]
         cursors = row.cursors or {}
@@ -247,7 +247,7 @@ class BrokerState:
             row.cursors = None
         self._put_known(row)
 
-    def _dropped(self, record: records.Dropped) -> None:
+    def _on_dropped(self, record: records.Dropped) -> None:
         session = self._session(record.user, record.session)
         queue = self.queue.ensure(session.key)
         for identity in record.subscriptions or list(queue.queues):
@@ -257,7 +257,7 @@ class BrokerState:
         self.queue.tidy(session.key)
 
     def _drop_all(self, session: SessionRow, row: SubscriptionRow, reason: str) -> None:
-        """Drop everything that waits for a subscription, without a gap: nobody is there to be told."""
+        """Drop everything that waits for a subscription, without a gap, because no device would receive it."""
         if (queue := self.queue.get(session.key)) is not None:
             dropped, released = queue.take(row.subscription.id, session.next)
             _count(session, reason, dropped)
@@ -267,7 +267,7 @@ class BrokerState:
         self._put_known(row)
 
     def _settle(self, session: SessionRow, matches: int, released: Sequence[Queued]) -> None:
-        """So many matches wait no more, whatever became of them, and these notifications for nobody."""
+        """Count ``matches`` less as queued, and release the notifications that no subscription waits for."""
         session.queued -= matches
         for entry in released:
             size = len(entry.event.data)
@@ -283,7 +283,7 @@ class BrokerState:
 
     # Subscriptions ----------------------------------------------------------------------------------------------
 
-    def _subscribed(self, record: records.Subscribed) -> None:
+    def _on_subscribed(self, record: records.Subscribed) -> None:
         subscription = record.subscription
         row = SubscriptionRow(subscription)
         self._revive(row)
@@ -303,8 +303,8 @@ class BrokerState:
             device.redelivered[record.subscription.id] = device.redelivered.pop(record.inherits)
             self.devices.put(device_key(device.user, device.device), device)
 
-    def _changed(self, subscription: Subscription) -> None:
-        """Change a subscription; one that has ended is back as it was (SPEC X21)."""
+    def _on_changed(self, subscription: Subscription) -> None:
+        """Change a subscription; an ended one lives again with its state (SPEC X21)."""
         if (row := self.subscriptions.get(subscription.id)) is not None:
             row.subscription = subscription
             self.subscriptions.put(subscription.id, row)
@@ -321,8 +321,8 @@ class BrokerState:
         session.subscriptions.append(subscription.id)
         self.sessions.put(session.key, session)
 
-    def _unsubscribed(self, record: records.Unsubscribed) -> None:
-        """End the subscription; what it has queued stays and is delivered (SPEC G-07)."""
+    def _on_unsubscribed(self, record: records.Unsubscribed) -> None:
+        """End the subscription; its queue stays and is delivered (SPEC G-07)."""
         identity = record.subscription
         if (row := self.subscriptions.get(identity)) is None:
             return
@@ -334,7 +334,7 @@ class BrokerState:
         session.ended.append(identity)
         self.sessions.put(session.key, session)
 
-    def _forgotten(self, identity: str) -> None:
+    def _forget_subscription(self, identity: str) -> None:
         if row := self.tombstones.get(identity):
             self._drop_all(self._session(row.subscription.owner, row.subscription.session), row, "forgotten")
             self._unbury(row)
@@ -348,7 +348,7 @@ class BrokerState:
 
     # Devices ----------------------------------------------------------------------------------------------------
 
-    def _attached(self, record: records.Attached) -> None:
+    def _on_attached(self, record: records.Attached) -> None:
         session = self._session(record.user, record.session)
         key = device_key(record.user, record.device)
         device = self.devices.get(key) or DeviceRow(record.user, record.device, record.session)
@@ -364,8 +364,8 @@ class BrokerState:
         self.devices.put(key, device)
         self.sessions.put(session.key, session)
 
-    def _reached(self, record: records.DialogStored | records.StatusChanged) -> None:
-        """A device that is in no session is known for as long as it is connected."""
+    def _on_device_changed(self, record: records.DialogStored | records.StatusChanged) -> None:
+        """Store a device's dialog or status; a device in no session is kept while it is connected."""
         key = device_key(record.user, record.device)
         device = self.devices.get(key) or DeviceRow(record.user, record.device, "")
         if isinstance(record, records.DialogStored):
@@ -379,14 +379,14 @@ class BrokerState:
                 return
         self.devices.put(key, device)
 
-    def _left(self, record: records.Left) -> None:
+    def _on_left(self, record: records.Left) -> None:
         self._leave_session(record.user, record.session, record.device)
         self.devices.drop(device_key(record.user, record.device))
         keys = [publisher_key(record.user, record.device, outbox=outbox) for outbox in (False, True)]
         if record.reason == "asked":
             self._forget_publishes(record.user, record.device)
         elif any(key in self.publishers for key in keys):
-            # It may come back in the same life, and publish again what it never heard was accepted.
+            # It may come back in the same life, and repeat publishes whose acknowledgement it did not receive.
             former = self.former.get(record.user) or FormerRow()
             former.devices.append(record.device)
             self.former.put(record.user, former)
@@ -407,7 +407,7 @@ class BrokerState:
             self.former.drop(user)
 
     def _leave_session(self, user: str, name: str, device: str) -> None:
-        """End a membership: a device is in one session at a time."""
+        """End a membership; a device is a member of one session at a time."""
         session = self.sessions.get(session_key(user, name))
         if session is not None and device in session.devices:
             session.devices.remove(device)
@@ -421,9 +421,9 @@ class BrokerState:
             self._trim_all(session)
 
     def _trim_all(self, session: SessionRow) -> None:
-        """Remove what waits for nobody now that a session has other members (SPEC X40).
+        """Remove what no member waits for, after the members of a session have changed (SPEC X40).
 
-        Of a subscription that is bound to a device that is no member, while others are, nothing can be delivered.
+        The queue of a subscription bound to a device that is no member is dropped if there are other members.
         """
         queue = self.queue.get(session.key)
         if queue is None or not session.devices:
@@ -437,8 +437,8 @@ class BrokerState:
                 self._drop_all(session, row, "device_left")
         self.queue.tidy(session.key)
 
-    def _started(self, record: records.Started) -> None:
-        """A server that starts has no link to anyone yet."""
+    def _on_started(self, record: records.Started) -> None:
+        """Mark every device as disconnected: a server that starts has no links yet."""
         for key, device in list(self.devices.items()):
             if not device.session:
                 self.devices.drop(key)

@@ -1,4 +1,4 @@
-"""Tables of rows that remember which rows changed, so that the state store can write just those."""
+"""Tables of rows that track their changes, so that the state store writes only the changed rows."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ Row = TypeVar("Row", bound=msgspec.Struct)
 
 
 class Stored(Protocol):
-    """What the state store and the checkers of a state ask of a table."""
+    """Interface of a table for the state store and for checks of a state."""
 
     @property
     def name(self) -> str:
@@ -32,13 +32,13 @@ class Stored(Protocol):
 
 
 class Table(Generic[Row]):
-    """Rows by text key. A row is changed in place and then put again, which marks it for the store."""
+    """Rows by text key. The caller changes a row in place and puts it again, which marks it as changed."""
 
     def __init__(self, name: str, kind: type[Row]) -> None:
         self.name = name
         self._rows: dict[str, Row] = {}
         self._changed: dict[str, None] = {}
-        """Keys in the order of their change: a set's order would differ from process to process."""
+        """Keys in the order of their change; the order of a set would differ between processes."""
         self._decoder = msgspec.msgpack.Decoder(kind)
 
     def get(self, key: str) -> Row | None:
@@ -68,7 +68,7 @@ class Table(Generic[Row]):
         self._changed[key] = None
 
     def drop(self, key: str) -> None:
-        """Remove the row at ``key``; no harm if there is none."""
+        """Remove the row at ``key``; does nothing if there is none."""
         if self._rows.pop(key, None) is not None:
             self._changed[key] = None
 
