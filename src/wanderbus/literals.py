@@ -1,8 +1,8 @@
-"""Values as text, exactly: the lexical forms that the XML and the JSON of events share (SPEC A-13, O-01, U-04).
+"""Exact text forms of values, shared by the XML and the JSON of events (SPEC A-13, O-01, U-04).
 
 They are those of XML Schema: `xs:long`, `xs:double` (the shortest text that reads back as the same number, ``INF``
 and ``-INF``), ``true`` and ``false``, and `xs:dateTime` with its offset and at most six digits of a second. A String
-is its own text. NaN has no text, since it compares with nothing.
+is its own text. NaN has no text, since it equals no value.
 """
 
 from __future__ import annotations
@@ -28,11 +28,11 @@ _DATE: Final = re.compile(
     r"[0-9]{4}-[0-9]{2}-[0-9]{2}T[0-9]{2}:[0-9]{2}:[0-9]{2}(?:\.[0-9]{1,6})?(?:Z|[+-][0-9]{2}:[0-9]{2})"
 )
 _INTEGER_DIGITS_MAX: Final = 19
-"""Of a 64-bit integer without leading zeros; Python refuses to read some thousands of digits."""
+"""Digits of a 64-bit integer without leading zeros; Python refuses to parse some thousands of digits."""
 
 _MINUTE: Final = timedelta(minutes=1)
 _OFFSET_MAX: Final = timedelta(hours=14)
-"""The farthest from UTC that XML Schema writes; no place on Earth is farther."""
+"""Largest offset from UTC in XML Schema; no place on Earth exceeds it."""
 
 
 def type_name(value: object) -> TypeName:
@@ -67,7 +67,7 @@ def to_text(value: Scalar) -> str:
 
 
 def from_text(name: TypeName, text: str) -> Scalar:
-    """Return the value of type ``name`` that ``text`` says; :class:`ValueError` says why it says none."""
+    """Return the value of type ``name`` in ``text``; :class:`ValueError` with the reason if there is none."""
     match name:
         case "String":
             return text
@@ -84,9 +84,9 @@ def from_text(name: TypeName, text: str) -> Scalar:
 
 
 def json_object(text: str | bytes) -> dict[str, Any]:
-    """Return the JSON object that ``text`` says; :class:`ValueError` says why it says none.
+    """Return the JSON object in ``text``; :class:`ValueError` with the reason if there is none.
 
-    A member that is repeated is refused: most readers of JSON drop all but one of its values (RFC 8259, 4).
+    An object with a repeated member is refused: most JSON parsers drop all but one of its values (RFC 8259, 4).
     """
     try:
         members = msgspec.json.decode(text, type=dict[str, Any])
@@ -128,11 +128,11 @@ def _date_text(value: datetime) -> str:
 
 
 def _in_writable_zone(value: datetime, offset: timedelta) -> datetime:
-    """Return the same instant in UTC; at the first and the last day there is, in the nearest zone that holds it."""
+    """Return the same instant in UTC; on the first and the last possible day, in the nearest usable zone."""
     nearest = min(max(offset // _MINUTE * _MINUTE, -_OFFSET_MAX), _OFFSET_MAX)
     for writable in (timedelta(0), nearest, min(nearest + _MINUTE, _OFFSET_MAX)):
         try:
-            # Not by astimezone, which goes by way of UTC.
+            # astimezone() is not possible, because it converts by way of UTC.
             return value.replace(tzinfo=timezone(writable)) + (writable - offset)
         except OverflowError:
             continue
@@ -140,7 +140,7 @@ def _in_writable_zone(value: datetime, offset: timedelta) -> datetime:
 
 
 def integer(text: str) -> int:
-    """Return the Integer that ``text`` says; :class:`ValueError` says why it says none."""
+    """Return the Integer in ``text``; :class:`ValueError` with the reason if there is none."""
     if not _INTEGER.fullmatch(text):
         raise ValueError("an Integer is written in digits")
     digits = text.lstrip("+-").lstrip("0") or "0"

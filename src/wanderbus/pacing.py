@@ -1,16 +1,16 @@
-"""How fast something goes out: a bucket of tokens, emptied in slices (SPEC G-22, U-03)."""
+"""Rate limit on output: a token bucket that refills in slices (SPEC G-22, U-03)."""
 
 from __future__ import annotations
 
 from typing import Final
 
 SLICE_S: Final = 0.005
-"""What has gathered in this time goes out at once: others wait no longer than that takes, which for 2,000 a second is
-a quarter of a millisecond."""
+"""Length of a slice: its tokens may be used at once. Other work waits no longer than one slice takes, which at 2,000
+a second is a quarter of a millisecond."""
 
 
 class TokenBucket:
-    """Allows ``rate_per_s`` a second on average, and a slice of that at once; full at second ``now``."""
+    """Permits ``rate_per_s`` a second on average, in slices; full at second ``now``."""
 
     def __init__(self, rate_per_s: float, now: float) -> None:
         self._rate_per_s = rate_per_s
@@ -19,7 +19,7 @@ class TokenBucket:
         self._at = now
 
     def take(self, now: float) -> bool:
-        """Take a token at monotonic second ``now`` if there is one."""
+        """Take a token at monotonic second ``now`` if there is one; return whether there was."""
         self._tokens = min(self._most, self._tokens + max(0.0, now - self._at) * self._rate_per_s)
         self._at = now
         if self._tokens < 1 - 1e-6:
@@ -28,5 +28,5 @@ class TokenBucket:
         return True
 
     def full_at(self) -> float:
-        """Return when the next whole slice is there, if none is taken until then."""
+        """Return the time when the next slice is complete, provided that no token is taken until then."""
         return self._at + (self._most - self._tokens) / self._rate_per_s

@@ -1,11 +1,11 @@
-"""The bytes of a segment of the event log: pure framing, no files (DESIGN 8, SPEC T-01).
+"""Binary format of a segment of the event log: framing only, no files (DESIGN 8, SPEC T-01).
 
 A segment file is named ``<offset of its first record, 20 digits>.seg`` and holds an 8-byte header
 (``WBLOG``, a zero, a version as u16), then frames::
 
     u32 length of payload | u32 crc32 of the rest | i64 offset | i64 at_us | payload
 
-Offsets are dense across segments. A frame that is cut short or fails its checksum ends the readable part.
+Offsets are dense across segments. An incomplete frame, or one with a wrong checksum, ends the readable part.
 """
 
 from __future__ import annotations
@@ -31,11 +31,11 @@ class Sliced(Protocol):
     """Bytes, in memory or mapped from a file."""
 
     def __len__(self) -> int:
-        """Return how many there are."""
+        """Return the number of bytes."""
         ...
 
     def __getitem__(self, part: slice, /) -> bytes:
-        """Return some of them."""
+        """Return a slice of the bytes."""
         ...
 
 
@@ -60,7 +60,7 @@ def pack_frame(offset: int, at_us: int, payload: bytes) -> bytes:
 
 
 def frames(data: Sliced, start: int = 0) -> Iterator[Frame]:
-    """Yield the whole, intact frames of ``data`` from byte ``start`` on; stop at the first that is not."""
+    """Yield the complete and valid frames of ``data`` from byte ``start`` on; stop at the first invalid one."""
     size = len(data)
     while (body := start + FRAME_OVERHEAD_BYTES) <= size:
         length, checksum, offset, at_us = _HEAD.unpack(data[start:body])
@@ -81,7 +81,7 @@ def pack_mark(next_offset: int) -> bytes:
 
 
 def unpack_mark(data: bytes) -> int | None:
-    """Return the offset in a high-water mark, or None if ``data`` is not a whole one."""
+    """Return the offset in a high-water mark, or None if ``data`` is incomplete or invalid."""
     if len(data) != 12 or struct.unpack("<I", data[8:])[0] != zlib.crc32(data[:8]):
         return None
     return int(struct.unpack("<q", data[:8])[0])

@@ -1,10 +1,10 @@
-"""Bucket of tokens that fills at a steady rate, for limits on what others send."""
+"""Token bucket that refills at a steady rate, for limits on input from others."""
 
 from __future__ import annotations
 
 
 class Tokens:
-    """A bucket that holds at most ``capacity`` tokens, full at first, and fills at ``per_s``."""
+    """A bucket of at most ``capacity`` tokens that starts full and refills at ``per_s``."""
 
     __slots__ = ("_at", "_capacity", "_held", "_per_s")
 
@@ -15,7 +15,7 @@ class Tokens:
         self._at: float | None = None
 
     def take(self, now: float, count: float = 1.0) -> bool:
-        """Take so many tokens if they are there, or all of a full bucket that never has as many."""
+        """Take ``count`` tokens if they are available, or all tokens of a full bucket of smaller capacity."""
         self._fill(now)
         if self._held < min(count, self._capacity):
             return False
@@ -28,7 +28,7 @@ class Tokens:
         return max(0.0, (1.0 - self._held) / self._per_s)
 
     def is_full(self, now: float) -> bool:
-        """Say whether the bucket is as good as new."""
+        """Return whether the bucket is full, as when it was created."""
         self._fill(now)
         return self._held >= self._capacity
 

@@ -1,13 +1,13 @@
-"""What every reliable transport of the data channel may be told and reports: RUDP and TCP alike (SPEC F-01, F-09).
+"""Inputs and outputs that all reliable transports of the data channel share: RUDP and TCP (SPEC F-01, F-09).
 
-An owner that knows these words needs no other to send, to receive, and to learn of a failure. Requests name a
-connection by its local id; those for an id that is not open are ignored, since the connection may just have failed.
+An owner needs only these to send, to receive, and to detect a failure. Requests name a connection by its local id;
+requests for an id that is not open are ignored, since the connection may just have failed.
 
 ::
 
-    OPEN ──retries ran out──▶ FAILED ──Probe, answered──▶ FAILED (ProbeAnswered: the way works again)
+    OPEN ──retries ran out──▶ FAILED ──Probe, answered──▶ FAILED (ProbeAnswered: the path works again)
       │                         │
-      └────CloseConnection──────┴──────▶ gone            a reset by the peer: gone at once
+      └────CloseConnection──────┴──────▶ gone      a reset by the peer: gone at once
 """
 
 from __future__ import annotations
@@ -16,16 +16,16 @@ from wanderbus.machine import Address, Input, Output
 
 
 class SendMessage(Input, frozen=True):
-    """Deliver ``payload`` once and after everything given before it (X16)."""
+    """Deliver ``payload`` once, after all payloads sent before it (X16)."""
 
     local_id: int
     payload: bytes
 
 
 class Consumed(Input, frozen=True):
-    """The owner is done with the next ``messages`` received messages: the peer may send as much again.
+    """Report that the owner has consumed the next ``messages`` received messages; the peer may send as many again.
 
-    Only where the endpoint was told to wait for it; otherwise what is reported counts as consumed.
+    It is needed only if the endpoint is configured so; otherwise a message counts as consumed when it is reported.
     """
 
     local_id: int
@@ -33,13 +33,13 @@ class Consumed(Input, frozen=True):
 
 
 class FinishSending(Input, frozen=True):
-    """Nothing more will be sent; the peer learns it after the last message (:class:`PeerFinished`)."""
+    """End sending: after the last message the peer reports :class:`PeerFinished`."""
 
     local_id: int
 
 
 class ChangePath(Input, frozen=True):
-    """Send to ``remote`` from now on and repeat there at once what is in flight, with fresh timeout and retries.
+    """Send to ``remote`` from now on, and repeat all unacknowledged data there at once, with fresh timeout and retries.
 
     Ignored if ``generation`` is below that of the path in use, so that an old path cannot override a new one.
     """
@@ -50,26 +50,26 @@ class ChangePath(Input, frozen=True):
 
 
 class MovedHere(Input, frozen=True):
-    """This side is at a new address: what it sends from now on is of ``generation`` (DESIGN 6.1)."""
+    """Report that this side has a new address; its packets carry ``generation`` from now on (DESIGN 6.1)."""
 
     local_id: int
     generation: int
 
 
 class Probe(Input, frozen=True):
-    """Find out whether the peer answers; a failed connection reports :class:`ProbeAnswered` when it does (D-10)."""
+    """Check whether the peer answers; on a failed connection an answer is reported as :class:`ProbeAnswered` (D-10)."""
 
     local_id: int
 
 
 class CloseConnection(Input, frozen=True):
-    """Forget the connection, or an id that was allocated and never opened, without a word to anybody."""
+    """Discard the connection, or an id that was allocated and never opened, without notifying the peer."""
 
     local_id: int
 
 
 class MessageReceived(Output, frozen=True):
-    """The next message of the peer is whole; each is reported once, in the order of sending."""
+    """The next complete message of the peer; each is reported once, in the order of sending."""
 
     local_id: int
     payload: bytes
@@ -82,9 +82,9 @@ class PeerFinished(Output, frozen=True):
 
 
 class ConnectionFailed(Output, frozen=True):
-    """Sending failed for good (SPEC F-06, F-07), ``reason`` is for people.
+    """Sending failed permanently (SPEC F-06, F-07); ``reason`` is for people.
 
-    Nothing is sent or received any more; the id stays, to be probed, until it is closed.
+    Nothing is sent or received any more. The id can still be probed until it is closed.
     """
 
     local_id: int
@@ -92,7 +92,7 @@ class ConnectionFailed(Output, frozen=True):
 
 
 class ConnectionReset(Output, frozen=True):
-    """The peer does not know the connection, as after its restart (DESIGN 6.3); the connection is gone."""
+    """The peer does not know the connection, for example after its restart (DESIGN 6.3); the connection is gone."""
 
     local_id: int
 

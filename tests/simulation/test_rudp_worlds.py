@@ -127,13 +127,13 @@ def back_off_too_much(patch: Patch) -> None:
 def learn_paths_without_challenge(patch: Patch) -> None:
     def look(self: Connection, header: Any, source: Any, *rest: Any) -> None:
         if header[-1] == self._arrivals.newest and source != self.remote:
-            self._go_to(source)
+            self._switch_path(source)
 
-    patch.setattr(Connection, "_look_at_path", look)
+    patch.setattr(Connection, "_check_path", look)
 
 
 def never_learn_paths(patch: Patch) -> None:
-    patch.setattr(Connection, "_look_at_path", lambda *arguments: None)
+    patch.setattr(Connection, "_check_path", lambda *arguments: None)
 
 
 def challenge_without_measure(patch: Patch) -> None:
@@ -145,7 +145,7 @@ def challenge_without_measure(patch: Patch) -> None:
 def believe_old_generations(patch: Patch) -> None:
     def change(self: Connection, remote: Any, generation: int) -> None:
         self._peer_generation = generation
-        self._go_to(remote)
+        self._switch_path(remote)
 
     patch.setattr(Connection, "change_path", change)
 
@@ -245,12 +245,12 @@ def acknowledge_last_words_once(patch: Patch) -> None:
 
 
 def ping_for_ever(patch: Patch) -> None:
-    see_to_timer = Connection._see_to_timer
+    see_to_timer = Connection._update_timer
 
     def restless(self: Connection, deadline: float | None, outputs: Any) -> None:
         see_to_timer(self, 1e6 if deadline is None else deadline, outputs)
 
-    patch.setattr(Connection, "_see_to_timer", restless)
+    patch.setattr(Connection, "_update_timer", restless)
 
 
 SABOTAGES: dict[Callable[[Patch], None], str] = {

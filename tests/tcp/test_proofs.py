@@ -234,7 +234,7 @@ def test_the_active_side_believes_no_welcome_without_proof(make_world: MakeWorld
     world.send(world.active, b"for nobody else")
     world.settle()
     assert [type(report) for report in world.active.reports] == [ConnectionFailed]
-    assert "its proof is wrong" in world.active.reports[0].reason  # type: ignore[attr-defined]
+    assert "its proof is invalid" in world.active.reports[0].reason  # type: ignore[attr-defined]
     assert not any(b"for nobody else" in data for _, data in world.writes)
 
 

@@ -1,4 +1,4 @@
-"""The data channel: what SDP says of it, whom it is believed from, and which transport carries it (SPEC F-01, U-05)."""
+"""Data channel: its description in SDP, the trust in its keys, and its transports (SPEC F-01, U-05)."""
 
 from wanderbus.datachannel.channel import DataChannel
 from wanderbus.datachannel.description import (

@@ -1,8 +1,8 @@
-"""One session's data channel as one of its sides sees it: what is agreed, and when that is a new connection.
+"""State of one session's data channel on one side: the agreement, and the decision for a new connection.
 
-A side that has lost its connection offers or answers with a fresh id, and a pair that is not alive on both sides is
-begun anew on both; so numbers of two connections can never meet. Each fresh id has a fresh key pair, and as long as the
-connection lives, every description of it says the same id and key (DESIGN 6.1, 6.5).
+A side that has lost its connection offers or answers with a fresh id. A connection that is not alive on both sides is
+replaced on both, so numbers of two connections never mix. Each fresh id has a fresh key pair, and all descriptions of
+a live connection carry the same id and key (DESIGN 6.1, 6.5).
 """
 
 from __future__ import annotations
@@ -25,7 +25,7 @@ from wanderbus.transport import ChangePath, CloseConnection, MovedHere, Probe
 
 
 class DataChannel:
-    """This side's end and, while there is an agreement, the other's."""
+    """This side's end and, while there is an agreement, the peer's end."""
 
     __slots__ = (
         "_encryption",
@@ -48,23 +48,23 @@ class DataChannel:
         self.parties = parties
         self.protocol: Protocol = protocol
         self.relayed = False
-        """Whether proxies are asked for a relay: the agent decides, and the broker does as the agent did last."""
+        """Whether proxies are asked for a relay: the agent decides, and the broker copies the agent's last choice."""
         self.local = 0
-        """Our id of the live or offered connection, 0 before the first."""
+        """Own id of the live or offered connection, 0 before the first."""
         self.remote: ChannelEnd | None = None
-        """The other end of the live connection, None while there is none."""
+        """End of the peer on the live connection, None while there is none."""
         self.failed = 0
-        """Our id of the connection before, whose sending failed, to be probed; 0 if there is none."""
+        """Own id of the previous connection, whose sending failed; it can be probed. 0 if there is none."""
         self._transports = transports
         self._encryption = encryption
         self._keys: KeyPair | None = None
         self._generation = 0
         self._peer_generation = 0
         self._paired: tuple[int, ...] = ()
-        """The other side's ids that :attr:`local` was opened with; no pair is opened twice, under the same keys."""
+        """Ids of the peer that :attr:`local` was opened with; no pair is opened twice under the same keys."""
 
     def describe(self, address: Address) -> MediaDescription:
-        """Return what SDP says of our end at ``address``, signed."""
+        """Return the signed SDP description of the own end at ``address``."""
         end = ChannelEnd(
             address=address,
             connection=self.local,
@@ -78,29 +78,29 @@ class DataChannel:
         return describe_end(self.parties.signed(end))
 
     def read(self, media: MediaDescription, here: str) -> ChannelEnd:
-        """Return the other side's end; :class:`SIPParseError` (488) for one that is not to be believed.
+        """Return the peer's end; :class:`SIPParseError` (488) if the description is refused.
 
-        The MAC leaves addresses out, and nothing is sent to one of many hosts or of none, nor to loopback unless we are
-        there too: ``here`` is our own host. A description from before the last move, or another key
-        for the connection that lives, was not said by the other side now, whatever its MAC.
+        The MAC does not cover addresses, so the address must be a single host, and on loopback only if ``here``, the
+        own host, is on loopback too. A description older than the last move, or with another key for the live
+        connection, is refused as a replay, even with a valid MAC.
         """
         end = read_end(media)
         if not is_single_host(end.address[0]):
-            raise SIPParseError(f"the data channel is described at {end.address[0]}, which is no single host", 488)
+            raise SIPParseError(f"the data channel is described at {end.address[0]}, which is not a single host", 488)
         self.parties.check(end, encryption=self._encryption)
         if self.parties.role == "agent" and end.protocol != self.protocol:
-            raise SIPParseError(f"the data channel goes by {self.protocol}", 488)
+            raise SIPParseError(f"the data channel must use {self.protocol}", 488)
         if end.generation < self._peer_generation:
-            raise SIPParseError("the data channel is described as it was before a move", 488)
+            raise SIPParseError("the description of the data channel is older than its last move", 488)
         if self._lives(end) and _shown(end) != _shown(self.remote):
-            raise SIPParseError("the data channel goes on under another key", 488)
+            raise SIPParseError("the description of the live data channel has another key", 488)
         if not may_be_peer(end.address[0], here):
             other = "agent" if self.parties.role == "broker" else "broker"
-            raise SIPParseError(f"the data channel is described at {end.address[0]}, where no {other} can be", 488)
+            raise SIPParseError(f"the data channel is described at {end.address[0]}, where the {other} cannot be", 488)
         return end
 
     def offer(self, now: float) -> list[Output]:
-        """Make :attr:`local` the id to offer: the live connection's, or a fresh one."""
+        """Set :attr:`local` to the id to offer: the live connection's, or a fresh one."""
         if self.remote is not None:
             return []
         outputs = self._forget([self.local], now)
@@ -108,16 +108,16 @@ class DataChannel:
         return outputs
 
     def agreed(self, remote: ChannelEnd, now: float) -> tuple[bool, list[Output]]:
-        """Our offer was answered with ``remote``; return whether that is a new connection, and what to do.
+        """Process the answer ``remote`` to our offer; return whether it is a new connection, and the outputs.
 
-        :raises RemoteProtocolError: its key cannot be used, or we offered nothing
+        :raises RemoteProtocolError: its key cannot be used, or there was no offer
         """
         if not self.local:
-            raise SIPParseError("a data channel that was not offered cannot be agreed on", 488)
+            raise SIPParseError("the answer has a data channel, but none was offered", 488)
         return self._settle(remote, self.local, self._keys, now)
 
     def accept(self, remote: ChannelEnd, now: float) -> tuple[bool, list[Output]]:
-        """Take up the offer of ``remote``, to be answered with :attr:`local`; return and raise as :meth:`agreed`."""
+        """Accept the offer of ``remote``, to be answered with :attr:`local`; return and raise as :meth:`agreed`."""
         if self._lives(remote):
             return self._settle(remote, self.local, self._keys, now)
         fresh, keys = self._fresh(remote.protocol)
@@ -128,38 +128,38 @@ class DataChannel:
             raise
 
     def moved(self, now: float) -> list[Output]:
-        """This side has a new address."""
+        """Report that this side has a new address."""
         self._generation += 1
         if self.remote is None:
             return []
         return self._transports.step([MovedHere(self.local, self._generation)], now)
 
     def lost(self) -> None:
-        """Sending failed: what is agreed next is a new connection, and this one can be probed until then."""
+        """Record that sending failed: the next agreement is a new connection, and this one can be probed until then."""
         self.failed, self.local, self.remote, self._keys = self.local, 0, None, None
 
     def probe(self, now: float) -> list[Output]:
-        """Find out whether the other side answers on the failed connection again (SPEC D-10)."""
+        """Check whether the peer answers on the failed connection again (SPEC D-10)."""
         return self._transports.step([Probe(self.failed)], now) if self.failed else []
 
     def begin(self, parties: Parties) -> None:
-        """Serve another SIP session, once the one before was abandoned."""
+        """Bind the channel to another SIP session, after the previous one was abandoned."""
         self.parties, self._peer_generation = parties, 0
 
     def abandon(self, now: float) -> list[Output]:
-        """Forget the agreement, as the SIP session is over; what failed before can be probed still."""
+        """Discard the agreement, since the SIP session has ended; a failed connection can still be probed."""
         outputs = self._forget([self.local], now)
         self.local, self.remote, self._keys = 0, None, None
         return outputs
 
     def switch(self, protocol: Protocol, now: float) -> list[Output]:
-        """Offer a new connection over another ``protocol`` next; this one, and one that failed, are forgotten."""
+        """Offer a new connection over another ``protocol`` next; discard this one, and a failed one."""
         outputs = self.close(now)
         self.protocol = protocol
         return outputs
 
     def close(self, now: float) -> list[Output]:
-        """Forget the connection, and the one that failed."""
+        """Discard the connection, and the failed one."""
         outputs = self.abandon(now) + self._forget([self.failed], now)
         self.failed = 0
         return outputs
@@ -172,7 +172,7 @@ class DataChannel:
             return False, self._transports.step([ChangePath(local, remote.address, remote.generation)], now)
         paired = self._paired if local == self.local and self.remote is not None else ()
         if remote.connection in paired:
-            raise SIPParseError("the data channel is described as it was before it was begun anew", 488)
+            raise SIPParseError("the description of the data channel is older than its new connection", 488)
         opening = self._opening(remote, local, keys)
         self._paired = (*paired, remote.connection)
         outputs = self._forget([former for former in (self.local, self.failed) if former != local], now)
@@ -181,7 +181,7 @@ class DataChannel:
         return True, outputs + self._transports.step([opening, MovedHere(local, self._generation)], now)
 
     def _over_tcp(self, end: ChannelEnd) -> ChannelEnd:
-        """Return our ``end`` with what TCP needs: the agent connects, and the broker shows its certificate."""
+        """Return our ``end`` with the attributes for TCP: the agent connects, and the broker shows its certificate."""
         existing = self.remote is not None
         if self.parties.role == "agent":
             place = (end.address[0], DISCARD_PORT)
@@ -206,7 +206,7 @@ class DataChannel:
         return self.remote is not None and self.remote.connection == end.connection
 
     def _fresh(self, protocol: Protocol) -> tuple[int, KeyPair | None]:
-        """Return an id that was never used, and keys for it where there have to be some."""
+        """Return an unused id, and keys for it if the protocol needs them."""
         sealed = protocol == "UDP" and self._encryption
         keys = KeyPair(self._transports.random.token(KEY_BYTES)) if sealed else None
         return self._transports.allocate(protocol), keys

@@ -1,8 +1,8 @@
-"""One end of a data channel, and how SDP says it (DESIGN 6.1, 6.7; RFC 3264, RFC 4145, RFC 8122).
+"""One end of a data channel, and its description in SDP (DESIGN 6.1, 6.7; RFC 3264, RFC 4145, RFC 8122).
 
-Each side names its end of the connection, and numbers its own moves, so that an old path cannot override a new one.
-Reliable UDP carries a public key, or says that it is plain; TCP says who connects, and shows the certificate of the
-side that is connected to. ``a=wanderbus-relay`` asks the proxies for a relay::
+Each side names its end of the connection and numbers its own moves, so that an old path cannot override a new one.
+Reliable UDP carries a public key, or an attribute for plain mode. TCP carries the side that connects, and the
+fingerprint of the other side's certificate. ``a=wanderbus-relay`` asks the proxies for a relay::
 
     m=application 40000 UDP x-wanderbus                 m=application 5072 TCP/TLS x-wanderbus
     a=wanderbus-connection:1f00c3a8d2b94e61             a=wanderbus-connection:1f00c3a8d2b94e61
@@ -27,7 +27,7 @@ from wanderbus.machine import Address
 from wanderbus.sip.message.sdp import MediaDescription
 
 Protocol = Literal["UDP", "TCP", "TCP/TLS"]
-"""The word of the ``m=`` line: reliable UDP, sealed or plain; TCP in plain; TCP under TLS."""
+"""Protocol in the ``m=`` line: reliable UDP, sealed or plain; plain TCP; TCP with TLS."""
 
 CONNECTION: Final = "wanderbus-connection"
 GENERATION: Final = "wanderbus-generation"
@@ -38,46 +38,46 @@ RELAY: Final = "wanderbus-relay"
 SUITE: Final = "x25519-aes128gcm"
 
 DISCARD_PORT: Final = 9
-"""What the side that opens the TCP connection gives for its port (RFC 4145 4.1)."""
+"""Port in the description of the side that opens the TCP connection (RFC 4145 4.1)."""
 
 _PROTOCOLS: Final = ("UDP", "TCP", "TCP/TLS")
 _HEXADECIMAL: Final = re.compile(r"[0-9A-Fa-f]{1,16}")
 _DECIMAL: Final = re.compile(r"[0-9]{1,10}")
 _FINGERPRINT_HASH: Final = "sha-256"
 _BYTES: Final = 32
-"""Of a public key, of a SHA-256, of a MAC."""
+"""Length of a public key, of a SHA-256, and of a MAC."""
 
 
 def protocol_over(transport: str, *, encryption: bool) -> Protocol:
-    """Return the word for a data channel over ``UDP`` or a kind of TCP, encrypted or not."""
+    """Return the protocol of a data channel over ``UDP`` or TCP, encrypted or not."""
     if transport == "UDP":
         return "UDP"
     return "TCP/TLS" if encryption else "TCP"
 
 
 class ChannelEnd(msgspec.Struct, frozen=True, kw_only=True):
-    """One side's end: where it receives, what it calls the connection, how often it has moved, and what it shows."""
+    """One side's end: its address, its connection id, its number of moves, and its key or certificate."""
 
     address: Address
     connection: int
     generation: int
     protocol: Protocol = "UDP"
     key: bytes = b""
-    """Its X25519 public key, of reliable UDP that is sealed."""
+    """Its X25519 public key, for sealed reliable UDP."""
     setup: str = ""
-    """Over TCP, who connects: ``active``, ``passive`` or ``actpass`` (RFC 4145 4)."""
+    """Role over TCP: ``active``, ``passive`` or ``actpass`` (RFC 4145 4)."""
     existing: bool = False
-    """Over TCP, whether the connection lives already (RFC 4145 5)."""
+    """Whether the TCP connection already exists (RFC 4145 5)."""
     fingerprint: bytes = b""
-    """SHA-256 of its certificate, where others connect to it by TLS (RFC 8122 5)."""
+    """SHA-256 of its certificate, if the peer connects to it with TLS (RFC 8122 5)."""
     relayed: bool = False
-    """Whether its side asks proxies for a relay, since a firewall drops what goes without one (SPEC I-08)."""
+    """Whether its side asks proxies for a relay, because a firewall blocks direct traffic (SPEC I-08)."""
     mac: bytes = b""
-    """Proves whose end it is (:mod:`.trust`); empty when there is none."""
+    """MAC that authenticates the end (:mod:`.trust`); empty if there is none."""
 
     @property
     def sealed(self) -> bool:
-        """Return whether what is sent can be read by the two ends alone."""
+        """Return whether the traffic is encrypted."""
         return bool(self.key) or self.protocol == "TCP/TLS"
 
 
@@ -106,11 +106,11 @@ def describe_end(end: ChannelEnd) -> MediaDescription:
 def read_end(media: MediaDescription) -> ChannelEnd:
     """Return the end that ``media`` describes; :class:`SIPParseError` with status 488 if it describes none.
 
-    What is not said is never taken for granted: reliable UDP has a key or says that it is plain.
+    Nothing is assumed by default: a description of reliable UDP must have a key or the attribute for plain mode.
     """
     protocol = media.protocol.upper()
     if protocol not in _PROTOCOLS:
-        raise _unacceptable(f"a data channel goes by {', '.join(_PROTOCOLS)}")
+        raise _unacceptable(f"a data channel must use one of {', '.join(_PROTOCOLS)}")
     connection = _number(media, CONNECTION, _HEXADECIMAL, 16, 2**64 - 1)
     if not connection:
         raise _unacceptable(f"{CONNECTION} is out of range")
@@ -146,7 +146,7 @@ def _key(media: MediaDescription) -> bytes:
         return b""
     suite, _, key = text.partition(" ")
     if suite != SUITE:
-        raise _unacceptable(f"{KEY}: only {SUITE} is spoken here")
+        raise _unacceptable(f"{KEY}: only {SUITE} is supported")
     return _decoded(key, KEY)
 
 
@@ -170,7 +170,7 @@ def _fingerprint(media: MediaDescription) -> bytes:
             except (binascii.Error, ValueError):
                 fingerprint = b""
             if len(fingerprint) != _BYTES:
-                raise _unacceptable(f"fingerprint: a {_FINGERPRINT_HASH} has {_BYTES} bytes")
+                raise _unacceptable(f"fingerprint: a {_FINGERPRINT_HASH} must have {_BYTES} bytes")
             return fingerprint
     return b""
 

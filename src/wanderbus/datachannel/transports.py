@@ -1,10 +1,10 @@
-"""Reliable UDP and TCP side by side as one machine, so that its owner need not know which a data channel takes (F-01).
+"""Reliable UDP and TCP combined into one machine, so that the owner need not know a data channel's transport (F-01).
 
 ::
 
-    datagrams of ``data``            ──▶ rudp.Endpoint ──▶
-    streams of ``data-stream``       ──▶ tcp.Endpoint  ──▶   what they report, and timers under those two names
-    requests, by the connection's id ──▶ either
+    datagrams of ``data``              ──▶ rudp.Endpoint ──▶
+    streams of ``data-stream``         ──▶ tcp.Endpoint  ──▶   their outputs, with timers under those two names
+    requests, by the connection's id   ──▶ either
 """
 
 from __future__ import annotations
@@ -35,8 +35,8 @@ STREAM_SOCKET: Final = "data-stream"
 class Transports:
     """Both endpoints of one host.
 
-    :param reset_key: lets an endpoint that was restarted prove its resets (DESIGN 6.3)
-    :param fingerprint: SHA-256 of the certificate shown to those who connect by TLS
+    :param reset_key: secret that lets a restarted endpoint prove its resets (DESIGN 6.3)
+    :param fingerprint: SHA-256 of the certificate shown to peers that connect by TLS
     """
 
     def __init__(
@@ -53,7 +53,7 @@ class Transports:
         self.udp = rudp.Endpoint(random, rudp_config, socket=DATA_SOCKET, reset_key=reset_key)
         self.tcp = tcp.Endpoint(random, tcp_config, socket=STREAM_SOCKET, fingerprint=fingerprint)
         self._over_tcp: set[int] = set()
-        """The ids that are TCP's; every other is taken for reliable UDP's."""
+        """Ids of TCP connections; all other ids belong to reliable UDP."""
 
     def allocate(self, protocol: Protocol) -> int:
         """Return a fresh local id for a connection over ``protocol``."""
@@ -64,19 +64,19 @@ class Transports:
         return local_id
 
     def all_confirmed(self, local_id: int) -> bool:
-        """Return whether the peer has acknowledged everything that was to be sent; True for an unknown id."""
+        """Return whether the peer has acknowledged everything that was sent or queued; True for an unknown id."""
         return (self.tcp if local_id in self._over_tcp else self.udp).all_confirmed(local_id)
 
     def reached(self, local_id: int) -> bool:
-        """Return whether the present path of a connection works, as far as is known; False for an unknown id."""
+        """Return whether the path in use works, as far as is known; False for an unknown id."""
         return (self.tcp if local_id in self._over_tcp else self.udp).reached(local_id)
 
     def proved_address(self, local_id: int) -> Address | None:
-        """Return where the peer has proved to be; None as long as it has not."""
+        """Return the address that the peer has proved; None before."""
         return (self.tcp if local_id in self._over_tcp else self.udp).proved_address(local_id)
 
     def takes(self, given: Input) -> bool:
-        """Return whether ``given`` came from the world for one of the endpoints."""
+        """Return whether ``given`` is input from the network for one of the endpoints."""
         match given:
             case DatagramReceived(socket=name):
                 return name == DATA_SOCKET
@@ -85,7 +85,7 @@ class Transports:
         return False
 
     def step(self, inputs: Iterable[Input], now: float) -> list[Output]:
-        """Take a batch of inputs at monotonic second ``now``; each endpoint has its own in their order.
+        """Process a batch of inputs at monotonic second ``now``; each endpoint gets its own inputs in order.
 
         :raises LimitExceeded: a message to send is too long; nothing of its endpoint's batch was done.
         """
@@ -114,7 +114,7 @@ class Transports:
 
 
 def _scope(outputs: list[Output], scope: str, more: Iterable[Output]) -> None:
-    """Add ``more``, with its timers under ``scope``; nearly none are timers, so each is looked at but once."""
+    """Add ``more``, with its timers under ``scope``; few outputs are timers, so each is checked only once."""
     for output in more:
         if isinstance(output, SetTimer):
             outputs.append(SetTimer((scope, output.key), output.at))

@@ -1,8 +1,8 @@
-"""Whose key it is: the MAC under which each side signs its end of a data channel, and what is accepted (DESIGN 6.5).
+"""Trust in keys: the MAC with which each side signs its end of a data channel, and its check (DESIGN 6.5).
 
-User and server share one secret already, HA1 of digest authentication. A *channel secret* is derived from it, and
-proves in both directions that a public key or a fingerprint was not put in on the way. Addresses are left out of the
-MAC, because relays rewrite them. A standard library is enough for MAC and channel secret: HMAC-SHA256 and SHA-256.
+User and server already share a secret, HA1 of digest authentication. A *channel secret* is derived from it, and proves
+in both directions that nobody replaced a public key or a fingerprint on the way. The MAC does not cover addresses,
+because relays rewrite them. MAC and channel secret need only HMAC-SHA256 and SHA-256 of the standard library.
 """
 
 from __future__ import annotations
@@ -24,19 +24,20 @@ _SECRET_LABEL: Final = b"wanderbus channel secret 1"
 
 
 class Parties(msgspec.Struct, frozen=True):
-    """Whom a data channel is between, as both sides know them without being told in SDP.
+    """Parties of a data channel, as both sides know them independently of SDP.
 
-    ``secret`` is the channel secret, None where this side does not know the password. It is not shown.
+    ``secret`` is the channel secret, None if this side does not know the password. It is not part of the
+    representation.
     """
 
     role: Role
-    """Our own."""
+    """Own role."""
     agent: str
     """Address of record of the user."""
     broker: str
-    """That of the broker."""
+    """Address of record of the broker."""
     dialog: str
-    """The SIP session, its Call-ID."""
+    """Call-ID of the SIP session."""
     secret: bytes | None
     over_tls: bool = False
     """Whether this side is set to use TLS for its signalling."""
@@ -49,11 +50,11 @@ class Parties(msgspec.Struct, frozen=True):
 
     @property
     def peer(self) -> Role:
-        """Return the role of the other side."""
+        """Return the role of the peer."""
         return "broker" if self.role == "agent" else "agent"
 
     def mac(self, end: ChannelEnd, role: Role) -> bytes:
-        """Return the MAC of ``end`` as that of ``role``; b"" where there is no secret."""
+        """Return the MAC of ``end`` for ``role``; b"" without a secret."""
         if self.secret is None:
             return b""
         shown = "plain" if not end.sealed else (end.key or end.fingerprint).hex()
@@ -61,19 +62,19 @@ class Parties(msgspec.Struct, frozen=True):
         return hmac.digest(self.secret, self._bound_to(_MAC_LABEL, *said), hashlib.sha256)
 
     def signed(self, end: ChannelEnd) -> ChannelEnd:
-        """Return our ``end`` with its MAC, where there is a secret."""
+        """Return our ``end`` with its MAC, if there is a secret."""
         return msgspec.structs.replace(end, mac=self.mac(end, self.role))
 
     def context(self, ours: int, theirs: int) -> bytes:
-        """Return what the keys of one connection are bound to, for both sides the same."""
+        """Return the context that the keys of one connection are bound to, the same on both sides."""
         ids = (ours, theirs) if self.role == "agent" else (theirs, ours)
         return self._bound_to(_CONNECTION_LABEL, *(f"{each:016x}" for each in ids))
 
     def check(self, end: ChannelEnd, *, encryption: bool) -> None:
-        """Accept ``end`` as the other side's, or raise :class:`SIPParseError` (488): never for less than we demand.
+        """Accept ``end`` as the peer's, or raise :class:`SIPParseError` (488); it must be at least as secure as ours.
 
-        Who knows the channel secret takes no end without the MAC under it. Who does not know it cannot check one, and
-        takes an end only from signalling that nobody could change on the way.
+        A side with the channel secret accepts only an end with a valid MAC. A side without it cannot check a MAC, and
+        accepts an end only if the signalling is protected against changes.
         """
         if end.sealed != encryption:
             encrypting, plain = (self.peer, self.role) if end.sealed else (self.role, self.peer)
@@ -84,14 +85,14 @@ class Parties(msgspec.Struct, frozen=True):
             _check_setup(end, self.peer)
         if self.secret is None:
             if not self.over_tls:
-                raise _unacceptable("whose key it is cannot be checked without a password: use TLS for signalling")
+                raise _unacceptable("the key cannot be checked without a password: use TLS for signalling")
         elif not end.mac:
             raise _unacceptable("the data channel is not signed (wanderbus-mac)")
         elif not hmac.compare_digest(end.mac, self.mac(end, self.peer)):
             raise _unacceptable("the signature of the data channel is wrong (wanderbus-mac)")
 
     def _bound_to(self, label: str, *fields: str) -> bytes:
-        """None of the fields has a line break in it: URIs, a Call-ID, words and digits."""
+        """Join label and fields with line breaks; no field contains one: URIs, a Call-ID, tokens and digits."""
         return "\n".join((label, self.agent, self.broker, self.dialog, *fields)).encode()
 
 
@@ -107,9 +108,9 @@ def hkdf(key: bytes, info: bytes) -> bytes:
 
 
 def _check_setup(end: ChannelEnd, peer: Role) -> None:
-    """The agent connects, since what is behind NAT cannot be connected to; the broker shows its certificate."""
+    """Check the TCP roles: the agent connects, since it may be behind NAT; the broker shows its certificate."""
     if end.setup not in ("actpass", "active" if peer == "agent" else "passive"):
-        raise _unacceptable("the agent opens the TCP connection: it is active and the broker passive")
+        raise _unacceptable("the agent must be active (opens the TCP connection) and the broker passive")
     if peer == "broker" and end.protocol == "TCP/TLS" and not end.fingerprint:
         raise _unacceptable("the broker's fingerprint is missing")
 

@@ -1,6 +1,6 @@
 """Reliable UDP: messages exactly once and in order over datagrams, sealed, with failure detection (SPEC F, F-09).
 
-It needs the shared vocabulary alone, so it can be used without SIP and without a broker::
+It needs only the shared vocabulary, so it can be used without SIP and without a broker::
 
     endpoint.step([SendMessage(local_id, b"...")], now) -> [SendDatagram(...), SetTimer(...)]
     endpoint.step([DatagramReceived(...)], now)         -> [MessageReceived(local_id, b"..."), SendDatagram(...)]

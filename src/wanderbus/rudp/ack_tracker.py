@@ -1,4 +1,4 @@
-"""Which packets have arrived: gaps, replays, and what is to be acknowledged (SPEC F-02, F-03; RFC 9000 13.2)."""
+"""Received packet numbers: detection of gaps and replays, and generation of ACKs (SPEC F-02, F-03; RFC 9000 13.2)."""
 
 from __future__ import annotations
 
@@ -7,34 +7,34 @@ from typing import Final
 from wanderbus.rudp.frames import MARKS, encode_ack
 
 REPLAY_WINDOW_PACKETS: Final = 1_024
-"""How far below the newest a packet may come and still be known as new; as many as DATA frames may be under way."""
+"""Distance below the newest packet at which a packet is still recognized as new; the maximum of DATA in flight."""
 
 _SEEN_MASK: Final = (1 << REPLAY_WINDOW_PACKETS) - 1
 _MARKS_MASK: Final = (1 << MARKS) - 1
 
 
 class Arrivals:
-    """The packet numbers of one connection, seen from its receiver."""
+    """The packet numbers of one connection at its receiver."""
 
     __slots__ = ("_acknowledged", "_due", "_seen", "newest")
 
     def __init__(self) -> None:
         self.newest = -1
-        """The highest packet number so far."""
+        """Highest packet number received."""
         self._seen = 0
-        """Bit i: packet ``newest - i`` has arrived."""
+        """Bitmap: bit i is set if packet ``newest - i`` has arrived."""
         self._due: list[int] = []
         self._acknowledged = -1
 
     def is_new(self, number: int) -> bool:
-        """Tell whether packet ``number`` was not taken before, as far as can be known."""
+        """Return whether packet ``number`` is new, as far as is known."""
         age = self.newest - number
         return age < 0 or (age < REPLAY_WINDOW_PACKETS and not self._seen >> age & 1)
 
     def take(self, number: int) -> tuple[int, int] | None:
-        """Take a new packet; return the first and last number that it shows to be missing, if any.
+        """Record a new packet; return the first and last number of the gap before it, if there is one.
 
-        A gap is reported once, when it appears; late packets fill it without another word.
+        A gap is reported once, when it appears; late packets fill it without another report.
         """
         ahead = number - self.newest
         if ahead == 1:
@@ -48,23 +48,23 @@ class Arrivals:
         return (number - ahead + 1, number - 1) if ahead > 1 else None
 
     def acknowledge(self, number: int) -> None:
-        """Have packet ``number`` acknowledged at the end of the batch."""
+        """Acknowledge packet ``number`` at the end of the batch."""
         self._due.append(number)
 
     def acknowledge_again(self) -> None:
-        """Have the last ACK said once more, if none is due."""
+        """Repeat the last ACK, if none is due."""
         if not self._due and self._acknowledged >= 0:
             self._due.append(self._acknowledged)
 
     @property
     def due(self) -> int:
-        """How many packets are to be acknowledged."""
+        """Number of packets to be acknowledged."""
         return len(self._due)
 
     def take_acks(self) -> tuple[int, list[bytes]]:
-        """Return how many packets are acknowledged now, and the ACK frames, oldest first.
+        """Return the number of packets acknowledged now, and the ACK frames, oldest first.
 
-        That order keeps the sender from taking the older packets for lost where the frames need several datagrams.
+        With this order the sender does not declare older packets lost if the frames need several datagrams.
         """
         due = self._due
         if not due:
@@ -82,7 +82,7 @@ class Arrivals:
         return count, frames
 
     def _ack(self, numbers: list[int]) -> bytes:
-        """Return the frame that marks ``numbers`` as fresh, and what arrived before and fits beside them again."""
+        """Return the frame that marks ``numbers`` as fresh, and earlier packets that fit beside them again."""
         newest = numbers[-1]
         fresh = (1 << len(numbers) - 1) - 1
         if newest - numbers[0] != len(numbers) - 1:

@@ -1,7 +1,7 @@
-"""The parameters of reliable UDP, each with its unit and where its value comes from (SPEC F-10).
+"""Parameters of reliable UDP, each with its unit and the origin of its value (SPEC F-10).
 
-Both ends of a connection should use the same ``datagram_bytes_max`` and ``message_bytes_max``: they bound what the
-other side may make us hold. The rest is each side's own affair.
+Both ends of a connection should use the same ``datagram_bytes_max`` and ``message_bytes_max``, which bound the memory
+that the peer can use. The other parameters may differ between the two sides.
 """
 
 from __future__ import annotations
@@ -15,36 +15,36 @@ from wanderbus.rudp.frames import ACK_BYTES, DATA_HEADER_BYTES, HEADER_BYTES, TO
 from wanderbus.rudp.sealing import SEAL_BYTES
 
 INITIAL_WINDOW_FRAMES: Final = 1_024
-"""DATA frames that may be sent before the first WINDOW arrives; both sides of the protocol know it (as
-initial_max_data of RFC 9000 4.1, which is negotiated there)."""
+"""DATA frames that may be sent before the first WINDOW arrives; a constant of the protocol (as initial_max_data of
+RFC 9000 4.1, which is negotiated there)."""
 
 _UDP_PAYLOAD_BYTES_MAX: Final = 65_507
 """The largest payload of one UDP datagram over IPv4."""
 
 _DATAGRAM_BYTES_MIN: Final = HEADER_BYTES + SEAL_BYTES + max(DATA_HEADER_BYTES + 1, ACK_BYTES, 1 + TOKEN_BYTES)
-"""Room for any frame, with one byte of a message."""
+"""Space for any frame, including a DATA frame with one byte."""
 
 _REKEY_PACKETS_MAX: Final = 2**23
-"""Packets that AES-GCM may seal under one key (RFC 9001 6.6)."""
+"""Maximum number of packets that AES-GCM may seal under one key (RFC 9001 6.6)."""
 
 
 class RudpConfig(msgspec.Struct, frozen=True):
-    """How patient, how eager and how big; ``ValueError`` names a value that cannot work.
+    """Timeouts, retries and sizes; ``ValueError`` names an invalid value.
 
     Without any answer a packet is sent ``1 + retries_max`` times; with the defaults and no measured round trip
     that takes 15.75 s (0.25 + 0.5 + 1 + 2 + 4 + 4 + 4).
     """
 
     initial_timeout_s: float = 0.25
-    """ACK timeout before the first round trip is measured, seconds. RFC 9002 6.2.2 assumes 0.333 s of RTT and waits
-    three of it; the peers here are nearer, and healing after a move waits for this."""
+    """ACK timeout before the first round trip is measured, seconds. RFC 9002 6.2.2 assumes an RTT of 0.333 s and three
+    times that as the timeout; peers here are nearer, and recovery after a move waits for this."""
 
     timeout_min_s: float = 0.04
-    """Least ACK timeout, seconds: some turns of a busy event loop, so that a slow answer is not taken for a loss. The
-    back-off starts from it, so on a near path it also says how long a silence is borne: 127 times as long."""
+    """Minimum ACK timeout, seconds: some turns of a busy event loop, so that a slow answer does not count as a loss.
+    The back-off starts from it, so on a short path it also determines the time until failure: 127 times as long."""
 
     timeout_max_s: float = 4.0
-    """Most that back-off may reach, seconds (as T2 of RFC 3261 17.1.2.1)."""
+    """Maximum of the back-off, seconds (as T2 of RFC 3261 17.1.2.1)."""
 
     rtt_gain: float = 0.125
     """Weight of a new sample in the smoothed round trip, 0 to 1 (alpha of RFC 6298 2.3)."""
@@ -53,45 +53,45 @@ class RudpConfig(msgspec.Struct, frozen=True):
     """Weight of a new sample in the round trip's deviation, 0 to 1 (beta of RFC 6298 2.3)."""
 
     backoff_factor: float = 2.0
-    """What the timeout is multiplied by at each retry, at least 1 (SPEC F-05, RFC 6298 5.5)."""
+    """Factor of the timeout at each retry, at least 1 (SPEC F-05, RFC 6298 5.5)."""
 
     retries_max: int = 6
-    """Retries of one packet, the peer being silent, before the connection is given up (SPEC F-06)."""
+    """Retries of one packet to a silent peer before the connection fails (SPEC F-06)."""
 
     packets_in_flight_max: int = 128
-    """Most that the congestion window may grow to, packets, at least 2. About 150 kB: more would only fill the
-    receive buffer of a socket with default limits, which holds about 200 kB on Linux."""
+    """Maximum of the congestion window, packets, at least 2. About 150 kB: more would only fill the receive buffer of a
+    socket with default limits, which holds about 200 kB on Linux."""
 
     datagram_bytes_max: int = limits.DATAGRAM_BYTES_MAX
-    """Bytes of one datagram, sent or taken (RFC 9000 14)."""
+    """Maximum bytes of one datagram, sent or received (RFC 9000 14)."""
 
     message_bytes_max: int = limits.MESSAGE_BYTES_MAX
-    """Bytes of one message, sent or put together again."""
+    """Maximum bytes of one message, sent or reassembled."""
 
     receive_window_frames: int = INITIAL_WINDOW_FRAMES
-    """DATA frames that the peer may send beyond what was consumed, at least ``INITIAL_WINDOW_FRAMES`` (RFC 9000 4.1).
-    So many datagrams are held out of order, or received and not consumed, at the most."""
+    """DATA frames that the peer may send beyond the consumed ones, at least ``INITIAL_WINDOW_FRAMES`` (RFC 9000 4.1).
+    This bounds the datagrams that are held out of order, or received and not consumed."""
 
     send_queue_bytes_max: int = 2**24
-    """Bytes of DATA frames that may wait to be sent or confirmed, at least ``message_bytes_max``. One more fails the
-    connection, so that a peer that never acknowledges costs no more than that."""
+    """Bytes of DATA frames that may wait to be sent or acknowledged, at least ``message_bytes_max``. More fail the
+    connection, which bounds the memory for a peer that never acknowledges."""
 
     messages_per_datagram_max: int = 1_000
-    """Messages that may share a datagram; 1 to send each in one of its own. The default is more than fit."""
+    """Messages that may share a datagram; 1 sends each in its own. The default is more than fit."""
 
     consume_at_once: bool = True
-    """Whether a message counts as consumed when it is reported; otherwise when ``Consumed`` says so."""
+    """Whether a message counts as consumed when it is reported; otherwise ``Consumed`` reports it."""
 
     ack_delay_s: float | None = None
-    """How long the ACK of a single packet waits for the owner's answer, to share its datagram, seconds; 0 until the
-    next turn, None does not wait. The ACK of a second packet never does (RFC 9000 13.2.2)."""
+    """Delay of the ACK of a single packet, so that it can share a datagram with the owner's answer, seconds; 0 waits
+    for the next turn, None does not wait. The ACK of a second packet is never delayed (RFC 9000 13.2.2)."""
 
     keepalive_s: float | None = None
-    """After how much silence of our own to send a PING, seconds, so that NAT bindings last; None for never. RFC 4787
-    REQ-5 lets a binding end after 120 s, many end after 30 s."""
+    """Time without own packets after which a PING is sent, seconds, to keep NAT bindings alive; None for never. RFC
+    4787 REQ-5 permits a binding to end after 120 s, many end after 30 s."""
 
     rekey_packets: int = 2**20
-    """Packets sealed under one key before the next is used, at most 2**23 (RFC 9001 6.6)."""
+    """Packets sealed under one key before it is replaced, at most 2**23 (RFC 9001 6.6)."""
 
     def __post_init__(self) -> None:
         self._check_times()

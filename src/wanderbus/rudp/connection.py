@@ -1,8 +1,8 @@
-"""One connection: a pair of ids, a path, and its two halves (SPEC F, DESIGN 6.1 and 6.2).
+"""One connection: a pair of ids, a path, and its sender and receiver (SPEC F, DESIGN 6.1 and 6.2).
 
-The endpoint hands over a batch of datagrams and requests first and calls :meth:`Connection.flush` once after it.
-So every ACK of a batch shares datagrams with the data of the batch, small messages share datagrams with each
-other, and an ACK that arrived together with a late timer is seen before the timer is.
+The endpoint passes a whole batch of datagrams and requests first and then calls :meth:`Connection.flush` once. Every
+ACK of a batch thus shares datagrams with its data, small messages share datagrams, and an ACK in the same batch as a
+late timer is processed before the timer.
 """
 
 from __future__ import annotations
@@ -43,17 +43,17 @@ from wanderbus.rudp.sealing import Awake
 from wanderbus.rudp.sending import Sender
 
 OVERFULL: Final = "too much waits for the other side"
-"""The reason of a failure by ``send_queue_bytes_max``."""
+"""Reason of a failure because of ``send_queue_bytes_max``."""
 
 _GENERATION_MASK: Final = 0xFFFF
 _PATH_FRAMES: Final = (CHALLENGE, RESPONSE)
-"""Frames that only probe a path (RFC 9000 9.1): repeated by those who need them, so never acknowledged."""
+"""Frames that only probe a path (RFC 9000 9.1): their senders repeat them, so they are never acknowledged."""
 
 
 class Connection:
-    """The state of one pair of ids; it sends to :attr:`remote` and nowhere else, but for challenges and responses.
+    """State of one pair of ids; it sends only to :attr:`remote`, except for challenges and responses.
 
-    ``token`` is what our RESET will carry, to be announced; empty for none.
+    ``token`` is announced to the peer and authenticates our RESET; empty for none.
     """
 
     __slots__ = (
@@ -98,7 +98,7 @@ class Connection:
         self.remote_id = opened.remote_id
         self.remote = opened.remote
         self.peer_token: bytes | None = None
-        """What a RESET of the peer has to carry; None until it is announced."""
+        """Token that a RESET of the peer must carry; None until it is announced."""
         self._config = config
         self._counters = counters
         self._random = random
@@ -108,9 +108,9 @@ class Connection:
         self.sender = Sender(config, self._packets.frame_bytes_max, counters)
         self.receiver = Receiver(config, counters)
         self.reached = False
-        """Whether the peer acknowledged something that left by the present path."""
+        """Whether the peer has acknowledged a packet that was sent on the current path."""
         self._path_number = 0
-        """The first packet number of the present path."""
+        """First packet number of the current path."""
         self._path = PathValidation()
         self._peer_generation = opened.generation
         self._response: tuple[Address, bytes] | None = None
@@ -125,40 +125,40 @@ class Connection:
 
     @property
     def failed(self) -> bool:
-        """Whether it can only be probed any more."""
+        """Return whether the connection has failed and can only be probed."""
         return self._probing is not None
 
     @property
     def all_confirmed(self) -> bool:
-        """Whether the peer has acknowledged everything that was to be sent."""
+        """Return whether the peer has acknowledged everything that was sent or queued."""
         return not (self._incomplete or self.sender.unconfirmed_bytes)
 
     @property
     def all_heard(self) -> bool:
-        """Whether every packet that wants an ACK has left and got it; PINGs as well."""
+        """Return whether every packet that needs an ACK was sent and acknowledged, including PINGs."""
         return not (self._incomplete or self.sender.wants_to_send or self.sender.packets_in_flight)
 
     def start(self, now: float, outputs: list[Output]) -> None:
-        """Begin to keep the path alive, if configured; nothing is sent yet."""
+        """Start the keepalive, if configured; nothing is sent yet."""
         self._active_at = now
-        self._see_to_timer(None, outputs)
+        self._update_timer(None, outputs)
 
     def close(self, outputs: list[Output]) -> None:
-        """Leave no timer behind, and no cipher."""
+        """Cancel the timer and discard the ciphers."""
         self._packets.rest()
         if self._timer_at is not None:
             outputs.append(CancelTimer(self.local_id))
             self._timer_at = None
 
-    # What the owner asks for.
+    # Requests of the owner.
 
     def change_path(self, remote: Address, generation: int) -> None:
-        """Send to ``remote`` from now on and repeat there what is in flight; older generations are ignored."""
+        """Send to ``remote`` from now on and repeat unacknowledged packets there; older generations are ignored."""
         if generation >= self._peer_generation:
             self._peer_generation = generation
-            self._go_to(remote)
+            self._switch_path(remote)
 
-    def _go_to(self, remote: Address) -> None:
+    def _switch_path(self, remote: Address) -> None:
         self.remote = remote
         self._path.stop()
         self._path_changed = True
@@ -168,22 +168,22 @@ class Connection:
         self.reached, self._path_number = False, self._packets.next_number
 
     def moved_here(self, generation: int) -> None:
-        """Let what is sent from now on carry our own ``generation``."""
+        """Use our ``generation`` in packets from now on."""
         self._packets.moved_here(generation)
         self._leave_path()
 
     def probe(self) -> None:
-        """Have an ack-eliciting packet leave at the end of this batch."""
+        """Send an ack-eliciting packet at the end of this batch."""
         (self._probing.probe if self._probing else self.sender.ping)()
 
     def timer_fired(self) -> None:
-        """Look for overdue packets at the end of this batch."""
+        """Check deadlines at the end of this batch."""
         self._timer_fired = True
 
-    # What arrives.
+    # Input from the network.
 
     def receive(self, header: Header, packet: bytes, source: Address, now: float, outputs: list[Output]) -> None:
-        """Take a packet of this pair; one that cannot be opened, read or held changes nothing and gets no ACK."""
+        """Process a packet of this pair; an invalid or unacceptable one changes nothing and gets no ACK."""
         frames = self._packets.open(header, packet)
         if frames is None:
             return
@@ -205,17 +205,17 @@ class Connection:
         if data:
             self._take_data(data, outputs)
         if source != self.remote or self._path.candidate is not None:
-            self._look_at_path(header, source, len(packet), frames, now)
+            self._check_path(header, source, len(packet), frames, now)
         eliciting = bool(controls) and self._take_controls(controls, source, outputs)
         if data or eliciting:
             self._arrivals.acknowledge(number)
             if self.sender.is_backing_off(now):
-                # The peer is there, perhaps again: a relay may have found it, of which nothing is seen from here. The
-                # ACK of a PING says what it lacks.
+                # The peer is there, perhaps again: a relay may have found it, which is not visible here. The ACK of a
+                # PING shows what it lacks.
                 self.sender.ping()
 
     def _take_acks(self, acks: list[AckFrame], now: float) -> None:
-        """Take ACK frames; one for what was never sent says nothing (RFC 9000 13.1)."""
+        """Process ACK frames; one for a packet that was never sent is ignored (RFC 9000 13.1)."""
         for ack in acks:
             if ack[0] < self._packets.next_number:
                 self._acked = True
@@ -232,10 +232,10 @@ class Connection:
         if receiver.finished and not finished:
             outputs.append(PeerFinished(local_id))
             if self.sender.finished:
-                self.sender.ping()  # which tells, once confirmed, that the peer has the ACK of its last word
+                self.sender.ping()  # its ACK proves that the peer has the ACK of its FINISH
 
     def _take_controls(self, controls: list[ControlFrame], source: Address, outputs: list[Output]) -> bool:
-        """Do what they ask for; return whether the packet is to be acknowledged."""
+        """Process control frames; return whether the packet is to be acknowledged."""
         for kind, carried in controls:
             if isinstance(carried, int):
                 self.sender.granted = max(self.sender.granted, carried)
@@ -246,10 +246,10 @@ class Connection:
             elif kind == RESPONSE and self._path.answers(source, carried):
                 self._counters.paths += 1
                 outputs.append(PathChanged(self.local_id, source))
-                self._go_to(source)
+                self._switch_path(source)
         return any(kind not in _PATH_FRAMES for kind, _ in controls)
 
-    def _look_at_path(self, header: Header, source: Address, size_bytes: int, frames: Frames, now: float) -> None:
+    def _check_path(self, header: Header, source: Address, size_bytes: int, frames: Frames, now: float) -> None:
         """Challenge the source of the newest packet if the peer seems to be there now (RFC 9000 9.3)."""
         *_, generation, number = header
         path = self._path
@@ -261,18 +261,18 @@ class Connection:
         path.heard(source, size_bytes)
 
     def _learns_from(self, generation: int, frames: Frames) -> bool:
-        """Tell whether a packet may lead to another path.
+        """Return whether a packet may lead to another path.
 
-        Not if the peer has announced one meanwhile (DESIGN 6.1), nor if the packet only probes a path.
+        It may not if the peer has announced a newer path (DESIGN 6.1), or if the packet only probes a path.
         """
         if generation != self._peer_generation & _GENERATION_MASK:
             return False
         return bool(frames.data or frames.acks) or any(kind not in _PATH_FRAMES for kind, _ in frames.controls)
 
-    # What leaves.
+    # Output to the network.
 
     def flush(self, now: float, outputs: list[Output]) -> None:
-        """Send what is due, and see to the timer; the connection fails if retries or room ran out (SPEC F-06)."""
+        """Send due packets, and set the timer; the connection fails without retries or room left (SPEC F-06)."""
         if self._probing is not None:
             self._probing.flush(self.remote, outputs)
             return
@@ -283,9 +283,9 @@ class Connection:
         alive = True
         if self._path_changed:
             sender.restart(self._packets.next_number)
-            self._arrivals.acknowledge_again()  # the last one may have gone to where the peer was before
+            self._arrivals.acknowledge_again()  # the last one may have gone to the previous address of the peer
         elif self._timer_fired:
-            alive = self._look_at_timers(now)
+            alive = self._check_timers(now)
         holds_ack = self._may_hold_ack()
         if self._timer_fired:
             self._timer_at = None
@@ -295,15 +295,15 @@ class Connection:
             return
         self._holds_ack = holds_ack
         if holds_ack:
-            self._see_to_timer(now + (self._config.ack_delay_s or 0.0), outputs)
+            self._update_timer(now + (self._config.ack_delay_s or 0.0), outputs)
             return
         sent = self._transmit(now, outputs)
         self._validate_paths(now, outputs)
         deadline = sender.next_deadline() if look else now + sender.round_trip.timeout_s if sent else None
-        self._see_to_timer(deadline, outputs)
+        self._update_timer(deadline, outputs)
 
-    def _look_at_timers(self, now: float) -> bool:
-        """Give up what is overdue, and keep the path alive; False if the retries of a packet ran out."""
+    def _check_timers(self, now: float) -> bool:
+        """Give up overdue packets, and keep the path alive; return False if the retries of a packet ran out."""
         keepalive_at = self._keepalive_at()
         if keepalive_at is not None and now >= keepalive_at:
             self.sender.ping()
@@ -311,9 +311,9 @@ class Connection:
         return self.sender.expire(now)
 
     def _may_hold_ack(self) -> bool:
-        """Tell whether one ACK is all that would leave, and may wait for the owner's answer until the timer fires.
+        """Return whether only one ACK is due, which may wait for the owner's answer until the timer fires.
 
-        The last word of the peer gets no answer, and the owner may be gone before the timer fires.
+        It may not after the peer's FINISH, which gets no answer: the owner may be gone before the timer fires.
         """
         if self._config.ack_delay_s is None or self._holds_ack or self._timer_fired or self._path_changed:
             return False
@@ -323,7 +323,7 @@ class Connection:
         return self._arrivals.due == 1 and not others
 
     def _transmit(self, now: float, outputs: list[Output]) -> bool:
-        """Send bundles, repeated ones first, and ACKs; return whether any bundle left."""
+        """Send bundles, repeated ones first, and ACKs; return whether any bundle was sent."""
         sender, packets = self.sender, self._packets
         both_finished = sender.finished and self.receiver.finished
         acks = packets.take_acks()
@@ -339,7 +339,7 @@ class Connection:
             sent = True
             frames = bundle.payload
             if both_finished and not (acks or sender.unsent_bytes):
-                # This side may leave as soon as this is confirmed, so it tells whatever the peer has to know besides.
+                # This side may close once this packet is acknowledged, so the packet carries all that the peer needs.
                 self._arrivals.acknowledge_again()
                 acks = packets.take_acks()
             sender.sent(bundle, packets.next_number, now)
@@ -352,7 +352,7 @@ class Connection:
         return sent
 
     def _validate_paths(self, now: float, outputs: list[Output]) -> None:
-        """Answer a challenge where it came from, and challenge the candidate (RFC 9000 8.2)."""
+        """Answer a challenge to its source, and challenge the candidate (RFC 9000 8.2)."""
         path = self._path
         size_bytes = self._packets.overhead_bytes + 1 + CHALLENGE_BYTES
         if self._response is not None:
@@ -369,15 +369,15 @@ class Connection:
             self._packets.send(encode_carrying(CHALLENGE, challenge), candidate, outputs)
 
     def _keepalive_at(self) -> float | None:
-        """Return when to send a PING for want of anything else; None while an ACK is due anyway."""
+        """Return when to send a PING if nothing else is sent; None while an ACK is due anyway."""
         if self._config.keepalive_s is None or self.sender.packets_in_flight:
             return None
         return self._active_at + self._config.keepalive_s
 
-    def _see_to_timer(self, deadline: float | None, outputs: list[Output]) -> None:
-        """Set the timer if it would come too late; one that comes too early finds nothing due and is set again.
+    def _update_timer(self, deadline: float | None, outputs: list[Output]) -> None:
+        """Set the timer if it would fire too late; if it fires too early, nothing is due and it is set again.
 
-        So a busy connection asks for a timer about once per timeout instead of once per packet.
+        A busy connection thus sets a timer about once per timeout instead of once per packet.
         """
         at = deadline
         for other in (self.sender.loss_at, self._path.due_at, self._keepalive_at()):
@@ -388,7 +388,7 @@ class Connection:
             outputs.append(SetTimer(self.local_id, at))
 
     def _fail(self, reason: str | None, outputs: list[Output]) -> None:
-        """Let go of everything but what probes need."""
+        """Discard everything except what probes need."""
         self._incomplete = not self.all_confirmed
         self.sender = Sender(self._config, self._packets.frame_bytes_max, self._counters)
         self.sender.close()

@@ -1,7 +1,7 @@
-"""Reliable UDP on one local socket: many connections, told apart by their ids (SPEC F, DESIGN 6.1 to 6.3).
+"""Endpoint of reliable UDP on one local socket: many connections, identified by ids (SPEC F, DESIGN 6.1 to 6.3).
 
-A datagram belongs to a connection by its pair of ids, whatever address it came from: a peer that moved goes on
-being understood. Where answers go is changed by :class:`~wanderbus.transport.ChangePath`, or by a challenge that the
+A datagram belongs to a connection by its pair of ids, whatever its source address, so packets of a peer that moved are
+still accepted. The address of the peer changes by :class:`~wanderbus.transport.ChangePath`, or by a challenge that the
 peer answered from its new address.
 """
 
@@ -32,14 +32,14 @@ from wanderbus.rudp.sealing import Awake
 _DEFAULT_CONFIG = RudpConfig()
 
 Touched = dict[int, Connection]
-"""The connections that a batch concerned, in the order in which it came to them."""
+"""Connections that a batch concerned, in the order of its inputs."""
 
 
 class Endpoint:
     """The machine; timers are keyed by local id, one for each connection.
 
-    ``reset_key`` is a secret that outlives the process: with the same one an endpoint that was restarted can tell its
-    peers that it has forgotten them. Without one, only plain connections can be reset, by anybody who knows their ids.
+    ``reset_key`` is a secret that outlives the process: with the same key a restarted endpoint can prove to peers that
+    it has lost their connections. Without a key only plain connections can be reset, by anybody who knows their ids.
     """
 
     def __init__(
@@ -60,10 +60,10 @@ class Endpoint:
         self._allocated: set[int] = set()
 
     def allocate(self) -> int:
-        """Return a fresh local id: 63 bits that nobody can guess, never 0.
+        """Return a fresh local id: 63 unpredictable bits, never 0.
 
-        Until it is opened or closed, what arrives for it is dropped without a RESET: the peer may have learnt the
-        id in the answer that has not reached us yet.
+        Until it is opened or closed, packets for it are dropped without a RESET: the peer may have learnt the id from
+        an answer that has not arrived here yet.
         """
         while True:
             local_id = int.from_bytes(self._random.token(8), "big") >> 1
@@ -72,46 +72,46 @@ class Endpoint:
                 return local_id
 
     def rtt_s(self, local_id: int) -> float | None:
-        """Return the smoothed round trip of the present path in seconds; None if unknown."""
+        """Return the smoothed round trip of the current path in seconds; None if unknown."""
         connection = self._connections.get(local_id)
         return connection.sender.round_trip.smoothed_s if connection else None
 
     def unsent_bytes(self, local_id: int) -> int:
-        """Return how much waits to be sent for the first time, in bytes of DATA frames; 0 for an unknown id."""
+        """Return the bytes of DATA frames that wait to be sent for the first time; 0 for an unknown id."""
         connection = self._connections.get(local_id)
         return connection.sender.unsent_bytes if connection else 0
 
     def unconfirmed_bytes(self, local_id: int) -> int:
-        """Return how much waits to be sent or for its ACK, in bytes of DATA frames; 0 for an unknown id."""
+        """Return the bytes of DATA frames that wait to be sent or acknowledged; 0 for an unknown id."""
         connection = self._connections.get(local_id)
         return connection.sender.unconfirmed_bytes if connection else 0
 
     def all_confirmed(self, local_id: int) -> bool:
-        """Return whether the peer has acknowledged everything that was to be sent; True for an unknown id."""
+        """Return whether the peer has acknowledged everything that was sent or queued; True for an unknown id."""
         connection = self._connections.get(local_id)
         return connection is None or connection.all_confirmed
 
     def reached(self, local_id: int) -> bool:
-        """Return whether the peer acknowledged something that left by the present path; False for an unknown id."""
+        """Return whether the peer has acknowledged a packet on the current path; False for an unknown id."""
         connection = self._connections.get(local_id)
         return connection is not None and connection.reached
 
     def proved_address(self, local_id: int) -> Address | None:
-        """Return where the peer is, once it has acknowledged there; None before, and for an unknown id."""
+        """Return the peer's address once it has acknowledged a packet there; None before, and for an unknown id."""
         connection = self._connections.get(local_id)
         return connection.remote if connection is not None and connection.reached else None
 
     def all_heard(self, local_id: int) -> bool:
-        """Return whether every packet that wants an ACK has left and got it, PINGs as well; True for an unknown id.
+        """Return whether every packet that needs an ACK was sent and acknowledged, PINGs too; True for an unknown id.
 
-        After the last words of both sides it tells that the peer knows that everything of its own has arrived, so
-        that this side may leave without leaving it in doubt.
+        After FINISH of both sides it proves that the peer knows that all of its data has arrived, so that this side may
+        close.
         """
         connection = self._connections.get(local_id)
         return connection is None or connection.all_heard
 
     def step(self, inputs: Iterable[Input], now: float) -> list[Output]:
-        """Take a batch of inputs at monotonic second ``now``.
+        """Process a batch of inputs at monotonic second ``now``.
 
         :raises LimitExceeded: a message to send exceeds ``message_bytes_max``; nothing of the batch was done.
         """
@@ -165,7 +165,7 @@ class Endpoint:
             touched[local_id] = connection
 
     def _take_reset(self, connection: Connection, token: bytes, outputs: list[Output], touched: Touched) -> None:
-        """Believe a RESET that carries what the peer announced inside the connection (RFC 9000 10.3.1)."""
+        """Accept a RESET with the token that the peer announced inside the connection (RFC 9000 10.3.1)."""
         if connection.peer_token is None or not hmac.compare_digest(token, connection.peer_token):
             self.counters.forged += 1
             return
@@ -175,7 +175,7 @@ class Endpoint:
     def _answer_unknown(self, item: DatagramReceived, header: Header, outputs: list[Output]) -> None:
         """Answer a packet for an id that is not open with a RESET.
 
-        It is not longer than any packet, and never answered, so it neither amplifies nor loops (RFC 9000 10.3.3).
+        A RESET is not longer than any packet and never answered, so it neither amplifies nor loops (RFC 9000 10.3.3).
         """
         local_id, remote_id, kind = header[:3]
         if local_id in self._allocated:
@@ -190,7 +190,7 @@ class Endpoint:
                 outputs.append(SendDatagram(self._socket, item.source, encode_reset(remote_id, local_id, token)))
 
     def _token(self, local_id: int, *, sealed: bool) -> bytes:
-        """Return what our RESET carries for ``local_id``, or nothing if there is none that a stranger lacks."""
+        """Return the token of our RESET for ``local_id``; empty if a stranger could compute it too."""
         if sealed and not self._reset_key:
             return b""
         return hmac.digest(self._reset_key, local_id.to_bytes(8, "big"), "sha256")[:TOKEN_BYTES]
@@ -212,7 +212,7 @@ class Endpoint:
         if connection is None:
             return
         if isinstance(item, Consumed):
-            # Nothing leaves for it but a grant that is due: an ACK goes on waiting for the owner's answer.
+            # Only a due grant is sent for it: an ACK still waits for the owner's answer.
             connection.receiver.consume(item.messages)
             if connection.receiver.is_grant_due:
                 touched[connection.local_id] = connection
@@ -239,7 +239,7 @@ class Endpoint:
         connection.start(now, outputs)
 
     def _remove(self, local_id: int, outputs: list[Output], touched: Touched) -> None:
-        """Forget a connection, for the rest of this batch as well."""
+        """Remove a connection, also from the rest of this batch."""
         connection = self._connections.pop(local_id, None)
         if connection is not None:
             connection.close(outputs)

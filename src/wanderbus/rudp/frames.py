@@ -1,4 +1,4 @@
-"""The bytes of reliable UDP: one datagram is a header and frames (DESIGN 6.2, after RFC 9000 12 and 19).
+"""Binary format of reliable UDP: one datagram is a header and frames (DESIGN 6.2, after RFC 9000 12 and 19).
 
 ::
 
@@ -15,8 +15,8 @@
     PADDING    0x00
 
 Kinds 0x04 and 0x05 are HELLO and WELCOME (:mod:`~wanderbus.rudp.handshake_messages`). All numbers are big-endian. A
-packet number is used once in a connection and direction, so that it can serve as a nonce; DATA numbers are dense, so
-that the receiver can put frames in order without looking at packets. An ACK says that packet ``newest``, and packet
+packet number is used once in a connection and direction, so that it can serve as a nonce. DATA numbers are dense, so
+that the receiver can order frames independently of packets. An ACK reports that packet ``newest``, and packet
 ``newest - 1 - i`` for each bit i in ``fresh``, have just arrived, and those in ``again`` before. On the hot path frames
 are plain tuples, not objects.
 """
@@ -60,29 +60,29 @@ TOKEN_BYTES: Final = 16
 CHALLENGE_BYTES: Final = 8
 
 MARKS: Final = 64
-"""Packets that one ACK frame can mark beside its newest."""
+"""Packets that one ACK frame can mark in addition to its newest."""
 
 PING_FRAME: Final = bytes([PING]).ljust(1 + CHALLENGE_BYTES, bytes([PADDING]))
-"""PING, padded so that it is no shorter than what may answer it: a RESET, or a CHALLENGE if it came another way."""
+"""PING, padded so that it is not shorter than a possible reply: a RESET, or a CHALLENGE if its source is new."""
 
 Header = tuple[int, int, int, int, int, int]
-"""Destination id, source id, kind, epoch, generation and packet number; of a RESET only the first three hold."""
+"""Destination id, source id, kind, epoch, generation and packet number; a RESET has only the first three."""
 
 DataFrame = tuple[int, int, bytes]
-"""Its DATA number; DATA_LAST, DATA_MORE or FINISH; its bytes."""
+"""Its DATA number; DATA_LAST, DATA_MORE or FINISH; its payload."""
 
 AckFrame = tuple[int, int, int]
 """Newest, fresh, again."""
 
 ControlFrame = tuple[int, int | bytes]
-"""PING, WINDOW, CHALLENGE, RESPONSE or TOKEN, and what it carries."""
+"""PING, WINDOW, CHALLENGE, RESPONSE or TOKEN, and its content."""
 
 _PACKET_KINDS: Final = (SEALED, PLAIN)
 _CARRIED_BYTES: Final = {CHALLENGE: CHALLENGE_BYTES, RESPONSE: CHALLENGE_BYTES, TOKEN: TOKEN_BYTES}
 
 
 class Frames(NamedTuple):
-    """The frames of one packet, sorted by what they ask of the receiver; DATA numbers rise."""
+    """The frames of one packet, sorted by their kind; DATA numbers rise."""
 
     data: list[DataFrame]
     acks: list[AckFrame]
@@ -99,7 +99,7 @@ def encode_reset(destination_id: int, source_id: int, token: bytes) -> bytes:
 
 
 def reset_token(reset: bytes) -> bytes:
-    """Return the token of what :func:`decode_header` called a RESET."""
+    """Return the token of a datagram that :func:`decode_header` identified as a RESET."""
     return reset[-TOKEN_BYTES:]
 
 
@@ -138,10 +138,10 @@ def decode_header(datagram: bytes) -> Header:
 
 
 def decode_frames(body: bytes, offset: int = 0) -> Frames:
-    """Return the frames from ``offset`` on, which are all of one packet.
+    """Return the frames from ``offset`` on, all of one packet.
 
-    :raises RemoteProtocolError: a frame is cut short, of unknown type, or an empty part of a message (which would
-        let a sender add to a message for ever without making it longer), or DATA numbers do not rise.
+    :raises RemoteProtocolError: a frame is incomplete, of unknown type, or an empty part of a message (which would let
+        a sender add parts to a message for ever without making it longer), or DATA numbers do not rise.
     """
     data: list[DataFrame] = []
     acks: list[AckFrame] = []
@@ -155,7 +155,7 @@ def decode_frames(body: bytes, offset: int = 0) -> Frames:
                 start = offset + DATA_HEADER_BYTES
                 offset = start + length
                 if offset > size or number <= highest or (length == 0 and kind == DATA_MORE):
-                    raise RemoteProtocolError("a DATA frame is cut short or out of order", status=None)
+                    raise RemoteProtocolError("a DATA frame is incomplete or out of order", status=None)
                 highest = number
                 data.append((number, kind, body[start:offset]))
             elif kind == ACK:
@@ -171,7 +171,7 @@ def decode_frames(body: bytes, offset: int = 0) -> Frames:
             else:
                 offset = _decode_control(body, offset, controls)
     except struct.error:
-        raise RemoteProtocolError("a frame is cut short", status=None) from None
+        raise RemoteProtocolError("a frame is incomplete", status=None) from None
     return Frames(data, acks, controls)
 
 
@@ -191,6 +191,6 @@ def _decode_control(body: bytes, offset: int, controls: list[ControlFrame]) -> i
         raise RemoteProtocolError(f"frame type {kind:#04x} is unknown", status=None)
     end = offset + 1 + length
     if end > len(body):
-        raise RemoteProtocolError("a frame is cut short", status=None)
+        raise RemoteProtocolError("a frame is incomplete", status=None)
     controls.append((kind, body[offset + 1 : end]))
     return end

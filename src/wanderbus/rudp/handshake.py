@@ -9,13 +9,13 @@
       Opened                                                   │
         │ first packet, sealed                 ──────────▶   Opened
 
-Both sides were given a secret beforehand. It makes HELLO and WELCOME genuine
-(:mod:`~wanderbus.rudp.handshake_messages`), and is taken into the keys as salt, so that who lacks it can neither speak
-nor listen. The X25519 keys are fresh for each connection, so that who learns the secret later cannot open a recording.
+Both sides have the secret beforehand. It authenticates HELLO and WELCOME (:mod:`~wanderbus.rudp.handshake_messages`),
+and is the salt of the keys, so that a party without it can neither send nor decrypt. The X25519 keys are fresh for each
+connection, so that a secret learnt later does not decrypt a recording.
 
-What is not genuine is dropped, and no answer is longer than what it answers. A genuine HELLO may still have been
-recorded and repeated by a stranger. It then costs a half-open connection: of these there are few, the oldest makes
-room for a new one, and each expires unless a packet that its keys open shows that its dialler is there.
+Unauthentic datagrams are dropped, and no answer is longer than its request. A stranger may replay a recorded HELLO; it
+then costs a half-open connection. Few of these are kept: a new one replaces the oldest, and each expires unless a
+packet sealed with its keys proves that its dialler exists.
 """
 
 from __future__ import annotations
@@ -48,10 +48,10 @@ from wanderbus.rudp.sealing import Sealer
 from wanderbus.transport import CloseConnection, ConnectionReset, Probe
 
 HALF_OPEN_MAX: Final = 64
-"""Connections whose dialler has not been heard of since its HELLO."""
+"""Maximum number of connections whose dialler has sent nothing since its HELLO."""
 
 HALF_OPEN_S: Final = 10.0
-"""How long such a connection is kept, seconds: some repetitions of the dialler's first packet."""
+"""Time that such a connection is kept, seconds: some repetitions of the dialler's first packet."""
 
 _KIND_OFFSET: Final = 16
 _HELLO_TIMER: Final = "hello"
@@ -60,23 +60,23 @@ _IDS = struct.Struct("!QQ")
 
 
 class Dial(Input, frozen=True):
-    """Open a connection, under a ``local_id`` that was allocated, to whoever accepts some at ``remote``."""
+    """Open a connection to ``remote``, under a ``local_id`` that was allocated."""
 
     local_id: int
     remote: Address
 
 
 class Opened(Output, frozen=True):
-    """A connection is open, dialled by us or by another; ``remote`` is where it leads."""
+    """A connection is open, dialled by this side or by the peer at ``remote``."""
 
     local_id: int
     remote: Address
 
 
 class OpenFailed(Output, frozen=True):
-    """What was dialled did not become a connection, and its id is gone.
+    """A dialled connection could not be opened, and its id is released.
 
-    Either the other side ``refused``, having ``connections_max`` already, or nobody answered who has the secret.
+    Either the peer ``refused``, because it already has ``connections_max``, or no party with the secret answered.
     """
 
     local_id: int
@@ -84,26 +84,26 @@ class OpenFailed(Output, frozen=True):
 
 
 class OpeningCounters(msgspec.Struct):
-    """What did not lead to a connection; all rise only."""
+    """Counters of input that opened no connection; they never decrease."""
 
     malformed: int = 0
-    """Dropped: of the kind of a HELLO or WELCOME, but not of the form."""
+    """Dropped: a HELLO or WELCOME of invalid format."""
 
     forged: int = 0
-    """Dropped: a HELLO, WELCOME or first packet of somebody without the secret, or of another mode."""
+    """Dropped: a HELLO, WELCOME or first packet from a party without the secret, or of another mode."""
 
     stale: int = 0
-    """Dropped: a HELLO or WELCOME that nobody waits for, such as one that was recorded and repeated."""
+    """Dropped: an unexpected HELLO or WELCOME, for example a replayed one."""
 
     refused: int = 0
-    """HELLOs declined since there were ``connections_max``."""
+    """HELLOs refused because of ``connections_max``."""
 
     expired: int = 0
-    """Half-open connections that ended without a word of the dialler."""
+    """Half-open connections that ended without a packet of the dialler."""
 
 
 class _Dialled(msgspec.Struct):
-    """A HELLO that waits for its WELCOME; no ``keys`` in plain mode."""
+    """A HELLO that waits for its WELCOME; without ``keys`` in plain mode."""
 
     remote: Address
     keys: KeyPair | None
@@ -113,7 +113,7 @@ class _Dialled(msgspec.Struct):
 
 
 class _HalfOpen(msgspec.Struct, frozen=True):
-    """A connection that was welcomed and not heard of since; no ``secrets`` and no ``opener`` in plain mode."""
+    """A connection after its WELCOME and before its first packet; without ``secrets`` and ``opener`` in plain mode."""
 
     hello: Opening
     welcome: bytes
@@ -124,13 +124,13 @@ class _HalfOpen(msgspec.Struct, frozen=True):
 
 
 class DirectEndpoint:
-    """An :class:`Endpoint` that opens its connections itself: told to :class:`Dial`, or by the HELLO of another.
+    """An :class:`Endpoint` that opens its connections itself: by :class:`Dial`, or by a HELLO of a peer.
 
-    It has the face of an endpoint, whose inputs and outputs it passes on. It accepts up to ``connections_max``
-    connections of others at a time, none unless told to.
+    It has the interface of an endpoint, whose inputs and outputs it forwards. It accepts up to ``connections_max``
+    concurrent connections of peers; by default none.
 
-    :param secret: what the other side was given too; None only where nothing is to be sealed
-    :param sealed: False for plain mode, which the other side then has to be in as well
+    :param secret: the secret that the peer has too; None only if nothing is to be sealed
+    :param sealed: False for plain mode, which the peer must then use as well
     """
 
     def __init__(
@@ -168,27 +168,27 @@ class DirectEndpoint:
         return self._endpoint.allocate()
 
     def rtt_s(self, local_id: int) -> float | None:
-        """Return the smoothed round trip of the present path in seconds; None if unknown."""
+        """Return the smoothed round trip of the current path in seconds; None if unknown."""
         return self._endpoint.rtt_s(local_id)
 
     def unsent_bytes(self, local_id: int) -> int:
-        """Return how much waits to be sent for the first time, in bytes; 0 for an unknown id."""
+        """Return the bytes that wait to be sent for the first time; 0 for an unknown id."""
         return self._endpoint.unsent_bytes(local_id)
 
     def unconfirmed_bytes(self, local_id: int) -> int:
-        """Return how much waits to be sent or for its ACK, in bytes; 0 for an unknown id."""
+        """Return the bytes that wait to be sent or acknowledged; 0 for an unknown id."""
         return self._endpoint.unconfirmed_bytes(local_id)
 
     def all_confirmed(self, local_id: int) -> bool:
-        """Return whether the peer has acknowledged everything that was to be sent; True for an unknown id."""
+        """Return whether the peer has acknowledged everything that was sent or queued; True for an unknown id."""
         return self._endpoint.all_confirmed(local_id)
 
     def all_heard(self, local_id: int) -> bool:
-        """Return whether every packet that wants an ACK has got it; see :meth:`Endpoint.all_heard`."""
+        """Return whether every packet that needs an ACK was acknowledged; see :meth:`Endpoint.all_heard`."""
         return self._endpoint.all_heard(local_id)
 
     def step(self, inputs: Iterable[Input], now: float) -> list[Output]:
-        """Take a batch of inputs at monotonic second ``now``; see :meth:`Endpoint.step`."""
+        """Process a batch of inputs at monotonic second ``now``; see :meth:`Endpoint.step`."""
         outputs: list[Output] = []
         onward: list[Input] = []
         for item in inputs:
@@ -219,9 +219,9 @@ class DirectEndpoint:
         hello = self._secret.hello(item.local_id, keys.public if keys else NO_KEY)
         dialled = _Dialled(item.remote, keys, hello, 0, self._config.initial_timeout_s)
         self._dialled[item.local_id] = dialled
-        self._say_hello(item.local_id, dialled, now, outputs)
+        self._send_hello(item.local_id, dialled, now, outputs)
 
-    def _say_hello(self, local_id: int, dialled: _Dialled, now: float, outputs: list[Output]) -> None:
+    def _send_hello(self, local_id: int, dialled: _Dialled, now: float, outputs: list[Output]) -> None:
         outputs.append(SendDatagram(self._socket, dialled.remote, dialled.hello))
         outputs.append(SetTimer((_HELLO_TIMER, local_id), now + dialled.timeout_s))
 
@@ -234,7 +234,7 @@ class DirectEndpoint:
         elif dialled.retries < self._config.retries_max:
             dialled.retries += 1
             dialled.timeout_s = min(dialled.timeout_s * self._config.backoff_factor, self._config.timeout_max_s)
-            self._say_hello(local_id, dialled, now, outputs)
+            self._send_hello(local_id, dialled, now, outputs)
         else:
             self._give_up(local_id, False, outputs, onward)
 
@@ -259,7 +259,7 @@ class DirectEndpoint:
             self._take_hello(opening, item.source, now, outputs, onward)
 
     def _take_welcome(self, welcome: Opening, outputs: list[Output], onward: list[Input]) -> None:
-        """Open what was dialled; the first packet is a PING, so that the other side soon knows that we are here."""
+        """Open the dialled connection and send a PING, so that the peer soon receives a first packet."""
         local_id, remote_id = welcome.destination_id, welcome.source_id
         dialled = self._dialled.get(local_id)
         if dialled is None:
@@ -283,7 +283,7 @@ class DirectEndpoint:
     def _take_hello(
         self, hello: Opening, source: Address, now: float, outputs: list[Output], onward: list[Input]
     ) -> None:
-        """Answer a genuine HELLO, the same again if it is repeated; one that is our own comes from a mirror."""
+        """Answer an authentic HELLO, a repeated one with the same WELCOME; drop our own HELLO if it is reflected."""
         known = self._welcomed.get(hello.data)
         if known is not None and (half_open := self._half_open.get(known)) is not None:
             outputs.append(SendDatagram(self._socket, source, half_open.welcome))
@@ -322,7 +322,7 @@ class DirectEndpoint:
         return keys.secrets(public, salt=self._secret.salt, context=_IDS.pack(*ids), first=first)
 
     def _make_room(self, outputs: list[Output], onward: list[Input]) -> None:
-        """End the oldest half-open connection if another would be too many."""
+        """End the oldest half-open connection if there would be too many."""
         room = min(HALF_OPEN_MAX, self._connections_max - len(self._accepted))
         if len(self._half_open) >= room:
             self._end_half_open(next(iter(self._half_open)), outputs, onward)
@@ -340,9 +340,9 @@ class DirectEndpoint:
             self._end_half_open(local_id, outputs, onward)
 
     def _admit(self, item: DatagramReceived, outputs: list[Output], onward: list[Input]) -> bool:
-        """Open the half-open connection, if ``item`` is for one; False if it is, and not genuine.
+        """Open the half-open connection that ``item`` belongs to, if any; return False if the packet is not authentic.
 
-        The path stays that of the HELLO: if this comes from elsewhere, the endpoint will challenge that first.
+        The path stays that of the HELLO: if the packet has another source, the endpoint will challenge it first.
         """
         data = item.data
         local_id = int.from_bytes(data[:8], "big")
@@ -360,7 +360,7 @@ class DirectEndpoint:
         return True
 
     def _forget(self, local_id: int, outputs: list[Output]) -> None:
-        """Drop what is known here of a connection; the endpoint may still have it."""
+        """Discard the state of a connection here; the endpoint may still have the connection."""
         if self._dialled.pop(local_id, None) is not None:
             outputs.append(CancelTimer((_HELLO_TIMER, local_id)))
         half_open = self._half_open.pop(local_id, None)
@@ -370,7 +370,7 @@ class DirectEndpoint:
 
 
 def _is_first_packet(half_open: _HalfOpen, data: bytes) -> bool:
-    """Tell whether the dialler made this packet: with the keys, or in plain mode at least knowing both ids."""
+    """Return whether the dialler sent this packet: it has the keys or, in plain mode, at least knows both ids."""
     try:
         _, source_id, kind, epoch, _, number = decode_header(data)
     except RemoteProtocolError:

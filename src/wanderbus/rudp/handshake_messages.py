@@ -1,4 +1,4 @@
-"""The bytes of HELLO and WELCOME, and the secret that makes them genuine (SPEC F-09).
+"""Binary format of HELLO and WELCOME, and their authentication by a secret (SPEC F-09).
 
 ::
 
@@ -6,8 +6,8 @@
     WELCOME  dialler's id u64 | accepting side's id u64 | 0x05 | public key 32 bytes | MAC 32 bytes
     refusal  the same with 0 for the accepting side's id
 
-The MAC is HMAC-SHA256 over what is before it, that of a WELCOME over the whole HELLO too. Its key is derived from the
-secret and from whether the connection is to be sealed, so that neither can be altered on the way.
+The MAC is HMAC-SHA256 over the preceding bytes, and for a WELCOME also over the whole HELLO. Its key is derived from
+the secret and the mode, sealed or plain, so that neither message can be changed on the way.
 """
 
 from __future__ import annotations
@@ -26,7 +26,7 @@ HELLO: Final = 0x04
 WELCOME: Final = 0x05
 
 NO_KEY: Final = bytes(KEY_BYTES)
-"""Stands for the public key where there is none: in plain mode, and in a refusal."""
+"""Placeholder of the public key in plain mode and in a refusal."""
 
 _MAC_BYTES: Final = 32
 _HEADER = struct.Struct(f"!QQB{KEY_BYTES}s{_MAC_BYTES}s")
@@ -36,7 +36,7 @@ OPENING_BYTES: Final = _HEADER.size
 
 
 class Opening(NamedTuple):
-    """A HELLO or WELCOME as it was received; ``data`` is all of it."""
+    """A received HELLO or WELCOME; ``data`` is the whole datagram."""
 
     destination_id: int
     source_id: int
@@ -46,7 +46,7 @@ class Opening(NamedTuple):
 
 
 class OpeningSecret:
-    """What both sides were given beforehand: makes HELLOs and WELCOMEs, and tells which are genuine.
+    """Shared secret of both sides: creates and authenticates HELLOs and WELCOMEs.
 
     ``salt`` is for the keys of the connections. An empty ``secret`` is known to everybody.
     """
@@ -64,11 +64,11 @@ class OpeningSecret:
         return self._signed(hello.source_id, local_id, WELCOME, public, hello.data)
 
     def refusal(self, hello: Opening) -> bytes:
-        """Return the word that there will be no connection."""
+        """Return the datagram that refuses a connection."""
         return self.welcome(hello, 0, NO_KEY)
 
     def genuine(self, opening: Opening, hello: bytes = b"") -> bool:
-        """Tell whether who made ``opening`` has the secret, and answered ``hello`` if it is a WELCOME."""
+        """Return whether the sender of ``opening`` has the secret and, for a WELCOME, answered ``hello``."""
         data = opening.data
         return hmac.compare_digest(self._mac(hello + data[:-_MAC_BYTES]), data[-_MAC_BYTES:])
 
@@ -81,9 +81,9 @@ class OpeningSecret:
 
 
 def decode_opening(data: bytes) -> Opening:
-    """Return the HELLO or WELCOME that ``data`` is.
+    """Parse the HELLO or WELCOME in ``data``.
 
-    :raises RemoteProtocolError: it is not of that form.
+    :raises RemoteProtocolError: the format is invalid.
     """
     if len(data) == OPENING_BYTES:
         destination_id, source_id, kind, public, _ = _HEADER.unpack(data)

@@ -1,6 +1,6 @@
-"""What an endpoint of reliable UDP may be told and reports beyond the words of every transport, and its counters.
+"""Inputs and outputs specific to an endpoint of reliable UDP, and its counters.
 
-The shared words are in :mod:`wanderbus.transport` and can be imported from here too.
+Those that all transports share are in :mod:`wanderbus.transport` and can be imported from here too.
 """
 
 from __future__ import annotations
@@ -45,11 +45,11 @@ __all__ = [
 
 
 class OpenConnection(Input, frozen=True):
-    """Start the connection (``local_id``, ``remote_id``) towards ``remote``; replaces what had this local id.
+    """Start the connection (``local_id``, ``remote_id``) to ``remote``; it replaces one with the same local id.
 
-    ``generation`` is that of the peer's path; our own is 0 until :class:`MovedHere` says otherwise. With ``secrets``
-    every packet is sealed, without them none is (plain mode), and the other kind is not taken. A pair must not be used
-    again: numbers start anew, and late packets of the old one would be believed.
+    ``generation`` is that of the peer's path; our own is 0 until :class:`MovedHere` changes it. With ``secrets`` every
+    packet is sealed, without them none is (plain mode), and packets of the other mode are dropped. A pair must not be
+    reused: packet numbers start again at 0, and late packets of the old connection would be accepted.
     """
 
     local_id: int
@@ -60,7 +60,7 @@ class OpenConnection(Input, frozen=True):
 
 
 class GapDetected(Output, frozen=True):
-    """Packets ``first`` to ``last`` were lost, or are late (SPEC F-02)."""
+    """Packets ``first`` to ``last`` are lost or late (SPEC F-02)."""
 
     local_id: int
     first: int
@@ -68,44 +68,44 @@ class GapDetected(Output, frozen=True):
 
 
 class PathChanged(Output, frozen=True):
-    """The peer is reached at ``remote`` now: its NAT binding changed, and it answered a challenge from there."""
+    """The peer is now at ``remote``: its NAT binding changed, and it answered a challenge from there."""
 
     local_id: int
     remote: Address
 
 
 class Counters(msgspec.Struct):
-    """What an endpoint did since it was made; all rise only."""
+    """Counters of an endpoint since its creation; they never decrease."""
 
     sent: int = 0
-    """Packets sent, retransmissions and those of ACKs alone included."""
+    """Packets sent, including retransmissions and packets with only ACKs."""
 
     received: int = 0
-    """Packets taken from the peer of a connection."""
+    """Packets accepted from the peers of connections."""
 
     retransmitted: int = 0
-    """Packets sent that repeat an earlier one, after a timeout, a loss or a change of path."""
+    """Packets sent that repeat an earlier one after a timeout, a loss or a change of path."""
 
     timeouts: int = 0
-    """Packets whose ACK did not come in time (SPEC F-05)."""
+    """Packets whose ACK timed out (SPEC F-05)."""
 
     lost: int = 0
-    """Packets that later ones overtook by too much (RFC 9002 6.1)."""
+    """Packets declared lost because later ones were acknowledged (RFC 9002 6.1)."""
 
     spurious: int = 0
-    """Packets that were given up by either of the two and whose ACK came after all."""
+    """Packets declared lost, by timeout or overtaking, whose ACK arrived later."""
 
     acks: int = 0
     """Fresh marks sent: one for each ack-eliciting packet received (SPEC F-03)."""
 
     ack_frames: int = 0
-    """ACK frames sent; the marks of a batch share them."""
+    """ACK frames sent; one frame has the marks of a batch."""
 
     gaps: int = 0
-    """Times that packet numbers were seen missing (SPEC F-02)."""
+    """Gaps in received packet numbers (SPEC F-02)."""
 
     duplicates: int = 0
-    """DATA frames that had been taken before (SPEC F-08)."""
+    """Repeated DATA frames, discarded (SPEC F-08)."""
 
     resets: int = 0
     """RESETs sent."""
@@ -114,43 +114,43 @@ class Counters(msgspec.Struct):
     """Path challenges sent (RFC 9000 8.2)."""
 
     paths: int = 0
-    """Times that the peer was found at another address by a challenge."""
+    """Number of times that a challenge found the peer at another address."""
 
     malformed: int = 0
-    """Dropped: not a datagram of this protocol, or too long."""
+    """Dropped: invalid or too long datagrams."""
 
     unknown: int = 0
-    """Dropped: a packet for an id that is not open here."""
+    """Dropped: packets for an id that is not open here."""
 
     unsolicited: int = 0
-    """Dropped: a RESET for an id that is not open here."""
+    """Dropped: RESETs for an id that is not open here."""
 
     early: int = 0
-    """Dropped: for an id that is allocated and not open yet; the peer repeats it."""
+    """Dropped: packets for an id that is allocated and not open yet; the peer repeats them."""
 
     wrong_pair: int = 0
-    """Dropped: the local id is open with another peer, so this is from an older connection or forged."""
+    """Dropped: packets for a local id that is open with another peer: from an older connection, or forged."""
 
     forged: int = 0
-    """Dropped: not sealed by the peer, of the other mode, or a RESET without the token that the peer announced."""
+    """Dropped: not sealed by the peer, of the other mode, or a RESET without the announced token."""
 
     replayed: int = 0
-    """Dropped: a packet number that was taken before, or is too old to know."""
+    """Dropped: packet numbers that were received before, or are too old to check."""
 
     refused: int = 0
-    """Dropped: DATA that was not granted, or comes after FINISH."""
+    """Dropped: DATA that exceeds the grant, or follows FINISH."""
 
     failed: int = 0
-    """Dropped: for a connection that has failed, and no answer to a probe."""
+    """Dropped: packets for a failed connection that do not answer a probe."""
 
     unsent: int = 0
-    """ACK frames passed over because they name a packet that was never sent."""
+    """ACK frames ignored because they name a packet that was never sent."""
 
     oversized: int = 0
-    """Messages passed over because they exceed ``message_bytes_max``, or FINISH cut them short."""
+    """Messages discarded because they exceed ``message_bytes_max``, or FINISH cut them short."""
 
     @property
     def dropped(self) -> int:
-        """Datagrams that had no effect on any connection."""
+        """Return the number of datagrams that had no effect on any connection."""
         unfit = self.malformed + self.unknown + self.unsolicited + self.early + self.wrong_pair
         return unfit + self.forged + self.replayed + self.refused + self.failed

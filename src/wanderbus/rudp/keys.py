@@ -1,6 +1,6 @@
-"""From two public keys to the secrets of one connection: X25519 and HKDF-SHA256 (RFC 7748 6.1, RFC 5869).
+"""Key agreement of a connection: X25519 and HKDF-SHA256 (RFC 7748 6.1, RFC 5869).
 
-A key pair is made for one connection and forgotten with it, so that nothing that is kept can open a recording.
+A key pair is created for one connection and discarded with it, so that no stored key decrypts a recording.
 """
 
 from __future__ import annotations
@@ -15,15 +15,15 @@ from cryptography.hazmat.primitives.kdf.hkdf import HKDF
 from wanderbus.errors import RemoteProtocolError
 
 KEY_BYTES: Final = 32
-"""A private key, a public key, and a secret."""
+"""Length of a private key, of a public key, and of a secret."""
 
 _LABEL: Final = b"wanderbus rudp secrets"
 
 
 class Secrets(msgspec.Struct, frozen=True):
-    """What the two directions of one connection are sealed under; ours to send is the peer's to receive.
+    """Secrets of the two directions of one connection; our send secret is the peer's receive secret.
 
-    It never shows its content, so that neither a log nor a traceback can.
+    Its representation hides the content from logs and tracebacks.
     """
 
     sending: bytes
@@ -37,7 +37,7 @@ class Secrets(msgspec.Struct, frozen=True):
 
 
 class KeyPair:
-    """One side's X25519 keys, made from 32 unpredictable bytes, and kept as those: there is one for each user."""
+    """One side's X25519 keys, created from 32 unpredictable bytes and stored as those, since every user has a pair."""
 
     __slots__ = ("_token", "public")
 
@@ -46,18 +46,18 @@ class KeyPair:
         self.public: Final = X25519PrivateKey.from_private_bytes(token).public_key().public_bytes_raw()
 
     def secrets(self, peer_public: bytes, *, salt: bytes, context: bytes, first: bool) -> Secrets:
-        """Return the secrets that the holder of ``peer_public``'s other half gets from ours.
+        """Return the secrets shared with the owner of ``peer_public``.
 
-        ``salt`` and ``context`` have to be the same on both sides, and both public keys are taken in (RFC 7748 6.1).
-        One side, and only one, is ``first``: it decides which secret is for which direction.
+        ``salt`` and ``context`` must be the same on both sides, and both public keys are included (RFC 7748 6.1).
+        Exactly one side is ``first``, which determines the secret of each direction.
 
-        :raises RemoteProtocolError: ``peer_public`` is not a key, or one that gives everybody the same secret.
+        :raises RemoteProtocolError: ``peer_public`` is not a key, or gives everybody the same secret.
         """
         try:
             private = X25519PrivateKey.from_private_bytes(self._token)
             shared = private.exchange(X25519PublicKey.from_public_bytes(peer_public))
         except ValueError:
-            raise RemoteProtocolError("the other side's public key cannot be used") from None
+            raise RemoteProtocolError("the peer's public key cannot be used") from None
         publics = self.public + peer_public if first else peer_public + self.public
         derived = HKDF(SHA256(), 2 * KEY_BYTES, salt, _LABEL + publics + context).derive(shared)
         ahead, back = derived[:KEY_BYTES], derived[KEY_BYTES:]

@@ -1,4 +1,4 @@
-"""The packets of one connection: numbered, sealed, and each taken once (DESIGN 6.2 and 6.5)."""
+"""Packets of one connection: numbered, sealed, and each accepted once (DESIGN 6.2 and 6.5)."""
 
 from __future__ import annotations
 
@@ -26,7 +26,7 @@ _EPOCH_MASK: Final = 0xFF
 
 
 class Packets:
-    """What lies between the frames of a connection and its datagrams, both ways."""
+    """Conversion between the frames of a connection and its datagrams, both ways."""
 
     __slots__ = (
         "_counters",
@@ -44,7 +44,7 @@ class Packets:
         self, opened: OpenConnection, config: RudpConfig, socket: str, counters: Counters, awake: Awake | None = None
     ) -> None:
         self.next_number = 0
-        """The number of the next packet."""
+        """Number of the next packet."""
         self.arrivals = Arrivals()
         self._ids = opened.remote_id, opened.local_id
         self._socket = socket
@@ -55,16 +55,16 @@ class Packets:
         self.frame_bytes_max = config.datagram_bytes_max - self.overhead_bytes
 
     def rest(self) -> None:
-        """Let go of what can be made again when there is something to send or to open."""
+        """Release state that can be created again when a packet is sent or received."""
         if self._sealer is not None:
             self._sealer.rest()
 
     def moved_here(self, generation: int) -> None:
-        """Let what is sent from now on carry our own ``generation``."""
+        """Use our ``generation`` in packets from now on."""
         self._generation = generation & _GENERATION_MASK
 
     def open(self, header: Header, packet: bytes) -> Frames | None:
-        """Return the frames of a packet; None, and counted, if it is old, or not the peer's, or cannot be read."""
+        """Return the frames of a packet; count it and return None if it is old, not authentic, or invalid."""
         _, _, kind, epoch, _, number = header
         if not self.arrivals.is_new(number):
             self._counters.replayed += 1
@@ -84,12 +84,12 @@ class Packets:
             return None
 
     def confirmed(self, number: int) -> None:
-        """Note that the peer has packet ``number``, and with it the key that sealed it."""
+        """Record that the peer has packet ``number``, and therefore the key that sealed it."""
         if self._sealer is not None:
             self._sealer.confirmed(number)
 
     def take_acks(self) -> list[bytes]:
-        """Return the ACK frames that are due, oldest first; they are out of our hands then."""
+        """Return and remove the ACK frames that are due, oldest first."""
         marks, frames = self.arrivals.take_acks()
         if marks:
             self._counters.acks += marks
@@ -116,7 +116,7 @@ class Packets:
 
 
 def take_fitting(acks: list[bytes], room_bytes: int) -> bytes:
-    """Take away from ``acks`` as many of the oldest as fit, and return them joined."""
+    """Remove the oldest ``acks`` that fit, and return them joined."""
     fitting = room_bytes // ACK_BYTES
     taken = b"".join(acks[:fitting])
     del acks[:fitting]

@@ -1,6 +1,6 @@
-"""What is left of a connection that has failed: it can be probed, and answers probes (SPEC D-10).
+"""Remaining part of a failed connection: it can be probed, and answers probes (SPEC D-10).
 
-A probe is one PING that is not repeated; whoever wants another try probes again.
+A probe is one PING that is not repeated; the owner may probe again.
 """
 
 from __future__ import annotations
@@ -14,11 +14,11 @@ from wanderbus.rudp.interface import Counters, ProbeAnswered
 from wanderbus.rudp.packets import Packets
 
 PROBES_MAX: Final = 16
-"""Probes whose answer is still understood, the latest ones."""
+"""Number of latest probes whose answer is still recognized."""
 
 
 class Probing:
-    """Sends nothing but probes and ACKs of probes, and delivers nothing."""
+    """Sends only probes and ACKs of probes, and delivers nothing."""
 
     def __init__(self, local_id: int, packets: Packets, counters: Counters) -> None:
         self._local_id = local_id
@@ -29,11 +29,11 @@ class Probing:
         packets.arrivals.take_acks()
 
     def probe(self) -> None:
-        """Have a PING leave at the end of this batch."""
+        """Send a PING at the end of this batch."""
         self._wanted = True
 
     def receive(self, number: int, frames: Frames, outputs: list[Output]) -> None:
-        """Take answers to probes, and probes; nothing else is taken, so that it is not acknowledged either."""
+        """Process answers to probes, and probes; other frames are ignored and not acknowledged."""
         data, acks, controls = frames
         answered = [probe for probe in self._probes if any(_marks(ack, probe) for ack in acks)]
         pinged = not data and any(kind == PING for kind, _ in controls)
@@ -49,7 +49,7 @@ class Probing:
             self._packets.arrivals.acknowledge(number)
 
     def flush(self, remote: Address, outputs: list[Output]) -> None:
-        """Send what is due to ``remote``."""
+        """Send the due packets to ``remote``."""
         self._packets.send_acks(self._packets.take_acks(), remote, outputs)
         if self._wanted:
             self._wanted = False
@@ -58,7 +58,7 @@ class Probing:
 
 
 def _marks(ack: AckFrame, number: int) -> bool:
-    """Tell whether an ACK frame names packet ``number``."""
+    """Return whether an ACK frame names packet ``number``."""
     newest, fresh, again = ack
     behind = newest - number
     return behind == 0 or (0 < behind <= MARKS and (fresh | again) >> behind - 1 & 1 == 1)

@@ -1,7 +1,7 @@
-"""The receiving half of a connection: duplicates, order, whole messages, flow control (SPEC F-08, X16).
+"""Receiving half of a connection: duplicates, order, reassembly, flow control (SPEC F-08, X16).
 
-What is delivered depends on DATA numbers alone, so a frame that comes again in a later packet, because its ACK was
-lost, is recognised.
+Delivery depends only on DATA numbers, so a frame that is repeated in a later packet, because its ACK was lost, is
+recognized as a duplicate.
 """
 
 from __future__ import annotations
@@ -14,7 +14,7 @@ from wanderbus.rudp.interface import Counters
 
 
 class Receiver:
-    """Puts frames in order and messages together, in bounded memory.
+    """Orders frames and reassembles messages, in bounded memory.
 
     It holds at most ``receive_window_frames`` frames that are out of order or not consumed, and one partial message
     of at most ``message_bytes_max``.
@@ -31,31 +31,31 @@ class Receiver:
         self._ahead: dict[int, DataFrame] = {}
         self._partial = bytearray()
         self._partial_frames = 0
-        """Frames of the message that has begun and not ended."""
+        """Frames of the incomplete message."""
         self._skipping = False
         self._unconsumed: deque[int] | None = None if config.consume_at_once else deque()
         self._unconsumed_frames = 0
 
     @property
     def held_bytes(self) -> int:
-        """Payload bytes kept until something else arrives."""
+        """Return the payload bytes of incomplete messages and of frames out of order."""
         return len(self._partial) + sum(len(frame[2]) for frame in self._ahead.values())
 
     def has_room(self, frames: list[DataFrame]) -> bool:
-        """Tell whether the frames of one packet, which rise, were all granted.
+        """Return whether all frames of one packet, in rising order, were granted.
 
-        A packet without room must not be acknowledged. After FINISH nothing new has room.
+        A packet beyond the grant must not be acknowledged. After FINISH nothing new is granted.
         """
         return frames[-1][0] < self._granted
 
     def take(self, frames: list[DataFrame]) -> list[bytes]:
-        """Take the frames of one packet; return the messages that are now whole, in order."""
+        """Accept the frames of one packet; return the messages that are now complete, in order."""
         messages: list[bytes] = []
         ahead, most, unconsumed = self._ahead, self._message_bytes_max, self._unconsumed
         for frame in frames:
             number, kind, payload = frame
             if number == self._due:
-                # What nearly every frame is, and so without a call: a whole message, and nothing ahead of it.
+                # The common case, without a call for speed: a whole message, and no earlier one incomplete.
                 if kind == DATA_LAST and not ahead and not self._partial_frames and len(payload) <= most:
                     self._due = number + 1
                     messages.append(payload)
@@ -74,11 +74,11 @@ class Receiver:
 
     @property
     def is_grant_due(self) -> bool:
-        """Whether half of the window was consumed since the peer was last granted something."""
+        """Return whether half of the window was consumed since the last grant."""
         return not self.finished and self._limit - self._granted >= self._window // 2
 
     def next_grant(self) -> int | None:
-        """Return the DATA number up to which the peer may send, if it is time to tell (RFC 9000 4.2)."""
+        """Return the DATA number of the new grant if one is due (RFC 9000 4.2)."""
         if not self.is_grant_due:
             return None
         self._granted = self._limit
@@ -89,13 +89,13 @@ class Receiver:
         return self._due - self._unconsumed_frames + self._window
 
     def consume(self, messages: int) -> None:
-        """Note that the owner is done with the next ``messages``; more than were delivered count as those."""
+        """Record that the owner has consumed ``messages`` more messages; the number is capped at those delivered."""
         if self._unconsumed is not None:
             for _ in range(min(messages, len(self._unconsumed))):
                 self._unconsumed_frames -= self._unconsumed.popleft()
 
     def _append(self, frame: DataFrame, messages: list[bytes]) -> None:
-        """Take the frame that is due; a message beyond the bound is passed over, up to its last frame."""
+        """Process the next frame in order; discard a message that is too long, up to its last frame."""
         _, kind, payload = frame
         self._due += 1
         if kind == DATA_LAST and not self._partial_frames and len(payload) <= self._message_bytes_max:
@@ -131,7 +131,7 @@ class Receiver:
             self._unconsumed_frames += frames
 
     def _finish(self) -> None:
-        """Deliver nothing after this; a message that it cuts short is passed over."""
+        """Deliver nothing more; discard an incomplete message."""
         self.finished = True
         self._granted = self._due
         self._ahead.clear()

@@ -1,6 +1,6 @@
-"""How long to wait for an ACK: smoothed round trip, timeout and back-off (SPEC F-04, F-05, X15; RFC 6298).
+"""Round trip estimate, ACK timeout and back-off (SPEC F-04, F-05, X15; RFC 6298).
 
-Every confirmed packet gives a sample. Since a retransmission is a packet of its own number, a sample is never
+Every acknowledged packet gives a sample. A retransmission has a packet number of its own, so a sample is never
 ambiguous and Karn's rule is not needed (RFC 9002 4.2).
 """
 
@@ -11,20 +11,20 @@ from typing import Final
 from wanderbus.rudp.config import RudpConfig
 
 _DEVIATIONS: Final = 4.0
-"""K of RFC 6298 2.3: how many deviations above the smoothed round trip the timeout lies."""
+"""K of RFC 6298 2.3: number of deviations between smoothed round trip and timeout."""
 
 _TIME_THRESHOLD: Final = 9 / 8
 """kTimeThreshold of RFC 9002 6.1.2: round trips after which an overtaken packet is lost."""
 
 _GRANULARITY_S: Final = 0.001
-"""G of RFC 6298 2.3, kGranularity of RFC 9002 6.1.2, seconds: what the clock of an event loop is good for."""
+"""G of RFC 6298 2.3, kGranularity of RFC 9002 6.1.2, seconds: resolution of an event loop's clock."""
 
 _PERSISTENT_CONGESTION_TIMEOUTS: Final = 3
 """kPersistentCongestionThreshold of RFC 9002 7.6.1."""
 
 
 class RoundTrip:
-    """The estimate for one path; made anew when the path changes (RFC 9000 9.4)."""
+    """Estimate for one path; created again when the path changes (RFC 9000 9.4)."""
 
     __slots__ = ("_config", "_deviation_s", "_latest_s", "measured_at", "smoothed_s", "timeout_s")
 
@@ -33,12 +33,12 @@ class RoundTrip:
         self._deviation_s = 0.0
         self._latest_s = 0.0
         self.measured_at: float | None = None
-        """When the first sample was taken, None before."""
+        """Time of the first sample, None before."""
         self.smoothed_s: float | None = None
         self.timeout_s = config.initial_timeout_s
 
     def sample(self, rtt_s: float, now: float) -> None:
-        """Take one measured round trip, in seconds."""
+        """Add a measured round trip, in seconds."""
         config, smoothed_s = self._config, self.smoothed_s
         self._latest_s = rtt_s
         if smoothed_s is None:
@@ -62,11 +62,11 @@ class RoundTrip:
 
     @property
     def persistent_congestion_s(self) -> float:
-        """Seconds for which everything has to be lost to call it persistent congestion (RFC 9002 7.6.1)."""
+        """Return the period without any ACK that counts as persistent congestion, seconds (RFC 9002 7.6.1)."""
         return _PERSISTENT_CONGESTION_TIMEOUTS * self.timeout_s
 
     def backed_off_s(self, retries: int) -> float:
-        """Return how long to wait for the ACK of a packet that repeats an earlier one for the ``retries``-th time."""
+        """Return the ACK timeout of a packet that is sent for the ``retries``-th time after the first."""
         if not retries:
             return self.timeout_s
         timeout_s, most_s = self.timeout_s, self._config.timeout_max_s

@@ -1,14 +1,14 @@
-"""Sealing of packets: AES-128-GCM under the packet number, and new keys now and then (RFC 9001 5.3 and 6).
+"""Sealing of packets: AES-128-GCM with the packet number as nonce, and periodic key changes (RFC 9001 5.3 and 6).
 
 Each direction has a chain of secrets of its own, one for each epoch; each gives a key and an IV, and the next secret::
 
     secret 0 ──ku──▶ secret 1 ──ku──▶ secret 2 ...
        ├─key, iv        ├─key, iv
 
-The sender goes on to the next epoch; the receiver follows when a packet of it proves genuine. Nothing forged moves
-either of them.
+The sender starts the next epoch; the receiver follows when it has authenticated a packet of that epoch. Forged packets
+change the epoch of neither.
 
-A cipher takes some kilobytes, so a connection that is idle has none: it is made again from the key, in microseconds.
+A cipher takes some kilobytes, so an idle connection has none: it is created again from the key, in microseconds.
 """
 
 from __future__ import annotations
@@ -25,10 +25,10 @@ from wanderbus.rudp.frames import HEADER_BYTES
 from wanderbus.rudp.keys import KEY_BYTES, Secrets
 
 SEAL_BYTES: Final = 16
-"""What sealing adds to a packet: the authentication tag."""
+"""Bytes that sealing adds to a packet: the authentication tag."""
 
 SEALERS_AWAKE_MAX: Final = 512
-"""Connections of one endpoint that have their ciphers at hand, at 5 KB each."""
+"""Maximum number of connections of one endpoint that keep their ciphers in memory, at 5 KB each."""
 
 _LABEL: Final = b"wanderbus rudp "
 _AES_KEY_BYTES: Final = 16
@@ -37,11 +37,11 @@ _IV_BYTES: Final = 12
 _Cipher = Callable[[bytes, bytes, bytes], bytes]
 
 _Opener = tuple[_Cipher, int]
-"""What opens the packets of one epoch, and the IV as a number."""
+"""Cipher that opens the packets of one epoch, and the IV as a number."""
 
 
 class Awake:
-    """The sealers that have their ciphers at hand; for one too many, the one that woke first is put to rest."""
+    """Sealers with ciphers in memory; at the maximum, the sealer that created its ciphers first releases them."""
 
     def __init__(self, sealers_max: int = SEALERS_AWAKE_MAX) -> None:
         self._sealers_max = sealers_max
@@ -51,21 +51,21 @@ class Awake:
         return len(self._sealers)
 
     def add(self, sealer: Sealer) -> None:
-        """Take up ``sealer``, which has woken."""
+        """Add ``sealer``, which has created its ciphers."""
         self._sealers[sealer] = None
         if len(self._sealers) > self._sealers_max:
             next(iter(self._sealers)).rest()
 
     def discard(self, sealer: Sealer) -> None:
-        """Forget ``sealer``; no harm if it is not known."""
+        """Remove ``sealer``; an unknown one is ignored."""
         self._sealers.pop(sealer, None)
 
 
 class Sealer:
-    """Seals what one side of a connection sends and opens what it receives.
+    """Seals the packets that one side of a connection sends and opens those it receives.
 
-    ``rekey_packets`` is the count of packets after which a key has served; at most 2**23 are safe under one (RFC
-    9001 6.6). Whoever drops a sealer puts it to :meth:`rest` first, or its keys would outlive it in ``awake``.
+    ``rekey_packets`` is the number of packets after which a key is replaced; at most 2**23 are safe under one (RFC 9001
+    6.6). Before a sealer is discarded it must :meth:`rest`, or ``awake`` would keep its keys.
     """
 
     __slots__ = (
@@ -90,7 +90,7 @@ class Sealer:
 
     def __init__(self, secrets: Secrets, rekey_packets: int, awake: Awake | None = None) -> None:
         self.epoch = 0
-        """Epoch of the key that seals now; its low 8 bits are in the packet's header."""
+        """Epoch of the key that seals now; the packet's header has its low 8 bits."""
         self._awake = Awake() if awake is None else awake
         self._rekey_packets = rekey_packets
         self._encrypt: _Cipher | None = None
@@ -105,7 +105,7 @@ class Sealer:
         self._later: _Opener | None = None
 
     def rest(self) -> None:
-        """Let go of the ciphers until there is something to seal or to open."""
+        """Release the ciphers until a packet is sealed or opened."""
         self._encrypt = self._earlier = self._present = self._later = None
         self._awake.discard(self)
 
@@ -116,7 +116,7 @@ class Sealer:
         return self._encrypt, self._present
 
     def seal(self, header: bytes, number: int, frames: bytes) -> bytes:
-        """Return the packet: ``header``, which names :attr:`epoch` and ``number``, and the sealed ``frames``.
+        """Return the packet: ``header``, which contains :attr:`epoch` and ``number``, and the sealed ``frames``.
 
         ``number`` must be higher than any before: no two packets may have the same (RFC 9001 5.3).
         """
@@ -124,27 +124,27 @@ class Sealer:
         packet = header + encrypt((self._iv ^ number).to_bytes(_IV_BYTES, "big"), frames, header)
         self._epoch_packets += 1
         if self._epoch_packets >= self._rekey_packets and self._epoch_confirmed:
-            self._sending_secret = _following(self._sending_secret)
+            self._sending_secret = _next_secret(self._sending_secret)
             self.epoch += 1
             self._start_epoch(number + 1)
         return packet
 
     def confirmed(self, number: int) -> None:
-        """Note that the peer has packet ``number``: it follows to the present epoch, so the next may begin."""
+        """Record that the peer has packet ``number``: it has reached the current epoch, so the next one may begin."""
         if number >= self._first_number:
             self._epoch_confirmed = True
 
     def open(self, packet: bytes, number: int, epoch: int) -> bytes | None:
-        """Return the frames of ``packet``, whose header says ``number`` and ``epoch``; None if it is not genuine.
+        """Return the frames of ``packet``, whose header has ``number`` and ``epoch``; None if it is not authentic.
 
-        Also None for an epoch before the last: the peer repeats what was in it.
+        Also None for an epoch before the previous one; the peer repeats the content of such a packet.
         """
         opener = self._present or self._wake()[1]
         ahead = (epoch - self._receiving_epoch) & 0xFF
         if not ahead:
             pass
         elif ahead == 1:
-            opener = self._later = self._later or _opener(_key(_following(self._receiving_secret)))
+            opener = self._later = self._later or _opener(_key(_next_secret(self._receiving_secret)))
         elif ahead == 0xFF and self._earlier_key is not None:
             opener = self._earlier = self._earlier or _opener(self._earlier_key)
         else:
@@ -168,9 +168,9 @@ class Sealer:
         self._epoch_confirmed = False
 
     def _follow(self, opener: _Opener) -> None:
-        """Take the key that has just opened a packet for the present one; late packets need that of before."""
+        """Make the key that has just opened a packet the current one; keep the previous key for late packets."""
         self._earlier_key = self._receiving_key
-        self._receiving_secret = _following(self._receiving_secret)
+        self._receiving_secret = _next_secret(self._receiving_secret)
         self._receiving_key = _key(self._receiving_secret)
         self._receiving_epoch += 1
         self._earlier, self._present, self._later = self._present, opener, None
@@ -181,7 +181,7 @@ def _opener(key: bytes) -> _Opener:
 
 
 def _key(secret: bytes) -> bytes:
-    """Return the key and the IV of an epoch as one."""
+    """Return key and IV of an epoch, concatenated."""
     return _expand(secret, b"key", _AES_KEY_BYTES) + _expand(secret, b"iv", _IV_BYTES)
 
 
@@ -189,7 +189,7 @@ def _iv(key: bytes) -> int:
     return int.from_bytes(key[_AES_KEY_BYTES:], "big")
 
 
-def _following(secret: bytes) -> bytes:
+def _next_secret(secret: bytes) -> bytes:
     return _expand(secret, b"ku", KEY_BYTES)
 
 

@@ -1,14 +1,14 @@
-"""The sending half of a connection: what waits, what is in flight, what is due again (SPEC F-04 to F-06).
+"""Sending half of a connection: waiting, unacknowledged and repeated frames (SPEC F-04 to F-06).
 
-The unit is the :class:`Bundle`: the frames that first left in one packet. They leave again, together and unchanged,
-in a packet of a new number, until one of those packets is confirmed::
+The unit is the :class:`Bundle`: the frames that were first sent in one packet. They are repeated together and
+unchanged, each time in a packet with a new number, until one of those packets is acknowledged::
 
     waiting ──▶ in flight ──ACK of its packet, or of any earlier one──▶ gone
-                  ├── timeout ──▶ overdue ──▶ in flight, at once (RFC 9002 7.5)
-                  └── loss, change of path ──▶ repeats ──▶ in flight, as the congestion window allows
+                   ├── timeout ──▶ overdue ──▶ in flight, at once (RFC 9002 7.5)
+                   └── loss, change of path ──▶ repeats ──▶ in flight, as the congestion window allows
 
-Nothing here looks at every bundle for each packet: they are gone through when the timer fires, when the path changes,
-and when an ACK overtakes some of them.
+No operation visits all bundles for each packet. All are visited when the timer fires or the path changes, and some when
+an ACK overtakes them.
 """
 
 from __future__ import annotations
@@ -31,18 +31,18 @@ from wanderbus.rudp.loss import SentPacket, longest_blackout_s
 from wanderbus.rudp.recovery import RoundTrip
 
 _EARLIER_PACKETS_MAX: Final = 32
-"""Given-up packets of one bundle whose ACK is still understood; more than the retries of one path, bounded however
-often the path changes."""
+"""Earlier packets of one bundle whose ACK is still recognized: more than the retries of one path, and bounded even if
+the path changes often."""
 
 _PACKET_THRESHOLD: Final = 3
-"""kPacketThreshold of RFC 9002 6.1.1: by how many numbers an ACK overtakes a packet that is lost."""
+"""kPacketThreshold of RFC 9002 6.1.1: a packet is lost if an ACK is ahead of it by this many numbers."""
 
 
 class Bundle:
-    """Ack-eliciting frames that travel together, and the packet that carries them now.
+    """Ack-eliciting frames that are sent together, and the packet that carries them now.
 
-    ``data_bytes`` is the part of ``payload`` that are DATA frames. ``retries`` counts the timeouts during which the
-    peer was silent. ``earlier`` are its given-up packets, whose ACK confirms it just as well.
+    ``data_bytes`` is the size of the DATA frames in ``payload``. ``retries`` counts the timeouts during which the peer
+    was silent. ``earlier`` are its packets that were declared lost; their ACK confirms the bundle as well.
     """
 
     __slots__ = ("confirmed", "data_bytes", "earlier", "number", "payload", "retries", "sent_at")
@@ -58,11 +58,10 @@ class Bundle:
 
 
 class Sender:
-    """Numbers, cuts, bundles and remembers what was given to it until the peer has confirmed it.
+    """Numbers, splits and bundles messages, and keeps them until the peer has acknowledged them.
 
-    Not more than ``packets_in_flight_max`` bundles are in flight or to be repeated, beside the PINGs that the owner
-    asks for, each with at most 32 earlier packets. What waits is bounded by ``send_queue_bytes_max``, which the
-    connection sees to.
+    At most ``packets_in_flight_max`` bundles are in flight or to be repeated, in addition to PINGs of the owner, each
+    with at most 32 earlier packets. ``send_queue_bytes_max`` bounds the waiting frames; the connection enforces it.
     """
 
     __slots__ = (
@@ -96,20 +95,20 @@ class Sender:
         self.round_trip = RoundTrip(config)
         self.congestion = Congestion(config.packets_in_flight_max)
         self.granted = INITIAL_WINDOW_FRAMES
-        """The first DATA number that the peer does not want yet."""
+        """First DATA number beyond the peer's grant."""
         self.unsent_bytes = 0
-        """DATA frames that wait to be sent for the first time, bytes."""
+        """Bytes of DATA frames that wait to be sent for the first time."""
         self._sent_bytes = 0
         self.loss_at: float | None = None
-        """When the first packet that was overtaken counts as lost, None while there is none."""
+        """Time when the first overtaken packet counts as lost, None if there is none."""
         self.finished = False
-        """Whether the last word has been given to it."""
+        """Whether FINISH was enqueued."""
         self._config = config
         self._counters = counters
         self._frame_bytes_max = frame_bytes_max
         self._payload_bytes_max = frame_bytes_max - DATA_HEADER_BYTES
         self._waiting: deque[bytes] | tuple[()] = ()
-        """A deque while something waits: an empty one has more bytes than the rest of an idle sender."""
+        """A deque while frames wait; None otherwise, since an empty deque is larger than the rest of an idle sender."""
         self._number_due = 0
         self._controls: dict[int, bytes] = {}
         self._in_flight: dict[int, Bundle] = {}
@@ -125,27 +124,27 @@ class Sender:
 
     @property
     def packets_in_flight(self) -> int:
-        """Packets that wait for their ACK, retransmitted ones once."""
+        """Return the number of packets that wait for their ACK; a retransmitted one counts once."""
         return len(self._in_flight)
 
     @property
     def unconfirmed_bytes(self) -> int:
-        """DATA frames that wait to be sent, or for their ACK, bytes."""
+        """Return the bytes of DATA frames that wait to be sent or acknowledged."""
         return self.unsent_bytes + self._sent_bytes
 
     @property
     def wants_to_send(self) -> bool:
-        """Whether anything is to leave, if the windows allow it."""
+        """Return whether there is something to send, if the windows permit it."""
         return bool(self._waiting or self._overdue or self._repeats or self._controls or self._ping_wanted)
 
     def is_backing_off(self, now: float) -> bool:
-        """Whether something was repeated in vain, and nothing has left for longer than the timeout."""
+        """Return whether a repetition was not acknowledged, and nothing was sent for longer than the timeout."""
         if now - self._last_sent_at <= self.round_trip.timeout_s:
             return False
         return any(bundle.retries for bundle in self._in_flight.values())
 
     def queue(self, message: bytes) -> None:
-        """Take a message; above one datagram it is cut into DATA frames that fill one each."""
+        """Enqueue a message; one longer than a datagram is split into DATA frames that fill one each."""
         if self.finished:
             return
         size, most = len(message), self._payload_bytes_max
@@ -157,13 +156,13 @@ class Sender:
             self._queue_frame(encode_data(self._number_due, more, message[start : start + most]))
 
     def finish(self) -> None:
-        """Tell the peer, after the last message, that it was the last; what is queued later is ignored."""
+        """Enqueue FINISH after the last message; messages enqueued later are ignored."""
         if not self.finished:
             self._queue_frame(encode_numbered(FINISH, self._number_due))
             self.finished = True
 
     def close(self) -> None:
-        """Ignore what is queued from now on."""
+        """Ignore messages enqueued from now on."""
         self.finished = True
 
     def _queue_frame(self, frame: bytes) -> None:
@@ -174,17 +173,17 @@ class Sender:
         self.unsent_bytes += len(frame)
 
     def control(self, kind: int, frame: bytes) -> None:
-        """Have ``frame`` leave with the next bundle, reliably; it replaces one of its kind that still waits."""
+        """Send ``frame`` reliably with the next bundle; it replaces a waiting frame of its kind."""
         self._controls[kind] = frame
 
     def ping(self) -> None:
-        """Have an ack-eliciting packet leave soon, whatever is on its way already."""
+        """Send an ack-eliciting packet soon, whatever is in flight."""
         self._ping_wanted = True
 
     def next_bundle(self, reserved_bytes: int) -> Bundle | None:
-        """Return what may leave now, or None.
+        """Return the bundle that may be sent now, or None.
 
-        ``reserved_bytes`` are left free for ACKs where the first frame allows it.
+        ``reserved_bytes`` are left free for ACKs if the first frame permits it.
         """
         repeats = self._repeats
         if self._overdue:
@@ -227,14 +226,14 @@ class Sender:
         return self._ping_bundle()
 
     def _ping_bundle(self) -> Bundle | None:
-        """Return a PING if one is wanted; the congestion window does not hold it back (RFC 9002 7.5)."""
+        """Return a PING if one is requested; the congestion window does not delay it (RFC 9002 7.5)."""
         if not self._ping_wanted:
             return None
         self._ping_wanted = False
         return Bundle(PING_FRAME, 0)
 
     def sent(self, bundle: Bundle, number: int, now: float) -> None:
-        """Note that ``bundle`` leaves now as packet ``number``."""
+        """Record that ``bundle`` is sent now as packet ``number``."""
         if not self._in_flight and now - self._last_sent_at > self.round_trip.timeout_s:
             self.congestion.idle()
         self._last_sent_at = bundle.sent_at = now
@@ -242,11 +241,11 @@ class Sender:
         self._in_flight[number] = bundle
 
     def acknowledged(self, ack: AckFrame, now: float) -> None:
-        """Take an ACK frame, which names only packets that were sent; :meth:`settle` draws the consequences.
+        """Process an ACK frame, which names only packets that were sent; :meth:`settle` completes the processing.
 
-        Fresh marks measure the path; those in ``again`` are looked at only where something older is missing. An ACK
-        that comes after the packet was given up still counts, and still measures: without that, a round trip longer
-        than the initial timeout would never be known.
+        Fresh marks measure the path; those in ``again`` are checked only if an older packet is missing. An ACK of a
+        packet that was declared lost still counts, and is still measured: otherwise a round trip longer than the
+        initial timeout would never be known.
         """
         newest, fresh, again = ack
         if newest > self._largest:
@@ -285,9 +284,9 @@ class Sender:
             del self._earlier[earlier]
 
     def settle(self, now: float, next_number: int) -> bool:
-        """Draw the consequences of the ACKs of a batch; return whether a deadline may have come nearer.
+        """Complete the processing of a batch's ACKs; return whether a deadline may now be earlier.
 
-        What was sent before an acknowledged packet has met a peer that is not silent, so its retries count anew.
+        Packets sent before an acknowledged one reached a peer that is not silent, so their retries are counted from 0.
         """
         eased = False
         if self._largest > self._overtaken:
@@ -303,13 +302,13 @@ class Sender:
         self.congestion.confirmed(confirmed)
         confirmed.clear()
         if not self._in_flight:
-            self._in_flight.clear()  # which gives back the room that it had grown to
+            self._in_flight.clear()  # releases the memory that it had grown to
         return eased
 
     def detect_lost(self, now: float, next_number: int) -> None:
-        """Give up what the newest ACK overtook by too many packets or too long ago (RFC 9002 6.1).
+        """Declare packets lost that the newest ACK overtook by too many numbers or too long ago (RFC 9002 6.1).
 
-        What timed out earlier and was overtaken now is lost too, and counts for congestion.
+        A packet that timed out earlier and was overtaken now is lost too, and counts for congestion.
         """
         largest, delay_s = self._largest, self.round_trip.loss_delay_s
         overtaken = [bundle for number, bundle in self._in_flight.items() if number < largest]
@@ -331,7 +330,7 @@ class Sender:
             self._congested(lost, next_number)
 
     def _congested(self, lost: list[SentPacket], next_number: int) -> None:
-        """Take ``lost`` for a sign of congestion; a long one, if nothing got through for long."""
+        """Treat ``lost`` as a sign of congestion, as persistent congestion if nothing was acknowledged for long."""
         self.congestion.lost(lost[-1][0], next_number)
         measured_at = self.round_trip.measured_at
         if measured_at is not None:
@@ -340,7 +339,7 @@ class Sender:
                 self.congestion.collapse()
 
     def expire(self, now: float) -> bool:
-        """Give up what was not confirmed in time, to be sent again; False if the retries of one ran out (F-06)."""
+        """Declare packets lost after their timeout, to be repeated; return False if one has no retries left (F-06)."""
         backed_off_s = self.round_trip.backed_off_s
         for number, bundle in list(self._in_flight.items()):
             if number < self._largest or bundle.sent_at + backed_off_s(bundle.retries) > now:
@@ -355,9 +354,9 @@ class Sender:
         return True
 
     def restart(self, next_number: int) -> None:
-        """Give up everything in flight, to be sent again on a new path with fresh retries and estimates.
+        """Declare all packets in flight lost, to be repeated on a new path with fresh retries and estimates.
 
-        An ACK for what left on the old path still confirms it, but does not measure the new one.
+        An ACK of a packet sent on the old path still confirms it, but does not measure the new path.
         """
         self.round_trip = RoundTrip(self._config)
         self.congestion = Congestion(self._config.packets_in_flight_max, next_number)
@@ -381,7 +380,7 @@ class Sender:
             bundle.earlier = bundle.earlier[1:]
 
     def next_deadline(self) -> float | None:
-        """Return when the first packet in flight is overdue or lost, in monotonic seconds."""
+        """Return the time when the first packet in flight is overdue or lost, in monotonic seconds."""
         backed_off_s, largest = self.round_trip.backed_off_s, self._largest
         bundles = [bundle for number, bundle in self._in_flight.items() if number > largest]
         deadlines = [bundle.sent_at + backed_off_s(bundle.retries) for bundle in bundles]

@@ -1,6 +1,6 @@
 """The data channel over TCP: messages exactly once and in order over TCP connections that break (SPEC F-07, X37).
 
-It has the face of reliable UDP; only :class:`OpenConnection` differs. It needs the shared vocabulary alone::
+It has the interface of reliable UDP; only :class:`OpenConnection` differs. It needs only the shared vocabulary::
 
     endpoint.step([SendMessage(local_id, b"...")], now) -> [SendOnStream(...), SetTimer(...)]
     endpoint.step([StreamReceived(...)], now)           -> [MessageReceived(local_id, b"..."), SendOnStream(...)]

@@ -1,6 +1,6 @@
-"""The parameters of the data channel over TCP, each with its unit and where its value comes from (SPEC F-10).
+"""Parameters of the data channel over TCP, each with its unit and the origin of its value (SPEC F-10).
 
-Both ends of a connection should use the same ``message_bytes_max``: a longer message ends the TCP connection.
+Both ends of a connection should use the same ``message_bytes_max``: a longer message closes the TCP connection.
 """
 
 from __future__ import annotations
@@ -11,47 +11,47 @@ from wanderbus import limits
 
 
 class TcpConfig(msgspec.Struct, frozen=True):
-    """How patient, how eager and how big; ``ValueError`` names a value that cannot work."""
+    """Timeouts, pauses and sizes; ``ValueError`` names an invalid value."""
 
     ack_timeout_s: float = 15.75
-    """How long the other side may acknowledge nothing before the connection fails, seconds. As reliable UDP's retries
-    with its defaults take (0.25 + 0.5 + 1 + 2 + 4 + 4 + 4), so that failures are noticed alike (SPEC F-01)."""
+    """Time without an acknowledgement after which the connection fails, seconds. It equals the default retries of
+    reliable UDP (0.25 + 0.5 + 1 + 2 + 4 + 4 + 4), so that failures are detected equally fast (SPEC F-01)."""
 
     hello_s_max: float = 15.0
-    """How long a TCP connection that others opened may take to prove whose it is, seconds: a lost segment is repeated
-    thrice within it (RFC 6298 2). An end before fails the other side, if it has something to send (SPEC F-07)."""
+    """Timeout for the proof of an accepted TCP connection, seconds: a lost segment is repeated three times within it
+    (RFC 6298 2). A connection that ends earlier fails the peer if it has something to send (SPEC F-07)."""
 
     probe_s_max: float = 5.0
-    """How long a probe of a failed connection keeps the next one from trying another TCP connection, seconds."""
+    """Time that a probe of a failed connection keeps the next probe from opening another TCP connection, seconds."""
 
     reconnect_min_s: float = 0.25
     """Pause before the second attempt to connect in a row, seconds; it doubles with each further one."""
 
     reconnect_max_s: float = 4.0
-    """Most that this pause may reach, seconds (as T2 of RFC 3261 17.1.2.1)."""
+    """Maximum of this pause, seconds (as T2 of RFC 3261 17.1.2.1)."""
 
     rtt_gain: float = 0.125
     """Weight of a new sample in the smoothed round trip, 0 to 1 (alpha of RFC 6298 2.3)."""
 
     unacknowledged_bytes_max: int = 2**19
-    """Bytes that may be under way before the first message that waits; half of what a stream holds back by default
-    before it takes the other side for dead."""
+    """Unacknowledged bytes at which further messages wait; half of the default number of unsent bytes at which a stream
+    is closed."""
 
     receive_window_bytes: int = 2**20
-    """Bytes of messages that the owner may leave unconsumed before the peer has to wait."""
+    """Bytes of unconsumed messages after which the peer must wait."""
 
     send_queue_bytes_max: int = 2**24
-    """Bytes that may wait to be sent or acknowledged, at least ``unacknowledged_bytes_max``; with more the connection
+    """Bytes that may wait to be sent or acknowledged, at least ``unacknowledged_bytes_max``; above it the connection
     fails."""
 
     message_bytes_max: int = limits.MESSAGE_BYTES_MAX
-    """Bytes of one message, sent or taken."""
+    """Maximum bytes of one message, sent or received."""
 
     consume_at_once: bool = True
-    """Whether a message counts as consumed when it is reported; otherwise ``Consumed`` says so."""
+    """Whether a message counts as consumed when it is reported; otherwise ``Consumed`` reports it."""
 
     keepalive_s: float | None = None
-    """A PING leaves when nothing that is answered has been sent for so long, seconds; never when None."""
+    """Interval without sent data that is acknowledged after which a PING is sent, seconds; None for never."""
 
     def __post_init__(self) -> None:
         if min(self.ack_timeout_s, self.hello_s_max, self.probe_s_max) <= 0:

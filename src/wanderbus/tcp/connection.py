@@ -1,7 +1,7 @@
-"""One connection: a pair of ids, its two halves, and the TCP connection that is its present path (SPEC F-07, X37).
+"""One connection: a pair of ids, its sender and receiver, and the TCP connection in use (SPEC F-07, X37).
 
-The endpoint hands over a batch of frames and requests first and calls :meth:`Connection.flush` once after it, so
-that the ACK and all messages of a batch share one write.
+The endpoint passes a whole batch of frames and requests first and then calls :meth:`Connection.flush` once, so that
+the ACK and all messages of a batch share one write.
 """
 
 from __future__ import annotations
@@ -20,7 +20,7 @@ from wanderbus.transport import ConnectionFailed, MessageReceived, PeerFinished,
 
 
 class Connection:
-    """The state of one pair of ids. With a ``target`` we connect (active), without one the other side does."""
+    """State of one pair of ids. With a ``target`` this side connects (active), otherwise the peer does (passive)."""
 
     def __init__(self, opened: OpenConnection, config: TcpConfig, counters: Counters, now: float) -> None:
         self.local_id = opened.local_id
@@ -31,9 +31,9 @@ class Connection:
         self.target = _own_target(opened)
         self.failed = False
         self.stream: Stream | None = None
-        """The present path."""
+        """TCP connection in use."""
         self.attempt: Stream | None = None
-        """What may become the path: a TCP connection that we are opening."""
+        """TCP connection that is being opened and may become the one in use."""
         self.sender = Sender(config)
         self.receiver = Receiver(config)
         self._config = config
@@ -50,20 +50,20 @@ class Connection:
         self._timer_at: float | None = None
 
     def dial_due(self, now: float) -> bool:
-        """Tell whether to open a TCP connection now; a failed connection needs one for its probe alone."""
+        """Return whether to open a TCP connection now; a failed connection needs one only for its probe."""
         if self.target is None or self.stream is not None or self.attempt is not None:
             return False
         return self._ping_due if self.failed else now >= self._dial_at
 
     def dialled(self, attempt: Stream) -> None:
-        """A TCP connection is being opened."""
+        """Store a TCP connection that is being opened."""
         self.attempt = attempt
         self._pause_s = min(max(2 * self._pause_s, self._config.reconnect_min_s), self._config.reconnect_max_s)
 
     def adopt(self, stream: Stream, expected: int, grant: int, now: float, outputs: list[Output]) -> None:
-        """Go on over ``stream``, which has proved itself; the other side stands at ``expected`` and ``grant``.
+        """Continue over ``stream``, which is authenticated; the peer expects message ``expected`` and grants ``grant``.
 
-        :raises RemoteProtocolError: the other side cannot stand there; nothing has changed then.
+        :raises RemoteProtocolError: the numbers of the peer are impossible; nothing has changed then.
         """
         if not self.failed:
             self._counters.repeated += self.sender.resume(expected, grant, now)
@@ -75,18 +75,18 @@ class Connection:
         stream.connection = self
         self.stream = stream
         self.receiver.grant()
-        self._ack_due = self.target is None  # the grant has risen since the WELCOME; a PROOF tells it itself
+        self._ack_due = self.target is None  # the grant has risen since the WELCOME; a PROOF contains it
         self._counters.resumed += self._resuming
         self._resuming = True
         self._asked_at = now
         self._fails_at = None
 
     def say(self, frame: bytes) -> None:
-        """Send ``frame`` with the next write, before all else."""
+        """Send ``frame`` with the next write, before everything else."""
         self._pieces.append(frame)
 
     def take(self, kind: int, number: int, body: bytes, now: float, outputs: list[Output]) -> None:
-        """Take a frame of the present path.
+        """Process a frame of the TCP connection in use.
 
         :raises RemoteProtocolError: it is not allowed now.
         """
@@ -112,7 +112,7 @@ class Connection:
                 outputs.append(PeerFinished(self.local_id))
 
     def probe(self, now: float, outputs: list[Output]) -> None:
-        """Ask the peer for an answer; one that a failed connection waits for in vain is asked for anew, elsewhere."""
+        """Send a PING; a failed connection whose last probe got no answer tries another TCP connection."""
         if self.failed and (self.attempt or self._pinged_at is not None):
             if now < self._asked_at + self._config.probe_s_max:
                 return
@@ -122,7 +122,7 @@ class Connection:
             self._asked_at = now
 
     def change_path(self, remote: Address, generation: int, now: float, outputs: list[Output]) -> None:
-        """The peer is at ``remote``: connect there if that is ours to do; older generations are ignored."""
+        """Set the peer's address to ``remote``, and connect there if this side is active; ignore older generations."""
         if generation < self.peer_generation or self.failed:
             return
         known = self.target is None or (generation == self.peer_generation and remote == self.target.address)
@@ -133,7 +133,7 @@ class Connection:
             self._redial(now, outputs, keep=known)
 
     def moved_here(self, generation: int, now: float, outputs: list[Output]) -> None:
-        """We are elsewhere: an active side leaves its TCP connection, which begins at the old address."""
+        """Record that this side moved: an active side closes its TCP connection, which uses the old address."""
         if generation <= self.generation:
             return
         self.generation = generation
@@ -149,14 +149,14 @@ class Connection:
         self._dial_at = now
 
     def drop_path(self, now: float, outputs: list[Output]) -> None:
-        """Leave the TCP connection in use and the one being opened."""
+        """Close the TCP connection in use and the one being opened."""
         for stream in (self.stream, self.attempt):
             if stream is not None:
                 self._left(stream, now)
                 stream.close(outputs)
 
     def lost(self, stream: Stream, reason: str, now: float) -> None:
-        """A TCP connection is gone; when none can be had for what is to be sent, the connection fails (SPEC F-07)."""
+        """Record the end of a TCP connection; the connection fails if data waits and none can be opened (SPEC F-07)."""
         if stream is self.attempt and not self.failed and (self._ping_due or not self.sender.all_confirmed):
             self._broken = f"the other side cannot be reached: {reason}"
         self._left(stream, now)
@@ -177,11 +177,11 @@ class Connection:
         self._dial_at = now + self._pause_s
 
     def timer_fired(self) -> None:
-        """Look for what is due at the end of this batch."""
+        """Check deadlines at the end of this batch."""
         self._timer_at = None
 
     def flush(self, now: float, outputs: list[Output]) -> None:
-        """Send what is due in one write, see to the timer, and fail when patience is over."""
+        """Send due frames in one write, set the timer, and fail after a timeout."""
         if not self.failed:
             quiet_until = self._quiet_until()
             if quiet_until is not None and now >= quiet_until:
@@ -190,7 +190,7 @@ class Connection:
                 self._fail(reason, now, outputs)
         if self.stream is not None:
             self._write(self.stream, now, outputs)
-        self._see_to_timer(now, outputs)
+        self._update_timer(now, outputs)
 
     def _failure(self, now: float) -> str:
         if self.sender.overfull:
@@ -225,13 +225,13 @@ class Connection:
 
     @property
     def _waits(self) -> bool:
-        """Whether the other side has to do something: answer, or, as far as we need it, be reached again."""
+        """Return whether this side waits for the peer: for an answer, or for a TCP connection if one is needed."""
         if self.stream is None:
             return self.target is not None or self._ping_due or not self.sender.all_confirmed
         return self._pinged_at is not None or self.sender.unacknowledged
 
     def _quiet_until(self) -> float | None:
-        """Return when a PING is due: to keep a path alive, or to see whether who grants nothing is still there."""
+        """Return when a PING is due: to keep the path alive, or to check a peer that grants nothing."""
         if self.stream is None or self._waits:
             return None
         quiet_s = self._config.ack_timeout_s / 4 if self.sender.blocked else self._config.keepalive_s
@@ -250,8 +250,8 @@ class Connection:
         self._fails_at = None
         self._pause_s = 0.0
 
-    def _see_to_timer(self, now: float, outputs: list[Output]) -> None:
-        """Set the timer if it would come too late; one that comes too early finds nothing due and is set again."""
+    def _update_timer(self, now: float, outputs: list[Output]) -> None:
+        """Set the timer if it would fire too late; if it fires too early, nothing is due and it is set again."""
         if self.failed:
             return
         if not self._waits:
@@ -265,7 +265,7 @@ class Connection:
             outputs.append(SetTimer(self.local_id, self._timer_at))
 
     def close(self, now: float, outputs: list[Output]) -> None:
-        """Leave no timer and no TCP connection behind."""
+        """Cancel the timer and close the TCP connections."""
         self.drop_path(now, outputs)
         if self._timer_at is not None:
             outputs.append(CancelTimer(self.local_id))

@@ -1,7 +1,7 @@
-"""The data channel over TCP at one end: many connections, each over one TCP connection at a time (SPEC F-01, F-07).
+"""Endpoint of the data channel over TCP: many connections, each over one TCP connection at a time (SPEC F-01, F-07).
 
-It has the face of reliable UDP's endpoint. A connection is a pair of ids; the TCP connection under it may break and
-be replaced, and every message still arrives once and in order.
+It has the interface of reliable UDP's endpoint. A connection is a pair of ids; its TCP connection may break and be
+replaced, and every message still arrives once and in order.
 """
 
 from __future__ import annotations
@@ -32,10 +32,10 @@ _Touched = dict[int, Connection]
 
 
 class Endpoint:
-    """The machine; timers are keyed by local id, one for each connection, and for TCP connections not yet proven.
+    """The machine; timers are keyed by local id, one for each connection, and for unauthenticated TCP connections.
 
-    :param socket: whose TCP connections are ours, by the driver's name for it
-    :param fingerprint: SHA-256 of the certificate that we show to those who connect; empty without TLS
+    :param socket: the driver's name for the socket whose TCP connections belong to this endpoint
+    :param fingerprint: SHA-256 of the certificate shown to peers that connect; empty without TLS
     """
 
     def __init__(
@@ -64,10 +64,10 @@ class Endpoint:
         )
 
     def allocate(self) -> int:
-        """Return a fresh local id: 63 bits that nobody can guess, never 0.
+        """Return a fresh local id: 63 unpredictable bits, never 0.
 
-        A HELLO for it waits until it is opened or closed: the peer may have learnt the id in the answer that has
-        not reached us yet.
+        A HELLO for it waits until it is opened or closed: the peer may have learnt the id from an answer that has not
+        arrived here yet.
         """
         while True:
             local_id = int.from_bytes(self._random.token(8), "big") >> 1
@@ -76,33 +76,33 @@ class Endpoint:
                 return local_id
 
     def rtt_s(self, local_id: int) -> float | None:
-        """Return the smoothed round trip of the present TCP connection in seconds; None if unknown."""
+        """Return the smoothed round trip of the TCP connection in use in seconds; None if unknown."""
         connection = self._connections.get(local_id)
         return connection.sender.rtt_s if connection else None
 
     def unsent_bytes(self, local_id: int) -> int:
-        """Return how much waits to be sent, in bytes of DATA frames; 0 for an unknown id."""
+        """Return the bytes of DATA frames that wait to be sent; 0 for an unknown id."""
         connection = self._connections.get(local_id)
         return connection.sender.waiting_bytes if connection else 0
 
     def reached(self, local_id: int) -> bool:
-        """Return whether a TCP connection carries it that both sides have proved; False for an unknown id."""
+        """Return whether an authenticated TCP connection carries it; False for an unknown id."""
         connection = self._connections.get(local_id)
         return connection is not None and connection.stream is not None
 
     def proved_address(self, local_id: int) -> Address | None:
-        """Return where the other end of the TCP connection is that carries it; None while there is none."""
+        """Return the address of the peer on the TCP connection in use; None if there is none."""
         connection = self._connections.get(local_id)
         stream = None if connection is None else connection.stream
         return None if stream is None else stream.target.address
 
     def all_confirmed(self, local_id: int) -> bool:
-        """Return whether the peer has acknowledged everything that was to be sent; True for an unknown id."""
+        """Return whether the peer has acknowledged everything that was sent or queued; True for an unknown id."""
         connection = self._connections.get(local_id)
         return connection is None or connection.sender.all_confirmed
 
     def step(self, inputs: Iterable[Input], now: float) -> list[Output]:
-        """Take a batch of inputs at monotonic second ``now``.
+        """Process a batch of inputs at monotonic second ``now``.
 
         :raises LimitExceeded: a message to send exceeds ``message_bytes_max``; nothing of the batch was done.
         """
@@ -143,7 +143,7 @@ class Endpoint:
         connection.flush(now, outputs)
 
     def _take_request(self, item: Input, now: float, outputs: list[Output]) -> Connection | None:
-        """Do what the owner or a timer asks; return the connection that it concerned."""
+        """Process a request of the owner, or a timer; return the connection that it concerned."""
         match item:
             case OpenConnection():
                 return self._open(item, now, outputs)
@@ -177,7 +177,7 @@ class Endpoint:
             connection.close(now, outputs)
 
     def _reset(self, connection: Connection, now: float, outputs: list[Output]) -> None:
-        """The peer does not know the connection."""
+        """Remove a connection that the peer does not know."""
         self._remove(connection.local_id, now, outputs)
         outputs.append(ConnectionReset(connection.local_id))
 

@@ -1,4 +1,4 @@
-"""The bytes of the data channel over TCP: frames with their length before them, as in RFC 4571.
+"""Binary format of the data channel over TCP: frames preceded by their length, as in RFC 4571.
 
 ::
 
@@ -14,8 +14,8 @@
     PONG     0x09  number: 0                                 body: none
 
 All numbers are big-endian. DATA and FINISH count from 0 in one sequence for each direction. A grant is a position in
-the DATA and FINISH frames of that sequence laid end to end: a frame may be sent if it begins before. It never goes
-back. On the hot path frames are plain tuples, not objects.
+the DATA and FINISH frames of that sequence laid end to end: a frame may be sent if it begins before the grant. A grant
+never decreases. On the hot path frames are plain tuples, not objects.
 """
 
 from __future__ import annotations
@@ -44,7 +44,7 @@ _LENGTH_BYTES: Final = 4
 _COUNTED_HEADER_BYTES: Final = _HEADER.size - _LENGTH_BYTES
 
 HEADER_BYTES: Final = _HEADER.size
-"""What a DATA frame is longer than its message, and the length of a FINISH frame."""
+"""Bytes of a DATA frame beyond its message, and the length of a FINISH frame."""
 
 _GRANT = struct.Struct("!Q")
 _HELLO_BODY = struct.Struct(f"!QQ{NONCE_BYTES}s")
@@ -63,10 +63,10 @@ _BODY_BYTES: Final = {
 }
 
 Frame = tuple[int, int, bytes]
-"""Type, number and body; the body has the length that the type asks for."""
+"""Type, number and body; the body has the length that the type requires."""
 
 NO_DATA: Final = -1
-"""The bound on messages where none is allowed."""
+"""Bound on messages while none is allowed."""
 
 
 def encode(kind: int, number: int = 0, body: bytes = b"") -> bytes:
@@ -115,18 +115,18 @@ def decode_grant(body: bytes) -> int:
 
 
 class FrameReader:
-    """Makes frames of the pieces of a stream; holds no more than one incomplete frame of an allowed length."""
+    """Parser of a stream into frames; buffers at most one incomplete frame of an allowed length."""
 
     def __init__(self) -> None:
         self.message_bytes_max = NO_DATA
-        """May be raised between two frames of one piece."""
+        """Maximum length of a message; it may be raised between two frames of one piece."""
         self._held = bytearray()
         self._needed = HEADER_BYTES
 
     def frames(self, data: bytes) -> Iterator[Frame]:
-        """Yield the frames that ``data`` completes; to be exhausted, unless nothing more is read from the stream.
+        """Yield the frames that ``data`` completes; exhaust it, unless nothing more is read from the stream.
 
-        :raises RemoteProtocolError: a frame is of unknown type, or of a length that its type does not have.
+        :raises RemoteProtocolError: a frame has an unknown type, or a length that its type does not permit.
         """
         held = self._held
         if held:
@@ -141,7 +141,7 @@ class FrameReader:
             body_bytes = length - _COUNTED_HEADER_BYTES
             fits = 0 <= body_bytes <= self.message_bytes_max if kind == DATA else body_bytes == _BODY_BYTES.get(kind)
             if not fits:
-                raise RemoteProtocolError(f"frame type {kind:#04x} cannot have {length} bytes here", status=None)
+                raise RemoteProtocolError(f"frame type {kind:#04x} must not have {length} bytes here", status=None)
             body = offset + HEADER_BYTES
             if body + body_bytes > size:
                 needed = HEADER_BYTES + body_bytes

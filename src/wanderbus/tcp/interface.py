@@ -1,4 +1,4 @@
-"""What only a TCP endpoint is told, and its counters; the rest it shares with reliable UDP (``transport.py``)."""
+"""Inputs specific to a TCP endpoint, and its counters; ``transport.py`` has those shared with reliable UDP."""
 
 from __future__ import annotations
 
@@ -10,81 +10,81 @@ from wanderbus.machine import Address, Input, StreamTarget
 
 
 class Target(msgspec.Struct, frozen=True):
-    """Where a TCP connection is opened to, a :class:`~wanderbus.machine.StreamTarget`.
+    """Destination of a TCP connection, a :class:`~wanderbus.machine.StreamTarget`.
 
-    Equal targets share a TCP connection, which two data channels must not: ``attempt`` makes each its own.
+    Equal targets share a TCP connection, which two data channels must not do: ``attempt`` makes each target unique.
     """
 
     transport: Literal["TCP", "TLS"]
     address: Address
     fingerprint: bytes | None = None
-    """SHA-256 of the certificate that the other side has to show (RFC 8122 5)."""
+    """SHA-256 of the certificate that the peer must show (RFC 8122 5)."""
     server_name: str | None = None
     attempt: int = 0
 
     @property
     def sip_domain(self) -> None:
-        """A data channel belongs to a session, not to a SIP domain."""
+        """None: a data channel belongs to a session, not to a SIP domain."""
         return None
 
 
 class OpenConnection(Input, frozen=True):
-    """Start the connection (``local_id``, ``remote_id``); replaces what had this local id.
+    """Start the connection (``local_id``, ``remote_id``); it replaces one with the same local id.
 
-    A pair must not be used again: numbers start anew.
+    A pair must not be reused, because message numbers start again at 0.
     """
 
     local_id: int
     remote_id: int
     generation: int
-    """That of the peer; our own is 0 until ``MovedHere``."""
+    """Generation of the peer's path; the own one is 0 until ``MovedHere``."""
     secret: bytes
-    """Known to the two ends alone: with it each proves to the other that the pair is its own."""
+    """Secret of the two ends, by which each proves to the other that it belongs to the pair."""
     target: StreamTarget | None
-    """Where we connect to (active, RFC 4145 4); None if the other side connects to us (passive)."""
+    """Destination to connect to (active, RFC 4145 4); None if the peer connects (passive)."""
 
 
 class Counters(msgspec.Struct):
-    """What an endpoint did since it was made; all rise only. Those from ``resets`` on end a TCP connection."""
+    """Counters of an endpoint since its creation; they never decrease. Those from ``resets`` on close a connection."""
 
     opened: int = 0
-    """TCP connections that we began to open."""
+    """TCP connections opened by this side, also unsuccessfully."""
 
     accepted: int = 0
-    """TCP connections opened by others on which something came."""
+    """Accepted TCP connections that received data."""
 
     resumed: int = 0
-    """Times that a connection went on over another TCP connection."""
+    """Number of times that a connection continued over another TCP connection."""
 
     sent: int = 0
-    """Messages sent, repetitions included."""
+    """Messages sent, including repeated ones."""
 
     repeated: int = 0
     """Messages that had to be sent again on another TCP connection."""
 
     received: int = 0
-    """Messages taken from peers."""
+    """Messages accepted from peers."""
 
     duplicates: int = 0
-    """Messages that had been taken before (SPEC F-08)."""
+    """Repeated messages, discarded (SPEC F-08)."""
 
     early: int = 0
-    """HELLOs for an id that is allocated and not open yet; they wait for it."""
+    """HELLOs for an id that is allocated and not open yet; they wait until it is."""
 
     resets: int = 0
     """HELLOs for an unknown id, refused."""
 
     wrong_pair: int = 0
-    """HELLOs for an id that is open with another peer, or whose TCP connection is ours to open."""
+    """HELLOs for an id that is open with another peer, or whose TCP connection this side must open."""
 
     stale: int = 0
-    """HELLOs of a generation below the one known."""
+    """HELLOs with a generation below the known one."""
 
     forged: int = 0
-    """Proofs that were wrong."""
+    """Invalid proofs."""
 
     silent: int = 0
-    """TCP connections that did not prove themselves in time."""
+    """TCP connections without a proof before the timeout."""
 
     malformed: int = 0
-    """TCP connections that brought what is not this protocol, or not allowed then."""
+    """TCP connections that received invalid frames, or frames not allowed at that time."""

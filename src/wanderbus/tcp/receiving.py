@@ -1,4 +1,4 @@
-"""The receiving half of a connection: each message once and in order, and how much the peer may send."""
+"""Receiving half of a connection: each message once and in order, and flow control by grants."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ from wanderbus.tcp.frames import HEADER_BYTES
 
 
 class Receiver:
-    """What the peer may rely on: ``expected``, the number of the next message, and the grant last told to it."""
+    """State announced to the peer: ``expected``, the number of the next message, and the last grant."""
 
     def __init__(self, config: TcpConfig) -> None:
         self.expected = 0
@@ -23,16 +23,16 @@ class Receiver:
         self._unconsumed: deque[int] = deque()
 
     def take(self, number: int, message_bytes: int, finish: bool = False) -> bool:
-        """Tell whether the frame ``number`` is the one expected, which is then taken; False for a repeated one.
+        """Return whether the frame ``number`` is the expected one, and accept it; False for a repeated one.
 
-        :raises RemoteProtocolError: one before it is missing, it exceeds the grant, or the peer had finished.
+        :raises RemoteProtocolError: an earlier frame is missing, it exceeds the grant, or the peer had finished.
         """
         if number != self.expected:
             if number < self.expected:
                 return False
             raise RemoteProtocolError("a message is missing", status=None)
         if self._position >= self._granted or self.finished:
-            raise RemoteProtocolError("more was sent than was granted", status=None)
+            raise RemoteProtocolError("the peer sent more than was granted", status=None)
         self.expected = number + 1
         self.finished = finish
         self._position += HEADER_BYTES + message_bytes
@@ -43,21 +43,21 @@ class Receiver:
         return True
 
     def consume(self, messages: int) -> None:
-        """The owner is done with so many more messages."""
+        """Record that the owner has consumed ``messages`` more messages."""
         for _ in range(min(messages, len(self._unconsumed))):
             self._consumed += self._unconsumed.popleft()
 
     @property
     def grant_due(self) -> bool:
-        """Whether the peer should hear that it may send more: half the window at least."""
+        """Return whether the peer needs a new grant: at least half of the window was consumed."""
         return self.grantable - self._granted >= self._window_bytes / 2
 
     @property
     def grantable(self) -> int:
-        """The grant that the peer could be told."""
+        """Return the grant that can be announced to the peer."""
         return self._consumed + self._window_bytes
 
     def grant(self) -> int:
-        """Return the grant that the peer is told now."""
+        """Return the new grant, to be announced to the peer now."""
         self._granted = self.grantable
         return self._granted

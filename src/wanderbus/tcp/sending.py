@@ -1,6 +1,6 @@
-"""The sending half of a connection: messages are numbered, and kept until the peer has them (SPEC X37).
+"""Sending half of a connection: messages are numbered, and kept until the peer acknowledges them (SPEC X37).
 
-That the operating system took bytes does not say that they arrived, so only the peer's ACK lets a message go.
+Bytes accepted by the operating system may still be lost, so only the peer's ACK removes a message.
 """
 
 from __future__ import annotations
@@ -13,11 +13,11 @@ from wanderbus.tcp.frames import DATA, FINISH, encode
 
 
 class Sender:
-    """Frames in the order of their numbers: first those under way, then those that wait."""
+    """Frames in the order of their numbers: first the unacknowledged ones, then those that wait."""
 
     def __init__(self, config: TcpConfig) -> None:
         self.rtt_s: float | None = None
-        """The smoothed round trip of the present TCP connection, None if unknown."""
+        """Smoothed round trip of the TCP connection in use, None if unknown."""
         self.waiting_bytes = 0
         self.finished = False
         self._config = config
@@ -33,31 +33,31 @@ class Sender:
 
     @property
     def unacknowledged(self) -> bool:
-        """Whether the peer owes an ACK, should it be reachable."""
+        """Return whether the peer has frames to acknowledge."""
         return bool(self._under_way)
 
     @property
     def all_confirmed(self) -> bool:
-        """Whether the peer has acknowledged everything."""
+        """Return whether the peer has acknowledged everything."""
         return not (self._under_way or self._waiting or self._abandoned)
 
     @property
     def blocked(self) -> bool:
-        """Whether nothing but the peer's next grant lets anything happen."""
+        """Return whether only the peer's next grant permits progress."""
         return bool(self._waiting) and not self._under_way and self._position >= self._grant
 
     @property
     def overfull(self) -> bool:
-        """Whether more waits for the other side than may."""
+        """Return whether more bytes wait than permitted."""
         return self._under_way_bytes + self.waiting_bytes > self._config.send_queue_bytes_max
 
     def queue(self, message: bytes) -> None:
-        """Send ``message`` after all before it; after :meth:`finish` it is ignored."""
+        """Enqueue ``message`` after all earlier ones; after :meth:`finish` it is ignored."""
         if not self.finished:
             self._queue(encode(DATA, self._next, message))
 
     def finish(self) -> None:
-        """Tell the peer, after the last message, that it was the last."""
+        """Enqueue a FINISH after the last message."""
         if not self.finished:
             self._queue(encode(FINISH, self._next))
             self.finished = True
@@ -68,7 +68,7 @@ class Sender:
         self.waiting_bytes += len(frame)
 
     def take_sendable(self, now: float) -> list[bytes]:
-        """Return the frames that may leave now; they are under way from now on."""
+        """Return the frames that may be sent now; they count as unacknowledged from now on."""
         waiting, under_way, most = self._waiting, self._under_way, self._config.unacknowledged_bytes_max
         frames: list[bytes] = []
         while waiting and self._under_way_bytes < most and self._position < self._grant:
@@ -83,13 +83,13 @@ class Sender:
         return frames
 
     def confirm(self, expected: int, grant: int, now: float) -> bool:
-        """The peer has everything below ``expected``; return whether that is news.
+        """Remove the frames below ``expected``, which the peer acknowledged; return whether there were any.
 
-        :raises RemoteProtocolError: it claims what it was not sent.
+        :raises RemoteProtocolError: the peer acknowledges a message that was not sent.
         """
         fresh = expected - self._confirmed
         if fresh > len(self._under_way):
-            raise RemoteProtocolError("a message was acknowledged that was not sent", status=None)
+            raise RemoteProtocolError("the peer acknowledged a message that was not sent", status=None)
         for _ in range(fresh):
             self._under_way_bytes -= len(self._under_way.popleft())
         progress = fresh > 0 or grant > self._grant
@@ -101,12 +101,12 @@ class Sender:
         return progress
 
     def resume(self, expected: int, grant: int, now: float) -> int:
-        """Go on over a new TCP connection with the message ``expected``; return how many are sent again.
+        """Continue over a new TCP connection with the message ``expected``; return the number of messages sent again.
 
-        :raises RemoteProtocolError: the peer lacks what it had acknowledged, or claims what it was not sent.
+        :raises RemoteProtocolError: the peer expects an acknowledged message, or one beyond those sent.
         """
         if expected < self._confirmed:
-            raise RemoteProtocolError("the peer lacks what it had acknowledged", status=None)
+            raise RemoteProtocolError("the peer expects a message that it has already acknowledged", status=None)
         self._timed = self.rtt_s = None
         self.confirm(expected, grant, now)
         repeated = len(self._under_way)
@@ -118,13 +118,13 @@ class Sender:
         return repeated
 
     def abandon(self) -> None:
-        """Let go of what will not be sent any more."""
+        """Discard everything that will not be sent any more."""
         self._abandoned = not self.all_confirmed
         self._under_way.clear()
         self._waiting.clear()
         self.waiting_bytes = self._under_way_bytes = 0
 
     def sample(self, rtt_s: float) -> None:
-        """Take a round trip into account."""
+        """Add a measured round trip to the estimate."""
         before = self.rtt_s
         self.rtt_s = rtt_s if before is None else before + self._config.rtt_gain * (rtt_s - before)

@@ -1,13 +1,13 @@
-"""One TCP connection: a path that a connection may take, once each end has proved to the other whose it is.
+"""One TCP connection, and the handshake that authenticates it for a connection.
 
 ::
 
-    active  ── HELLO ──▶  passive      ids, generation, a nonce
-            ◀─ WELCOME ──              where it stands, a nonce, its proof     (or RESET: the pair is unknown)
-            ── PROOF, DATA... ──▶      where it stands, its proof
+    active  ── HELLO ──▶  passive      ids, generation, nonce
+            ◀─ WELCOME ──              expected number, grant, nonce, proof     (or RESET: the pair is unknown)
+            ── PROOF, DATA... ──▶      expected number, grant, proof
 
-A proof is made with the secret of the pair, over both nonces, so it cannot be replayed, and over the fingerprint of
-the passive side's certificate, so it cannot be passed on from one TLS connection into another (RFC 8122 5).
+A proof is a MAC with the secret of the pair. It covers both nonces, so it cannot be replayed, and the fingerprint of
+the passive side's certificate, so it cannot be forwarded from one TLS connection into another (RFC 8122 5).
 """
 
 from __future__ import annotations
@@ -28,26 +28,26 @@ _ACTIVE: Final = b"wanderbus tcp active"
 
 
 class Phase(Enum):
-    """How far the two ends know each other."""
+    """Phase of the handshake."""
 
     ACCEPTED = auto()
-    """The other side opened it; its HELLO is due."""
+    """Accepted; waits for the HELLO."""
     PARKED = auto()
-    """Its HELLO came before the connection was opened here."""
+    """Accepted; the HELLO arrived before the connection was opened here."""
     WELCOMED = auto()
-    """Its PROOF is due."""
+    """Accepted; waits for the PROOF."""
     REFUSED = auto()
-    """A RESET was sent; the other side closes."""
+    """A RESET was sent; the peer closes the connection."""
     CALLING = auto()
-    """We opened it; the WELCOME is due."""
+    """Opened by this side; waits for the WELCOME."""
     PROVEN = auto()
-    """It is, or was, the path of a connection."""
+    """Authenticated: it is, or was, in use by a connection."""
     OVER = auto()
-    """What still comes is not read."""
+    """Closed: further input is ignored."""
 
 
 class Stream:
-    """A TCP connection; ``number`` is the driver's, None until something came on one that we opened."""
+    """A TCP connection; ``number`` is the driver's, None until data arrives on a connection opened by this side."""
 
     def __init__(self, socket: str, target: Target, number: int | None = None) -> None:
         self.target = target
@@ -55,27 +55,27 @@ class Stream:
         self.phase = Phase.CALLING if number is None else Phase.ACCEPTED
         self.reader = FrameReader()
         self.connection: Connection | None = None
-        """Whose path it is or, opened by us, is to become."""
+        """Connection that uses it or, if this side opens it, will use it."""
         self.hello = b""
-        """The HELLO frame, which every proof covers."""
+        """HELLO frame, which every proof covers."""
         self.welcome = b""
-        """The WELCOME frame, which the proof of the active side covers."""
+        """WELCOME frame, which the proof of the active side covers."""
         self.local_id = self.remote_id = self.generation = 0
-        """What the HELLO of the other side says: our id, its id, its generation."""
+        """Content of the peer's HELLO: our id, its id, its generation."""
         self.watched = False
-        """Whether the timer for its proof runs."""
+        """Whether the timer for its proof is running."""
         self._socket = socket
 
     def is_over(self) -> bool:
-        """Whether what still comes is not read."""
+        """Return whether further input is ignored."""
         return self.phase is Phase.OVER
 
     def send(self, data: bytes) -> Output:
-        """Return the request to send ``data``, which opens a connection of ours the first time."""
+        """Return the output that sends ``data``, which opens a connection of ours the first time."""
         return SendOnStream(self._socket, self.target, data, self.number, reopen=self.number is None)
 
     def close(self, outputs: list[Output]) -> None:
-        """Read no more; one that we opened and that brought nothing yet is closed when it does."""
+        """Ignore further input and close; a connection of ours without a number yet is closed when it gets one."""
         self.phase = Phase.OVER
         self.connection = None
         if self.number is not None:
@@ -95,7 +95,7 @@ def make_proof(secret: bytes, hello: bytes, welcome: bytes, expected: int, grant
 
 
 def is_same(made: bytes, received: bytes) -> bool:
-    """Compare two frames with a proof in a time that does not tell where they differ."""
+    """Compare two frames with a proof in constant time."""
     return hmac.compare_digest(made, received)
 
 

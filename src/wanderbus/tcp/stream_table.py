@@ -1,7 +1,7 @@
-"""The TCP connections of an endpoint: which connection each belongs to, and that it may (RFC 4145, RFC 8122).
+"""TCP connections of an endpoint: their assignment to connections, and their handshakes (RFC 4145, RFC 8122).
 
-One that others opened belongs to nobody until it has proved to have the secret of a pair. Until then it may send
-two small frames and nothing else, and has little time.
+An accepted TCP connection is unassigned until it proves that it has the secret of a pair. Until then it may send only
+two small frames, within a short timeout.
 """
 
 from __future__ import annotations
@@ -39,11 +39,11 @@ HELLO_TIMER: Final = "hello"
 
 
 class StreamTable:
-    """Every TCP connection that is, or is being, opened or closed.
+    """Every TCP connection that is open, being opened or being closed.
 
     :param connections: the open connections by local id
     :param allocated: the local ids that will be opened
-    :param on_reset: told of a connection that the peer does not know
+    :param on_reset: called with a connection that the peer does not know
     """
 
     def __init__(
@@ -88,7 +88,7 @@ class StreamTable:
         outputs.append(stream.send(stream.hello))
 
     def receive(self, item: StreamReceived, now: float, outputs: list[Output]) -> Connection | None:
-        """Take what came on a TCP connection; return the connection that it concerned, if any."""
+        """Process data of a TCP connection; return the connection that it concerned, if any."""
         stream = self._find(item, now, outputs)
         if stream is None or stream.is_over():
             return None
@@ -108,7 +108,7 @@ class StreamTable:
         return stream.connection or before
 
     def closed(self, item: StreamClosed, now: float, outputs: list[Output]) -> Connection | None:
-        """Forget a TCP connection; return the connection that it was to carry, if any."""
+        """Remove a closed TCP connection; return the connection that it belonged to, if any."""
         if isinstance(item.target, Target):
             stream = self._dialled.pop(item.target.attempt, None)
         else:
@@ -122,17 +122,17 @@ class StreamTable:
         return connection
 
     def expired(self, number: int, now: float, outputs: list[Output]) -> None:
-        """The time for a proof is over."""
+        """Close a TCP connection whose timeout for a proof has expired."""
         stream = self._accepted.get(number)
         if stream is not None and stream.watched:
             stream.watched = False
             self._counters.silent += 1
             host = network_of(stream.target.address[0])
-            outputs.append(Limited("tcp_channels.hello_s_max", host, "connection closed, it did not prove itself"))
-            self._end(stream, "it did not prove itself", now, outputs)
+            outputs.append(Limited("tcp_channels.hello_s_max", host, "connection closed without a valid proof in time"))
+            self._end(stream, "no proof in time", now, outputs)
 
     def opened(self, connection: Connection, now: float, outputs: list[Output]) -> None:
-        """Answer a HELLO that came before the connection was opened here."""
+        """Answer a HELLO that arrived before the connection was opened here."""
         stream = self._parked.pop(connection.local_id, None)
         if stream is not None:
             self._welcome(stream, now, outputs)
@@ -177,7 +177,7 @@ class StreamTable:
         if local_id in self._allocated:
             self._counters.early += 1
             if (before := self._parked.get(local_id)) is not None:
-                self._end(before, "another came for the same id", now, outputs)
+                self._end(before, "replaced by another connection for the same id", now, outputs)
             stream.phase = Phase.PARKED
             self._parked[local_id] = stream
         else:
@@ -208,7 +208,7 @@ class StreamTable:
 
     def _take_welcome(self, stream: Stream, expected: int, body: bytes, now: float, outputs: list[Output]) -> None:
         connection = stream.connection
-        assert connection is not None, "what was given up is not read"
+        assert connection is not None, "input of a closed stream is ignored"
         grant, nonce, proof = decode_welcome(body)
         stream.welcome = encode_welcome(expected, grant, nonce, proof)
         secret, fingerprint, receiver = connection.secret, stream.target.fingerprint or b"", connection.receiver
@@ -221,7 +221,7 @@ class StreamTable:
         )
 
     def _admitted(self, stream: Stream, now: float, outputs: list[Output]) -> Connection | None:
-        """Return the connection that the HELLO names; None if it may not have it, which is seen to."""
+        """Return the connection that the HELLO names; if it is not permitted, refuse it and return None."""
         connection = self._connections.get(stream.local_id)
         if connection is None:
             self._counters.resets += 1
@@ -229,27 +229,27 @@ class StreamTable:
             outputs.append(stream.send(encode(RESET, stream.local_id)))
         elif connection.remote_id != stream.remote_id or connection.target is not None:
             self._counters.wrong_pair += 1
-            self._end(stream, "it is for another pair", now, outputs)
+            self._end(stream, "its HELLO names another pair", now, outputs)
         elif stream.generation < connection.peer_generation:
             self._counters.stale += 1
-            self._end(stream, "it is an old path", now, outputs)
+            self._end(stream, "its generation is outdated", now, outputs)
         else:
             return connection
         return None
 
     def _forged(self, stream: Stream, now: float, outputs: list[Output]) -> None:
         self._counters.forged += 1
-        self._end(stream, "its proof is wrong", now, outputs)
+        self._end(stream, "its proof is invalid", now, outputs)
 
     def _end(self, stream: Stream, reason: str, now: float, outputs: list[Output]) -> None:
-        """Close a TCP connection for what it brought, or did not."""
+        """Close a TCP connection because of its input, or for lack of it."""
         if stream.connection is not None:
             stream.connection.lost(stream, reason, now)
         self._unwatch(stream, outputs)
         stream.close(outputs)
 
     def _unwatch(self, stream: Stream, outputs: list[Output]) -> None:
-        """It need not prove itself any more."""
+        """Cancel the timer for its proof."""
         if stream.watched:
             stream.watched = False
             outputs.append(CancelTimer((HELLO_TIMER, stream.number)))
