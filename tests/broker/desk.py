@@ -56,7 +56,7 @@ def rows_of(state: BrokerState) -> dict[str, dict[str, bytes]]:
 
 
 def named(messages: Sequence[BrokerMessage]) -> list[object]:
-    """What a device heard of its stream: the event's ``N``, or ``(first, last)`` of a gap."""
+    """Stream of a device: the ``N`` of each event, or ``(first, last)`` of a gap."""
     heard: list[object] = []
     for message in messages:
         match message:
@@ -68,7 +68,7 @@ def named(messages: Sequence[BrokerMessage]) -> list[object]:
 
 
 class Desk:
-    """A broker, its disk, and what came out of it; unless ``held``, what it writes is durable at once."""
+    """A broker, its disk, and its outputs; its writes are durable at once unless ``held``."""
 
     def __init__(self, config: BrokerConfig | None = None, *, log: Sequence[bytes] = ()) -> None:
         self.config = config or BrokerConfig()
@@ -100,7 +100,7 @@ class Desk:
     # The world around the broker --------------------------------------------------------------------------------
 
     def start(self) -> None:
-        """Boot from what the disk holds; no link of before is open."""
+        """Boot from the disk; all earlier links are closed."""
         self._reading_all.clear()
         self.broker = Broker(self.recovered(), self.config)
         self.timers.clear()
@@ -116,7 +116,7 @@ class Desk:
         return state
 
     def save(self) -> None:
-        """Let the state file catch up with the log."""
+        """Write the state file up to the end of the log."""
         state = self.broker.state
         for table, rows in state.changes().items():
             stored = self.rows.setdefault(table, {})
@@ -134,11 +134,11 @@ class Desk:
         self.start()
 
     def step(self, *inputs: Input) -> list[Output]:
-        """Step the broker without doing anything of what it asks."""
+        """Step the broker without executing its outputs."""
         return self.broker.step([ClockRead(self.wall_us), *inputs], self.now)
 
     def give(self, *inputs: Input) -> None:
-        """Step the broker and do what it asks, in the order of asking."""
+        """Step the broker and execute its outputs in order."""
         self.perform(self.step(*inputs))
 
     def perform(self, outputs: Sequence[Output]) -> None:
@@ -170,7 +170,7 @@ class Desk:
         self.give(Appended(len(self.log)))
 
     def later(self, seconds: float) -> None:
-        """Let time pass, and fire the timers that are due."""
+        """Advance the clock, and fire the timers that are due."""
         end = self.now + seconds
         while self.timers and min(self.timers.values()) <= end:
             key = min(self.timers, key=lambda each: self.timers[each])
@@ -184,7 +184,7 @@ class Desk:
         self.give(*[MessageArrived(link, protocol.encode(message)) for message in messages])
 
     def open(self, user: str, device: str) -> int:
-        """Open a link and say nothing on it yet."""
+        """Open a link without sending anything on it."""
         self._links += 1
         self.give(LinkOpened(self._links, user, device))
         return self._links
@@ -203,7 +203,7 @@ class Desk:
     ) -> int:
         """Open a link and attach it; ``resume`` is a number in the session's stream.
 
-        Unless it ``reads`` nothing, the agent there reads every subscription of its session.
+        The agent reads every subscription of its session, unless ``reads`` is false.
         """
         link = self.open(user, device)
         position = None if resume is None else Position(self.epoch(user, session), resume)
@@ -234,12 +234,12 @@ class Desk:
         self.give(LinkClosed(link, "the agent does not answer"))
 
     def publish(self, link: int, n: int, subject: str = SUBJECT, **attributes: Value) -> None:
-        """Publish an event whose ``N`` is ``n``, numbered on from the last on this link."""
+        """Publish an event whose ``N`` is ``n``; publish numbers continue from the last one on this link."""
         number = self._published[link] = self._published.get(link, 0) + 1
         self.say(link, Publish(number, Event(subject, {"N": n, **attributes})))
 
     def ask(self, link: int, message: AgentMessage) -> Done | RequestRefused:
-        """Make a request; give its answer, which must be the last thing said on the link."""
+        """Send a request; return its response, which must be the last message sent on the link."""
         self.say(link, message)
         answer = self.out[link].pop()
         assert isinstance(answer, Done | RequestRefused)
@@ -293,7 +293,7 @@ class Desk:
         self.say(link, *[Take(h, number) for each, h in handles.items() if subscription in (None, each)])
 
     def heard(self, link: int, kind: type[Kind]) -> list[Kind]:
-        """Everything of a kind that was said on a link so far."""
+        """All messages of a kind that the broker has sent on a link so far."""
         return [message for message in self.out.get(link, ()) if isinstance(message, kind)]
 
     def stream(self, link: int) -> list[object]:
@@ -301,7 +301,7 @@ class Desk:
         return named(self.out.get(link, ()))
 
     def waiting(self, subscription: str) -> int:
-        """How many notifications wait for a subscription."""
+        """Number of notifications that wait for a subscription."""
         queues = (queue.queues.get(subscription) for _, queue in self.broker.state.queue.waiting())
         return sum(queue.waiting for queue in queues if queue is not None)
 

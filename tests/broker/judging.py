@@ -1,4 +1,4 @@
-"""Asking whether restrictions let a notification be generated, without a broker around them."""
+"""Helper that checks restrictions for a notification without a broker."""
 
 from __future__ import annotations
 
@@ -29,7 +29,7 @@ def blocked(
     away: bool = False,
     kinds: Kinds | None = None,
 ) -> int | None:
-    """What forbids, where both clocks show the same unless another is given."""
+    """Index of the restriction that blocks; both clocks show the same time unless ``received_us`` is given."""
     return blocked_by(
         restrictions,
         now_us=now_us,

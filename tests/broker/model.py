@@ -1,6 +1,6 @@
-"""Meaning of a log of records for Alice's session, by the plainest reading of the words, and whether it may be so.
+"""Reference model of a log of records for Alice's session: what the log means, and whether it is valid.
 
-It keeps one list of numbers for each subscription. Of the broker it knows nothing but the records.
+It keeps one list of numbers for each subscription. It uses only the records of the broker and none of its code.
 """
 
 from __future__ import annotations
@@ -147,7 +147,9 @@ class Model:
         return policy.age_max_s is not None and now_us - self.published[number][1] > policy.age_max_s * SECOND_US
 
     def trim(self) -> None:
-        """What every member that it is for has taken is delivered; what none of them can have is dropped."""
+        """Count a number as delivered once all its members have taken it; count it as dropped once no member can take
+        it.
+        """
         for identity, waiting in self.waiting.items():
             bound_to = self.known[identity].device
             concerned = [member for member in self.members if bound_to in (None, member)]
@@ -160,5 +162,5 @@ class Model:
                 self.waiting[identity] = [number for number in waiting if number > taken]
 
     def is_for(self, number: int, device: str) -> set[str]:
-        """For whom a number was, of those that concern a device (SPEC E-05)."""
+        """Subscriptions that a number was meant for, among those that concern a device (SPEC E-05)."""
         return {s for s in self.meant[number] if self.known[s].device in (None, device)}

@@ -1,4 +1,4 @@
-"""A desk where there are an operator and an administrator, and how to ask there."""
+"""A desk with an operator and an administrator, and helpers for their requests."""
 
 from __future__ import annotations
 
@@ -32,7 +32,7 @@ class Office(Desk):
 
 
 def answers(office: Desk, link: int, request: OfOperators) -> list[Any]:
-    """Ask, and give everything that was said because of it."""
+    """Send a request, and return all messages that the broker sends because of it."""
     before = len(office.out.get(link, ()))
     office.say(link, request)
     said = office.out[link][before:]
@@ -58,7 +58,7 @@ def listed(office: Desk, link: int, request: OfOperators) -> tuple[list[Mapping[
 def inspected(
     office: Desk, link: int, what: Any, user: str | None = None, limit: int = 1_000
 ) -> list[Mapping[str, Any]]:
-    """All rows, asked for in steps."""
+    """All rows, requested page by page."""
     rows, after = listed(office, link, Inspect(next(_requests), what, user, None, limit))
     while after is not None:
         more, after = listed(office, link, Inspect(next(_requests), what, user, after, limit))

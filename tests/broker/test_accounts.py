@@ -1,4 +1,4 @@
-"""What became of every match: generated = delivered + queued + dropped by reason (SPEC G-21, U-02, X20, X40)."""
+"""Accounting of every match: generated = delivered + queued + dropped by reason (SPEC G-21, U-02, X20, X40)."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Who may see and change what at the broker, and what that does (SPEC E-01, G-21, U-02)."""
+"""Permissions to list and change objects at the broker, and the effects (SPEC E-01, G-21, U-02)."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ def office() -> Office:
     return Office()
 
 
-# Who may ------------------------------------------------------------------------------------------------------------
+# Permissions ----------------------------------------------------------------------------------------------------------
 
 SEEING: list[OfOperators] = [
     *(Inspect(1, what, ALICE) for what in ("sessions", "subscriptions", "queues")),
@@ -72,7 +72,7 @@ def test_everybody_is_oneself_to_who_has_no_role(office: Office) -> None:
     assert [row["user"] for row in inspected(office, alice, "queues", ALICE)] == [ALICE]
 
 
-# What is changed ----------------------------------------------------------------------------------------------------
+# Changes --------------------------------------------------------------------------------------------------------------
 
 
 def test_a_purge_drops_what_waits_and_leaves_a_gap_that_says_so(office: Office) -> None:

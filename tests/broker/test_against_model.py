@@ -1,8 +1,8 @@
 """The broker against a model of a few dicts, through crashes of either side (DESIGN 5, SPEC E-05, G, H-11, U-02).
 
-Whatever happens, each of Alice's devices must find every subscription that it reads, in order and without holes but for
-gaps that a bound explains, whatever it does not read; every match must be accounted for; and the live state must be
-what the log gives.
+Each of Alice's devices must find every subscription that it reads, in order and without holes except gaps that a bound
+explains, whatever it does not read. Every match must be accounted for. The live state must equal the state that the log
+gives.
 """
 
 from __future__ import annotations
@@ -57,14 +57,14 @@ class TimedDesk(Desk):
 
 
 class Place:
-    """Where one device is in one subscription: what it has seen and taken in this life, seen in any, and in others."""
+    """Position of a device in a subscription: seen and taken in this life, seen in any life, seen in earlier lives."""
 
     def __init__(self) -> None:
         self.seen = self.taken = self.ever_seen = self.seen_before = 0
 
 
 class Device:
-    """One of Alice's agents: what it remembers in this life, and up to where any life of it has seen."""
+    """One of Alice's agents: what it remembers in this life, and its highest seen number of all lives."""
 
     def __init__(self, name: str) -> None:
         self.name = name
@@ -104,7 +104,7 @@ class BrokerAgainstModel(RuleBasedStateMachine):
             self.subscribe_or_unsubscribe(kind)
 
     def teardown(self) -> None:
-        """In the end everybody comes back and takes what there is: nothing may be missing."""
+        """Reconnect all devices and take everything that waits: nothing may be missing."""
         if not hasattr(self, "desk"):
             return
         self.sync()
@@ -130,13 +130,13 @@ class BrokerAgainstModel(RuleBasedStateMachine):
         self.everything_is_as_the_model_says()
 
     def model(self) -> Model:
-        """What the log means; the last one again if nothing was added since."""
+        """Model of the log; the cached one if no record was added since."""
         log = tuple(self.desk.log)
         if self.modelled != log:
             self.modelled, self.last_model = log, Model(self.desk.config, map(decode_record, log))
         return self.last_model
 
-    # What happens ------------------------------------------------------------------------------------------------
+    # Steps ----------------------------------------------------------------------------------------------------------
 
     @rule(events=st.lists(st.sets(st.sampled_from(KINDS), min_size=1, max_size=3), min_size=1, max_size=6))
     def publish_some(self, events: list[set[str]]) -> None:
@@ -172,7 +172,7 @@ class BrokerAgainstModel(RuleBasedStateMachine):
 
     @rule(name=devices, keep=st.booleans())
     def be_reborn_without_memory(self, name: str, keep: bool) -> None:
-        """The agent crashed, and its application had committed nothing; it may not want what there was."""
+        """The agent crashes without a committed position, and may choose not to resume the stream."""
         device = self.devices[name]
         device.life += 1
         for place in device.places.values():
@@ -206,7 +206,7 @@ class BrokerAgainstModel(RuleBasedStateMachine):
 
     @rule(name=devices)
     def take_everything(self, name: str) -> None:
-        """Take what comes until nothing more does: a window that was full is empty then."""
+        """Take until nothing more arrives: a full window is empty afterwards."""
         device, read = self.devices[name], -1
         while read != device.read:
             read = device.read
@@ -215,7 +215,7 @@ class BrokerAgainstModel(RuleBasedStateMachine):
 
     @rule(name=devices, kind=st.sampled_from(KINDS))
     def read_no_more(self, name: str, kind: str) -> None:
-        """Or again, if nobody there reads it."""
+        """Stop reading a kind of subscriptions, or start again if it is not read."""
         device = self.devices[name]
         self.listen(device)
         device.ignores ^= {kind}
@@ -224,7 +224,7 @@ class BrokerAgainstModel(RuleBasedStateMachine):
                 del device.handles[handle]
                 self.desk.say(device.link, protocol.StopReading(handle))
                 place = self.place(device, subscription)
-                place.seen = place.taken  # what it has not taken comes again
+                place.seen = place.taken  # the broker redelivers what the device has not taken
         self.read_all(device)
 
     @rule(seconds=st.sampled_from([0.5, 6.0, 15.0, 45.0]))
@@ -256,7 +256,7 @@ class BrokerAgainstModel(RuleBasedStateMachine):
 
     @rule(share=st.floats(0, 1), with_rows=st.booleans())
     def crash(self, share: float, with_rows: bool) -> None:
-        """Lose power: of what was not synced, some first part survives."""
+        """Lose power: only some first part of the unsynced bytes survives."""
         durable = self.durable if self.desk.held else len(self.desk.log)
         for device in self.devices.values():
             self.listen(device)
@@ -282,13 +282,13 @@ class BrokerAgainstModel(RuleBasedStateMachine):
         self.read_all(device)
 
     def read_all(self, device: Device) -> None:
-        """Read what there is and is not read yet, unless the device ignores it."""
+        """Read every subscription that is not read yet, unless the device ignores its kind."""
         session = self.desk.broker.state.sessions.get(f"{ALICE}/default")
         if device.link is None or session is None:
             return
         for subscription in (*session.ended, *session.subscriptions):
             if self.present(subscription) != subscription:
-                continue  # what waited for it waits for its heir, which is read
+                continue  # notifications that waited for it wait for its heir, which is read
             there = {self.present(each) for each in device.handles.values()}
             bound_to = self.model().known[subscription].device
             if (
@@ -304,7 +304,7 @@ class BrokerAgainstModel(RuleBasedStateMachine):
             self.desk.say(device.link, Read((Reader(self.handle, subscription, taken),)))
 
     def present(self, subscription: str) -> str:
-        """Who has by now what waited for a subscription."""
+        """Subscription that inherited the queue of ``subscription``, or ``subscription`` itself."""
         heirs = self.model().heirs
         while subscription in heirs:
             subscription = heirs[subscription]
@@ -314,7 +314,7 @@ class BrokerAgainstModel(RuleBasedStateMachine):
         return self.model().known[subscription].expression.split()[0]
 
     def place(self, device: Device, subscription: str) -> Place:
-        """Where a device is in a subscription; an heir goes on where the ended one was."""
+        """Position of a device in a subscription; an heir continues from the position of the ended one."""
         for each in list(device.places):
             if (present := self.present(each)) != each:
                 device.places[present] = device.places.pop(each)
@@ -329,7 +329,7 @@ class BrokerAgainstModel(RuleBasedStateMachine):
                 self.desk.say(device.link, Take(handle, number))
 
     def listen(self, device: Device) -> None:
-        """Read what came since: what is next for each reader, or a gap."""
+        """Read the new messages: each is the next one for each reader, or a gap."""
         if device.link is None or len(heard := self.desk.out.get(device.link, [])) == device.read:
             return
         model, attached = self.model(), device.read > 0
@@ -355,13 +355,13 @@ class BrokerAgainstModel(RuleBasedStateMachine):
         device.read = len(heard)
 
     def numbers(self, model: Model, subscription: str) -> list[int]:
-        """The numbers that were meant for a subscription and those whose heir it is."""
+        """The numbers that were meant for a subscription and for those that it inherits from."""
         present = self.present(subscription)
         its_own = {each for each in model.known if self.present(each) == present}
         return [number for number, meant in model.meant.items() if meant & its_own]
 
     def ahead(self, device: Device, model: Model, subscription: str) -> set[int]:
-        """Return what waits for a subscription and was not taken on this device, in no life of it."""
+        """Return the numbers that wait for a subscription and that this device took in none of its lives."""
         present = self.present(subscription)
         return {n for n in model.waiting[present] if n > model.cursors.get((present, device.name), 0)}
 
@@ -379,7 +379,7 @@ class BrokerAgainstModel(RuleBasedStateMachine):
                 continue
             assert subscription in matched
             between = {n for n in self.numbers(model, subscription) if place.seen < n < notify.number}
-            # What lies between was taken in an earlier life, or by one that has left since.
+            # The numbers between were taken in an earlier life, or by a device that has left since.
             assert not between & self.ahead(device, model, subscription)
             for policy in (self.desk.config.queue, model.known[subscription].queue):
                 assert not model.too_old(policy, notify.number, sent_us), "never deliver an older one"
@@ -394,7 +394,7 @@ class BrokerAgainstModel(RuleBasedStateMachine):
             assert record.number == accepted.number
             self.accepted.add(accepted.number)
 
-    # What always holds -----------------------------------------------------------------------------------------------
+    # Invariants -----------------------------------------------------------------------------------------------------
 
     @invariant()
     def devices_hear_the_stream(self) -> None:

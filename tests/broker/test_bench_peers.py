@@ -1,4 +1,4 @@
-"""The benchmark of the broker beside others: whose failure costs what."""
+"""The benchmark of the broker against other products: which failure costs which result."""
 
 from __future__ import annotations
 

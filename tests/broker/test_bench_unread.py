@@ -1,4 +1,4 @@
-"""The benchmark of a reader beside subscriptions that nobody reads, small, with real agents (SPEC G-25)."""
+"""The benchmark of a reader among subscriptions that have no reader, small, with real agents (SPEC G-25)."""
 
 from __future__ import annotations
 

@@ -36,7 +36,7 @@ WORTH = Kind(worth, check_least)
 
 
 class KindsDesk(Desk):
-    """A desk whose broker knows some kinds."""
+    """A desk whose broker has some custom kinds."""
 
     def __init__(self, kinds: Mapping[str, Kind], config: BrokerConfig | None = None) -> None:
         self.kinds = kinds

@@ -17,7 +17,7 @@ DEFAULT = f"{ALICE}/default"
 
 
 def pair(desk: Desk, **options: Any) -> tuple[int, int, int]:
-    """Phone and laptop of Alice, who subscribed to everything on the phone; and Bob."""
+    """Links of Alice's phone, which subscribed to everything, of her laptop, and of Bob."""
     phone, laptop = desk.attach(), desk.attach(device="laptop")
     desk.subscribed(phone, **options)
     return phone, laptop, desk.attach(BOB)
@@ -111,7 +111,7 @@ def test_e05_one_event_for_a_bound_and_a_free_subscription_names_those_that_are_
 
 
 def test_e05_more_than_a_window_of_what_is_bound_elsewhere_does_not_stop_the_stream() -> None:
-    """The window counts what the device has to take, and nothing of this is for it."""
+    """The window counts only notifications for this device, and none of these are."""
     desk = Desk(BrokerConfig(unacknowledged_max=2))
     phone, laptop, bob = pair(desk, expression="Kind == bound", this_device_only=True)
     desk.subscribed(phone, "Kind == all")
@@ -271,7 +271,7 @@ def test_leaving_frees_the_queue_and_ends_the_status(desk: Desk) -> None:
 
 
 def test_a_device_is_in_one_session_at_a_time_and_its_place_counts_there(desk: Desk) -> None:
-    """Numbers of one session mean nothing in another: going back and forth must lose nothing."""
+    """Numbers of one session mean nothing in another: switching sessions must lose nothing."""
     bob = desk.attach(BOB)
     work = desk.attach(session="work")
     desk.subscribed(work, "Kind == work")

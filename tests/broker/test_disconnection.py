@@ -20,7 +20,7 @@ SHORT = BrokerConfig(device_grace_s=100.0)
 
 
 class HookDesk(Desk):
-    """A desk whose broker has a hook, which notes what it was asked about."""
+    """A desk whose broker has a hook that records its calls."""
 
     def __init__(self, decide: Hook, config: BrokerConfig | None = None) -> None:
         self.asked: list[DeviceChange] = []
@@ -50,7 +50,7 @@ class HookDesk(Desk):
 
 
 def on(change: str, handling: Handling) -> Hook:
-    """A hook that decides so about one kind of change, and nothing about others."""
+    """A hook that returns a decision for one kind of change, and None for others."""
     return lambda asked: handling if asked.change == change else None
 
 

@@ -1,4 +1,4 @@
-"""One record for what several subscriptions drop of the same numbers, for the same reason (SPEC G-18, U-02)."""
+"""One record when several subscriptions drop the same numbers for the same reason (SPEC G-18, U-02)."""
 
 from __future__ import annotations
 

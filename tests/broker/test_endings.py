@@ -1,4 +1,6 @@
-"""Who is told that a subscription is over, what a query says, beginning anew (SPEC G-03, G-08 to G-10, G-12, X20)."""
+"""End of a subscription: the notice to its readers, queries after it, subscribing again (SPEC G-03, G-08 to G-10, G-12,
+X20).
+"""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Subscriptions by user and by the time that is up, against a dictionary that is looked at in full."""
+"""Index of subscriptions by owner and expiry, against a dictionary that is scanned in full."""
 
 from __future__ import annotations
 

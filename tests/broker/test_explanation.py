@@ -1,4 +1,4 @@
-"""Why (not)? What the log says of every pair of an event and a subscription (SPEC U-01)."""
+"""Explanation, from the log, of every pair of an event and a subscription (SPEC U-01)."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ from wanderbus.subscription import Custom, Daily, Frequency, Interval, QueuePoli
 
 
 def explained(desk: Desk, event: EventId, subscription: str, device: str | None = None) -> Explained:
-    """What the whole log says, of which the pair may leave out what does not concern it."""
+    """Explanation from the whole log; the records that concern the pair must give the same one."""
     submitted = next(r.subscription for r in desk.written(Subscribed) if r.subscription.id == subscription)
     every, some = Pair(event, submitted, device), Pair(event, submitted, device)
     for offset, payload in enumerate(desk.log):
@@ -238,7 +238,7 @@ def test_an_event_that_is_not_there(desk: Desk) -> None:
         explained(desk, EventId("wb", 0), subscription.id)
 
 
-# Whatever happens ---------------------------------------------------------------------------------------------------
+# Random stories -------------------------------------------------------------------------------------------------------
 
 STEPS = st.one_of(
     st.tuples(st.just("publish"), st.integers(0, 3)),
@@ -251,7 +251,7 @@ STEPS = st.one_of(
 
 
 class Story:
-    """Random steps on a desk, and what the devices took."""
+    """Random steps on a desk, and the notifications that the devices took."""
 
     def __init__(self) -> None:
         self.desk = Desk(BrokerConfig(queue=QueuePolicy(notifications_max=3, when_full="drop_oldest")))
@@ -289,9 +289,10 @@ class Story:
             self.read[link] = min(len(heard), start + count)
 
     def waiting(self, link: int, notify: Notify) -> set[str]:
-        """For which subscriptions it still waits of those it matched: what was dropped on its way counts as dropped.
+        """The matched subscriptions that the notification still waits for; dropped before its arrival counts as
+        dropped.
 
-        Who reads has what the ended subscription left that its own inherits.
+        A reader takes what the ended subscription left behind for the one that inherits from it.
         """
         open_link = self.desk.broker._links.get(link)
         assert open_link is not None

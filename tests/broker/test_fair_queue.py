@@ -1,4 +1,6 @@
-"""Fair turns between users: a user who says much delays nobody else for long, and loses nothing (SPEC U-03)."""
+"""Fair queue between users: a user who sends many messages delays no other user for long, and loses nothing (SPEC
+U-03).
+"""
 
 from __future__ import annotations
 
@@ -36,18 +38,18 @@ def accepted(outputs: Sequence[Output], link: int) -> list[int]:
 
 
 class Hall(Desk):
-    """A desk whose broker does one step at a time: each gives what came out, and what it wrote is durable at once."""
+    """A desk whose broker does one step at a time; a step returns its outputs, and its writes are durable at once."""
 
     def turn(self, *inputs: MessageArrived | TimerFired | LinkClosed) -> list[Output]:
         outputs = self.step(*inputs)
-        for output in outputs:  # which grows meanwhile
+        for output in outputs:  # the list grows while it is read
             if isinstance(output, Append):
                 self.log.extend(payload for _, _, payload in output.entries)
                 outputs += self.step(Appended(len(self.log)))
         return outputs
 
     def turns(self, count: int) -> list[Output]:
-        """Let the timer of the next step fire so often, each time when it is due."""
+        """Fire the timer of the next step ``count`` times, each time when it is due."""
         outputs: list[Output] = []
         for _ in range(count):
             fired = self.turn(TimerFired(TURN))
@@ -115,7 +117,7 @@ def test_while_others_are_active_a_flood_leaves_as_much_time_as_it_takes(hall: H
     alice, bob = hall.attach(), hall.attach(BOB)
     hall.turn(*published(alice, 1, FLOOD), *published(bob, 1, 1, "Quiet"))
     began_s = hall.now
-    hall.now += 0.004  # what the step took
+    hall.now += 0.004  # duration of the step
     [timer] = [each for each in hall.turn(TimerFired(TURN)) if isinstance(each, SetTimer)]
     assert began_s + 0.008 <= timer.at <= began_s + 0.004 + PAUSE_S_MAX
     assert accepted(hall.turn(*published(bob, 2, 2, "Quiet")), bob) == [2]
@@ -124,18 +126,20 @@ def test_while_others_are_active_a_flood_leaves_as_much_time_as_it_takes(hall: H
 
 
 def test_who_had_no_turn_yet_does_not_leave_room_for_others(hall: Hall) -> None:
-    """One event for many takes a whole step: who waits behind it has the next one, without a pause."""
+    """One event with many matches takes a whole step: the user behind it has the next step, without a pause."""
     alice, bob = hall.attach(), hall.attach(BOB)
     for number in range(60):
         hall.subscribe(hall.attach(f"sip:fan{number}@example.org"), subject="Flood")
     hall.turn(*published(bob, 1, 1, "Quiet"), *published(alice, 1, 1, "Quiet"))
     hall.turn(*published(alice, 2, 40), *published(bob, 2, 2, "Quiet"))
-    hall.now += 0.004  # what the step took
+    hall.now += 0.004  # duration of the step
     assert accepted(hall.turn(TimerFired(TURN)), bob) == [2]
 
 
 def test_who_costs_little_does_not_leave_room_for_others(hall: Hall) -> None:
-    """Of two words of bob one is done before an event for many ends the step: the other has the next one."""
+    """The first of Bob's two messages is handled before an event with many matches ends the step: the second is in the
+    next.
+    """
     alice, bob = hall.attach(), hall.attach(BOB)
     for number in range(60):
         hall.subscribe(hall.attach(f"sip:fan{number}@example.org"), subject="Flood")
@@ -143,7 +147,7 @@ def test_who_costs_little_does_not_leave_room_for_others(hall: Hall) -> None:
     first, *rest = published(bob, 2, 40, "Quiet")
     outputs = hall.turn(first, *published(alice, 2, 40), *rest[:1])
     assert accepted(outputs, bob) == [2]
-    hall.now += 0.004  # what the step took
+    hall.now += 0.004  # duration of the step
     assert accepted(hall.turn(TimerFired(TURN)), bob) == [3]
 
 
@@ -215,7 +219,7 @@ def test_who_had_to_wait_is_reported(hall: Hall) -> None:
 
 
 def test_matching_ahead_ends_with_the_step(hall: Hall) -> None:
-    """A subscription that comes between two steps hears of what is published in the second."""
+    """A subscription that is made between two steps is notified of events that are published in the second."""
     alice, bob, carol = hall.attach(), hall.attach(BOB), hall.attach(CAROL)
     hall.subscribe(bob, subject="Flood")
     hall.turn(*published(alice, 1, FLOOD))

@@ -1,4 +1,4 @@
-"""A budget for what filters cost: what is beyond it is a gap with a reason, and costs others nothing."""
+"""A budget for the work of filters: events beyond it become a gap with a reason, and other users pay nothing."""
 
 from __future__ import annotations
 

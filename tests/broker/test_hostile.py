@@ -1,4 +1,4 @@
-"""What an agent sends cannot hurt the broker or anybody else (SPEC U, Taste: bound everything)."""
+"""No message of an agent can harm the broker or another user (SPEC U, Taste: bound everything)."""
 
 from __future__ import annotations
 

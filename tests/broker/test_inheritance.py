@@ -1,4 +1,4 @@
-"""One subscription that stands for another that has ended: who asks for the same again gets what waited (SPEC G-07)."""
+"""Inheritance: a subscription equal to one that has ended gets the notifications that wait for it (SPEC G-07)."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ from wanderbus.subscription import Subscription
 
 
 def inherited(desk: Desk, phone: int, tablet: int) -> tuple[Subscription, Subscription]:
-    """End a subscription for which events 1 and 2 wait, and ask for the same on the other device."""
+    """End a subscription that events 1 and 2 wait for, and make an equal one on the other device."""
     ended = desk.subscribed(phone, lifetime_s=60.0)
     for n in (1, 2):
         desk.publish(desk.attach(BOB, f"publisher{n}"), n)

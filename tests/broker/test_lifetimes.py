@@ -1,4 +1,4 @@
-"""How long a subscription lives, and what is left of it (SPEC G-03 to G-12, X17 to X21)."""
+"""Lifetime of a subscription, and its state after the end (SPEC G-03 to G-12, X17 to X21)."""
 
 from __future__ import annotations
 
@@ -35,7 +35,7 @@ def renewed(desk: Desk, link: int, identity: str, lifetime_s: float | None = Non
 
 
 def told(desk: Desk, link: int) -> list[tuple[str, str]]:
-    """What a device heard of ends that nobody asked for."""
+    """Notices on a link about ended subscriptions that the device did not end itself."""
     return [(message.subscription.id, message.reason) for message in desk.heard(link, SubscriptionEnded)]
 
 

@@ -19,7 +19,7 @@ PLACES = st.integers(0, 20)
 
 
 class LifetimesAgainstModel(RuleBasedStateMachine):
-    """One user, one device, and a question after every step, by which the broker notices what has expired."""
+    """One user, one device, and a query after every step, which lets the broker notice expiry."""
 
     def __init__(self) -> None:
         super().__init__()

@@ -1,4 +1,4 @@
-"""What the broker's bounds refuse and drop is counted, and who is limited can be listed by whom it concerns."""
+"""The broker counts what its bounds refuse and drop, and lists limited users to those who may see them."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ OWN_SOURCE = "10.0.0.1"
 
 
 class Server(Office):
-    """An office within a server that knows more; everybody's data come from one source."""
+    """An office inside a server that adds its own counters; all data channels come from one source."""
 
     def __init__(self, config: BrokerConfig | None = None) -> None:
         self.limited: list[Limited] = []

@@ -21,7 +21,7 @@ def office() -> Office:
     return Office()
 
 
-# What is seen -------------------------------------------------------------------------------------------------------
+# Visible rows ---------------------------------------------------------------------------------------------------------
 
 
 def test_a_row_of_a_session_says_who_is_where_and_what_became_of_matches(office: Office) -> None:

@@ -1,4 +1,4 @@
-"""Events that come together are matched together, and find what they would alone (SPEC B-01, DESIGN 7.4)."""
+"""Events that arrive together are matched together, with the same result as one by one (SPEC B-01, DESIGN 7.4)."""
 
 from __future__ import annotations
 
@@ -38,7 +38,7 @@ Asked = TypeVar("Asked", bound=Output)
 
 @pytest.fixture
 def matched(monkeypatch: pytest.MonkeyPatch) -> list[list[object]]:
-    """Of each look into the index, the ``N`` of the events that were matched."""
+    """The ``N`` of the matched events, for each call of the index."""
     looks: list[list[object]] = []
     match = Index.match
 
@@ -71,7 +71,7 @@ def subscription(number: int, expression: str = "") -> Subscription:
     return Subscription(f"wb-{number}", ALICE, "default", SUBJECT, expression, None, (), None)
 
 
-# What is matched together -----------------------------------------
+# Events matched together -----------------------------------------
 
 
 def test_events_of_one_batch_are_matched_together(desk: Desk, matched: list[list[object]]) -> None:
@@ -164,7 +164,7 @@ def test_garbage_in_a_batch_closes_its_link_in_its_turn(desk: Desk) -> None:
     assert desk.broker._subscriptions.interests._prematched == {}, "what nobody publishes is not kept"
 
 
-# What was prematched and what has happened since -----------------------------------------
+# Changes between matching ahead and use ------------------------------------------------
 
 
 def interests(*expressions: str) -> Interests:
@@ -198,7 +198,7 @@ def test_what_was_added_since_is_found() -> None:
 
 
 def test_what_was_prematched_of_one_event_is_never_anothers() -> None:
-    """An event that is never asked for may be gone when the next one has its place in memory."""
+    """An event that was matched ahead and never used may be freed, and the next event may get its address in memory."""
     some = interests("N == 1")
     for _ in range(200):
         some.prematch([event(1), event(1)])
@@ -220,7 +220,7 @@ LINKS = ((1, ALICE, "phone"), (2, ALICE, "desk"), (3, BOB, "phone"))
 
 
 def drawn(rng: random.Random, identities: Sequence[str], numbers: dict[int, int]) -> MessageArrived:
-    """Something that an agent may say; mostly it publishes."""
+    """A random message of an agent, most often a publish."""
     link = rng.choice(LINKS)[0]
     request, some = rng.randint(1, 1_000), rng.choice([*identities, "wb-404"])
     message: AgentMessage
@@ -314,7 +314,7 @@ def test_what_is_said_does_not_depend_on_what_matches() -> None:
 
 
 class Watched(Desk):
-    """A desk that keeps what its broker asked for."""
+    """A desk that keeps the outputs of its broker."""
 
     def __init__(self, **options: Any) -> None:
         self.outputs: list[Output] = []
@@ -378,7 +378,7 @@ def test_a_broker_that_begins_with_many_asks_unless_it_was_given_one() -> None:
 
 
 def unreadable(state: BrokerState, expression: str, language: str = "eci") -> bytes:
-    """A record of a subscription that an earlier version took."""
+    """A record of a subscription that an earlier version accepted."""
     old = msgspec.structs.replace(
         next(iter(state.subscriptions.values())).subscription,
         id=f"wb-{state.offset}",

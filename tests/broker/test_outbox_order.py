@@ -1,4 +1,4 @@
-"""Nothing overtakes an event of an outbox that is refused for the time being (SPEC X25, G-20)."""
+"""No later event overtakes an event of an outbox that is refused temporarily (SPEC X25, G-20)."""
 
 from __future__ import annotations
 

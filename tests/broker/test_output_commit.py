@@ -1,4 +1,4 @@
-"""Nothing is said before what it rests on is durable (DESIGN 5.1, SPEC T-01, X22)."""
+"""Output commit: a message is sent only after the records it depends on are durable (DESIGN 5.1, SPEC T-01, X22)."""
 
 from __future__ import annotations
 
@@ -63,7 +63,7 @@ def test_design_5_1_a_publish_is_acknowledged_and_notified_after_its_sync_and_no
 
 
 def test_design_5_1_one_record_holds_the_event_and_its_notifications(busy: tuple[Desk, int]) -> None:
-    """So that one commit is enough for both: a crash cannot keep the event and forget whom it was for."""
+    """One commit covers both: a crash cannot keep the event and lose its notifications."""
     desk, link = busy
     desk.publish(link, 1)
     published = desk.written(records.Published)
@@ -109,7 +109,7 @@ def test_design_5_1_several_commits_release_their_outputs_one_by_one_in_order(bu
 
 
 def test_design_5_1_a_later_answer_waits_behind_an_earlier_commit(busy: tuple[Desk, int]) -> None:
-    """A query writes nothing, but what it tells rests on the subscription that is not durable yet."""
+    """A query writes nothing, but its response depends on a subscription that is not durable yet."""
     desk, link = busy
     desk.held = True
     desk.say(link, Subscribe(7, SUBJECT, "A == 1", None, (), False))
@@ -154,7 +154,7 @@ def test_a_status_change_is_reported_at_once(busy: tuple[Desk, int]) -> None:
 
 
 def test_records_go_out_behind_what_may_be_said_already(busy: tuple[Desk, int]) -> None:
-    """A slow disk write must not delay what is ready."""
+    """A slow disk write does not delay messages that are ready."""
     desk, link = busy
     outputs = desk.step(message(link, Query(1)), message(link, Publish(1, Event(SUBJECT, {"N": 1}))))
     assert [type(output) for output in outputs] == [SendOnLink, Append]
@@ -200,7 +200,7 @@ def test_journal_starts_with_what_it_finds_durable() -> None:
 
 
 def test_u02_nobody_is_told_of_a_gap_before_its_drop_is_durable() -> None:
-    """After a crash the notification would wait again, for an application that was told it is lost."""
+    """After a crash the notification would wait again, although its application was already notified of the gap."""
     desk = Desk(BrokerConfig(queue=QueuePolicy(notifications_max=2), unacknowledged_max=1))
     link = desk.attach()
     desk.subscribed(link)
@@ -218,7 +218,7 @@ def test_u02_nobody_is_told_of_a_gap_before_its_drop_is_durable() -> None:
 
 
 def test_what_was_taken_is_synced_when_its_reader_ends(busy: tuple[Desk, int]) -> None:
-    """Nobody repeats the acknowledgement of an application that has left."""
+    """An application that has left cannot repeat its acknowledgement."""
     desk, link = busy
     desk.publish(link, 1)
     (handle,) = desk.reading[link].values()

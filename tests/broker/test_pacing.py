@@ -1,4 +1,4 @@
-"""A backlog goes out at a set pace, in order, and in nobody's way (SPEC U-03, G-19)."""
+"""A backlog is sent at a set rate, in order, and without delaying others (SPEC U-03, G-19)."""
 
 from __future__ import annotations
 
@@ -36,7 +36,7 @@ def test_a_slow_bucket_gives_one_at_a_time_and_does_not_save_up() -> None:
 
 
 def with_backlog(count: int, *, rate: float = 100.0, window: int = 256) -> tuple[Desk, int]:
-    """Alice is away while ``count`` events are published; give the link of Bob, who publishes."""
+    """Publish ``count`` events while Alice is away; return the link of Bob, who publishes."""
     queue = QueuePolicy(notifications_max=max(10_000, 2 * count), when_full="drop_oldest")
     desk = Desk(BrokerConfig(backlog_per_s=rate, unacknowledged_max=window, queue=queue))
     link = desk.attach()
@@ -83,7 +83,7 @@ def test_u03_others_do_not_wait_behind_a_backlog() -> None:
 
 
 def calls_of_a_delivery(backlog: int) -> int:
-    """Return how many functions are called until Carol has an event, while Alice, who is back, takes her backlog."""
+    """Return the number of function calls until Carol has an event, while Alice is back and receives her backlog."""
     desk, bob = with_backlog(backlog, rate=2_000.0)
     carol = desk.attach(CAROL)
     desk.subscribed(carol)
@@ -130,7 +130,7 @@ def test_g19_a_failure_in_the_middle_of_a_paced_backlog_keeps_the_rest() -> None
 
 
 def test_u03_who_has_had_it_already_may_take_it_before_it_comes_again() -> None:
-    """Sent on a link that broke, taken over the next one, which is still behind: nothing is left over."""
+    """Notifications sent on a broken link are taken over the next link before it repeats them: nothing is left over."""
     desk, bob = with_backlog(0)
     desk.close(desk.attach(device="laptop"))
     link = desk.attach()

@@ -1,4 +1,4 @@
-"""Where a returning agent continues: cursor, resume, redelivered (DESIGN 5.5, SPEC G-09, G-19, E-10)."""
+"""Position where a returning agent continues: cursor, resume, redelivered (DESIGN 5.5, SPEC G-09, G-19, E-10)."""
 
 from __future__ import annotations
 
@@ -102,7 +102,7 @@ def test_resuming_behind_the_cursor_goes_on_at_the_cursor(desk: Desk) -> None:
 
 
 def test_resuming_beyond_the_stream_takes_what_there_is(desk: Desk) -> None:
-    """As after the loss of a disk: the next numbers must still come."""
+    """This happens after the loss of a disk: the next numbers must still arrive."""
     published(desk, 3)
     link = desk.attach(epoch=2, resume=1000)
     desk.publish(desk.attach(BOB, "desk"), 4)
@@ -128,7 +128,7 @@ def test_g09_keep_false_drops_the_queue_of_this_device_and_starts_at_the_end(des
 
 
 def test_a_broker_that_lost_everything_begins_another_stream(desk: Desk) -> None:
-    """DESIGN 5.3: numbers begin anew, so a position of the lost stream must not hide them."""
+    """DESIGN 5.3: numbers start at 1 again, so a position of the lost stream must not hide them."""
     published(desk, 3)
     lost = Position(desk.epoch(), 3)
     fresh = Desk()

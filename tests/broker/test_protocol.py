@@ -1,4 +1,4 @@
-"""What agents and broker say to each other survives its encoding, and nothing else is believed (DESIGN 5.2)."""
+"""Encoding of the messages between agents and broker: they survive it, and invalid ones are refused (DESIGN 5.2)."""
 
 from __future__ import annotations
 

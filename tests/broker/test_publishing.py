@@ -1,4 +1,4 @@
-"""Publishing: once each, to whoever asked, refused with a reason (SPEC A-01, A-03, A-13, J-04, DESIGN 5.2)."""
+"""Publishing: once for each subscriber, or refused with a reason (SPEC A-01, A-03, A-13, J-04, DESIGN 5.2)."""
 
 from __future__ import annotations
 

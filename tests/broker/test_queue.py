@@ -1,4 +1,6 @@
-"""Who is away finds everything on return, within stated bounds (SPEC G-03, G-13 to G-21, U-02, U-03, X22, X24)."""
+"""Queue for devices that are away: everything within the bounds waits for their return (SPEC G-03, G-13 to G-21, U-02,
+U-03, X22, X24).
+"""
 
 from __future__ import annotations
 
@@ -86,7 +88,7 @@ def test_g15_g16_cap_three_and_five_events_give_one_gap_of_two_and_the_last_thre
 
 
 def test_g21_u02_what_was_dropped_is_counted_and_told_in_its_place() -> None:
-    """Every number is there once, as a notification or inside a gap: sent = received + dropped."""
+    """Every number arrives once, as a notification or inside a gap: sent = received + dropped."""
     desk = Desk(BrokerConfig(queue=QueuePolicy(notifications_max=4)))
     bob = away(desk)
     for n in range(1, 30):
@@ -117,7 +119,7 @@ def test_g16_a_gap_is_taken_like_a_notification_and_then_the_queue_may_grow_agai
 
 
 def test_g16_a_slow_device_is_told_of_the_drop_while_connected() -> None:
-    """The cap counts what the application has not taken, sent or not."""
+    """The cap counts notifications that the application has not taken, sent or not."""
     desk = Desk(BrokerConfig(queue=QueuePolicy(notifications_max=2), unacknowledged_max=1))
     link = desk.attach()
     desk.subscribed(link)
@@ -179,7 +181,7 @@ def test_u03_a_backlog_goes_out_as_fast_as_it_is_taken() -> None:
 
 
 def test_a_take_beyond_what_was_sent_is_ignored(desk: Desk) -> None:
-    """A device cannot take what it has not seen, and so cannot make the queue forget it."""
+    """A device cannot take a number that it was not sent, so it cannot remove it from the queue."""
     bob = away(desk)
     back = desk.attach()
     desk.take(back, 10)

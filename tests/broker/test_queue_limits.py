@@ -132,7 +132,7 @@ def test_u02_the_reasons_of_one_gap_are_all_named(desk: Desk) -> None:
     ],
 )
 def test_x23_the_session_with_the_most_bytes_gives_way(bounds: dict[str, int], reason: str) -> None:
-    """Whoever publishes into the short queue, the long one is shortened."""
+    """The longest queue is shortened, also when the publish goes into a short one."""
     desk = Desk(BrokerConfig(**bounds))  # type: ignore[arg-type]
     for session, expression in (("long", "N < 4"), ("short", "N > 3")):
         link = desk.attach(session=session, device=session)
@@ -156,7 +156,7 @@ def test_u02_a_user_who_fills_their_own_bound_does_not_touch_others() -> None:
 
 
 def test_the_slow_one_is_told_of_a_gap_that_anothers_notification_made() -> None:
-    """A connected session that gives way hears of it, though nothing new came for it."""
+    """A connected session that gives way is sent the gap at once, without a new notification."""
     desk = Desk(BrokerConfig(queued_bytes_max=3 * SIZE, unacknowledged_max=1))
     slow = desk.attach()
     desk.subscribed(slow, "N < 4")
@@ -250,7 +250,7 @@ def test_h11_a_refused_event_leaves_the_frequency_as_it_was() -> None:
 
 
 def test_g17_what_is_too_old_is_in_nobodys_way() -> None:
-    """A queue that is full of what may not be delivered any more refuses nothing."""
+    """A full queue whose notifications are all too old refuses nothing."""
     policy = QueuePolicy(notifications_max=1, age_max_s=10.0)
     desk = Desk(BrokerConfig(queue=policy, refuse_when_full=("*",), sweep_s=None))
     away(desk)
@@ -290,7 +290,7 @@ def test_g17_what_has_waited_for_too_long_is_never_delivered(
 
 @pytest.mark.parametrize("ended", [False, True])
 def test_g17_g18_a_shorter_age_of_a_subscription_takes_its_matches_alone(desk: Desk, ended: bool) -> None:
-    """Also when it has ended: what it has queued is delivered as it would have been (SPEC G-07)."""
+    """An ended subscription too: its queued notifications are delivered as before the end (SPEC G-07)."""
     link = desk.attach()
     short = desk.subscribed(link, "N > 1", queue=QueuePolicy(age_max_s=10.0))
     long = desk.subscribed(link, "N > 0", queue=QueuePolicy(age_max_s=100.0))
@@ -378,7 +378,7 @@ def test_events_are_kept_once_and_as_long_as_anybody_waits_for_them(desk: Desk) 
 
 
 def test_a_publish_that_is_repeated_after_a_refusal_of_its_bound_is_a_new_try() -> None:
-    """Nothing was recorded, so there is nothing to tell again: the agent may try the number once more."""
+    """The refusal is not recorded, so there is no response to repeat: the agent may use the number once more."""
     desk = Desk(BrokerConfig(queue=QueuePolicy(notifications_max=1), refuse_when_full=("*",)))
     away(desk)
     bob = desk.attach(BOB)

@@ -30,12 +30,12 @@ def latest(queue: Queue) -> Collection[int]:
 
 
 def cheapest_first(queue: Queue) -> Collection[int]:
-    """Drop what is worth least, when a bound is exceeded."""
+    """Drop the cheapest events when a bound is exceeded."""
     return [min(queue.newest, key=lambda each: each.event.get("N")).number] if queue.over else []
 
 
 class PolicyDesk(Desk):
-    """A desk whose broker knows some policies, and reports what failed."""
+    """A desk whose broker has some custom policies and reports their failures."""
 
     def __init__(self, policies: Mapping[str, Policy], config: BrokerConfig | None = None) -> None:
         self.policies = policies
@@ -52,7 +52,7 @@ class PolicyDesk(Desk):
         self.failed += [output for output in outputs if isinstance(output, ExtensionFailed)]
 
     def away(self, queue: QueuePolicy, expression: str = "") -> int:
-        """Let Alice subscribe and go; return the link of Bob, who publishes."""
+        """Let Alice subscribe and disconnect; return the link of Bob, who publishes."""
         link = self.attach()
         self.subscribed(link, expression, queue=queue)
         self.close(link)

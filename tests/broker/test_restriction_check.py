@@ -1,4 +1,4 @@
-"""When a notification may be generated: order, frequency, what counts as generated (SPEC H-01 to H-06, H-11, X26)."""
+"""Restriction check before a notification is generated: order, frequency, counting (SPEC H-01 to H-06, H-11, X26)."""
 
 from __future__ import annotations
 
@@ -124,7 +124,7 @@ def test_h03_the_first_in_order_that_forbids_is_named_by_its_place() -> None:
 
 
 def asking(*answers: bool) -> tuple[Kinds, list[Restriction], list[int]]:
-    """Kinds that answer so, a restriction of each, and a list of those that were asked."""
+    """Custom kinds with these results, a restriction of each, and a list of the kinds that were called."""
     asked: list[int] = []
 
     def kind(place: int, answer: bool) -> Kind:
@@ -157,7 +157,7 @@ def test_h03_h08_a_shut_window_and_a_frequency_stop_the_asking_where_they_stand(
 
 
 def test_h03_what_is_written_of_an_event_names_the_place(desk: Desk) -> None:
-    """An explanation says which restriction decided (SPEC U-01)."""
+    """An explanation names the restriction that decided (SPEC U-01)."""
     link = desk.attach()
     window = Interval(START_US + 10_000_000, START_US + 20_000_000)
     subscription = desk.subscribed(link, restrictions=(Frequency(30.0), window))
@@ -222,7 +222,7 @@ def test_h11_the_period_counts_from_what_was_generated_and_over_restarts(
             expected.append(step)
             last = desk.now
     back = desk.attach(epoch=99)
-    desk.later(1.0)  # what had waited comes at a rate
+    desk.later(1.0)  # the waiting notifications arrive at a rate
     assert desk.stream(back) == expected
 
 

@@ -1,4 +1,4 @@
-"""A broker whose wall clock is set, forward and back: what goes by which clock (DESIGN 5.8, SPEC X26, X27)."""
+"""A broker whose wall clock is set, forward and back: which rule uses which clock (DESIGN 5.8, SPEC X26, X27)."""
 
 from __future__ import annotations
 

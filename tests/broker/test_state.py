@@ -17,7 +17,7 @@ from wanderbus.subscription import Frequency, QueuePolicy, Subscription
 
 
 def eventful() -> Desk:
-    """A broker in whose log every kind of record has happened."""
+    """A broker whose log contains every kind of record."""
     desk = Desk(BrokerConfig(queue=QueuePolicy(notifications_max=3), device_grace_s=50.0))
     phone, laptop, bob = desk.attach(), desk.attach(device="laptop"), desk.attach(BOB)
     desk.subscribed(phone, "N > 0", lifetime_s=200.0)

@@ -1,4 +1,4 @@
-"""Expressions are read at a pace for each user; what comes faster waits, in its order, and is answered."""
+"""Pacing of filter parsing per user: excess requests wait in order, and are answered."""
 
 from __future__ import annotations
 

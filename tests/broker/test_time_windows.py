@@ -92,7 +92,7 @@ def test_h09_x29_weekdays_are_the_days_on_which_a_window_begins() -> None:
 
 
 def open_spans(window: Daily, start: str, end: str) -> list[str]:
-    """When ``window`` is open between two instants of UTC, found minute by minute; times are of UTC."""
+    """Spans in which ``window`` is open between two UTC instants, found minute by minute; times are UTC."""
     spans: list[str] = []
     at, was_open = datetime.fromisoformat(start).replace(tzinfo=UTC), False
     until = datetime.fromisoformat(end).replace(tzinfo=UTC)
@@ -138,7 +138,7 @@ TWICE = [
 def test_x27_a_window_is_open_while_a_clock_on_the_wall_shows_a_time_in_it(
     zone: str, since: str, until: str, start: str, end: str, spans: list[str]
 ) -> None:
-    """Where clocks go forward a part of it is left out, where they go back a part comes twice."""
+    """A clock change forward removes a part of the window; a change back repeats a part."""
     assert open_spans(Daily(start, end, zone), since, until) == spans
 
 
@@ -180,7 +180,7 @@ def begun_on(window: Daily, zone: str, at_us: int) -> int | None:
 def blocked_slowly(
     restrictions: Sequence[Restriction], now_us: int, received_us: int, last_us: int | None, *, away: bool
 ) -> int | None:
-    """What ``blocked_by`` has to say, in as many words."""
+    """The result of ``blocked_by``, computed step by step."""
     applying = [(n, each) for n, each in enumerate(restrictions) if each.when == "always" or away]
     forbidding, windows, any_open = [], [], False
     for place, restriction in applying:

@@ -1,4 +1,4 @@
-"""A user with ever new devices: how many there are, and what is kept of those that are gone (SPEC E-02, X40)."""
+"""A user with ever new devices: the bound on their number, and the state kept of removed ones (SPEC E-02, X40)."""
 
 from __future__ import annotations
 
@@ -67,7 +67,7 @@ def test_devices_that_are_not_attached_count_until_they_are_gone() -> None:
 
 
 def test_the_layer_below_can_ask_before_there_is_a_link() -> None:
-    """It counts those that it has a line with and that have no link, as nothing tells whether they will."""
+    """The layer below also counts its connections that have no link yet, since they may get one."""
     desk = Desk(BrokerConfig(user_devices_max=2))
     desk.close(desk.attach())
     assert [desk.broker.refusal(ALICE, "laptop", others) for others in (0, 1)] == [None, None]
@@ -80,7 +80,7 @@ def test_the_layer_below_can_ask_before_there_is_a_link() -> None:
     assert desk.broker.refusal(BOB, "tablet", 0) is None
 
 
-# What removed devices have published --------------------------------------------------------------------------------
+# Publishes of removed devices ---------------------------------------------------------------------------------------
 
 
 def removed(desk: Desk, device: str, how: str) -> None:

@@ -1,7 +1,7 @@
-"""Two users who give their devices the same id: neither sees, loses, repeats or ends anything of the other's.
+"""Two users whose devices have the same id: neither sees, loses, repeats or ends anything of the other.
 
-Ids are chosen by agents, so one user can take that of another's device on purpose. Every history is played twice, with
-one id for both and with two, and has to be the same but for the names.
+Agents choose their ids, so a user can copy the id of another user's device on purpose. Every history is played twice,
+with one id for both and with two, and must be the same except for the names.
 """
 
 from __future__ import annotations
@@ -26,7 +26,7 @@ STEPS = ("attach", "close", "publish", "outbox", "repeat", "take", "subscribe", 
 
 @dataclass
 class Person:
-    """A user with one device at a time, and what it has published."""
+    """A user with one device at a time, and its publishes."""
 
     user: str
     device: str
@@ -36,7 +36,7 @@ class Person:
 
 
 class History:
-    """A broker, two users, and what either was sent on all its links."""
+    """A broker, two users, and the messages that each was sent on all links."""
 
     def __init__(self, devices: tuple[str, str]) -> None:
         self.desk = Desk(BrokerConfig(user_devices_max=2, user_subscriptions_max=3, publishes_remembered=4))
@@ -108,7 +108,7 @@ def test_a_device_id_that_another_user_has_too_makes_no_difference(steps: list[t
 
 
 def test_numbers_of_one_user_are_no_repeats_of_another_with_the_same_device_id(desk: Desk) -> None:
-    """Exactly once by user, device, life and number; also out of an outbox that both have had, and after a restart."""
+    """Exactly once by user, device, life and number; also for an outbox that both used, and after a restart."""
     for with_rows in (False, True):
         for outbox in (None, 7):
             for user in (ALICE, BOB):

@@ -1,4 +1,4 @@
-"""Warnings of subscriptions that nobody reads, or whose reader stands still: once each, in virtual time (SPEC G-25)."""
+"""Warnings about subscriptions without a reader or with a stalled reader: once each, in virtual time (SPEC G-25)."""
 
 from __future__ import annotations
 

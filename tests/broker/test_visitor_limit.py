@@ -44,7 +44,7 @@ def test_the_devices_of_a_domain_are_bounded_too() -> None:
 
 
 def test_devices_that_have_not_attached_count_as_well() -> None:
-    """The layer below has channels that the broker has not heard of yet."""
+    """The layer below has channels on which no device has attached at the broker yet."""
     desk = Desk(BrokerConfig(domain=OURS, domain_users_max=1))
     present = [("sip:first@a.example", "phone"), ("sip:someone@b.example", "phone")]
     refusal = desk.broker.refusal("sip:u@a.example", "phone", 0, present)

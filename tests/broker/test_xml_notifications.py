@@ -1,4 +1,4 @@
-"""Notifications in XML for subscriptions that ask for it (SPEC O-03)."""
+"""XML notifications for subscriptions that request them (SPEC O-03)."""
 
 from __future__ import annotations
 
