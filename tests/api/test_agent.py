@@ -240,7 +240,7 @@ def test_a_second_agent_in_the_same_directory_is_another_device_for_a_while(worl
 
 
 def test_changes_are_told_from_the_call_on(world: World) -> None:
-    """Nothing between the call and the first iteration is missed, and closing the agent ends the iteration."""
+    """No change between the call and the first iteration is missed; closing the agent ends the iteration."""
 
     async def story() -> None:
         async with world.server():
@@ -283,7 +283,7 @@ def test_an_abandoned_iteration_costs_nothing(world: World) -> None:
 
 
 def test_an_agent_follows_the_route_unless_told_otherwise(world: World, monkeypatch: pytest.MonkeyPatch) -> None:
-    """SPEC D-05: what the address monitor tells is a move; ``rebind`` ends that."""
+    """SPEC D-05: a change reported by the address monitor is a move; ``rebind`` stops following it."""
     from wanderbus.runtime.net import addresses
 
     monkeypatch.setattr(addresses, "POLL_S", 0.01)

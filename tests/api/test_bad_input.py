@@ -29,7 +29,7 @@ from wanderbus.limits import EVENT_BYTES_MAX
 
 
 async def refusal(agent: wanderbus.Agent) -> WanderbusError:
-    """Return why ``agent`` cannot be opened, after checking that it says so in one line."""
+    """Return the error of opening ``agent``, after checking that it is one line."""
     with pytest.raises(WanderbusError) as caught:
         async with agent:
             pass
@@ -48,7 +48,7 @@ def test_credentials_and_uris_that_do_not_fit(world: World) -> None:
             assert "guess" not in str(wrong)
             assert type(await refusal(world.agent(password=None))) is WrongPassword
             unknown = await refusal(world.agent("carol", password="secret"))
-            assert type(unknown) is WrongPassword  # nobody is told which users there are
+            assert type(unknown) is WrongPassword  # the error does not reveal which users exist
             assert "sip:carol@localhost" in str(unknown)
             nobody = await refusal(world.agent(broker="sip:nobody@localhost"))
             assert type(nobody) is Unreachable
@@ -64,7 +64,7 @@ def test_credentials_and_uris_that_do_not_fit(world: World) -> None:
 
 
 def test_a_session_that_the_broker_will_not_have_is_refused_at_the_door(world: World) -> None:
-    """Not with a warning and an agent that waits for ever."""
+    """The connect fails at once, instead of a warning and an agent that waits for ever."""
 
     async def story() -> None:
         async with world.server():

@@ -1,4 +1,4 @@
-"""One test application in both modes, and what differs (SPEC A-09, A-10, EVALUATIONS E1, E2)."""
+"""One test application in both modes, and the differences (SPEC A-09, A-10, EVALUATIONS E1, E2)."""
 
 from __future__ import annotations
 
@@ -31,7 +31,7 @@ def agent_of(world: World, server: wanderbus.Server, mode: str, name: str, **opt
 
 
 async def application(alice: wanderbus.Agent, bob: wanderbus.Agent) -> list[Any]:
-    """Publish, filter, restrict, ask, renew and unsubscribe; return everything that was seen of it."""
+    """Publish, filter, restrict, query, renew and unsubscribe; return all observations."""
     seen: list[Any] = [alice.status, bob.status]
     async with (
         alice.subscribe(SUBJECT, "(n < 3)") as low,
@@ -110,7 +110,7 @@ def test_the_user_is_the_address(world: World) -> None:
 
 @pytest.mark.parametrize(("mode", "heard"), [("eci", [1]), ("sip", [1, 2])])
 def test_a10_mobility_is_what_the_other_mode_adds(world: World, mode: str, heard: list[int]) -> None:
-    """EVALUATIONS E2: the same move in both; the stream goes on, or ends without a word."""
+    """EVALUATIONS E2: the same move in both modes; the stream continues, or ends silently."""
 
     async def story() -> None:
         async with (

@@ -1,4 +1,4 @@
-"""Public objects at the prompt: what they show of themselves, and what completion offers."""
+"""Public objects at the interactive prompt: their repr, and their completions."""
 
 from __future__ import annotations
 

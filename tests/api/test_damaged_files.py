@@ -1,4 +1,4 @@
-"""Each file of a server and of an agent, damaged in each way: what it costs, and the line that says so (SPEC T-01)."""
+"""Each file of a server and of an agent, damaged in each way: the loss, and the log line about it (SPEC T-01)."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ SEGMENT = f"log/{0:020d}.seg"
 
 
 def change_a_byte(path: Path) -> None:
-    """Change one that says something; in the middle of a database there may be nothing."""
+    """Change one byte that holds data; the middle of a database may be unused."""
     data = bytearray(path.read_bytes())
     marks = {"state.db": b"Departure", "registrations.db": b"bob@localhost", "outbox.db": b"Departure"}
     data[data.index(marks[path.name]) if path.name in marks else len(data) // 2] ^= 1
@@ -54,7 +54,7 @@ REFUSED = {
 
 
 async def leave_everything(world: World) -> None:
-    """Leave what waits, and the registration of a device that crashed."""
+    """Leave queued notifications, and the registration of a device that crashed."""
     await fill(world)
     async with world.server():
         crash(await world.agent("bob").__aenter__())
@@ -124,7 +124,7 @@ async def leave_an_outbox(world: World) -> None:
 def test_an_agent_refuses_in_one_line_a_file_that_is_damaged(
     world: World, caplog: pytest.LogCaptureFixture, name: str, damage: Callable[[Path], None]
 ) -> None:
-    """One that is empty may be one that was being made: it is begun anew, with one line."""
+    """An empty file may come from an interrupted creation: it is created again, with one log line."""
 
     async def story() -> None:
         await leave_an_outbox(world)

@@ -1,4 +1,4 @@
-"""What events travel over, and that both sides have to want the same (SPEC F-01, U-05; DESIGN 6.3)."""
+"""Transports of the data channel, which both sides have to accept (SPEC F-01, U-05; DESIGN 6.3)."""
 
 from __future__ import annotations
 
@@ -110,7 +110,7 @@ def test_an_unknown_transport_is_a_configuration_error(world: World) -> None:
 def test_u05_nothing_of_an_event_can_be_read_on_the_way_unless_both_want_it_so(
     world: World, encryption: bool, data_transport: Any, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """Seen from the sockets: what is sent in datagrams, and what TCP carries after TLS has had it."""
+    """The test records the datagrams at the sockets, and the bytes of TCP below TLS."""
     seen: list[bytes] = []
 
     class Tapped(socket.socket):

@@ -25,7 +25,7 @@ def away_and_back(hooks: DisconnectionHooks, reason: str, at_us: int = 1) -> Non
 
 
 def test_g24_an_application_handles_a_disconnection_its_own_way(world: World) -> None:
-    """It refuses what has no outbox while away, keeps the rest, and reports how long it was away."""
+    """It refuses events without an outbox while away, keeps the rest, and reports how long it was away."""
     seen: list[Disconnection] = []
     back = asyncio.Event()
 

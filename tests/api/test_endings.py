@@ -23,7 +23,7 @@ def quiet(monkeypatch: pytest.MonkeyPatch) -> None:
 
 
 async def discard(world: World) -> None:
-    """Another device of alice begins anew, which ends her subscriptions; what is queued stays (SPEC G-09, X20)."""
+    """Another device of alice discards her subscriptions, which ends them; their queues stay (SPEC G-09, X20)."""
     async with world.agent("alice", device="other", keep=False, keep_queue=True):
         pass
 
@@ -107,7 +107,7 @@ def test_g11_x21_resubmitted_its_reader_has_the_notifications_of_both_ids(world:
 
 
 def test_g12_what_ended_while_the_agent_was_away_is_learnt_after_reconnecting(world: World) -> None:
-    """The server is away when the lifetime is over, and nothing is published: the agent asks by itself."""
+    """The server is away when the lifetime ends, and no event is published: the agent queries by itself."""
 
     async def story() -> None:
         async with world.server():
@@ -200,7 +200,7 @@ def test_g09_x20_discarding_may_keep_what_is_queued(world: World) -> None:
 
 
 def test_u02_a_gap_is_of_its_own_subscription_and_the_counts_add_up(world: World) -> None:
-    """One subscription's own bound drops: its reader is told how many and why, the other reads everything."""
+    """A bound of one subscription drops: its reader gets the number and the reason, the other reads everything."""
 
     async def story() -> None:
         async with world.server(), world.agent("bob") as bob:

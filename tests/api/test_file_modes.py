@@ -1,4 +1,4 @@
-"""Who may read the files of a server and of an agent: their owner alone, and a warning where that is not so."""
+"""File modes of a server and of an agent: readable by the owner alone, and a warning otherwise."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ from wanderbus.server.proxy_server import ProxyServer
 
 @pytest.fixture
 def open_umask() -> Iterator[None]:
-    """Let files have every mode that a program asks for."""
+    """Set a umask that lets files have every mode a program requests."""
     before = os.umask(0)
     yield
     os.umask(before)

@@ -40,7 +40,7 @@ def certified(tmp_path_factory: pytest.TempPathFactory) -> Certified:
 
 
 class Story:
-    """Home proxy a.example, broker at b.example, and agents of users of either; what differs is given by name."""
+    """Home proxy a.example, broker at b.example, and agents of users of either; keywords give the differences."""
 
     def __init__(self, directory: Path, certified: Certified) -> None:
         self.directory = directory
@@ -121,7 +121,7 @@ _ports: dict[int, int] = {}
 
 
 def _port(which: int) -> int:
-    """Return a TCP port for one of the two servers: each has to know the other's before it starts."""
+    """Return a TCP port for one of the two servers: each needs the other's before it starts."""
     if which not in _ports:
         with socket.socket() as probe:
             probe.bind((HOME, 0))
@@ -262,7 +262,7 @@ def test_a_user_of_another_domain_may_have_a_role(story: Story) -> None:
 
 
 def test_sessions_between_domains_outlive_the_broker(story: Story) -> None:
-    """The broker comes to its agents by both proxies, and they go on where they were."""
+    """The broker reaches its agents through both proxies, and they continue where they were."""
 
     async def tale() -> None:
         async with AsyncExitStack() as stack:

@@ -1,4 +1,4 @@
-"""Host names where an address belongs: nobody looks them up while the server waits."""
+"""Host names in place of addresses: no lookup blocks the server."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ HOST = "some.name.invalid"
 
 @pytest.fixture
 def looked_up(monkeypatch: pytest.MonkeyPatch) -> list[Any]:
-    """Names that anybody asked the system for while a driver ran, in C or in Python."""
+    """Names that were looked up in the system while a driver ran, in C or in Python."""
     names: list[Any] = []
     sendto, ask = socket.socket.sendto, socket.getaddrinfo
 
@@ -65,7 +65,7 @@ def test_a_user_at_a_name_is_refused_and_holds_nobody_up(
 
 
 def test_an_agent_names_its_server_by_host_name(world: World, monkeypatch: pytest.MonkeyPatch) -> None:
-    """That name is looked up once, before there is anything to hold up."""
+    """The name is looked up once, before the driver runs."""
     sent: list[str] = []
     send = Driver._send
 

@@ -26,7 +26,7 @@ pytest.importorskip("numba")
 
 
 class Loading:
-    """Stands for loading a kernel, which takes until it is let go."""
+    """Stands for loading a kernel, which blocks until the test lets it continue."""
 
     def __init__(self, monkeypatch: pytest.MonkeyPatch) -> None:
         self.threads: list[threading.Thread] = []

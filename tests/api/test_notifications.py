@@ -1,4 +1,4 @@
-"""Reading a subscription: when a notification is acknowledged, and what leaving the block does (DESIGN 5.2)."""
+"""Reading a subscription: acknowledgement of a notification, and the effect of leaving the block (DESIGN 5.2)."""
 
 from __future__ import annotations
 
@@ -50,7 +50,7 @@ def test_ack_acknowledges_at_once_and_once(world: World) -> None:
 
 
 def test_leaving_a_kept_subscription_keeps_what_was_not_taken(world: World) -> None:
-    """What is in hand is not taken: the next reader has it, and what came meanwhile, in order."""
+    """The current notification is not acknowledged: the next reader gets it and the later ones, in order."""
 
     async def story() -> None:
         async with world.server() as server, world.agent() as alice:
@@ -209,7 +209,7 @@ def test_drops_are_a_gap_where_asked_for_and_counted_elsewhere(world: World) -> 
 
 
 def test_cancelling_the_entry_leaves_no_subscription_behind(world: World) -> None:
-    """At whatever moment it is cancelled: nothing gathers that nobody reads, so nothing is held up."""
+    """At any moment of the cancellation: no notifications are queued that nobody reads, so nothing is delayed."""
 
     async def story() -> None:
         async with world.server() as server, world.agent() as alice, alice.subscribe(SUBJECT) as notifications:

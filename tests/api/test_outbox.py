@@ -114,7 +114,7 @@ asyncio.run(main(int(sys.argv[1])))
 
 @pytest.mark.integration
 def test_x25_exactly_once_across_kill_9(world: World) -> None:
-    """What was said to be durable is published once and in order; of what was not, at most the last of each life is."""
+    """Durable events are published once and in order; of the others, at most the last one of each life is."""
 
     async def story() -> None:
         async with world.server(), world.agent("bob") as bob, bob.subscribe(SUBJECT) as notifications:
@@ -268,7 +268,9 @@ def test_g20_what_the_broker_will_never_have_is_told_and_not_in_the_way(
 def test_g20_u02_what_finds_no_room_is_tried_again_until_there_is_some(
     world: World, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """A full queue refuses the publish; order is kept, and an event without the outbox is told the limit."""
+    """A full queue refuses the publish; the order is kept, and an event without the outbox gets the limit as its
+    error.
+    """
     monkeypatch.setattr(order, "RETRY_S_MIN", 0.02)
     config = BrokerConfig(refuse_when_full=(SUBJECT,), queue=QueuePolicy(notifications_max=3))
 

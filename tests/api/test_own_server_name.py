@@ -34,7 +34,7 @@ def silent_resolver(monkeypatch: pytest.MonkeyPatch) -> Iterator[None]:
 
 
 async def longest_stall_s(opening: Any) -> tuple[float, BaseException | None]:
-    """How long the loop stood still while ``opening`` was awaited, and what that raised."""
+    """Longest time that the loop was blocked while ``opening`` was awaited, and the exception it raised."""
     longest, before = 0.0, time.monotonic()
     task = asyncio.create_task(opening)
     while not task.done():

@@ -1,4 +1,4 @@
-"""A server that was stopped and started again still knows where everybody is (SPEC C-20, D-12), over real sockets."""
+"""A restarted server still knows all registered addresses (SPEC C-20, D-12), over real sockets."""
 
 from __future__ import annotations
 
@@ -63,7 +63,7 @@ class Phone:
 
 
 def in_a_loop(test: Callable[[Path], Coroutine[object, object, None]]) -> Callable[[Path], None]:
-    """Let pytest call an asynchronous test."""
+    """Run an asynchronous test in pytest."""
 
     def run(tmp_path: Path) -> None:
         asyncio.run(test(tmp_path))

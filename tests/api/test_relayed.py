@@ -28,7 +28,7 @@ ALL: dict[str, Any] = {"relay": RELAY, "relay_calls": "all"}
 
 
 def remote(agent: wanderbus.Agent) -> Address:
-    """Where ``agent`` sends its data."""
+    """Address that ``agent`` sends its data to."""
     machine: Any = agent._driver and agent._driver.machine
     address: Address = machine._channel.remote.address
     return address
@@ -85,7 +85,7 @@ def test_without_nat_nothing_passes_it_unless_all_does(world: World) -> None:
 
 
 def test_a_relay_elsewhere_and_one_that_does_not_answer(world: World, caplog: pytest.LogCaptureFixture) -> None:
-    """Each call is for one of them, by its Call-ID; so that one of a few is sure to ask the one that is not there."""
+    """The Call-ID chooses the relay of a call; one of a few calls certainly chooses the relay that does not answer."""
 
     async def story() -> None:
         with socket.socket(socket.AF_INET, socket.SOCK_DGRAM) as silent:
@@ -121,7 +121,7 @@ def test_a_relay_elsewhere_knows_the_proxy_by_its_host(world: World) -> None:
 
 
 def test_calls_of_strangers_take_no_ports(world: World) -> None:
-    """A call is offered to the relay before anybody is asked for a password, and given up when that is asked for."""
+    """A call is offered to the relay before the password is checked, and released when the caller is challenged."""
     one_call = msgspec.structs.replace(RELAY, limits=RelayLimits(calls_max=1))
 
     async def story() -> None:

@@ -89,7 +89,7 @@ def test_drain_waits_for_the_other_side() -> None:
 
 
 def test_sending_waits_while_nobody_reads() -> None:
-    """What is held on either side is bounded, and all of it arrives once somebody reads."""
+    """Both sides buffer a bounded amount, and all of it arrives once the receiver reads."""
     message, count = bytes(1_000), 20_000
 
     async def story() -> None:
@@ -146,7 +146,7 @@ def test_closing_both_ends_is_quick(monkeypatch: pytest.MonkeyPatch) -> None:
 
 
 def test_closing_a_channel_whose_other_side_has_left_is_quick(monkeypatch: pytest.MonkeyPatch) -> None:
-    """It had the other's last word and owes nothing: that its own is not confirmed is no error."""
+    """It has received the other's FIN and has no more data to send: a missing ACK of its own FIN is no error."""
     monkeypatch.setattr(rudp_socket, "LINGER_S", 0.1)
 
     async def story() -> None:
@@ -163,7 +163,7 @@ def test_closing_a_channel_whose_other_side_has_left_is_quick(monkeypatch: pytes
 
 
 def test_an_exception_in_the_block_does_not_look_like_the_end() -> None:
-    """The other side is told nothing it could take for completeness; it learns when it asks."""
+    """The other side gets no FIN, which would mean a complete stream; it gets a reset when it sends."""
 
     async def story() -> None:
         async with rudp.listen("127.0.0.1", secret=SECRET, config=HASTY) as listener:

@@ -1,4 +1,4 @@
-"""A channel goes on when the way to its connecting side changes (RFC 9000 9.3), as behind a NAT that binds anew."""
+"""A channel continues when the path to its connecting side changes (RFC 9000 9.3), as behind a NAT that rebinds."""
 
 from __future__ import annotations
 
@@ -128,7 +128,7 @@ def test_messages_survive_a_path_that_changes_in_their_midst() -> None:
 
 
 def test_closing_waits_as_long_as_more_is_confirmed(monkeypatch: pytest.MonkeyPatch) -> None:
-    """A slow line is no reason to give up what is still arriving."""
+    """A slow path is no reason to give up data that is still arriving."""
     monkeypatch.setattr(rudp_socket, "CLOSE_S_MAX", 0.4)
     messages = [bytes(1_000)] * 250
 
@@ -153,7 +153,7 @@ def test_closing_waits_as_long_as_more_is_confirmed(monkeypatch: pytest.MonkeyPa
 
 @pytest.mark.parametrize("seed", range(25))
 def test_nobody_is_left_in_doubt_on_a_line_that_loses_packets(seed: int) -> None:
-    """Whoever leaves first, and for good: the ACK of the other's last word has arrived by then."""
+    """Either side may leave first: by then it has the ACK of the other's FIN."""
     config = RudpConfig(timeout_min_s=0.01, initial_timeout_s=0.02, timeout_max_s=0.1, retries_max=20)
 
     async def story() -> None:

@@ -1,4 +1,4 @@
-"""Clocks of the server and of agents that are set while both run: nothing is lost, repeated, out of order or ended."""
+"""Clocks of the server and of agents are set while both run: nothing is lost, repeated, reordered or ended."""
 
 from __future__ import annotations
 
@@ -72,7 +72,7 @@ def test_events_come_once_and_in_order_and_nobody_is_disconnected(
 def test_a_server_that_starts_again_with_another_time_has_what_waited(
     world: World, monkeypatch: pytest.MonkeyPatch, set_us: int
 ) -> None:
-    """Also with certificates and registrations that were written under the time of before."""
+    """Also with certificates and registrations that were written under the previous time."""
     clock = Clock(monkeypatch, (*SERVER_CLOCKS, "runtime.net.certificate"))
 
     async def story() -> None:

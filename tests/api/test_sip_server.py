@@ -119,7 +119,7 @@ async def restarted(proxy: Proxy, away_s: float = 0.5) -> AsyncIterator[None]:
 
 
 async def published(proxy: Proxy, transport: str) -> bool:
-    """Publish as an agent that has just come; False if the proxy does not know the broker."""
+    """Publish as a newly connected agent; False if the proxy does not know the broker."""
     try:
         async with agent(proxy, "bob", transport) as bob:
             await publish(bob, 1)
@@ -171,7 +171,7 @@ def test_the_stream_goes_on_without_the_sip_server_and_new_agents_come_with_it(p
 
 @pytest.mark.parametrize("transport", ["tcp", "tls"])
 def test_the_broker_registers_again_by_itself_where_nothing_was_kept(proxy: Proxy, transport: str) -> None:
-    """As with a registrar that keeps its bindings in memory: the broken connection says so, long before a refresh."""
+    """This applies to a registrar with bindings in memory: the broken connection reveals it, long before a refresh."""
 
     async def story() -> None:
         async with broker(proxy, transport):
@@ -265,7 +265,7 @@ class Staying:
 
 
 def test_the_proxy_is_on_the_path_of_the_same_dialogs_after_its_restart(tmp_path: Path) -> None:
-    """Though it knows nobody any more: over UDP the broker does not notice so soon."""
+    """Its registrations are lost by then: over UDP the broker does not notice so soon."""
     ports = [0]
 
     @asynccontextmanager
@@ -309,7 +309,7 @@ def test_the_proxy_is_on_the_path_of_the_same_dialogs_after_its_restart(tmp_path
 
 
 def test_the_broker_is_one_device_over_its_restarts(tmp_path: Path) -> None:
-    """RFC 5626 4.1: at another port, where the one of before is taken, it leaves no contact that leads nowhere."""
+    """RFC 5626 4.1: at another port, when the previous one is in use, it leaves no stale contact behind."""
 
     async def story() -> None:
         common: dict[str, Any] = {"domain": "localhost", "users": USERS}

@@ -148,7 +148,9 @@ def test_a_language_that_there_is_not_is_refused_before_anything_is_sent(world: 
 
 
 def test_u04_cesql_end_to_end(world: World) -> None:
-    """From the agent's call over the data channel into the broker's index, the listing, and what is delivered."""
+    """From the agent's call over the data channel into the broker's index, the listing, and the delivered
+    notifications.
+    """
 
     async def story() -> None:
         async with (
@@ -165,7 +167,7 @@ def test_u04_cesql_end_to_end(world: World) -> None:
 
 
 def test_a_request_that_the_broker_could_not_read_is_not_sent(world: World) -> None:
-    """It would close the data channel, be repeated on the next one, and close that too, for ever."""
+    """It would close the data channel, be sent again on the next one, and close that too, for ever."""
 
     async def story() -> None:
         async with world.server(), world.agent() as alice, alice.subscribe(SUBJECT) as notifications:

@@ -1,4 +1,4 @@
-"""A subscription that nobody reads, or reads slowly, stands in nobody's way (SPEC G-25, G-07, A-11)."""
+"""A subscription without a reader, or with a slow one, delays no other (SPEC G-25, G-07, A-11)."""
 
 from __future__ import annotations
 
@@ -68,7 +68,7 @@ def test_g25_the_hundredth_is_read_while_99_are_not(world: World) -> None:
 
 
 def test_g25_the_subscription_of_a_killed_program_holds_up_nobody(world: World) -> None:
-    """It never ends by itself, and things wait for it: the next program of the same user reads what it asks for."""
+    """Its queue grows without an end, but the next program of the same user still reads its own subscription."""
 
     async def story() -> None:
         async with world.server(), world.agent("bob") as bob:
@@ -149,7 +149,7 @@ def test_a11_closing_ends_it_earlier_and_once(world: World) -> None:
     run(story())
 
 
-# What ended subscriptions leave behind ------------------------------------------------------------------------------
+# Queues of ended subscriptions ----------------------------------------------------------------------------------------
 
 
 async def leave_behind(world: World, bob: wanderbus.Agent, expression: str) -> str:

@@ -1,4 +1,4 @@
-"""Warnings of subscriptions that nobody reads, in the logs of server and agent (SPEC G-25)."""
+"""Warnings about subscriptions without a reader, in the logs of server and agent (SPEC G-25)."""
 
 from __future__ import annotations
 

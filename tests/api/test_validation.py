@@ -1,4 +1,6 @@
-"""What a server is told is checked before anything is opened: contradictions, places, users (SPEC Q-01)."""
+"""Validation of a server's settings before it opens any socket or file: contradictions, addresses, users (SPEC
+Q-01).
+"""
 
 from __future__ import annotations
 
@@ -108,7 +110,7 @@ def test_what_is_no_sip_server(text: str, said: str) -> None:
     ],
 )
 def test_where_the_relay_beside_it_is(relay: RelaySettings, address: str, told: str) -> None:
-    """What stands before the server stands before its relay, unless that is at an address of its own."""
+    """A public address of the server also applies to its relay, unless the relay has its own."""
     made = validation.relay_server(server(host="127.0.0.9", advertise="192.0.2.8", relay=relay)._settings)
     assert made is not None
     assert (made._host, made._relay.address) == (address, told)
@@ -116,7 +118,7 @@ def test_where_the_relay_beside_it_is(relay: RelaySettings, address: str, told: 
 
 
 def test_how_the_broker_proves_who_it_is(tmp_path: Path) -> None:
-    """Its line in the file of users, unless it is given a word of its own; and nobody can call with that line."""
+    """Its line in the file of users, unless a password is given; and no caller can use that line."""
     users = tmp_path / "users"
     users.write_text("alice:secret\nbroker:quorum\n")
     word = tmp_path / "word"

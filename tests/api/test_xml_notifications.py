@@ -1,4 +1,4 @@
-"""A program that asks for its notifications in XML (SPEC O-03)."""
+"""A program that requests its notifications in XML (SPEC O-03)."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""A server and agents on loopback, in one loop that must end with nothing left over."""
+"""A server and agents on loopback, in one loop that must be empty at the end."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ STORY_S_MAX = 20.0
 
 
 def run(story: Coroutine[Any, Any, Returned]) -> Returned:
-    """Run a story; fail if it leaves tasks behind or an exception that nobody took."""
+    """Run a story; fail if it leaves tasks behind or an exception that was never retrieved."""
     faults: list[dict[str, Any]] = []
 
     async def watched() -> Returned:
@@ -48,7 +48,7 @@ def service(server: wanderbus.Server) -> BrokerService:
 
 
 class World:
-    """Where servers and agents of one test keep their files; a server that is started again has its port."""
+    """Directory for the files of a test's servers and agents; a server that is started again keeps its port."""
 
     def __init__(self, directory: Path) -> None:
         self.directory = directory
@@ -87,7 +87,7 @@ async def take(notifications: Notifications, count: int) -> list[wanderbus.Notif
 
 
 async def numbers(notifications: Notifications, count: int) -> list[Value]:
-    """Take the next ``count`` and return what their attribute n says."""
+    """Read the next ``count`` notifications and return their attribute n."""
     return [each.event["n"] for each in await take(notifications, count)]
 
 
@@ -115,7 +115,7 @@ async def until_true(condition: Callable[[], Awaitable[bool]]) -> None:
 
 
 def settled(server: wanderbus.Server) -> int:
-    """Up to which number any device has taken any subscription, as far as the broker knows."""
+    """Highest number that any device has taken of any subscription, according to the broker."""
     state = service(server).broker.state
     rows = [row for table in (state.subscriptions, state.tombstones) for row in table.values()]
     return max((number for row in rows for number in (row.settled, *(row.cursors or {}).values())), default=0)
@@ -139,5 +139,5 @@ async def everything_is_there(world: World) -> None:
 
 
 def crash(agent: wanderbus.Agent) -> None:
-    """End an agent as ``kill -9`` does: its sockets and its lock are gone, nobody is told."""
+    """End an agent as ``kill -9`` does: its sockets and its lock are released, and no message is sent."""
     agent._shut(Closed("crashed"))

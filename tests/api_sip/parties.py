@@ -33,13 +33,13 @@ def run(scenario: Coroutine[Any, Any, None]) -> None:
 
 
 async def until(reached: Callable[[], object]) -> None:
-    """Let the loop turn until ``reached``; the scenario's own bound ends a vain wait."""
+    """Run the loop until ``reached`` is true; the scenario's own timeout ends the wait."""
     while not reached():
         await asyncio.sleep(0.005)
 
 
 class Recorder(SIPMobilityListener):
-    """Writes down every callback: its name, and the session as it was told."""
+    """Records every callback: its name and its session."""
 
     def __init__(self) -> None:
         self.names: list[str] = []
@@ -90,7 +90,7 @@ class Recorder(SIPMobilityListener):
 
 
 def properties(user: str, server: str, **options: Any) -> SIPMobilityProperties:
-    """What ``user`` begins with, at home on 127.0.0.1 unless told otherwise."""
+    """Properties of ``user``, with a home server on 127.0.0.1 unless given otherwise."""
     given: dict[str, Any] = {
         "uri": f"{user}@{DOMAIN}",
         "server": server,
@@ -102,7 +102,7 @@ def properties(user: str, server: str, **options: Any) -> SIPMobilityProperties:
 
 
 class Party(NamedTuple):
-    """One user with what they were told."""
+    """One user with its recorded callbacks."""
 
     mobility: SIPMobility
     told: Recorder

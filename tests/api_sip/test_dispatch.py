@@ -1,4 +1,4 @@
-"""What the stack reports goes to the module it concerns (SPEC C-10), and only the helper touches the stack (C-09)."""
+"""Reports of the stack go to the module that handles them (SPEC C-10); only the helper uses the stack (C-09)."""
 
 from __future__ import annotations
 

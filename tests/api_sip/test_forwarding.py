@@ -39,7 +39,7 @@ FORWARDED = [
 
 
 class Nothing:
-    """What a spy returns: it can be awaited, and can be left alone."""
+    """Return value of a spy: it can be awaited, and can be ignored."""
 
     def __await__(self) -> Generator[Any, None, None]:
         yield from ()

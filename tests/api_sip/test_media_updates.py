@@ -28,7 +28,7 @@ ALL = (TEXT, FILES, VOICE)
 
 
 def ports(party: Party, session: str) -> list[int]:
-    """Where ``party`` would send data of ``session``."""
+    """Ports that ``party`` would send data of ``session`` to."""
     return [line.port for line in remote_media(party.mobility.sessions[session])]
 
 

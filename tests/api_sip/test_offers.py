@@ -1,4 +1,4 @@
-"""Who decides on the sessions of others, and what the caller hears meanwhile (SPEC C-05, C-12, C-15)."""
+"""Decision on incoming sessions, and the responses that the caller gets before it (SPEC C-05, C-12, C-15)."""
 
 from __future__ import annotations
 

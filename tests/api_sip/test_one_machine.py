@@ -31,7 +31,7 @@ ALICE = f"sip:alice@{DOMAIN}"
 
 
 class WatchedAgent:
-    """What the facade's modules need of the helper, of a user agent that somebody else drives."""
+    """The facade's interface to a user agent that the test drives in place of the helper."""
 
     def __init__(self, agent: UserAgent) -> None:
         self._agent = agent

@@ -1,4 +1,4 @@
-"""What an application says is checked before anything is sent (SPEC C-07, C-17, D-01)."""
+"""Properties and arguments of an application are checked before anything is sent (SPEC C-07, C-17, D-01)."""
 
 from __future__ import annotations
 

@@ -68,7 +68,7 @@ def test_a_registrar_that_does_not_answer_is_waited_for_only_so_long() -> None:
         async with SIPMobility(properties("alice", place, wait_s_max=0.2)) as mobility:
             with pytest.raises(Unreachable, match="could not be registered"):
                 await mobility.register()
-            # Nobody will answer the farewell either; the test does not wait for that.
+            # The BYE gets no response either; the test does not wait for it.
             await mobility.helper.close(0.01)
 
     run(scenario())

@@ -35,11 +35,11 @@ class Recorder:
         """Why tests were skipped, and how many."""
 
     def pytest_collection_finish(self, session: pytest.Session) -> None:
-        """Note what was chosen."""
+        """Remember the selected tests."""
         self.rows = [row for item in session.items for row in _rows(item.user_properties)]
 
     def pytest_runtest_logreport(self, report: pytest.TestReport) -> None:
-        """Note how a test went: its own part if it got so far, and whatever else went wrong."""
+        """Record the result of a test: its call phase, and failures of the other phases."""
         if report.when != "call" and report.passed:
             return
         self.outcomes += [(row, report.outcome) for row in _rows(report.user_properties)]
@@ -69,7 +69,7 @@ def parser() -> argparse.ArgumentParser:
 
 
 def main(argv: Sequence[str] | None = None) -> int:
-    """Run what was asked for; return the exit status."""
+    """Run the selected tests; return the exit status."""
     given = parser().parse_args(argv)
     recorder = Recorder()
     chosen = ["-k", given.k] if given.k else []

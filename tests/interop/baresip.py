@@ -1,7 +1,7 @@
-"""baresip (Debian's baresip-core) without a screen or sound: driven over its control socket, its audio a loop.
+"""baresip (Debian's baresip-core) without a screen or sound: driven over its control socket; its audio is looped back.
 
-Version 1.0 gives up on a challenge that offers anything but MD5, in whatever order, so it needs a server that offers
-nothing else. It takes no loopback interface for its media: there has to be another with an address.
+Version 1.0 gives up on a challenge that offers any algorithm besides MD5, in any order, so it needs a server that
+offers MD5 alone. It uses no loopback interface for its media: another interface with an address must exist.
 """
 
 from __future__ import annotations
@@ -38,7 +38,7 @@ _STATES = {
 
 
 class Baresip(Phone):
-    """One baresip with its one user; :attr:`events` is what it said of itself, in order."""
+    """One baresip with its one user; :attr:`events` are the events that it reported, in order."""
 
     def __init__(self, user: str, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
         super().__init__(user)
@@ -67,7 +67,7 @@ class Baresip(Phone):
         return int(found[1]) if found else 0
 
     async def register(self, account: str) -> str:
-        """Have an account, of that line in its own language; return the event that says how its REGISTER went."""
+        """Add an account, given as a line in baresip's own syntax; return the event with the result of its REGISTER."""
         await self.command("uanew", account)
         ended = ("REGISTER_OK", "REGISTER_FAIL")
         await wait(lambda: any(each["type"] in ended for each in self.events), lambda: f"{self.events}")
@@ -75,7 +75,7 @@ class Baresip(Phone):
         return f"{first['type']} {first.get('param')}"
 
     async def command(self, name: str, parameters: str = "") -> str:
-        """Have it do something; return what it prints, AssertionError if it cannot."""
+        """Send a command; return its output, AssertionError if it fails."""
         token = str(next(self._tokens))
         answered = self._answers[token] = asyncio.get_running_loop().create_future()
         text = json.dumps({"command": name, "params": parameters, "token": token}).encode()
@@ -86,7 +86,7 @@ class Baresip(Phone):
         return str(answer["data"])
 
     async def listen(self) -> None:
-        """Take what it says, until it is gone (netstrings of JSON)."""
+        """Read its messages (netstrings of JSON) until it ends."""
         with contextlib.suppress(asyncio.IncompleteReadError, OSError):
             while True:
                 length = int((await self._reader.readuntil(b":"))[:-1])
@@ -159,7 +159,7 @@ def _configuration(control_port: int, certificates: Certificates) -> str:
         f"sip_cafile {certificates.authority}",
         "call_local_timeout 30",
         "call_max_calls 1",
-        # What the other side says is what is sent back to it; no device is asked for.
+        # The audio of the other side is sent back to it; no sound device is opened.
         "audio_source aubridge,loop",
         "audio_player aubridge,loop",
         "audio_alert aubridge,alert",

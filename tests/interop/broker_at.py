@@ -22,9 +22,9 @@ USERS = AGENTS | {"broker": "the broker's own"}
 
 
 class Home:
-    """Where broker and agents of one test keep their files, and how they reach the SIP server: all over one transport.
+    """Directory for the files of a test's broker and agents, and their SIP server: all use one transport.
 
-    ``options`` are those of all of them.
+    ``options`` apply to all of them.
     """
 
     def __init__(
@@ -71,7 +71,7 @@ class Home:
 
 
 class Sent:
-    """What this process has sent of data channels."""
+    """Counters of the data channel bytes and datagrams that this process has sent."""
 
     def __init__(self) -> None:
         self.datagrams = 0
@@ -80,7 +80,7 @@ class Sent:
         """To which ports."""
 
     def add(self, wanted: SendDatagram | SendOnStream) -> None:
-        """Count what is sent."""
+        """Count a datagram or a piece of a stream."""
         if wanted.socket in (DATA_SOCKET, STREAM_SOCKET):
             address = wanted.destination if isinstance(wanted, SendDatagram) else wanted.target.address
             self.datagrams += 1
@@ -90,7 +90,7 @@ class Sent:
 
 @contextlib.contextmanager
 def counting_data() -> Iterator[Sent]:
-    """Count what all agents and servers of this process send meanwhile."""
+    """Count the data that all agents and servers of this process send in the block."""
     sent = Sent()
     send, send_on_stream = Driver._send, Driver._send_on_stream
 

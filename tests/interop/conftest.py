@@ -1,4 +1,4 @@
-"""What every test of this directory is: marked with its row of the table, and an integration test."""
+"""Marks for every test of this directory: its row of the table, and that it is an integration test."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""A trace of a call that moves, and what ``wanderbus sip ladder`` makes of it for other tools (SPEC U-06)."""
+"""A trace of a call that moves, and its exports by ``wanderbus sip ladder`` for other tools (SPEC U-06)."""
 
 from __future__ import annotations
 

@@ -22,7 +22,7 @@ HAS_TLS = any(Path("/usr/lib").glob("*/kamailio/modules/tls.so"))
 
 
 class Kamailio(NamedTuple):
-    """Where it listens, over UDP and TCP and over TLS, and its main process."""
+    """Kamailio's ports for UDP and TCP and for TLS, and its main process."""
 
     port: int
     tls_port: int
@@ -35,7 +35,7 @@ class Kamailio(NamedTuple):
         return f"{self.address}:{self.port}"
 
     def port_for(self, transport: str) -> int:
-        """The port for those who speak ``transport``."""
+        """The port for a client that uses ``transport``."""
         return self.tls_port if transport == "TLS" else self.port
 
 
@@ -61,7 +61,7 @@ def kamailio(
 ) -> Iterator[Kamailio]:
     """Run Kamailio for ``users`` (names and passwords), on free ports unless they are given.
 
-    ``within`` is what a command line begins with that enters a namespace, as ``ip netns exec NAME``.
+    ``within`` is the start of a command line that enters a namespace, such as ``ip netns exec NAME``.
     """
     port, tls_port = port or free_port(), tls_port or free_port()
     with tempfile.TemporaryDirectory(prefix="wanderbus-kamailio-") as directory:

@@ -1,7 +1,7 @@
 """linphone (Debian's linphone-cli) without a screen or sound: its console, driven over its standard input.
 
-It plays a file into its calls and records what it hears into another. Its TLS reads no addresses in a certificate,
-names alone, so it is told not to ask for whom a certificate is; who signed it is checked.
+It plays a file into its calls and records the audio it receives into another. Its TLS cannot check addresses in a
+certificate, only names, so the check of the certificate's name is off; its signature is checked.
 """
 
 from __future__ import annotations
@@ -79,15 +79,15 @@ class Linphone(Phone):
         await asyncio.wait_for(self._process.wait(), STEP_S_MAX)
 
     async def refused(self) -> bool:
-        """Say whether the registrar has refused it, upon which it asks for another password."""
+        """Return whether the registrar has refused the password; linphone then prompts for another one."""
         return "\nPassword for " in self._said.read_text(errors="replace")
 
     async def registered(self) -> bool:
-        """Say whether the registrar has accepted it."""
+        """Return whether the registrar has accepted the registration."""
         return "registered, identity" in await self.command("status register")
 
     async def command(self, line: str) -> str:
-        """Have it do something; return what it prints, AssertionError if it cannot."""
+        """Send a command; return its output, AssertionError if it fails."""
         assert self._process.stdin is not None
         self._process.stdin.write(line.encode() + b"\n")
         answer = ""

@@ -1,4 +1,4 @@
-"""A loopback of one's own where datagrams are lost: for what is done within, by this thread and what it starts."""
+"""A private loopback network that loses datagrams, for this thread and the threads and processes that it starts."""
 
 from __future__ import annotations
 
@@ -19,9 +19,9 @@ _NETWORK: Final = 0x40000000  # CLONE_NEWNET
 
 @contextlib.contextmanager
 def losing(probability: float) -> Iterator[Callable[[], int]]:
-    """Run the block in a network of its own, which ends with it, and where each datagram may be lost.
+    """Run the block in a private network, in which each datagram may be lost.
 
-    Threads and processes begun in the block are in that network too. Yields what counts the datagrams lost so far.
+    Threads and processes that the block starts are in that network too. Yields a counter of the datagrams lost so far.
     """
     libc = ctypes.CDLL(None, use_errno=True)
     with open("/proc/thread-self/ns/net") as home:

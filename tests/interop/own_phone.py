@@ -37,9 +37,10 @@ Report = TypeVar("Report", bound=Output)
 
 
 class Phone:
-    """One user's telephone; ``decision`` is what it does with an offer: answer (0), wait (None), or refuse so.
+    """One user's telephone; ``decision`` is its response to an offer: answer (0), wait (None), or refuse with this
+    status.
 
-    ``username`` is who it proves to be, ``user`` unless given.
+    ``username`` is the name for authentication, ``user`` unless given.
     """
 
     def __init__(self, user: str, password: str, server: Address, transport: Transport, username: str = "") -> None:
@@ -60,7 +61,7 @@ class Phone:
         self.give(Start())
 
     def give(self, *inputs: Input) -> None:
-        """Let it do something."""
+        """Give inputs to its user agent."""
         self._driver.feed(*inputs)
 
     def call(self, other: Phone) -> None:
@@ -68,7 +69,9 @@ class Phone:
         self.give(CreateSession("call", other.uri, self.media))
 
     async def move(self, address: str, other: Phone) -> None:
-        """Go to ``address``, during a call with ``other``; return when ``other`` and the registrar know."""
+        """Move to ``address`` during a call with ``other``; return when ``other`` and the registrar know the new
+        address.
+        """
         registered = self.count(Registered)
         self.media = MediaDescription(address=address, port=4_000)
         self.give(AddressChanged(self._bind()), ChangeMedia(self.media))
@@ -128,7 +131,7 @@ async def phones(*made: Phone, certificates: Certificates | None) -> AsyncIterat
 
 
 async def until(reached: Callable[[], object]) -> None:
-    """Let the loop turn until ``reached``."""
+    """Run the loop until ``reached`` is true."""
     async with asyncio.timeout(PATIENCE_S):
         while not reached():
             await asyncio.sleep(0.005)

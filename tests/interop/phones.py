@@ -1,7 +1,7 @@
-"""What the tests want of a telephone of another make, and the calls they make with any two of them.
+"""Interface of telephones of any make, and the calls that the tests make with any two of them.
 
-Our own user agent is one of them (:class:`OurPhone`), so that every pair is put to the same test. Media go to no sound
-hardware; that they arrive is seen from the datagrams.
+Our own user agent is one of them (:class:`OurPhone`), so that every pair passes the same test. Media use no sound
+hardware; the tests see from the datagrams that they arrive.
 """
 
 from __future__ import annotations
@@ -68,7 +68,7 @@ class Phone(ABC):
         """Return how much audio came from the other side of the call so far, in packets of 20 ms."""
 
     async def until(self, state: str) -> None:
-        """Return when the phone is in ``state``; AssertionError with what it did instead."""
+        """Wait until the phone is in ``state``; AssertionError with its actual state otherwise."""
         found = ""
 
         async def reached() -> bool:
@@ -79,7 +79,7 @@ class Phone(ABC):
         await wait(reached, lambda: f"{self.user}'s phone is {found}, not {state}")
 
     async def hears(self) -> None:
-        """Return when the other side of the call is heard; AssertionError if it is not."""
+        """Wait until audio from the other side arrives; AssertionError if none does."""
 
         async def reached() -> bool:
             return await self.heard() >= PACKETS
@@ -213,7 +213,7 @@ class _Audio(asyncio.DatagramProtocol):
 
 @contextlib.asynccontextmanager
 async def our_phone(user: str, served: Served, transport: Transport) -> AsyncIterator[OurPhone]:
-    """Our user agent as ``user``, registered, with PCMU as its medium; it speaks no TLS by itself."""
+    """Our user agent as ``user``, registered, with PCMU as its medium; its own listener has no TLS."""
     loop = asyncio.get_running_loop()
     socket, audio = await loop.create_datagram_endpoint(_Audio, local_addr=("127.0.0.1", 0))
     port: int = socket.get_extra_info("sockname")[1]

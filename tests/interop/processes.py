@@ -18,7 +18,7 @@ READY_S_MAX = 20.0
 
 
 class NotReady(Exception):
-    """A program ended, or did nothing, before it was ready; the text holds what it said."""
+    """A program ended, or made no progress, before it was ready; the text holds its output."""
 
 
 @contextlib.contextmanager
@@ -59,7 +59,7 @@ def end(process: subprocess.Popen[bytes]) -> None:
     try:
         process.wait(ENDING_S_MAX)
     except subprocess.TimeoutExpired:
-        # Workers may wait for each other for ever while they end, as Kamailio's do now and then.
+        # Worker processes such as Kamailio's sometimes wait for each other for ever while they end.
         if os.getsid(process.pid) == process.pid:
             os.killpg(process.pid, signal.SIGKILL)
         process.kill()
@@ -87,7 +87,7 @@ def free_port(host: str = "127.0.0.1") -> int:
 
 
 def answers_options(port: int, host: str = "127.0.0.1") -> bool:
-    """Say whether a SIP server answers OPTIONS over UDP at ``port``, whatever its answer."""
+    """Return whether a SIP server responds to OPTIONS over UDP at ``port``, with any status."""
     with socket.socket(socket.AF_INET, socket.SOCK_DGRAM) as asker:
         asker.settimeout(0.2)
         asker.bind((host, 0))
@@ -110,7 +110,7 @@ def answers_options(port: int, host: str = "127.0.0.1") -> bool:
 
 
 def answers_there(within: Sequence[str], place: tuple[str, int], question: str) -> bool:
-    """Say whether a server is there that answers this datagram, asked from ``within`` a namespace if one is named."""
+    """Return whether a server responds to this datagram, sent from the namespace ``within`` if one is named."""
     asking = [*within, *python("demo.asking", place[0], str(place[1]), question)]
     with contextlib.suppress(subprocess.TimeoutExpired):
         return bool(subprocess.run(asking, stdout=subprocess.PIPE, cwd=ROOT, timeout=1.0, check=False).stdout)

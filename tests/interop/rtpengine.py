@@ -21,7 +21,7 @@ PROGRAM = RTPENGINE
 
 
 class Rtpengine(NamedTuple):
-    """Where it takes commands, and its process."""
+    """Address for rtpengine's commands, and its process."""
 
     ng: Address
     pid: int
@@ -31,7 +31,7 @@ class Rtpengine(NamedTuple):
         with socket.socket(socket.AF_INET, socket.SOCK_DGRAM) as asker:
             asker.settimeout(5.0)
             asker.connect(self.ng)
-            # A cookie that it has had in the last seconds is answered as at first.
+            # rtpengine repeats its earlier answer to a cookie that it received in the last seconds.
             asker.send(ng.write_command(secrets.token_hex(8).encode(), fields))
             return ng.read_reply(asker.recv(65_536))[1]
 
@@ -40,7 +40,7 @@ class Rtpengine(NamedTuple):
         return list(self.ask(command="list")["calls"])
 
     def passed(self) -> tuple[int, int]:
-        """Return the datagrams, and bytes, that have come to it in the calls that it has now."""
+        """Return the datagrams, and bytes, that it received in its current calls."""
         totals = [self.ask(**{"command": "query", "call-id": call})["totals"]["RTP"] for call in self.calls()]
         return sum(int(each["packets"]) for each in totals), sum(int(each["bytes"]) for each in totals)
 
@@ -66,5 +66,5 @@ def rtpengine(
 
 
 def answers(place: Address) -> bool:
-    """Say whether a relay answers a ping."""
+    """Return whether a relay answers a ping."""
     return answers_there((), place, relay_question("ping"))

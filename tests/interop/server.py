@@ -1,9 +1,9 @@
-"""Our registrar and proxy for peers that know MD5 alone and send more than a guest would; also a process of its own.
+"""Our registrar and proxy for peers that only support MD5 and send more than a guest may; also a program of its own.
 
 SIPp up to 3.6 looks at the first challenge only and gives up unless that is MD5 (RFC 8760 2.4 has them in order of
-preference), and a load of thousands of requests per second from one address is what flood limits are there against.
-``python -m tests.interop.server PORT USERS``, USERS being lines of ``name:password``, runs until it is terminated;
-with a third argument it writes a profile there.
+preference), and a load of thousands of requests per second from one address is what flood limits prevent. ``python -m
+tests.interop.server PORT USERS``, USERS being lines of ``name:password``, runs until it is terminated; with a third
+argument it writes a profile there.
 """
 
 from __future__ import annotations
@@ -87,7 +87,7 @@ async def serving_all(
 async def serving(
     users: Mapping[str, str], *, port: int = 0, routing: RoutingScript | None = None
 ) -> AsyncIterator[int]:
-    """Serve ``users`` over UDP and TCP with the digest that SIPp knows; yield the port."""
+    """Serve ``users`` over UDP and TCP with the digest that SIPp supports; yield the port."""
     async with serving_all(users, port=port, algorithms=("MD5",), routing=routing) as served:
         yield served.port
 

@@ -1,4 +1,4 @@
-"""SIPp: plays the scenarios of this directory against a SIP server or user agent, and says how that went."""
+"""SIPp: plays the scenarios of this directory against a SIP server or user agent, and reports their results."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ _TRACE_CHARACTERS_MAX = 6_000
 
 
 class ScenarioFailed(AssertionError):
-    """Some call went otherwise than its scenario says; the text ends with the messages that were exchanged."""
+    """A call deviated from its scenario; the text ends with the messages that were exchanged."""
 
 
 class How(TypedDict, total=False):
@@ -43,7 +43,7 @@ class How(TypedDict, total=False):
 
 
 class Play(NamedTuple):
-    """One SIPp at work: how many calls it has to make or take, where it listens, and what it writes down."""
+    """A running SIPp: the number of calls that it makes or takes, its address, and its log files."""
 
     process: subprocess.Popen[bytes]
     scenario: str
@@ -53,7 +53,7 @@ class Play(NamedTuple):
     deadline: float
 
     def wait(self) -> None:
-        """Return when every call went as its scenario says; raise :class:`ScenarioFailed` otherwise."""
+        """Wait until every call has followed its scenario; raise :class:`ScenarioFailed` otherwise."""
         try:
             status = self.process.wait(max(0.0, self.deadline - time.monotonic()))
         except subprocess.TimeoutExpired:
@@ -87,8 +87,8 @@ def playing(
 ) -> Iterator[Play]:
     """Let SIPp play ``scenario``: towards ``server_port``, or awaiting calls when None.
 
-    ``users`` (names and passwords) are taken in turn, for scenarios that register; their contacts name
-    ``contact_port``, SIPp's own ``port`` when None. With ``trace`` every message is kept for the report of a failure.
+    ``users`` (names and passwords) are used in turn, for scenarios that register; their contacts name ``contact_port``,
+    SIPp's own ``port`` when None. With ``trace`` every message is kept for the report of a failure.
     """
     if PROGRAM is None:
         raise FileNotFoundError(MISSING)

@@ -1,11 +1,11 @@
-"""One table of what was tried with others' software: peer, scenario, transport, result.
+"""Table of the interoperability tests with others' software: peer, scenario, transport, result.
 
-Every test of this directory says what it is about by a marker::
+Every test of this directory names its row by a marker::
 
     @pytest.mark.interop(peer="Kamailio", scenario="call, move and BYE")
 
 Its transport is the marker's, or the value of the test's parameter ``transport``, or none at all. Several tests may
-share a row, which is as good as the worst of them.
+share a row; its result is the worst of theirs.
 """
 
 from __future__ import annotations
@@ -23,7 +23,7 @@ _HEADINGS: Final = ("peer", "scenario", "transport", "result")
 
 
 class Row(NamedTuple):
-    """What a row is about; rows are sorted by it."""
+    """Key of a row, by which rows are sorted."""
 
     peer: str
     scenario: str
@@ -31,7 +31,7 @@ class Row(NamedTuple):
 
 
 class Unmarked(Exception):
-    """A test does not say which row it belongs to."""
+    """A test without a marker that names its row."""
 
 
 def row_of(item: pytest.Item) -> Row:
@@ -55,7 +55,7 @@ def merged(outcomes: Iterable[tuple[Row, Outcome]]) -> dict[Row, Outcome]:
 
 
 def markdown(results: Mapping[Row, str]) -> str:
-    """Return the table as it stands in a page."""
+    """Return the table in Markdown."""
     lines = [_HEADINGS, ("---",) * len(_HEADINGS), *((*row, result) for row, result in results.items())]
     return "".join(f"| {' | '.join(line)} |\n" for line in lines)
 

@@ -33,7 +33,7 @@ async def register(phone: Baresip, served: Served, transport: Transport) -> None
 
 @pytest.mark.interop(scenario="registration and its removal")
 def test_register_and_unregister(transport: Transport, certificates: Certificates) -> None:
-    """RFC 3261 10, 22: with digest; what it registers is there, and gone when it leaves."""
+    """RFC 3261 10, 22: with digest; the registrar has its binding, and removes it at the end."""
 
     async def scenario() -> None:
         async with phone_server(transport, certificates) as served:
@@ -48,7 +48,7 @@ def test_register_and_unregister(transport: Transport, certificates: Certificate
 
 @pytest.mark.interop(scenario="wrong password")
 def test_wrong_password(transport: Transport, certificates: Certificates) -> None:
-    """RFC 3261 22: refused, and nothing is registered."""
+    """RFC 3261 22: refused, and no binding is stored."""
 
     async def scenario() -> None:
         async with phone_server(transport, certificates) as served, baresip("bob", certificates) as bob:
@@ -62,7 +62,7 @@ def test_wrong_password(transport: Transport, certificates: Certificates) -> Non
 async def with_ours(
     transport: Transport, certificates: Certificates, scenario: Callable[[Phone, Phone], Coroutine[Any, Any, None]]
 ) -> None:
-    """Let our user agent as Alice and baresip as Bob play ``scenario``."""
+    """Play ``scenario`` with our user agent as Alice and baresip as Bob."""
     async with (
         phone_server(transport, certificates) as served,
         our_phone("alice", served, transport) as alice,

@@ -46,5 +46,5 @@ def test_the_demo(tmp_path: Path, options: str) -> None:
     assert (told["address_mode"] == "nat") == ("--nat" in options)
     relay = next((name for name in ("rtpengine", "wanderbus") if f"--relay {name}" in options), "none")
     assert told["relay"] == ("wanderbus" if options == "--nat" else relay)
-    if relay != "none":  # the one in the server tells nobody what it does
+    if relay != "none":  # the relay inside the server does not report its work
         assert told["relayed_datagrams"] > told["published"]

@@ -69,7 +69,7 @@ def phone(user: str, server: Kamailio, transport: Transport, *, password: str | 
 @pytest.mark.interop(scenario="registration")
 @pytest.mark.parametrize("user", ["alice", "odd"])
 def test_register_and_unregister(server: Kamailio, transport: Transport, user: str, certificates: Certificates) -> None:
-    """RFC 3261 10, 22; RFC 7616 with MD5 and SHA-256; whatever is in a password."""
+    """RFC 3261 10, 22; RFC 7616 with MD5 and SHA-256; any characters in a password."""
 
     async def scenario() -> None:
         alice = phone(user, server, transport)
@@ -83,7 +83,7 @@ def test_register_and_unregister(server: Kamailio, transport: Transport, user: s
 @pytest.mark.interop(scenario="registration", transport="UDP")
 @pytest.mark.parametrize("algorithm", ALGORITHMS)
 def test_register_where_no_password_is_stored(algorithm: str) -> None:
-    """RFC 7616 3.4.2: the digest of user, realm and password is enough to check what a password proves."""
+    """RFC 7616 3.4.2: the digest of user, realm and password is enough to check a response."""
 
     async def scenario() -> None:
         made = hashlib.new(algorithm.replace("-", ""), f"alice:{peer.DOMAIN}:{USERS['alice']}".encode())

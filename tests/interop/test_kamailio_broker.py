@@ -81,7 +81,7 @@ def test_events_over_moves_and_a_restart_of_the_broker(home: Home, data_transpor
 
 @pytest.mark.interop(scenario="the broker alone checks callers", transport="UDP")
 def test_the_broker_checks_its_callers(tmp_path: Path) -> None:
-    """As it does in any case; Kamailio need not, and an agent without a password gets no further than to the broker."""
+    """The broker always checks its callers. Kamailio need not; an agent without a password reaches only the broker."""
 
     async def story() -> None:
         with kamailio(USERS, domain=DOMAIN, challenge_calls=False) as server:
@@ -97,7 +97,7 @@ def test_the_broker_checks_its_callers(tmp_path: Path) -> None:
 @over_each
 @pytest.mark.interop(scenario="Kamailio restarted")
 def test_events_over_a_restart_of_kamailio(tmp_path: Path, transport: str, certificates: Certificates) -> None:
-    """Data goes on without it, and who is known there no more comes again: at once over TCP, over UDP in 20 s."""
+    """Data goes on without it; bindings that it lost are registered again: at once over TCP, over UDP within 20 s."""
     options: Any = {"domain": DOMAIN, "certificates": certificates if peer.HAS_TLS else None}
 
     async def scenario() -> None:

@@ -1,4 +1,4 @@
-"""Kamailio drives a media relay, rtpengine or ours: all data pass it, and nothing goes around (SPEC I-03 to I-06)."""
+"""Kamailio drives a media relay, rtpengine or ours: all data pass the relay (SPEC I-03 to I-06)."""
 
 from __future__ import annotations
 
@@ -92,7 +92,8 @@ def story_over(relayed: Relayed, directory: Path, data_transport: str) -> None:
                 assert await numbers(notifications, EVENTS) == list(range(EVENTS))
                 if udp:
                     await until(lambda: relayed.passed()[0] + relayed.refused() == sent.datagrams)
-                    # What overtakes the broker's answer is not taken yet, and is said again: a PING of each call.
+                    # The relay refuses a PING that arrives before the broker's answer, one for each call; it is sent
+                    # again.
                     assert relayed.refused() <= 2
                 else:
                     await until(lambda: relayed.passed()[1] == sent.bytes)
@@ -133,7 +134,7 @@ def test_events_by_our_relay(tmp_path: Path, transport: str) -> None:
 
 @pytest.mark.interop(peer="Kamailio and our relay", scenario="nobody is behind NAT: no relay", transport="UDP")
 def test_without_nat_no_relay(tmp_path: Path) -> None:
-    """As shipped, the relay is for parties behind NAT alone."""
+    """By default the relay is only for parties behind NAT."""
 
     async def story() -> None:
         with by_ours(for_all=False) as relayed:
@@ -149,7 +150,7 @@ def test_without_nat_no_relay(tmp_path: Path) -> None:
 
 @pytest.mark.interop(peer="Kamailio and our relay", scenario="the relay does not answer: 503", transport="UDP")
 def test_without_its_relay_a_call_is_refused() -> None:
-    """Rather than let through without a way for its data; the caller's repetitions meanwhile do no harm."""
+    """The proxy refuses the call rather than forward it without a path for its data; retransmissions do no harm."""
 
     async def story() -> None:
         with kamailio(PASSWORDS, relays=[("127.0.0.1", free_port())]) as server:
@@ -192,7 +193,7 @@ class Slow(asyncio.DatagramProtocol):
     peer="Kamailio and our relay", scenario="the relay is slow: the call is made once", transport="UDP"
 )
 def test_a_slow_relay_makes_no_second_call() -> None:
-    """The INVITE that Alice repeats meanwhile has a nonce count that was used; it must not be challenged again."""
+    """The INVITE that Alice retransmits has a used nonce count; it must not be challenged again."""
 
     async def story() -> None:
         loop = asyncio.get_running_loop()

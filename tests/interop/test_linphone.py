@@ -31,7 +31,7 @@ def certificates(tmp_path_factory: pytest.TempPathFactory) -> Certificates:
 
 @pytest.mark.interop(scenario="registration and its removal")
 def test_register_and_unregister(transport: Transport, certificates: Certificates) -> None:
-    """RFC 3261 10, 22: it takes the digest that it knows out of all that are offered (RFC 8760 2.4)."""
+    """RFC 3261 10, 22: linphone chooses the digest it supports among all that are offered (RFC 8760 2.4)."""
 
     async def scenario() -> None:
         async with phone_server(transport, certificates, algorithms=ALGORITHMS) as served:
@@ -46,7 +46,7 @@ def test_register_and_unregister(transport: Transport, certificates: Certificate
 
 @pytest.mark.interop(scenario="wrong password")
 def test_wrong_password(transport: Transport, certificates: Certificates) -> None:
-    """RFC 3261 22: refused, and nothing is registered."""
+    """RFC 3261 22: refused, and no binding is stored."""
 
     async def scenario() -> None:
         async with (
@@ -62,7 +62,7 @@ def test_wrong_password(transport: Transport, certificates: Certificates) -> Non
 async def with_ours(
     transport: Transport, certificates: Certificates, scenario: Callable[[Phone, Phone], Coroutine[Any, Any, None]]
 ) -> None:
-    """Let our user agent as Alice and linphone as Bob play ``scenario``."""
+    """Play ``scenario`` with our user agent as Alice and linphone as Bob."""
     async with (
         phone_server(transport, certificates) as served,
         our_phone("alice", served, transport) as alice,
@@ -107,7 +107,7 @@ def test_cancel_and_refusal(transport: Transport, certificates: Certificates) ->
 @pytest.mark.interop(scenario="calls baresip, and the other way")
 @pytest.mark.skipif(other.PROGRAM is None, reason=other.MISSING)
 def test_linphone_and_baresip(transport: Transport, certificates: Certificates) -> None:
-    """Two makes that know nothing of each other but what the proxy passes on."""
+    """Two makes of phones that only share the proxy."""
 
     async def scenario() -> None:
         async with (

@@ -1,4 +1,4 @@
-"""rtpengine and our relay are told the same, by the proxy's half of ``ng``, and do the same (SPEC X9)."""
+"""rtpengine and our relay get the same commands, by the proxy's half of ``ng``, and do the same (SPEC X9)."""
 
 from __future__ import annotations
 

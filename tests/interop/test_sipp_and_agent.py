@@ -1,4 +1,4 @@
-"""SIPp as what our user agent calls, is called by, and registers with (RFC 3261 10, 13 to 15, 22).
+"""SIPp as callee, as caller and as registrar of our user agent (RFC 3261 10, 13 to 15, 22).
 
 SIPp of Debian is built without TLS.
 """
@@ -45,7 +45,7 @@ def serving_callee() -> AbstractAsyncContextManager[int]:
 
 
 async def register_callee(callee: Play, server: int, transport: str) -> None:
-    """Let Bob be found at ``callee``."""
+    """Register ``callee`` as Bob's contact."""
     bob = {"bob": PASSWORDS["bob"]}
     await asyncio.to_thread(play, "register", server, transport=transport, users=bob, contact_port=callee.port)
 
@@ -54,7 +54,7 @@ async def register_callee(callee: Play, server: int, transport: str) -> None:
 @pytest.mark.parametrize("transport", TRANSPORTS)
 @pytest.mark.parametrize("way", ["direct", "proxied"])
 def test_call_with_reinvite_and_bye(way: str, transport: str) -> None:
-    """The re-INVITE moves the caller's media, as the listener is told (SPEC C-19); BYE ends the session."""
+    """The re-INVITE moves the caller's media, and the listener is notified (SPEC C-19); BYE ends the session."""
 
     async def scenario() -> None:
         async with asyncio.timeout(RUN_S_MAX), serving(PASSWORDS) as server, phone("bob", server, transport) as bob:
@@ -111,7 +111,7 @@ def test_our_call_with_reinvite_and_bye(transport: str) -> None:
 @pytest.mark.interop(scenario="our user agent cancels its call")
 @pytest.mark.parametrize("transport", TRANSPORTS)
 def test_our_cancel(transport: str) -> None:
-    """RFC 3261 9.1: after 180 the caller gives up; what SIPp sees is CANCEL, and ACK for its 487."""
+    """RFC 3261 9.1: after 180 the caller gives up; SIPp receives CANCEL, and ACK for its 487."""
 
     async def scenario() -> None:
         async with asyncio.timeout(RUN_S_MAX), serving_callee() as server, phone("alice", server, transport) as alice:
@@ -146,7 +146,7 @@ def test_our_registration(transport: str) -> None:
                 await asyncio.to_thread(registrar.wait)
             for each in (bob, wrong):
                 with contextlib.suppress(TimeoutError):
-                    async with asyncio.timeout(0.1):  # nobody is there any more to say goodbye to
+                    async with asyncio.timeout(0.1):  # the registrar has ended, so the unregistration gets no response
                         await each.terminate()
 
     asyncio.run(scenario())

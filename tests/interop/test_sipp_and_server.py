@@ -36,7 +36,7 @@ PATIENT = ("-r", "50", "-max_retrans", "10", "-max_invite_retrans", "6")
 
 
 def with_server(scenario: Callable[[int], None]) -> None:
-    """Run ``scenario`` in a thread, beside our server, whose port it is given."""
+    """Run ``scenario`` in a thread, beside our server; its argument is the server's port."""
 
     async def run() -> None:
         async with serving(USERS) as port:
@@ -48,7 +48,7 @@ def with_server(scenario: Callable[[int], None]) -> None:
 def call(
     server: int, caller: str, callee: str, transport: str = "UDP", calls: int = 1, options: Sequence[str] = ()
 ) -> None:
-    """Register Bob with the contact of one SIPp, and let another SIPp call him through the server."""
+    """Register the contact of one SIPp for Bob, and let another SIPp call him through the server."""
     with playing(callee, server, transport=transport, calls=calls) as bob:
         play("register", server, transport=transport, users=BOB, contact_port=bob.port)
         play(caller, server, transport=transport, calls=calls, options=options)
@@ -77,7 +77,7 @@ def test_a_lean_register_is_answered_within_its_size(transport: str) -> None:
 @pytest.mark.interop(scenario="registration refreshed, listed, removed")
 @pytest.mark.parametrize("transport", TRANSPORTS)
 def test_the_life_of_a_registration(transport: str) -> None:
-    """RFC 3261 10.2.1 to 10.2.4, each REGISTER challenged anew."""
+    """RFC 3261 10.2.1 to 10.2.4; every REGISTER gets a new challenge."""
     with_server(lambda server: play("register_life", server, transport=transport, users=USERS, calls=4))
 
 
@@ -98,7 +98,7 @@ def test_register_with_a_wrong_password(wrong: dict[str, str], transport: str) -
 @pytest.mark.interop(scenario="call by way of our proxy, re-INVITE, BYE")
 @pytest.mark.parametrize("transport", TRANSPORTS)
 def test_call_with_reinvite_and_bye(transport: str) -> None:
-    """RFC 3261 13 to 16: every request of the dialog goes by way of the proxy."""
+    """RFC 3261 13 to 16: every request of the dialog passes the proxy."""
     with_server(lambda server: call(server, "call", "answer", transport, calls=5))
 
 
@@ -124,7 +124,7 @@ def test_nobody_is_called_who_is_not_there(transport: str) -> None:
 @pytest.mark.interop(scenario="registration under loss")
 @pytest.mark.parametrize("transport", ["UDP"])
 def test_registers_under_loss(transport: str) -> None:
-    """RFC 3261 17: a fifth of what SIPp sends and receives is lost; retransmissions make up for it."""
+    """RFC 3261 17: a fifth of all messages from and to SIPp is lost; retransmissions make up for it."""
     loss = ("-lost", "20", "-r", "50")
     with_server(lambda server: play("register", server, users=USERS, calls=20, options=loss))
 
@@ -132,7 +132,7 @@ def test_registers_under_loss(transport: str) -> None:
 @pytest.mark.interop(scenario="calls under loss")
 @pytest.mark.parametrize("transport", ["UDP"])
 def test_calls_under_loss(transport: str) -> None:
-    """RFC 3261 13.3.1.4, 16, 17: a quarter of what the caller sends and of the final answers is lost."""
+    """RFC 3261 13.3.1.4, 16, 17: a quarter of the caller's messages and of the final responses is lost."""
     with_server(lambda server: call(server, "lossy_call", "short_answer", calls=20, options=("-r", "50")))
 
 

@@ -31,12 +31,12 @@ WAIT_S_MAX = 10.0
 
 
 def dialogs(said: str) -> int:
-    """How many dialogs it found in the end, by what it prints of them."""
+    """The final number of dialogs in sngrep's output."""
     return int(re.findall(r"Dialog count: (\d+)", said)[-1])
 
 
 def sngrep(*options: object) -> str:
-    """What sngrep says, with no terminal and no configuration of its user."""
+    """Output of sngrep, run without a terminal and without its user's configuration."""
     command = [str(PROGRAM), "-N", "-F", *map(str, options)]
     done = subprocess.run(command, stdin=subprocess.DEVNULL, capture_output=True, text=True, check=True, timeout=30)
     return done.stdout
@@ -56,7 +56,7 @@ def test_opens_a_trace(transport: Transport, tmp_path: Path) -> None:
 
 @contextlib.contextmanager
 def listening(capture: Path) -> Iterator[int]:
-    """Let sngrep listen for HEP, and write what it hears to ``capture`` when it ends; yield its port."""
+    """Let sngrep listen for HEP, and write its messages to ``capture`` when it ends; yield its port."""
     port = free_port()
     command = [str(PROGRAM), "-N", "-F", "-L", f"udp:127.0.0.1:{port}", "-O", str(capture)]
     with capture.with_suffix(".said").open("wb") as said:

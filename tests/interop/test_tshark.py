@@ -35,7 +35,7 @@ FIELDS = (
 
 
 def tshark(capture: Path, *options: str) -> str:
-    """What tshark says of the file, its checksums checked."""
+    """Output of tshark for the file, with checksums verified."""
     command = [str(PROGRAM), "-r", str(capture), *CHECKS, *options]
     return subprocess.run(command, capture_output=True, text=True, check=True, timeout=60).stdout
 
@@ -69,7 +69,7 @@ def test_nothing_is_malformed(transport: Transport, tmp_path: Path) -> None:
 
 @pytest.mark.interop(scenario="counts messages and sets up calls")
 def test_statistics(transport: Transport, tmp_path: Path) -> None:
-    """Its figures of SIP: each kind of message as often as we sent it, and how long the calls took to be set up."""
+    """Its SIP statistics: each kind of message as often as we sent it, and the setup time of the calls."""
     seen = traced_call(tmp_path / "trace.jsonl", transport)
     export(tmp_path / "trace.jsonl", "--pcap", tmp_path / "call.pcap")
     said = tshark(tmp_path / "call.pcap", "-q", "-z", "sip,stat")
@@ -82,7 +82,7 @@ def test_statistics(transport: Transport, tmp_path: Path) -> None:
 
 @pytest.mark.interop(scenario="opens one call of a trace")
 def test_one_call(transport: Transport, tmp_path: Path) -> None:
-    """What is exported of one call is that call alone."""
+    """The export of one call contains only that call."""
     seen = traced_call(tmp_path / "trace.jsonl", transport)
     (call_id,) = {each.sketch.call_id for each in seen if each.sketch.method == "INVITE"}
     export(tmp_path / "trace.jsonl", "--call", call_id, "--pcap", tmp_path / "call.pcap")

@@ -65,7 +65,7 @@ class World:
         self._step(DatagramReceived("sip", source, data))
 
     def advance(self, seconds: float) -> None:
-        """Let time pass, firing every timer at its second."""
+        """Advance the clock, and fire every timer when it is due."""
         end = self.now + seconds
         while due := [(at, repr(key), key) for key, at in self.timers.items() if at <= end]:
             at, _, key = min(due)
@@ -75,11 +75,11 @@ class World:
         self.now = end
 
     def know(self, address: Address) -> None:
-        """Let the server count who is at ``address`` among its users."""
+        """Let the server count the host of ``address`` among its known peers."""
         self.server._layer.peers.note(address[0], self.now)
 
     def bytes_at(self, address: Address) -> list[bytes]:
-        """Take what has arrived at ``address``."""
+        """Return and remove the datagrams that have arrived at ``address``."""
         return self.inboxes.pop(address, [])
 
     def messages_at(self, address: Address) -> list[Message]:
@@ -112,7 +112,7 @@ class World:
 
 
 class Phone:
-    """A user agent as small as can be: it writes requests and reads what arrives at its address."""
+    """A minimal user agent: it writes requests and reads the messages that arrive at its address."""
 
     def __init__(self, world: World, user: str, address: Address, password: str | None = None) -> None:
         self.world = world

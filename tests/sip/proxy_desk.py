@@ -27,7 +27,7 @@ NOW = 50.0
 
 
 class Script:
-    """A routing script that gives one verdict and remembers what it was asked."""
+    """A routing script that always returns one verdict and keeps the requests it was called with."""
 
     def __init__(self, verdict: Verdict) -> None:
         self.verdict = verdict
@@ -39,7 +39,7 @@ class Script:
 
 
 class Desk:
-    """A proxy for example.org where bob has ``devices``, carol has none and nobody else exists."""
+    """A proxy for example.org where bob has ``devices``, carol has none and no other user exists."""
 
     def __init__(self, devices: int = 1, routing: RoutingScript | None = None, relay: RelayCalls | None = None) -> None:
         self.location = LocationService()

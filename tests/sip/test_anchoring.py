@@ -1,4 +1,4 @@
-"""Calls by a media relay: what waits for it, in which order, and when it is let go (SPEC I; RFC 3264)."""
+"""Calls through a media relay: messages that wait for the relay, their order, and its release (SPEC I; RFC 3264)."""
 
 from __future__ import annotations
 
@@ -68,13 +68,13 @@ def released(commands: Sequence[Command]) -> list[Release]:
 
 
 class Anchor:
-    """A proxy with a relay at hand that describes what it is told to."""
+    """A proxy with a relay whose descriptions the test gives."""
 
     def __init__(self, desk: Desk | None = None) -> None:
         self.desk = desk or Desk(relay="nat")
 
     def invite(self, request: Request | None = None, transaction: str = "s1") -> list[SendRequest]:
-        """Let an offer pass, as the relay describes it."""
+        """Forward an offer as the relay describes it."""
         (wish,) = asked(self.desk.ask(request or offering(), transaction))
         return sent(self.describe(wish.key))
 
@@ -119,7 +119,7 @@ class TestOffers:
         assert [branch.request.body for branch in branches] == [BY_RELAY] * 3
 
     def test_a_cancel_while_it_waits(self, anchor: Anchor) -> None:
-        """The offer may be at the relay by now: what it began is ended, and what comes of it goes nowhere."""
+        """The relay may have the offer already: its call is released, and its description is discarded."""
         request = offering()
         anchor.desk.ask(request)
         commands = anchor.desk.tell(CancelReceived("s1", sip("CANCEL")))
@@ -294,7 +294,7 @@ class TestAnswers:
         assert statuses(anchor.desk.ask(sip("OPTIONS", "sip:example.org"), "s2")) == [200]
 
     def test_a_200_that_is_repeated_is_described_again(self, anchor: Anchor) -> None:
-        """RFC 3261 13.3.1.4: the caller had none of them yet, so each has to be one that it can use."""
+        """RFC 3261 13.3.1.4: the caller has received none of them yet, so it must be able to use each."""
         (branch,) = anchor.invite()
         for number in (1, 2):
             (wish,) = asked(anchor.desk.tell(answering(branch, 200)))
@@ -331,7 +331,7 @@ class TestAnswers:
         assert [response.body for response in responses(anchor.describe(wish.key))] == [BY_RELAY]
 
     def test_an_offer_of_the_called_side(self, anchor: Anchor) -> None:
-        """The tags are those of who offers and who answers now, whoever called."""
+        """The tags are those of the offerer and of the answerer, whichever of them made the call."""
         back = route(anchor.desk)
         request = offering("INVITE", "sip:alice@172.16.0.1:7;alias=192.0.2.11~40001~1", back, contact=CONTACT)
         request = request.replacing("From", f"<{BOB}>;tag=b").replacing("To", "<sip:alice@example.org>;tag=a")
@@ -354,7 +354,7 @@ class TestTheEnd:
         assert released(anchor.desk.ask(sip("BYE", "sip:x@10.9.9.9", to_tag="b"))) == []
 
     def test_a_bye_without_the_tags_of_both_does_not(self, anchor: Anchor) -> None:
-        """Who knows the Call-ID alone ends nothing."""
+        """The Call-ID alone is not enough to end a call."""
         back = route(anchor.desk)
         request = sip("BYE", "sip:bob@10.0.0.2:5062", back)
         assert released(anchor.desk.ask(request)) == []
@@ -396,7 +396,7 @@ class TestTheEnd:
 
     @pytest.mark.parametrize("status", [401, 420, 481, 491])
     def test_a_refused_offer_within_a_call_ends_nothing_that_was_answered(self, anchor: Anchor, status: int) -> None:
-        """But anybody may write a To tag: where there is no such call, nothing stays."""
+        """Anybody can write a To tag: without such a call, the relay keeps nothing."""
         (branch,) = anchor.invite(offering("INVITE", BOB, to_tag="b"))
         commands = anchor.desk.tell(answer(branch, status))
         assert released(commands) == [Release("call-1", "a", unless_answered=True)]
@@ -412,7 +412,7 @@ class TestTheEnd:
         assert released(commands) == [Release("call-1", "a", unless_answered=True)]
 
     def test_each_caller_of_one_call_id_is_let_go(self, anchor: Anchor) -> None:
-        """What others have under way there makes no difference."""
+        """Other transactions with that Call-ID make no difference."""
         other = offering().replacing("From", "<sip:alice@example.org>;tag=a2")
         (first,), (second,) = anchor.invite(), anchor.invite(other, "s2")
         assert released(anchor.desk.tell(answer(first, 401))) == [Release("call-1", "a")]
@@ -430,7 +430,7 @@ class TestTheServer:
     RELAY: Address = ("192.0.2.200", 2223)
 
     def test_joins_proxy_and_relay(self) -> None:
-        """Datagrams on "ng", timers of repetition, and a call whose two descriptions are the relay's."""
+        """Datagrams on "ng", retransmission timers, and a call whose two descriptions are the relay's."""
         world = World(media=RelayDriver([self.RELAY], CountingRandom()), relay_calls="all")
         alice, bob = Phone(world, "alice", ("198.51.100.1", 6000)), Phone(world, "bob", ("198.51.100.2", 7000))
         assert bob.register().status == 200

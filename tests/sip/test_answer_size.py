@@ -1,4 +1,4 @@
-"""No answer to somebody unknown is larger than what it answers (DESIGN 6: no amplification over UDP)."""
+"""Size of responses to unknown sources: never larger than their request (DESIGN 6: no amplification over UDP)."""
 
 from __future__ import annotations
 
@@ -53,7 +53,9 @@ CORPUS = [datagram.replace(b"z9hG4bK1", f"z9hG4bK{number}".encode()) for number,
 
 @pytest.mark.parametrize("routing", [None, Script(Redirect()), Script(Reject(480, "Somebody said so" * 20))])
 def test_nobody_is_told_more_than_he_said(routing: Script | None) -> None:
-    """Each datagram of the corpus alone, sent twice, and half of it afterwards: nothing larger comes back to it."""
+    """Each datagram of the corpus alone, sent twice, and its first half afterwards: every response is at most as
+    large.
+    """
     world = World(routing=routing, flood=UNLIMITED)
     for n in range(3):
         phone = Phone(world, "bob", (f"10.0.0.{n}", 5060))
@@ -70,7 +72,7 @@ def test_nobody_is_told_more_than_he_said(routing: Script | None) -> None:
 
 
 def test_late_answers_are_bounded_too() -> None:
-    """A 408 of ours comes half a minute after the INVITE; what repeats it is as large."""
+    """Our 408 is sent half a minute after the INVITE; its retransmissions have the same size."""
     world = World()
     assert Phone(world, "bob", ("10.0.0.2", 5060)).register().status == 200
     invite = tiny("INVITE", BOB, "Max-Forwards: 70", "Contact: <sip:a@b>")
@@ -82,7 +84,9 @@ def test_late_answers_are_bounded_too() -> None:
 
 
 def test_all_challenges_come_if_they_fit_else_the_one_that_every_client_knows() -> None:
-    """RFC 8760 2.4, RFC 3261 22.4: MD5 is what a client with a single algorithm has; no challenge, no answer."""
+    """RFC 8760 2.4, RFC 3261 22.4: a client with a single algorithm has MD5; without room for a challenge, no
+    response.
+    """
     seen = {}
     for padding in range(0, 400, 5):
         world = World()
@@ -157,7 +161,7 @@ def test_only_marked_answers_are_cut_and_only_over_udp() -> None:
 
 
 def test_the_layers_own_answers_are_cut_too() -> None:
-    """RFC 3261 17.2.1: the 100 that it sends when nobody answers an INVITE for 200 ms."""
+    """RFC 3261 17.2.1: the 100 of the layer when an INVITE has no response for 200 ms."""
     layer = TransactionLayer(CountingRandom())
     layer.peers.everybody = True
     data = tiny("INVITE", "sip:c@d", "Timestamp: 1234567890.12345", rport=True)
@@ -186,7 +190,7 @@ SAMPLES = [
 
 @given(response=st.sampled_from(SAMPLES), bytes_max=st.integers(0, 700))
 def test_what_fits_is_still_a_response_that_means_the_same(response: Response, bytes_max: int) -> None:
-    """RFC 3261 20: status, To tag, Via and what the status cannot do without are there."""
+    """RFC 3261 20: status, To tag, Via and the fields that the status requires are kept."""
     data = fitted(response, bytes_max)
     if data is None:
         assert bytes_max < len(encode_message(response))

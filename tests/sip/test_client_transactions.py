@@ -188,7 +188,7 @@ def test_rfc3261_17_1_2_2_final_response_is_reported_once_and_timer_k_absorbs(al
 
 
 def test_timers_scale_with_t1_except_timer_d() -> None:
-    """RFC 3261 17.1.1.2: timer D is at least 32 s, whatever our T1."""
+    """RFC 3261 17.1.1.2: timer D is at least 32 s, for any T1 of ours."""
     layer = TransactionLayer(SeededRandom(), timers=Timers(t1_s=0.1, t2_s=0.3, t4_s=1.0))
     node = Clockwork(layer)
     data = start(node, "OPTIONS")

@@ -1,6 +1,6 @@
 """The project's own corpus: messages, session descriptions and digest values written after the RFCs.
 
-`corpus/index.toml` says of every file where it comes from, what each element has to make of it, and what is read.
+`corpus/index.toml` names for every file its origin, the expected result of each element, and the expected values.
 """
 
 from __future__ import annotations
@@ -35,7 +35,7 @@ by_part = pytest.mark.parametrize("case", PARTS, ids=[case["file"] for case in P
 
 
 def at(values: Any, path: str) -> Any:
-    """What ``values`` holds at a path such as via.0.port."""
+    """The element of ``values`` at a path such as via.0.port."""
     for step in path.split("."):
         values = values[int(step)] if isinstance(values, list) else values[step]
     return values

@@ -89,7 +89,7 @@ def client(username: str = "alice", password: str = "wonder land") -> DigestClie
 
 
 def told(peer: DigestClient, asked: Request, verdict: Verdict, *, asking: str = "WWW-Authenticate") -> bool:
-    """Hand the verdict to the client as the answer to ``asked``."""
+    """Give the verdict to the client as the response to ``asked``."""
     assert isinstance(verdict, Challenged)
     return peer.learn(make_response(asked, 401, headers=[(asking, value) for value in verdict.challenges]))
 
@@ -304,7 +304,7 @@ def test_a_proof_holds_for_its_method_and_realm_alone() -> None:
 
 
 def signed_for(uri: str) -> Verdict:
-    """Judge credentials for ``uri`` in a request whose Request-URI is ``sip:localhost``."""
+    """Check credentials for ``uri`` in a request whose Request-URI is ``sip:localhost``."""
     alice, home = client(), server()
     told(alice, request(), home.check(request(), 0.0))
     proof = alice.authorize(msgspec.structs.replace(request(2), uri=uri)).header("Authorization")

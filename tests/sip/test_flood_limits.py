@@ -35,7 +35,7 @@ def test_one_source_costs_another_nothing() -> None:
 
 
 def test_refusals_are_rarer_than_what_is_dropped() -> None:
-    """The first request over the limit is told to come back, then one in two seconds."""
+    """The first request over the limit is refused with a Retry-After, later ones only once in two seconds."""
     guard = FloodGuard(LIMITS)
     admitted(guard, "a", 0.0, 4)
     at_once = [guard.judge("a", 0.0) for _ in range(5)]
@@ -82,7 +82,7 @@ def flooded(**changes: Any) -> World:
 
 
 def test_a_source_that_asks_too_much_is_told_once_and_then_ignored() -> None:
-    """RFC 3261 21.5.4, and what it is told is no larger than what it sent; each is counted."""
+    """RFC 3261 21.5.4; the refusal is no larger than the request; each request is counted."""
     world = flooded()
     eve = Phone(world, "alice", ("10.6.6.6", 1))
     for _ in range(50):

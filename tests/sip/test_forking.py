@@ -38,7 +38,7 @@ def test_the_first_to_accept_wins_and_the_others_are_cancelled_once() -> None:
 
 
 def test_a_second_device_that_accepts_is_passed_on_too() -> None:
-    """RFC 3261 16.7 item 5, 13.2.2.4: the caller has to know, to end that dialog."""
+    """RFC 3261 16.7 item 5, 13.2.2.4: the caller must receive it to end that dialog."""
     desk = Desk(2)
     first, second = desk.forked(sip())
     passed = responses(desk.tell(answer(first, 200), answer(second, 200), answer(first, 200)))
@@ -111,7 +111,7 @@ def test_a_cancel_of_the_caller_reaches_every_device_that_has_not_ended() -> Non
 
 
 def test_a_device_that_ignores_the_cancel_is_given_up_as_487() -> None:
-    """RFC 3261 9.1: after 64*T1; nobody waits for it any more, so it is no 408."""
+    """RFC 3261 9.1: after 64*T1; the caller has given up by then, so the status is not 408."""
     desk = Desk(1)
     (branch,) = desk.forked(sip())
     desk.tell(CancelReceived("s1", sip("CANCEL")))
@@ -121,7 +121,7 @@ def test_a_device_that_ignores_the_cancel_is_given_up_as_487() -> None:
 
 
 def test_a_device_that_rings_for_ever_is_cancelled_and_the_others_go_on() -> None:
-    """RFC 3261 16.8: timer C is each branch's own, and begins anew with a sign of life."""
+    """RFC 3261 16.8: each branch has its own timer C, which restarts with every provisional response."""
     desk = Desk(2)
     first, second = desk.forked(sip())
     commands = desk.tell(answer(second, 180), now=NOW + 100)
@@ -145,7 +145,7 @@ def test_a_cancelled_device_that_rings_is_not_given_new_time() -> None:
 
 
 def test_a_device_that_cannot_be_reached_counts_as_503() -> None:
-    """RFC 3261 16.9: at once; alone it becomes a 500 (16.7 item 6), beside another answer it says nothing."""
+    """RFC 3261 16.9: at once; alone it becomes a 500 (16.7 item 6), with another response it has no effect."""
     desk = Desk(2)
     first, second = desk.forked(sip("MESSAGE"))
     assert statuses(desk.tell(TransactionTimedOut(first.transaction, "transport"))) == []
@@ -193,7 +193,7 @@ def test_a_challenge_waits_for_a_device_that_rings() -> None:
 
 
 def test_another_refusal_waits_for_silent_devices() -> None:
-    """They may be asleep, and nobody will call them again."""
+    """They may be asleep, and there is no second call to them."""
     desk = Desk(2)
     first, _ = desk.forked(sip())
     assert not [command for command in desk.tell(answer(first, 486)) if isinstance(command, SetTimer)]
@@ -211,7 +211,7 @@ def test_nothing_is_kept_of_an_answered_call_whose_losers_stay_silent() -> None:
 
 
 def test_the_first_final_answer_to_a_request_that_is_no_invite_is_the_last() -> None:
-    """RFC 3261 16.7 item 5: 2xx at once; what comes later goes nowhere."""
+    """RFC 3261 16.7 item 5: 2xx is forwarded at once; later responses are discarded."""
     desk = Desk(2)
     first, second = desk.forked(sip("MESSAGE"))
     assert statuses(desk.tell(answer(first, 200))) == [200]
@@ -220,7 +220,7 @@ def test_the_first_final_answer_to_a_request_that_is_no_invite_is_the_last() -> 
 
 
 def test_silence_of_all_but_one_device_gives_the_answer_of_that_one() -> None:
-    """RFC 3261 16.7 item 6: for INVITE a silent device counts as 408, which says less than any other 4xx."""
+    """RFC 3261 16.7 item 6: for INVITE a silent device counts as 408, which is less informative than any other 4xx."""
     desk = Desk(2)
     first, second = desk.forked(sip())
     desk.tell(TransactionTimedOut(second.transaction))
@@ -234,7 +234,7 @@ def test_an_ack_goes_to_every_device() -> None:
 
 
 def test_breadth_is_divided_among_the_branches() -> None:
-    """RFC 5393 5.3.3: 60 if the request does not say; all of it is given on."""
+    """RFC 5393 5.3.3: 60 if the request has no Max-Breadth; the branches get all of it."""
     assert [b.request.header("Max-Breadth") for b in Desk(3).forked(sip())] == ["20", "20", "20"]
     limited = sip("INVITE", BOB, ("Max-Breadth", "5"))
     assert [b.request.header("Max-Breadth") for b in Desk(3).forked(limited)] == ["2", "2", "1"]
@@ -242,7 +242,7 @@ def test_breadth_is_divided_among_the_branches() -> None:
 
 @pytest.mark.parametrize(("breadth", "status"), [("2", 440), ("0", 440), ("x", 400)])
 def test_a_request_that_may_not_fork_so_wide_is_refused(breadth: str, status: int) -> None:
-    """RFC 5393 5.3.3: so that a ring of users who forward to each other does not multiply requests without end."""
+    """RFC 5393 5.3.3: a ring of users who forward to each other must not multiply requests without end."""
     assert Desk(3).refused(sip("INVITE", BOB, ("Max-Breadth", breadth))).status == status
 
 

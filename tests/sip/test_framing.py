@@ -27,7 +27,7 @@ def message(body: bytes = b"hello") -> bytes:
 
 
 def fed(*pieces: bytes, opened_here: bool = False) -> Fed:
-    """What all pieces together complete."""
+    """All messages, pings and errors that the pieces give together."""
     framer = StreamFramer(opened_here=opened_here)
     parts = [framer.feed(piece) for piece in pieces]
     return Fed(
@@ -80,7 +80,7 @@ def test_bare_line_feeds_end_a_head_as_in_a_datagram() -> None:
     ],
 )
 def test_what_cannot_be_framed_is_an_error_for_good(data: bytes) -> None:
-    """RFC 3261 20.14: without a Content-Length that can be trusted nobody knows where the next message begins."""
+    """RFC 3261 20.14: without a valid Content-Length the start of the next message is unknown."""
     framer = StreamFramer(opened_here=False)
     found = framer.feed(message() + data)
     assert found.messages == (message(),)
@@ -143,7 +143,7 @@ def test_any_bytes_give_messages_or_an_error(pieces: list[bytes], opened_here: b
 
 @given(st.lists(st.binary(max_size=200), max_size=5), st.data())
 def test_every_message_comes_out_as_it_went_in(bodies: list[bytes], data: st.DataObject) -> None:
-    """RFC 3261 18.3: wherever the network cuts the stream."""
+    """RFC 3261 18.3: at any cut of the stream into pieces."""
     sent = [message(body) for body in bodies]
     stream = b"".join(sent)
     cuts = sorted(data.draw(st.lists(st.integers(0, len(stream)), max_size=10)))

@@ -1,4 +1,4 @@
-"""The fuzzer in short: two thousand inputs for each reader; and it sees what breaks (DESIGN 9)."""
+"""The fuzzer in short: two thousand inputs for each parser; it finds inserted faults (DESIGN 9)."""
 
 from __future__ import annotations
 
@@ -132,7 +132,7 @@ def test_command_saves_what_failed_and_replays_it(
 
 
 def test_a_digest_value_may_grow_when_it_is_written_again() -> None:
-    """The bound is on what is said: escapes do not count, nor that some small letters are longer than large ones."""
+    """The bound is on the unescaped value: escapes, and lower-case letters longer than their capitals, do not count."""
     for text in ('Digest realm="' + "\x01" * 600 + '", nonce="n"', f'Digest realm="a",nonce="n",qop="{"İ" * 1024}"'):
         challenge = Challenge.parse(text)
         assert Challenge.parse(str(challenge)) == challenge

@@ -66,7 +66,7 @@ def test_a_message_over_tcp_and_ipv6(found: list[TracedMessage]) -> None:
 
 
 def test_every_message_fits_a_datagram() -> None:
-    """What is too long is cut off, and what has no Call-ID has no correlation id."""
+    """A too long message is truncated; a message without a Call-ID has no correlation id."""
     hostile = [b"x" * 70_000, b"OPTIONS sip:x SIP/2.0\r\nCall-ID: " + b"i" * 60_000 + b"\r\n\r\n" + b"x" * 5_000]
     entries = [TraceEntry(BEGAN_US, ("::1", 1), ("::1", 2), "TCP", "in", data) for data in hostile]
     for each in traced_messages(entries):

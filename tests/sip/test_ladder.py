@@ -102,7 +102,7 @@ def test_difference_of_bytes_that_are_no_message() -> None:
 
 
 def test_svg_needs_nothing_else(found: list[TracedMessage]) -> None:
-    """It is well-formed, has an arrow and a title for each message, and fetches nothing."""
+    """It is well-formed, has an arrow and a title for each message, and loads no other resource."""
     text = ladder_svg(found)
     root = ElementTree.fromstring(text)
     assert len(root.findall(f".//{SVG}polygon")) == len(found)

@@ -100,12 +100,12 @@ def test_contacts_compare_as_rfc_3261_19_1_4_says(first: str, second: str, same:
     ],
 )
 def test_a_domain_serves_its_name_and_address_at_its_own_port(uri: str, ours: bool) -> None:
-    """RFC 3261 16.4 and 16.5: what is not ours is never resolved here."""
+    """RFC 3261 16.4 and 16.5: addresses of other domains are never resolved here."""
     assert Domain("example.org", ("10.0.0.9", 5070)).serves(SIPUri.parse_any(uri)) is ours
 
 
 def test_a_contact_leads_to_its_binding_until_it_ends() -> None:
-    """RFC 3261 19.1.4: however it is written; the index keeps nothing of what is gone."""
+    """RFC 3261 19.1.4: for every equivalent spelling; the index keeps no entry of a removed binding."""
     location = LocationService()
     location.replace(ALICE, [binding(1), binding(2, expires_at=20.0)])
     assert list(location.bindings_at(SIPUri.parse("sip:alice@10.0.0.1:2;x=y"), 10.0)) == [binding(2, expires_at=20.0)]

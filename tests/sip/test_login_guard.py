@@ -25,7 +25,7 @@ def source(number: int) -> Source:
 
 
 def tries(guard: LoginGuard, user: str, from_: Source, now: float) -> bool:
-    """Try a wrong password; say whether it was read."""
+    """Try a wrong password; return whether the guard let it be checked."""
     if guard.wait_s(user, from_, now) > 0:
         guard.refused(user, from_, now)
         return False
@@ -118,7 +118,7 @@ def test_refusals_are_counted_read_or_not() -> None:
 
 
 def test_users_behind_the_known_proxy_are_sources_of_their_own() -> None:
-    """Guesses of one of them delay nobody else."""
+    """Guesses by one of them do not delay the others."""
     guard = LoginGuard(proxies=["10.0.0.9"])
     mallory = guard.source_of(request("10.0.0.9:5060", "10.0.0.66;received=192.0.2.66"))
     alice = guard.source_of(request("10.0.0.9:5060", "192.0.2.1:7000"))

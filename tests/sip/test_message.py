@@ -321,7 +321,7 @@ def test_secrets_are_not_shown() -> None:
 
 
 def test_a_head_that_takes_long_to_read_is_refused_unread() -> None:
-    """Anybody may send it; a large body costs nothing."""
+    """Anybody may send such a head; a large body costs no time."""
     start = b"REGISTER sip:h SIP/2.0\r\nVia: SIP/2.0/UDP h;branch=z9hG4bKx\r\nFrom: <sip:a@h>;tag=1\r\n"
     start += b"To: <sip:a@h>\r\nCall-ID: x\r\nCSeq: 1 REGISTER\r\nMax-Forwards: 70\r\n"
 

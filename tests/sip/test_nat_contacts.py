@@ -105,7 +105,7 @@ class TestTheAlias:
         ],
     )
     def test_what_stands_in_a_contact(self, contact: str, source: Address, transport: Transport, expected: str) -> None:
-        """What the sender wrote there itself is gone, also where none is needed."""
+        """An alias that the sender wrote itself is removed, also when none is needed."""
         assert marked(invite(contact), source, transport).header("Contact") == expected
 
     @pytest.mark.parametrize(
@@ -122,7 +122,7 @@ class TestTheAlias:
         ],
     )
     def test_who_is_not_behind_nat(self, contact: str, source: Address) -> None:
-        """The same IP address, whatever the port; a name tells nothing, and is left to those who know it."""
+        """The same IP address with any port; a host name gives no evidence, and is left unchanged."""
         request = invite(contact)
         assert marked(request, source, "UDP") is request
         assert not is_behind_nat(request, source)
@@ -219,7 +219,9 @@ class TestRegistration:
 
     @pytest.mark.parametrize("edge", [True, False])
     def test_what_a_known_proxy_passed_on_is_its_affair(self, edge: bool) -> None:
-        """An alias that it wrote stays, and none is added; what others pass on leads back to them."""
+        """An alias that the known proxy wrote is kept, and none is added; requests of other proxies get an alias of
+        their source.
+        """
         world = World(edge_proxies=[OUTSIDE[0]] if edge else [])
         bob = NATPhone(world, "bob")
         bob.register()
@@ -238,7 +240,7 @@ class TestRegistration:
 
     @pytest.mark.parametrize("vias", [1, 2])
     def test_nobody_registers_somebody_else(self, world: World, alice: Phone, vias: int) -> None:
-        """A stranger's OPTIONS of 266 bytes had 44 KB sent to whoever was named."""
+        """Otherwise a stranger's OPTIONS of 266 bytes sends 44 KB to any host that the contact names."""
         bob = NATPhone(world, "bob")
         victim = ("198.51.100.7", 5060)
         named = ", ".join(f"<sip:bob{number}@{victim[0]}>" for number in range(10))
@@ -268,7 +270,7 @@ class TestRegistration:
 class TestCalls:
     @pytest.fixture
     def accepted(self, alice: Phone, bob: NATPhone) -> tuple[Request, Response]:
-        """Let bob take a call of alice; return the INVITE as he had it, and the 200 as she had it."""
+        """Let bob accept a call of alice; return the INVITE that he received, and the 200 that she received."""
         alice.world.know(alice.address)
         alice.send(alice.request("INVITE", BOB))
         received = bob.taken_request()
@@ -340,7 +342,7 @@ class TestCalls:
     def test_nobody_but_the_user_named_has_that_word(
         self, world: World, accepted: tuple[Request, Response], alice: Phone, bob: NATPhone
     ) -> None:
-        """Whoever registers the contact of another under a name of their own draws nothing to themselves."""
+        """A user who registers the contact of another under their own name does not get that user's requests."""
         bob.register(0)
         mallory = NATPhone(world, "carol", ELSEWHERE)
         mallory.user, carol = "bob", mallory.user
@@ -378,7 +380,7 @@ class TestCalls:
     def test_a_contact_that_got_behind_nat_is_followed_there(
         self, world: World, accepted: tuple[Request, Response], alice: Phone, bob: NATPhone
     ) -> None:
-        """The dialog knows of no alias yet, the registration does."""
+        """The dialog has no alias yet, but the registration does."""
         alice.send(self.within(alice, "BYE", "sip:bob@10.0.0.5:5060", accepted[1], calling=True))
         assert bob.taken_request().method == "BYE"
 
@@ -431,7 +433,7 @@ class TestMessagesThroughOthers:
         assert self.passed(desk, branch, self.THEIRS) == "<sip:bob@10.0.0.5>"
 
     def test_an_answer_by_a_route_that_was_left_is_left_alone(self) -> None:
-        """Also when it comes once more, after the request has been forgotten."""
+        """Also for a retransmission, after the request has been forgotten."""
         desk = Desk()
         (recorded,) = Desk().forked(invite(), "other")
         route = recorded.request.headers_all("Record-Route")[0]
@@ -450,7 +452,7 @@ class TestMessagesThroughOthers:
 
 
 class StreamDesk:
-    """A server over UDP, TCP and TLS, and what it sends."""
+    """A server over UDP, TCP and TLS, and its outputs."""
 
     def __init__(self) -> None:
         streams = {"TCP": SERVER, "TLS": (SERVER[0], 5061)}
@@ -513,7 +515,7 @@ class TestStreams:
         assert [uri.param("transport") for uri in routes] == ["tcp", None], "RFC 5658: to each side over its transport"
 
     def test_without_that_connection_nobody_is_there(self, desk: StreamDesk) -> None:
-        """Nothing leads to a port that a NAT gave to a connection, so none is opened to it."""
+        """A port that a NAT gave to a connection accepts no other, so none is opened to it."""
         desk.tell(StreamClosed("sip", 3, "gone"))
         (sent,) = self.invited(desk)
         assert isinstance(sent, SendDatagram)
@@ -522,7 +524,7 @@ class TestStreams:
         assert refused.status == 480
 
     def test_the_next_connection_from_there_is_the_one(self, desk: StreamDesk) -> None:
-        """The end of the former one, told late, does not take it away."""
+        """A late notice of the old connection's end does not remove the new one."""
         desk.send(4, OUTSIDE, bob_over_tcp("OPTIONS", "sip:example.org"))
         desk.tell(StreamClosed("sip", 3, "gone"))
         (_, sent) = self.invited(desk)
@@ -531,7 +533,7 @@ class TestStreams:
 
 
 def test_a_large_request_to_behind_nat_stays_on_udp() -> None:
-    """Against RFC 3261 18.1.1, whose TCP would end before the NAT."""
+    """Contrary to RFC 3261 18.1.1, since a TCP connection could not pass the NAT."""
     world = World(streams={"TCP": SERVER})
     bob, alice = NATPhone(world, "bob"), Phone(world, "alice", ("198.51.100.1", 6000))
     assert bob.register().status == 200

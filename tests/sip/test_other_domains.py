@@ -63,7 +63,7 @@ def test_the_identity_is_asserted_to_a_trusted_domain() -> None:
 
 
 def test_without_a_proof_nothing_leaves() -> None:
-    """No open relay (RFC 3261 26.3.2.2): neither for strangers nor for users who do not prove to be such."""
+    """No open relay (RFC 3261 26.3.2.2): neither for strangers nor for users without valid credentials."""
     net, a, b = two_domains()
     alice, _ = phones(a, b)
     stranger = Telephone(b, "mallory", "10.0.66.6")
@@ -98,7 +98,7 @@ def test_no_identity_leaks_to_a_domain_that_is_not_trusted() -> None:
 
 
 def test_no_identity_over_a_plain_route() -> None:
-    """A route in the clear proves nothing of who is at its end, whatever the settings say."""
+    """A route without TLS never authenticates its other end, whatever the settings are."""
     plain = {"b.example": (DomainServer(Target("UDP", ("10.0.2.1", 5060))),)}
     net, a, b = two_domains(OtherDomains(plain, trusted=frozenset({"b.example"})))
     alice, _ = phones(a, b)
@@ -341,7 +341,7 @@ def test_weights_share_the_calls_and_a_call_stays_with_its_server() -> None:
 
 
 def test_nobody_has_a_request_passed_on_to_a_third_domain() -> None:
-    """Two proxies that each route a domain to the other: neither passes on what came from a domain."""
+    """Two proxies that each route a domain to the other: neither forwards requests that came from another domain."""
     loop = {"c.example": (tls("b.example", "10.0.2.1"),), "b.example": SERVERS}
     back = {"c.example": (tls("a.example", "10.0.1.1"),), "a.example": (tls("a.example", "10.0.1.1"),)}
     net, a, b = two_domains(

@@ -1,4 +1,4 @@
-"""Yield of guessing passwords at registrar and proxy, and what the answers tell (SPEC C-20; RFC 7616 5)."""
+"""Password guessing at registrar and proxy: its yield, and the information in the responses (SPEC C-20; RFC 7616 5)."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ NONCE_S = 250
 
 
 class Guesser:
-    """Asks for a nonce now and then, and answers it with one password after the other."""
+    """Requests a nonce now and then, and answers it with one password after the other."""
 
     def __init__(self, world: World, address: Address = MALLORY) -> None:
         self.world = world
@@ -89,7 +89,7 @@ def test_while_they_guess_the_right_password_is_refused_like_a_wrong_one(world: 
 
 
 def shown(response: Response) -> list[tuple[str, str]]:
-    """Return what a response says, but for what names its request, and for nonces and tags, which are random."""
+    """Return a response without the fields that identify its request, and without nonces and tags, which are random."""
     own = {"via", "cseq", "call-id"}
     headers = [(name, value) for name, value in response.headers if name.lower() not in own]
     cleaned = [
@@ -170,12 +170,12 @@ def test_a_device_that_moves_is_not_delayed_while_others_guess(world: World) -> 
         phone.address = (f"10.9.9.{number}", 7000)
         asked = phone.cseq
         assert phone.register().status == 200
-        assert phone.cseq - asked == 2  # a nonce holds where it was asked for
+        assert phone.cseq - asked == 2  # a nonce is valid only for the address that requested it
     assert Phone(world, "alice", ("10.8.8.8", 1)).register().status == 500
 
 
 def test_a_device_is_not_delayed_by_one_who_guesses_from_its_own_address(world: World) -> None:
-    """It may be behind one NAT, or forge the source; what the device does meanwhile clears nothing."""
+    """It may share a NAT or forge the source; requests of the device in between do not reset the count."""
     phone, mallory = registered(world), Guesser(world, (ALICE[0], 9999))
     for _ in range(18):
         for _ in range(200):
@@ -186,7 +186,7 @@ def test_a_device_is_not_delayed_by_one_who_guesses_from_its_own_address(world: 
 
 
 class PhoneBehindEdge(Phone):
-    """A phone at ``host`` whose requests a proxy at its address passes on."""
+    """A phone at ``host`` whose requests are forwarded by a proxy at its address."""
 
     def __init__(self, world: World, user: str, host: str, password: str | None = None) -> None:
         super().__init__(world, user, ("10.0.0.200", 5060), password)

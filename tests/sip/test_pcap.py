@@ -76,7 +76,7 @@ def read_packet(at_us: int, packet: bytes) -> Packet:
 
 
 def ones_sum(data: bytes) -> int:
-    """The ones' complement sum of 16-bit words, which is all ones over data with a right checksum (RFC 1071)."""
+    """The ones' complement sum of 16-bit words, which is all ones over data with a correct checksum (RFC 1071)."""
     total = sum(int.from_bytes(data[index : index + 2].ljust(2, b"\0"), "big") for index in range(0, len(data), 2))
     while total > 0xFFFF:
         total = (total >> 16) + (total & 0xFFFF)
@@ -153,7 +153,7 @@ def ip_network_of_examples() -> set[object]:
 
 
 def test_a_checksum_of_zero_is_written_as_all_ones() -> None:
-    """RFC 768: zero says that there is none. Of all values of the last two bytes, one gives it."""
+    """RFC 768: zero means no checksum. One of all values of the last two bytes gives it."""
     for number in range(65_536):
         capture = pcap([entry(b"ab" + number.to_bytes(2, "big"))])
         if capture[24 + 16 + 20 + 6 :][:2] == b"\xff\xff":
@@ -167,7 +167,7 @@ def test_a_checksum_of_zero_is_written_as_all_ones() -> None:
 @pytest.mark.parametrize("prefix", ["", "2001:db8::"])
 @pytest.mark.parametrize("transport", TRANSPORTS)
 def test_tshark_reads_it(call: list[TraceEntry], transport: Transport, prefix: str, tmp_path: Path) -> None:
-    """Wireshark finds every message, every checksum right, and nothing to object to."""
+    """Wireshark finds every message and every checksum correct, and reports no warning."""
     if shutil.which("tshark") is None:
         pytest.skip("tshark is not installed: apt-get install tshark")
     file = tmp_path / "call.pcap"

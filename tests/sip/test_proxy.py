@@ -1,4 +1,6 @@
-"""The proxy as a pure machine over the transaction layer's words (RFC 3261 16; SPEC D-07, D-09, X11)."""
+"""The proxy as a pure machine over the inputs and outputs of the transaction layer (RFC 3261 16; SPEC D-07,
+D-09, X11).
+"""
 
 from __future__ import annotations
 
@@ -34,7 +36,7 @@ NOW = 50.0
 
 
 class Setting:
-    """A proxy for example.org where bob has a binding, carol has none and nobody else exists."""
+    """A proxy for example.org where bob has a binding, carol has none and no other user exists."""
 
     def __init__(self) -> None:
         location = LocationService()
@@ -49,7 +51,7 @@ class Setting:
         return self.tell(RequestReceived(transaction, request, CALLER))
 
     def sent(self, request: Request) -> SendRequest:
-        """Forward ``request`` and return what went out."""
+        """Forward ``request`` and return the sent requests."""
         (sent,) = [command for command in self.ask(request) if isinstance(command, SendRequest)]
         return sent
 
@@ -128,7 +130,7 @@ def test_max_forwards_falls(came: str | None, leaves: str) -> None:
     ],
 )
 def test_what_goes_no_further(request_: Request, status: int) -> None:
-    """RFC 3261 16.3 to 16.5: each refusal has its status, and nothing is sent to anybody else."""
+    """RFC 3261 16.3 to 16.5: each refusal has its status, and no other message is sent."""
     setting = Setting()
     response = refusal(setting.ask(request_))
     assert response.status == status
@@ -219,7 +221,7 @@ def test_a_final_response_ends_the_context(method: str, status: int) -> None:
 
 
 def test_a_503_of_the_callee_becomes_500() -> None:
-    """RFC 3261 16.7 item 6: it says nothing about this server."""
+    """RFC 3261 16.7 item 6: a 503 is not about this server."""
     setting = Setting()
     assert statuses(setting.tell(answer_to(setting.sent(ask()), 503))) == [500]
 
@@ -301,7 +303,7 @@ def test_an_ack_for_a_2xx_to_a_user_is_passed_on() -> None:
     ],
 )
 def test_an_ack_that_cannot_go_on_is_dropped(ack: Request) -> None:
-    """RFC 3261 17.1.1.3: nothing answers an ACK."""
+    """RFC 3261 17.1.1.3: an ACK gets no response."""
     assert Setting().tell(AckReceived(ack, CALLER)) == []
 
 

@@ -120,7 +120,7 @@ def test_a_route_we_did_not_make_is_no_way_to_elsewhere() -> None:
 
 
 def test_our_mark_on_the_uri_of_another_is_not_ours() -> None:
-    """Everybody in the dialog knows the mark."""
+    """Every member of the dialog can copy the mark."""
     desk = Desk(1, STAY)
     mark = NameAddr.parse(route_of(desk)).uri.param("path")
     request = sip("BYE", f"sip:10.6.6.6;lr;path={mark}", ("Route", f"<{PEER}>"), to_tag="b")
@@ -128,7 +128,7 @@ def test_our_mark_on_the_uri_of_another_is_not_ours() -> None:
 
 
 def test_a_request_with_a_route_left_goes_there_once() -> None:
-    """RFC 3261 16.6 item 7: the route leads on, whatever number of devices the user has."""
+    """RFC 3261 16.6 item 7: the route decides, however many devices the user has."""
     desk = Desk(3, STAY)
     request = sip("BYE", BOB, ("Route", f"{route_of(Desk(1, STAY))}, <sip:10.0.0.50;lr>"), to_tag="b")
     assert only(desk.forked(request)).destination == Target("UDP", ("10.0.0.50", 5060))

@@ -1,4 +1,4 @@
-"""No password, key or digest value survives in a trace, whatever it is written as (SPEC U-06)."""
+"""Redaction: no password, key or digest value survives in a trace, in any spelling (SPEC U-06)."""
 
 from __future__ import annotations
 
@@ -83,7 +83,7 @@ def test_bodies_keep_their_length(line: str) -> None:
 
 @pytest.mark.parametrize("line", [*HEADS, *BODIES])
 def test_bytes_that_are_no_message(line: str) -> None:
-    """Without an empty line nobody knows what is head and what is body."""
+    """Without an empty line the boundary between head and body is unknown."""
     assert SECRET.encode() not in redact(line.replace("{}", SECRET).encode() + b"\r\nmore")
 
 
@@ -100,7 +100,7 @@ def test_a_compressed_body_is_hidden_as_a_whole(field: str) -> None:
 
 
 def test_what_is_no_secret_stays() -> None:
-    """A trace is for finding faults: what does not have to go is there as it was on the wire."""
+    """A trace serves to find faults: everything except secrets stays as it was on the wire."""
     plain = message(
         "f: <sip:alice@example.org:5060>;tag=1\r\nContact: <sip:10.0.0.1:5060;lr>,\r\n  <sip:a@[::1]:5060>\r\nX: \xff",
         "v=0\r\nc=IN IP4 10.0.0.1\r\na=rudp-connection:1f00\r\na=fingerprint:sha-256 AB:CD\r\n\x00\xfe",
@@ -116,10 +116,10 @@ def test_what_is_no_secret_stays() -> None:
 
 @given(st.binary(max_size=300), st.sampled_from([*HEADS, *BODIES]), st.binary(max_size=300))
 def test_any_bytes_around_it(before: bytes, line: str, after: bytes) -> None:
-    """What stands before and after does not matter, and redacting twice is redacting once."""
+    """Bytes before and after make no difference, and a second redaction changes nothing."""
     data = before + b"\r\n" + line.replace("{}", SECRET).encode() + b"\r\n" + after
     shown = redact(data)
-    # What precedes may be a header field that the line is the body of; then it is gone, or hidden with it.
+    # A preceding header field may continue in the line; the line is then removed or hidden with it.
     assert SECRET.encode() not in shown
     assert redact(shown) == shown
 
@@ -146,7 +146,7 @@ def test_any_bytes_at_all(data: bytes) -> None:
     ],
 )
 def test_hostile_text_takes_linear_time(piece: str) -> None:
-    """64 KiB of what a pattern begins with and never ends: some milliseconds, where a square would take minutes."""
+    """64 KiB that begin like a secret and never end: some milliseconds, where a quadratic pattern needs minutes."""
     data = piece.encode() * (65_000 // len(piece))
     began = time.perf_counter()
     for head in (b"", b"\r\nAuthorization: Digest "):

@@ -146,7 +146,7 @@ def test_the_granted_expiry(params: str, expires_header: str | None, granted_s: 
 
 
 def test_too_brief_an_interval_is_refused_with_the_minimum() -> None:
-    """RFC 3261 10.3 step 7: 423, and nothing of the request is taken."""
+    """RFC 3261 10.3 step 7: 423, and no binding of the request is stored."""
     desk = Desk()
     response = desk.register("<sip:alice@10.0.0.1:8>;expires=60", "<sip:alice@10.0.0.1:7>;expires=4")
     assert (response.status, response.header("Min-Expires")) == (423, "5")
@@ -295,7 +295,7 @@ NOWHERE = ["224.0.1.75", "255.255.255.255", "240.0.0.1", "0.0.0.0", "[ff02::1]",
 
 @pytest.mark.parametrize("host", [*NOWHERE, "127.0.0.1", "127.9.9.9", "[::1]", "[::ffff:127.0.0.1]"])
 def test_a_contact_is_one_host_and_not_this_one(host: str) -> None:
-    """Whoever registers is not believed to be at many hosts at once, nor here if the REGISTER is from elsewhere."""
+    """A contact cannot be many hosts at once, nor this host if the REGISTER is from elsewhere."""
     desk = Desk()
     assert desk.register("<sip:alice@10.0.0.1:7>", f"<sip:alice@{host}:7>").status == 400
     assert desk.contacts() == ()
@@ -364,7 +364,7 @@ def test_bindings_of_before_a_restart_hold_for_the_rest_of_their_time() -> None:
     ],
 )
 def test_what_is_no_longer_valid_is_not_restored(aor: str, contact: str, expires_at: float) -> None:
-    """Ended, unreadable, not to be sent to, of somebody who is no user any more, of another domain."""
+    """Expired, malformed, not routable, of a user that no longer exists, of another domain."""
     desk = Desk()
     outputs = desk.registrar.restore({aor: [Binding(contact, expires_at, "c", 1)]}, desk.now)
     assert not [output for output in outputs if isinstance(output, SetTimer)]
@@ -386,7 +386,7 @@ moves = st.lists(
 def test_a_device_has_the_contact_of_its_highest_cseq_and_no_other(moves: list[tuple[str, int, int, int]]) -> None:
     """RFC 3261 10.3 step 7 and RFC 5626 6 in any order of arrival, against a model of two devices.
 
-    Once a device has unregistered, no CSeq is kept for it, and the next request counts whatever it is.
+    Once a device has unregistered, no CSeq is kept for it, and the next request is accepted with any CSeq.
     """
     desk = Desk()
     model: dict[str, tuple[int, str]] = {}

@@ -117,7 +117,7 @@ class TestClients:
 
 
 class TestFailures:
-    """RFC 3261 8.1.3.1, 17.1.4: a transport error is told at once."""
+    """RFC 3261 8.1.3.1, 17.1.4: a transport error is reported at once."""
 
     @pytest.mark.parametrize("method", ["INVITE", "OPTIONS"])
     def test_a_refused_connection_ends_the_transaction(self, alice: Clockwork, method: str) -> None:
@@ -191,7 +191,7 @@ class TestFlows:
         assert sent.connection is None
 
     def test_what_goes_to_the_far_end_of_one_goes_on_it(self, alice: Clockwork) -> None:
-        """Phones write it into the Contact of a dialog, and nobody listens there (RFC 3261 18.1.1)."""
+        """Phones write it into the Contact of a dialog, although they do not listen there (RFC 3261 18.1.1)."""
         far_end = Target("TCP", ("192.0.2.2", 51_234))
         alice.tell(self.flow(9))
         (sent,) = alice.tell(SendAck(make_request("ACK", to_tag="b"), far_end))
@@ -211,7 +211,7 @@ class TestFlows:
         assert sent.connection is None
 
     def test_a_tls_target_is_never_reached_in_the_clear(self, alice: Clockwork) -> None:
-        """RFC 3261 26.2.2: the flow is TCP, TLS was asked for."""
+        """RFC 3261 26.2.2: the flow is TCP, but TLS was explicitly requested."""
         alice.tell(self.flow(9))
         (sent,) = alice.tell(SendRequest("t", make_request("OPTIONS"), Target("TLS", BOB), connection=9))
         assert isinstance(sent, SendOnStream)
@@ -255,7 +255,7 @@ class TestServers:
         assert (report.transport, report.connection) == ("TCP", 5)
 
     def test_a_request_that_cannot_be_read_is_answered_whatever_its_size(self, bob: Clockwork) -> None:
-        """RFC 3261 8.2.7: nobody forges the source of a connection, so the answer need not be small."""
+        """RFC 3261 8.2.7: the source of a connection cannot be forged, so the response need not be small."""
         request = make_request("OPTIONS")
         data = encode_message(request.with_first("Via", "SIP/2.0/TCP a;branch=z9hG4bKx")).replace(
             b"SIP/2.0\r", b"SIP/7.0\r"
@@ -324,7 +324,7 @@ class TestConnections:
 
 
 class TestLargeRequests:
-    """RFC 3261 18.1.1: over 1,300 bytes a request takes a stream, and UDP after all where nobody takes that."""
+    """RFC 3261 18.1.1: a request over 1,300 bytes uses a stream, and falls back to UDP if the connection is refused."""
 
     LARGE = make_request("INVITE").with_header("Subject", "x" * 1_200)
 

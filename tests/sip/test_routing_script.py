@@ -25,7 +25,7 @@ from wanderbus.sip.transaction.transaction_layer import AckReceived
 
 
 class Broken:
-    """Raises, or returns what is no verdict."""
+    """Raises an exception, or returns an invalid verdict."""
 
     def __init__(self, outcome: Any) -> None:
         self.outcome = outcome
@@ -68,7 +68,7 @@ def test_a_script_is_not_asked_about_what_goes_no_further() -> None:
 
 @pytest.mark.parametrize("uri", [BOB, "sip:carol@example.org", "sip:nobody@example.org", "sip:x@elsewhere.org"])
 def test_targets_of_a_script_are_followed_wherever_they_are(uri: str) -> None:
-    """RFC 3261 16.5: also for users who are offline, unknown or foreign; twice the same is once."""
+    """RFC 3261 16.5: also for users who are offline, unknown or foreign; duplicates count once."""
     targets = ("sip:desk@192.0.2.7", "sip:mail@192.0.2.8;transport=tcp", "sip:desk@192.0.2.7")
     branches = Desk(1, Script(Forward(targets))).forked(sip("INVITE", uri))
     assert [branch.request.uri for branch in branches] == list(targets[:2])
@@ -97,7 +97,7 @@ def test_a_target_that_is_a_user_of_ours_stands_for_its_devices() -> None:
     ],
 )
 def test_a_target_that_leads_nowhere(target: str, status: int) -> None:
-    """Offline, not safe enough, or a host name, for which the server would have to stop and ask."""
+    """Offline, not secure enough, or a host name that the server would have to resolve."""
     assert Desk(1, Script(Forward((target,)))).refused(sip()).status == status
 
 
@@ -157,7 +157,7 @@ OUTCOMES: list[Any] = [
 
 @pytest.mark.parametrize("outcome", OUTCOMES, ids=repr)
 def test_a_broken_script_costs_its_request_a_500_and_is_reported(outcome: Any) -> None:
-    """It is never raised, and what it said wrongly never reaches the wire."""
+    """The exception is caught, and an invalid verdict never reaches the wire."""
     desk = Desk(1, Broken(outcome))
     commands = desk.ask(sip())
     assert statuses(commands) == [500]

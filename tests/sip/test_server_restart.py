@@ -1,4 +1,4 @@
-"""What a SIP server's next process takes over, and what not."""
+"""State that a SIP server restores after a restart, and state that it does not."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ from wanderbus.sip.proxy.sip_server import SIPServer
 
 
 def test_a_nonce_is_of_one_life_though_the_key_is_kept() -> None:
-    """RFC 7616 3.4: the next process knows none of the counts, so what was overheard would be of use again."""
+    """RFC 7616 3.4: the next process has none of the nonce counts, so an overheard request would be valid again."""
     world = World()
     bob = Phone(world, "bob", ("10.0.0.2", 7000))
     assert bob.register().status == 200

@@ -67,7 +67,7 @@ def test_a_retransmitted_register_is_answered_identically(world: World) -> None:
 
 
 def test_a_replayed_register_in_a_new_transaction_is_challenged_again(world: World, bob: Phone) -> None:
-    """RFC 7616 3.4: what was overheard is of no use under another branch."""
+    """RFC 7616 3.4: overheard credentials are useless under another branch."""
     request = bob.digest.authorize(bob.request("REGISTER", "sip:example.org", to=f"<{BOB}>"))
     bob.send(request)
     assert bob.statuses() == [200]
@@ -299,7 +299,9 @@ def mutated(draw: st.DrawFn) -> bytes:
     devices=st.integers(0, 3),
 )
 def test_no_datagram_makes_the_server_raise(datagrams: list[bytes], verdict: Verdict, devices: int) -> None:
-    """Hostile input is answered or dropped, through every timer that follows; others are served, nothing is kept."""
+    """Hostile input is answered or discarded, through all its timers; other clients are served, and no state
+    remains.
+    """
     world = World(routing=Script(verdict))
     bob = Phone(world, "bob", ("10.0.0.2", 7000))
     bob.register(3600)

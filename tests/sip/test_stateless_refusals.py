@@ -1,4 +1,4 @@
-"""Requests that nobody has proved to have sent leave nothing behind (RFC 3261 8.2.7, 26.3.2.4; SPEC C-20)."""
+"""Stateless refusals: requests with an unproven source leave no state behind (RFC 3261 8.2.7, 26.3.2.4; SPEC C-20)."""
 
 from __future__ import annotations
 
@@ -68,7 +68,7 @@ def test_a_known_peer_is_refused_again_until_it_confirms(bob: Clockwork) -> None
 
 
 def test_who_becomes_known_after_a_100_gets_the_refusal_again(bob: Clockwork) -> None:
-    """As at the proxy, for a device that calls while it registers at its new address, and loses the first refusal."""
+    """This happens when a device calls while it registers at its new address, and loses the first refusal."""
     data = wire(make_request("INVITE"), via("one")).replace(b"\r\n\r\n", b"\r\nSubject: " + 700 * b"x" + b"\r\n\r\n", 1)
     (report,) = [each for each in bob.tell(arrival(data, STRANGER)) if isinstance(each, RequestReceived)]
     trying = Respond(report.transaction, make_response(report.request, 100), within_request=True)
@@ -179,7 +179,7 @@ def invite_from_a_stranger(padding: int) -> bytes:
 
 
 def test_a_register_from_a_forged_source_has_no_nonce_for_it() -> None:
-    """A user asks for a nonce at an address of their own, and then writes a victim's as the source."""
+    """An attacker requests a nonce at their own address, and then forges a victim's as the source."""
     world = World()
     victim = ("198.51.100.66", 5060)
     mallory = Phone(world, "alice", ("203.0.113.1", 5060))

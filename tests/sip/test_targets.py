@@ -1,4 +1,4 @@
-"""Where a URI says to send (RFC 3261 19.1.2, 26.2.2; RFC 3263 4), and what our Via and SDP say for IPv6."""
+"""Next hop of a URI (RFC 3261 19.1.2, 26.2.2; RFC 3263 4), and our Via and SDP for IPv6."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""The ring of a trace, and what is picked from it (SPEC U-06)."""
+"""The ring of a trace, and selections from it (SPEC U-06)."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What the tests of the trace share: a call whose caller moves, between two user agents and a server in memory."""
+"""Shared call for the tests of the trace: its caller moves, between two user agents and a server in memory."""
 
 from __future__ import annotations
 

@@ -52,7 +52,7 @@ def answer(data: bytes, status: int, *, source: Address = BOB, to_tag: str = "b"
 
 
 def messages(outputs: Iterable[Output]) -> list[Message]:
-    """What the outputs send, read again."""
+    """The messages that the outputs send, parsed again."""
     return [parse_message(output.data) for output in outputs if isinstance(output, SendDatagram)]
 
 
@@ -71,7 +71,7 @@ class Clockwork:
         self.log: list[tuple[float, Output]] = []
 
     def tell(self, *inputs: Input) -> list[Output]:
-        """Give inputs now; return what came of it besides timers."""
+        """Step with these inputs; return all outputs except timers."""
         told: list[Output] = []
         for output in self.layer.step(inputs, self.now):
             match output:
@@ -88,7 +88,7 @@ class Clockwork:
         return min(self.timers.values(), default=None)
 
     def run_to(self, until: float) -> list[tuple[float, Output]]:
-        """Let time pass; return what the timers brought."""
+        """Advance the clock; return the outputs of the timers."""
         start = len(self.log)
         while (at := self.next_timer()) is not None and at <= until:
             self.now = at
@@ -99,7 +99,7 @@ class Clockwork:
         return self.log[start:]
 
     def sending_times(self, until: float) -> list[float]:
-        """Let time pass; return the seconds at which something was sent."""
+        """Advance the clock; return the seconds at which a message was sent."""
         return [at for at, output in self.run_to(until) if isinstance(output, SendDatagram)]
 
 
@@ -123,12 +123,12 @@ class LossyWorld:
             self.nodes[address] = Clockwork(layer)
 
     def post(self, at: float, address: Address, item: Input) -> None:
-        """Let ``item`` reach the layer at ``address`` at second ``at``."""
+        """Deliver ``item`` to the layer at ``address`` at second ``at``."""
         self._posted += 1
         heapq.heappush(self._coming, (at, self._posted, address, item))
 
     def run(self) -> None:
-        """Go on until nothing is left to happen."""
+        """Run until no event is left."""
         while True:
             due = [(at, address) for address, node in self.nodes.items() if (at := node.next_timer()) is not None]
             if self._coming and self._coming[0][0] <= min(due, default=(float("inf"), ALICE))[0]:

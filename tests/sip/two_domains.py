@@ -75,7 +75,7 @@ class Site:
 
 
 class Net:
-    """What joins the sites and the phones; ``dead`` hosts take no connections."""
+    """Network between the sites and the phones; ``dead`` hosts accept no connections."""
 
     def __init__(self) -> None:
         self.now = 100.0
@@ -171,7 +171,7 @@ class Telephone:
         return Request(method, uri, headers)
 
     def send(self, message: Message) -> list[Message]:
-        """Send to the home server; return what comes back at once."""
+        """Send to the home server; return its immediate outputs."""
         self.net.datagram(self.address, (self.site.host, 5060), encode_message(message))
         return self.take()
 

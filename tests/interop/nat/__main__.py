@@ -1,8 +1,8 @@
-"""How long events fail to come after each kind of move, through two NATs and a relay beside direct; takes root.
+"""Measure how long events stop after each kind of move, through two NATs with a relay and without; requires root.
 
-``python -m tests.interop.nat [--moves N] [--json FILE]``. Events flow at 50 a second from the publisher, who stays; the
-subscriber moves. Time counts from when its old address is taken away to the first event that was published after
-that; some 10 ms of it is what giving it another place takes here.
+``python -m tests.interop.nat [--moves N] [--json FILE]``. Events flow at 50 a second from the publisher, which stays;
+the subscriber moves. Time counts from the removal of its old address to the first event that was published after that;
+some 10 ms of it are the move itself in this test network.
 """
 
 from __future__ import annotations
@@ -47,7 +47,7 @@ PLANS: Final = (
 
 
 def main(arguments: Sequence[str] | None = None) -> int:
-    """Measure, print, and write JSON if asked; return the exit status."""
+    """Measure, print, and optionally write JSON; return the exit status."""
     parser = argparse.ArgumentParser(prog="python -m tests.interop.nat", description=__doc__)
     parser.add_argument("--moves", type=int, default=20, help="of each run (%(default)s)")
     parser.add_argument("--json", type=Path, metavar="FILE", help="write the result there as JSON")

@@ -1,7 +1,7 @@
-"""What is served, and on which hosts: four layouts of registrar, proxy, broker and relay.
+"""The servers and their hosts: four layouts of registrar, proxy, broker and relay.
 
-Where there is a relay, the public hosts let in from the routers SIP and what is sent to its ports and nothing else, so
-that whatever comes from behind NAT has passed it (SPEC I-06).
+In layouts with a relay, the public hosts accept from the routers only SIP and traffic to the relay's ports, so that all
+data from behind NAT has passed the relay (SPEC I-06).
 """
 
 from __future__ import annotations
@@ -40,7 +40,7 @@ COMMIT
 
 
 class Layout(Enum):
-    """What is where."""
+    """Placement of registrar, proxy, broker and relay on the hosts."""
 
     DIRECT = "no relay"
     TOGETHER = "registrar, proxy, broker and relay in one process"
@@ -76,7 +76,7 @@ class Program:
         self._life.close()
 
     def said(self) -> str:
-        """Return what it has said since it was started."""
+        """Return its output since it was started."""
         return self._said.read_text(errors="replace")
 
     def _is_ready(self) -> bool:
@@ -84,7 +84,7 @@ class Program:
 
 
 def programs(layout: Layout, internet: Internet, work: Path) -> dict[str, Program]:
-    """Return what this layout has, by host, in the order to start it; files are written to ``work``."""
+    """Return the programs of this layout, by host, in the order of starting; their files are written to ``work``."""
     server, relay, office = (internet.address(host) for host in (SERVER, RELAY, OFFICE))
     here = {"domain": DOMAIN, "host": server, "users": PASSWORDS, "data_dir": str(work / SERVER)}
     ng = f"{relay}:{_NG_PORT}"
@@ -125,7 +125,7 @@ def _guard(internet: Internet, host: str, routers: Iterable[str]) -> None:
 
 
 def _toml(settings: Mapping[str, Any]) -> str:
-    """Return settings as a file: what are tables come last."""
+    """Return settings as a file; tables are last."""
     lines = [f"{key} = {json.dumps(value)}" for key, value in settings.items() if not isinstance(value, Mapping)]
     for key, value in settings.items():
         if isinstance(value, Mapping):

@@ -1,7 +1,7 @@
-"""What publisher and subscriber do; each is a job of a process in its namespace (:mod:`bench.workers`).
+"""The publisher and the subscriber; each is a job of a process in its namespace (:mod:`bench.workers`).
 
-Both read one clock. The publisher says in each event when it was published, so that the subscriber can tell which are
-younger than a move.
+Both read one clock. The publisher writes into each event when it was published, so that the subscriber can find those
+that are younger than a move.
 """
 
 from __future__ import annotations
@@ -30,8 +30,9 @@ class Arrival(NamedTuple):
 
 
 async def subscribe(line: Line, options: Mapping[str, Any]) -> None:
-    """Subscribe; then, as often as the test says a moment, say when the first event came that is younger than it, or
-    None. Told how many events there are, say all that came once these have, and end."""
+    """Subscribe and serve requests: for a moment, report when the first event younger than it arrived, or None. For a
+    number of events, wait until all have arrived, report all arrivals, and end.
+    """
     arrivals: list[Arrival] = []
     async with _agent(options) as agent, agent.subscribe(SUBJECT, "Number >= 0") as notifications:
         reading = asyncio.get_running_loop().create_task(_read(notifications, arrivals))
@@ -48,8 +49,9 @@ async def subscribe(line: Line, options: Mapping[str, Any]) -> None:
 
 
 async def publish(line: Line, options: Mapping[str, Any]) -> None:
-    """Publish steadily when told to flow, until told something else; then say how many were published in all. Asked
-    for the ``way`` of the data channel, say that. Told ``end``, end."""
+    """Serve requests: publish steadily from ``flow`` to the next request, then report the number of events published in
+    all; report the data channel's ``way``; leave at ``end``.
+    """
     number = 0
     async with _agent(options) as agent:
         line.say("ready")

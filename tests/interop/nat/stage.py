@@ -1,4 +1,6 @@
-"""One run: a server, a publisher and a subscriber on hosts of a little internet, who moves, and what has come."""
+"""One run: a server, a publisher and a subscriber on hosts of a small internet, their moves, and the received
+events.
+"""
 
 from __future__ import annotations
 
@@ -43,7 +45,9 @@ Agents = Callable[[Internet, str], Mapping[str, str]]
 
 
 class Stage:
-    """Made by :meth:`set`; every host gets an address that none had before at every place it moves to."""
+    """A run, made by :meth:`set`; at every place that a host moves to, it gets an address that was never used
+    before.
+    """
 
     programs: Mapping[str, Any]
     """What serves, by the host that it is on."""
@@ -122,17 +126,17 @@ class Stage:
             taken = worker.hear()
 
     def rebind(self, router: str) -> float:
-        """Let a router forget its connections, and give each another port; return the moment before."""
+        """Let a router forget its connections and give each another port; return the moment just before."""
         before_s = time.monotonic()
         self.internet.rebind(router)
         return before_s
 
     def flow(self) -> None:
-        """Let events flow."""
+        """Start publishing events."""
         self._publisher.tell("flow")
 
     def hold(self) -> int:
-        """Let no more events flow; return how many were published in all, each of them acknowledged."""
+        """Stop publishing events; return how many were published in all, each of them acknowledged."""
         self._publisher.tell("hold")
         published: int = self._publisher.hear()
         return published

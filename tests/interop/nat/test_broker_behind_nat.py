@@ -1,5 +1,6 @@
-"""Broker, publisher and subscriber are all behind NATs, the broker's a symmetric one; in public there are a registrar
-and proxy and their relay (SPEC I-01, I-05). The data channel is over UDP, since nobody can connect to such a broker."""
+"""Broker, publisher and subscriber all behind NATs, the broker's a symmetric one; registrar, proxy and relay are public
+(SPEC I-01, I-05). The data channel uses UDP, since nobody can connect to such a broker over TCP.
+"""
 
 from __future__ import annotations
 

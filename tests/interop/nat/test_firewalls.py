@@ -1,7 +1,7 @@
-"""Firewalls that translate nothing, between a device and broker and relay: agents find another way (SPEC I-08).
+"""Firewalls without translation between a device and broker and relay: agents find another path (SPEC I-08).
 
-The device moves behind the firewall while events flow, and later to an open network. Nothing is lost, each event comes
-once and in order, and the better way is back.
+The device moves behind the firewall while events flow, and later to an open network. Nothing is lost, each event
+arrives once and in order, and the better path is used again.
 """
 
 from __future__ import annotations
@@ -31,7 +31,7 @@ UDP_BY_RELAY: Final = "\n".join((_SIP, _RELAY.format("udp"), _NO_UDP))
 
 
 class Firewall(NamedTuple):
-    """What is dropped, the layout that it is tried in, and the best way that it leaves."""
+    """Rules of a firewall, the layout for the test, and the best path that the rules leave open."""
 
     rules: str
     layout: Layout

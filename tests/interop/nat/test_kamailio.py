@@ -1,4 +1,4 @@
-"""Kamailio, with rtpengine or with our relay, serves clients behind NATs who move (SPEC I-01 to I-07, X9)."""
+"""Kamailio, with rtpengine or with our relay, serves moving clients behind NATs (SPEC I-01 to I-07, X9)."""
 
 from __future__ import annotations
 
@@ -105,7 +105,7 @@ class Served:
 
 
 def by(relay: str, transport: str) -> object:
-    """A relay, and what passes it."""
+    """Parameters: a relay, and the transport of the data that passes it."""
     theirs = relay == "rtpengine"
     marks = [pytest.mark.interop(peer=f"Kamailio and {relay if theirs else 'our relay'}")]
     if theirs:
@@ -114,7 +114,7 @@ def by(relay: str, transport: str) -> object:
 
 
 def move(scenario: str, *where: str) -> object:
-    """Where publisher and subscriber are at first, and who goes where."""
+    """Parameters: the first places of publisher and subscriber, the one that moves, and its destination."""
     return pytest.param(where, marks=pytest.mark.interop(scenario=scenario), id=scenario)
 
 
@@ -130,7 +130,7 @@ def move(scenario: str, *where: str) -> object:
     ],
 )
 def test_moves(internet: Internet, tmp_path: Path, relay: str, transport: str, where: tuple[str, ...]) -> None:
-    """Nothing is lost, and what goes to and comes from those behind NAT passes the relay, which counts it."""
+    """Nothing is lost, and all data of clients behind NAT passes the relay, which counts it."""
     alice, bob, who, to = where
     served = Served(relay)
     with Stage.set(internet, tmp_path, layout=served, transport=transport, alice=alice, bob=bob) as stage:
@@ -146,7 +146,7 @@ def test_moves(internet: Internet, tmp_path: Path, relay: str, transport: str, w
 @pytest.mark.parametrize(("relay", "transport"), [by("rtpengine", "UDP"), by("ours", "UDP")])
 @pytest.mark.interop(scenario="a firewall drops UDP to the broker: by relay, and later without")
 def test_firewall(internet: Internet, tmp_path: Path, relay: str, transport: str) -> None:
-    """An agent asks for the relay where nothing arrives without, and has it until it moves to an open network."""
+    """An agent requests the relay when nothing arrives directly, and uses it until it moves to an open network."""
     served = Served(relay)
     with Stage.set(internet, tmp_path, layout=served, transport="any", alice=PUBLIC, bob=PUBLIC) as stage:
         stage.flow()
@@ -166,7 +166,9 @@ def test_firewall(internet: Internet, tmp_path: Path, relay: str, transport: str
 @pytest.mark.parametrize(("relay", "transport"), [by("rtpengine", "UDP"), by("ours", "UDP")])
 @pytest.mark.interop(scenario="rebinding while receiving")
 def test_rebinding(internet: Internet, tmp_path: Path, relay: str, transport: str) -> None:
-    """A party that NAT moved without a word is followed, by rtpengine if it is told ``media-handover``."""
+    """After a silent rebinding of the NAT the data follow the client; rtpengine needs the flag ``media-handover`` for
+    it.
+    """
     served = Served(relay, "media-handover")
     with Stage.set(internet, tmp_path, layout=served, transport=transport) as stage:
         stage.flow()

@@ -22,7 +22,7 @@ over_either = pytest.mark.parametrize("transport", ["UDP", "TCP"])
 
 
 class Move(NamedTuple):
-    """Where both are at first, and who goes where."""
+    """The first places of publisher and subscriber, the one that moves, and its destination."""
 
     alice: str
     bob: str
@@ -87,7 +87,9 @@ def test_both_move_at_once(set_stage: SetStage, transport: str) -> None:
 @over_either
 @pytest.mark.interop(peer="NAT", scenario="the subscriber moves twelve times from NAT to NAT")
 def test_no_move_takes_room_from_the_next(set_stage: SetStage, transport: str) -> None:
-    """What a device leaves behind is never closed from its side, and is not to count as a connection of its own."""
+    """The connection that a moving device leaves behind is never closed from its side, and must not count as another
+    one.
+    """
     with set_stage(transport=transport) as stage:
         stage.flow()
         for place in (NORTH, SOUTH) * 6:

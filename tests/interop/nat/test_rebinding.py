@@ -1,4 +1,4 @@
-"""A router forgets its connections and gives each another port, and nobody is told (SPEC I-07, F-09)."""
+"""A router forgets its connections and gives each another port, without a notice to anybody (SPEC I-07, F-09)."""
 
 from __future__ import annotations
 
@@ -36,7 +36,7 @@ def test_while_sending(set_stage: SetStage, transport: str, alice: str, bob: str
 @through_both_kinds
 @pytest.mark.interop(peer="NAT", scenario="rebinding while receiving")
 def test_while_receiving(set_stage: SetStage, transport: str, alice: str, bob: str) -> None:
-    """What acknowledges nothing more, since nothing comes, is as silent as one that is idle."""
+    """A receiver that gets no data sends no acknowledgements either, so it is as silent as an idle one."""
     with set_stage(transport=transport, alice=alice, bob=bob) as stage:
         stage.flow()
         time.sleep(STEADY_S)
@@ -48,7 +48,7 @@ def test_while_receiving(set_stage: SetStage, transport: str, alice: str, bob: s
 @through_both_kinds
 @pytest.mark.interop(peer="NAT", scenario="rebinding while idle")
 def test_while_idle(set_stage: SetStage, transport: str, alice: str, bob: str) -> None:
-    """Both are silent as their routers forget them; the subscriber cannot know before it next speaks."""
+    """Both clients are silent while their routers forget them; the subscriber cannot notice before it next sends."""
     with set_stage(transport=transport, alice=alice, bob=bob) as stage:
         stage.flow()
         time.sleep(STEADY_S)

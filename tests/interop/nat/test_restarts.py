@@ -1,4 +1,4 @@
-"""Who serves is killed and comes back while all clients are behind NATs (SPEC I-07, D-10)."""
+"""A killed server comes back while all clients are behind NATs (SPEC I-07, D-10)."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ over_some = pytest.mark.parametrize("transport", ["UDP", "TCP"])
 
 
 def restart(stage: Stage, *hosts: str) -> float:
-    """Kill what is on these hosts, and start it again; return the moment of the death."""
+    """Kill the programs on these hosts and start them again; return the moment of the kill."""
     died_s = time.monotonic()
     for host in hosts:
         stage.programs[host].kill()
@@ -89,7 +89,7 @@ def test_move_while_the_server_is_dead(set_stage: SetStage, transport: str) -> N
 @over_some
 @pytest.mark.interop(peer="NAT", scenario="broker and relay restarted, and the routers rebind meanwhile")
 def test_rebinding_while_the_server_is_dead(set_stage: SetStage, transport: str) -> None:
-    """Where the server remembers the two, they are no more; it has to wait for them to speak."""
+    """The addresses that the server remembers are stale; it must wait until both clients send."""
     with set_stage(transport=transport) as stage:
         stage.flow()
         time.sleep(STEADY_S)
