@@ -1,4 +1,4 @@
-"""A small world whose server also serves the original ECI, and agents of that."""
+"""A small world whose server also serves the original ECI, and agents of the original ECI."""
 
 from __future__ import annotations
 
@@ -65,7 +65,7 @@ class EciTown:
         return machine._baseline
 
     def run(self, seconds: float) -> None:
-        """Let time pass."""
+        """Advance the clock."""
         end = self.world.now + seconds
         self.world.at(end, lambda: None)
         self.world.run(end)
@@ -78,7 +78,7 @@ class EciTown:
         self.run(0.5)
 
     def to(self, address: Address) -> list[bytes]:
-        """What was sent to ``address``."""
+        """Datagrams that were sent to ``address``."""
         return [data for _, destination, data in self.sent if destination == address]
 
     def _send(self, source: Address, destination: Address, data: bytes) -> None:

@@ -1,4 +1,4 @@
-"""The agent of the original ECI: by address, once, and without a word about what was lost (SPEC A-09, X36)."""
+"""The agent of the original ECI: by address, once, and without a report of losses (SPEC A-09, X36)."""
 
 from __future__ import annotations
 
@@ -101,7 +101,7 @@ def test_publish_filter_restrict_and_unsubscribe(town: EciTown) -> None:
 
 
 def test_every_message_is_one_datagram_and_nothing_answers_a_notification(town: EciTown) -> None:
-    """SPEC X36: no acknowledgement by the transport, and none of what the application took."""
+    """SPEC X36: neither the transport nor the application acknowledges."""
     seller, buyer = Pager(town, "10.1.0.1").connect(), Pager(town, "10.2.0.1").connect()
     buyer.subscribe()
     town.sent.clear()
@@ -278,7 +278,7 @@ def test_a_restart_is_the_same_user_only_at_the_same_port(town: EciTown, port: i
 
 @pytest.mark.parametrize("seed", range(1, 13))
 def test_a_bad_network_loses_but_never_repeats_or_reorders(seed: int) -> None:
-    """A simulated world: what is heard is some of what was published, in the order of the log."""
+    """A simulated world: the received events are some of the published ones, in the order of the log."""
     conditions = Conditions(loss=0.2, duplication=0.2, delay_min_s=0.001, delay_max_s=0.2, spike=0.1, damage=0.0)
     town = EciTown(seed=seed)
     seller = Pager(town, "10.1.0.1").connect()

@@ -65,7 +65,7 @@ def took(number: int, epoch: int = 1) -> Acknowledge:
 
 
 def gap(first: int, last: int, *losses: Loss, reader: int = 1) -> NotifyGap:
-    """A gap; unless it says so, everything between its numbers was lost."""
+    """A gap; by default all notifications between its numbers were lost."""
     return NotifyGap(first, last, losses or (Loss("wb-1", "queue_max", last - first + 1),), reader)
 
 
@@ -184,7 +184,7 @@ def test_what_was_received_and_not_taken_is_not_claimed_on_the_next_connection()
 
 
 def test_a_position_to_resume_from_is_said_on_every_connection() -> None:
-    """The broker may have removed the device meanwhile, and know nothing of how far it had got."""
+    """The broker may have removed the device meanwhile, with its position."""
     talk = conversation(resume=Position(1, 70))
     for _ in range(2):
         assert opening(talk) == [Attach(7, "default", Position(1, 70), True)]
@@ -204,7 +204,7 @@ def test_a_position_to_resume_from_is_said_on_every_connection() -> None:
 def test_u02_a_gap_counts_only_what_was_not_received(
     received: int, dropped: tuple[int, int], heard: list[object]
 ) -> None:
-    """A gap at the head of the queue grows; what came before it was dropped is not missing."""
+    """A gap at the head of the queue grows; notifications that arrived before the drop are not missing."""
     talk = reading()
     hear(talk, Attachment(1), *[notify(n) for n in range(1, received + 1)])
     assert arrived(hear(talk, gap(*dropped))) == heard

@@ -264,7 +264,7 @@ def test_disconnect_says_bye_and_unregisters_and_keeps_the_subscription(town: To
 
 
 def test_disconnect_waits_until_what_was_said_has_arrived() -> None:
-    """Also when it has to be said again: on a bad network nothing that was taken comes back in the next life."""
+    """Also with retransmissions: on a bad network no acknowledged notification is delivered again in the next life."""
     town = Town(Conditions(delay_min_s=0.005, delay_max_s=0.005))
     alice, bob = connected(town, takes=False), connected(town, "bob", number=2)
     for n in (1, 2, 3):
@@ -311,7 +311,7 @@ def test_disconnect_gives_up_after_its_time(town: Town) -> None:
 
 
 def test_who_leaves_is_not_told_that_the_broker_was_restarted(town: Town) -> None:
-    """A reset comes while what was said is being repeated: no news for somebody who says good-bye, but no draining."""
+    """A reset arrives during a retransmission: an agent that disconnects gets no report, but stops draining."""
     phone = connected(town, drain_s=60.0)
     town.blocked.add((phone.ip, 40_000))
     phone.publish(1)
@@ -359,7 +359,7 @@ def test_what_is_asked_before_connecting_waits(town: Town) -> None:
 
 
 def test_a_broker_message_without_sense_is_healed_by_a_new_connection_that_misses_nothing(town: Town) -> None:
-    """The rest of what came with it is not heard: the new connection begins where the stream stood."""
+    """The rest of that batch is discarded: the new connection continues from the last good position."""
     alice, bob = connected(town), connected(town, "bob", number=2)
     bob.publish(1)
     town.run(1.0)

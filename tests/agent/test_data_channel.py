@@ -1,4 +1,4 @@
-"""The agent's data channel: what it takes, whom it trusts, and how it is found again (SPEC C-14, D-10, F-01, U-05)."""
+"""The agent's data channel: accepted datagrams, trusted sources, and recovery (SPEC C-14, D-10, F-01, U-05)."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Agents behind firewalls that translate nothing find a way, keep it, and leave it after a move (SPEC I-08)."""
+"""Agents behind firewalls without translation find a path, keep it, and leave it after a move (SPEC I-08)."""
 
 from __future__ import annotations
 
@@ -100,7 +100,7 @@ def test_i08_a_relay_that_does_not_answer_is_no_way(town: Town) -> None:
     phone = connected(town)
     filtered(town, phone, "10.1.9.1", ALL_BUT_SIP_AND_RELAY)
     phone.publish(1)
-    # The proxy may need longer than the agent waits for an answer; then it asks again, for the second INVITE.
+    # The proxy may answer later than the agent's timeout; then the agent sends a second INVITE.
     town.run(UDP_PATIENCE_S + 2 * TRIES_MAX * REPEAT_S[1] + SETTLED_S)
     assert (phone.agent.way, phone.heard) == ("tcp", [1])
     assert reasons(phone)[-1] == "data channel over TCP: no relay was found over UDP by relay"
@@ -128,7 +128,7 @@ def test_i08_what_worked_is_remembered_at_its_address(town: Town) -> None:
 
 
 def test_i08_a_working_way_is_kept_without_a_word(town: Town) -> None:
-    """No flapping: nothing but a move or a failure leads to another way."""
+    """No flapping: only a move or a failure leads to another path."""
     phone = connected(town)
     filtered(town, phone, "10.1.9.1", ALL_BUT_SIP)
     town.run(20.0)
@@ -172,7 +172,7 @@ def test_i08_a_way_that_is_not_allowed_is_never_taken(town: Town, options: dict[
 
 
 def test_i08_what_arrives_proves_one_direction_alone(town: Town) -> None:
-    """The broker's packets come, with ACKs of what was sent before the move, and ours are dropped."""
+    """The broker's packets arrive, with ACKs from before the move, but our packets are dropped."""
     phone = connected(town)
     former, here = (phone.ip, 40_000), ("10.1.9.1", 40_000)
     carry = town._carry

@@ -1,4 +1,4 @@
-"""The fuzzer of what an agent reads from its broker, in short; and it sees what breaks (DESIGN 9)."""
+"""The fuzzer of the messages from a broker to its agent, in short; it finds inserted faults (DESIGN 9)."""
 
 from __future__ import annotations
 

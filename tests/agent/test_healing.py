@@ -1,4 +1,4 @@
-"""How often an agent that is not answered tries again, and how patient it is (SPEC D-08, D-10)."""
+"""Retries of an agent that gets no response: their intervals and timeouts (SPEC D-08, D-10)."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ def town() -> Town:
 
 
 def pause_s(phone: Phone) -> float:
-    """Let the agent try to heal once more, unheard; how long it then waits."""
+    """Let the agent try to heal once more, without a response; return the wait until the next try."""
     now = phone.town.world.now
     outputs = phone.agent.step([TimerFired("heal")], now)
     phone.reports += [output for output in outputs if isinstance(output, AgentStatusChanged)]
@@ -75,7 +75,7 @@ def test_d10_a_channel_that_ends_before_anything_came_is_not_begun_anew_at_once(
 
 @pytest.mark.parametrize("over", ["UDP", "TCP"])
 def test_d10_a_round_trip_of_more_than_two_seconds_is_no_reason_not_to_connect(over: str) -> None:
-    """Asked for its password on the way, the agent is answered after more than one such pause as it begins with."""
+    """With a challenge on the way, the response takes longer than the first retry interval."""
     town = Town(Conditions(delay_min_s=1.1, delay_max_s=1.1))
     town.network.within = Conditions(delay_min_s=0.001, delay_max_s=0.001)
     town.run(10.0)
@@ -93,7 +93,7 @@ def test_d10_a_round_trip_of_more_than_two_seconds_is_no_reason_not_to_connect(o
 
 
 def test_d10_the_answer_to_the_description_of_a_channel_that_has_ended_is_no_refusal(town: Town) -> None:
-    """Where healing waits for a while, since nothing had come on that channel."""
+    """In this case healing waits, since no datagram had arrived on that channel."""
     phone = connected(town)
     phone.move("10.1.0.9")
     town.run(0.001)
@@ -106,11 +106,11 @@ def test_d10_the_answer_to_the_description_of_a_channel_that_has_ended_is_no_ref
 
 
 def test_d10_an_update_that_stays_in_vain_gives_way_to_a_new_session(town: Town) -> None:
-    """If both sides have moved, each looks for the other where it was; the registrar knows where the broker is."""
+    """If both sides have moved, each calls the other's old address; the registrar has the broker's new one."""
     phone = connected(town, heal_s=3.0)
 
     def calls_anew() -> bool:
-        """Heal once more, unheard; whether somebody is called outside of a dialog."""
+        """Heal once more, without a response; return whether an INVITE outside of a dialog is sent."""
         outputs = phone.agent.step([TimerFired("heal")], town.world.now)
         sent = [parse_message(output.data) for output in outputs if isinstance(output, SendDatagram)]
         return any(isinstance(each, Request) and each.method == "INVITE" and each.to.tag is None for each in sent)

@@ -1,4 +1,4 @@
-"""A broker that lies: it ends what it began, answers what was not asked, sends on and on. The agent stays whole."""
+"""A hostile broker: it ends subscriptions, sends unrequested responses, never stops sending. The agent stays intact."""
 
 from __future__ import annotations
 
@@ -32,7 +32,7 @@ def invites(town: Town, start: float) -> set[tuple[str, int]]:
 
 
 def begin_to_lie(town: Town, uri: str) -> None:
-    """Let the broker answer every attachment of ``uri`` with garbage, and end the present connection so."""
+    """Let the broker answer every attachment of ``uri`` with garbage, and close the present connection so."""
     links = town.access.broker._links
     send = links.send
 
@@ -227,7 +227,7 @@ def test_an_event_that_no_program_expects_is_malformed(event: object) -> None:
 
 
 def test_an_old_event_of_a_time_beyond_the_calendar_still_comes() -> None:
-    """Earlier servers took such events, and their logs hold them."""
+    """Earlier servers accepted such events, and their logs contain them."""
     talk = reading(10_000)
     (arrived,) = hear(talk, notify(1, Event("Trade", {"N": 1}, 2**63)))
     assert isinstance(arrived, Arrived)
@@ -270,7 +270,7 @@ def test_what_a_broker_said_wrong_is_reported_to_who_waits_for_it() -> None:
 
 
 def test_a_device_that_wakes_after_ten_hours_sends_a_handful_of_datagrams() -> None:
-    """All its timers are due at once; none makes up for what was slept through."""
+    """All its timers are due at once; none makes up for the time asleep."""
     town = Town()
     phone = connected(town)
     town.run(30.0)

@@ -1,4 +1,4 @@
-"""An agent keeps its way to the server open through a NAT without being told to (RFC 5626 4.4.1; SPEC I)."""
+"""An agent keeps its path to the server open through a NAT by default (RFC 5626 4.4.1; SPEC I)."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What an agent does about subscriptions that end unasked (SPEC G-10, G-11, G-12, X21)."""
+"""Reaction of an agent to subscriptions that end without its request (SPEC G-10, G-11, G-12, X21)."""
 
 from __future__ import annotations
 
@@ -47,7 +47,7 @@ class Talk(Conversation):
         assert self.said() == []
 
     def said(self) -> list[AgentMessage]:
-        """What it has said of its own accord since the last call."""
+        """Messages that it has sent by itself since the last call."""
         return [protocol.decode_from_agent(payload) for payload in self.unsaid()]
 
     def attach_again(self) -> list[AgentMessage]:
@@ -238,7 +238,7 @@ def test_g11_an_application_that_ends_it_meanwhile_is_obeyed(
 
 
 def test_g10_two_agents_of_one_session_react_alike() -> None:
-    """Both ask for the same; the broker answers both with the one subscription."""
+    """Both request the same; the broker answers both with the one subscription."""
     one, other = Talk("resubmit"), Talk("resubmit")
     for talk in (one, other):
         hear(talk, ended())

@@ -1,4 +1,4 @@
-"""Which event of an outbox is sent when, and which is done with (SPEC G-20, X25)."""
+"""Order of sending and removing the events of an outbox (SPEC G-20, X25)."""
 
 from __future__ import annotations
 
@@ -30,7 +30,7 @@ def test_x25_events_go_out_in_the_order_of_their_numbers() -> None:
 
 
 def test_x25_no_more_are_under_way_than_the_broker_remembers() -> None:
-    """The window is over numbers, and counts what was answered and is not durably removed: it may be sent again."""
+    """The window covers numbers, including answered events that are not durably removed: they may be sent again."""
     assert BrokerConfig().publishes_remembered > WINDOW
     outbox = Outbox(range(1, 2 * WINDOW))
     assert sendable(outbox) == list(range(1, WINDOW + 1))
@@ -106,7 +106,7 @@ def test_x25_an_event_that_waits_for_its_turn_to_be_sent_does_not_overtake_one_t
 
 
 class Store:
-    """An outbox's file, and the broker as an agent sees it: it takes what comes next in order, or finds no room."""
+    """An outbox's file, and a model of the broker: it accepts the next number in order, or has no room."""
 
     def __init__(self) -> None:
         self.rows: list[int] = []
@@ -153,7 +153,7 @@ def test_x25_every_stored_event_is_taken_once_and_in_order_over_crashes(data: st
             case "crash":
                 outbox, wire, store.held_up = Outbox(store.rows), [], None
             case "break":
-                # The answers are lost; what is unanswered is said again on a new connection, in order.
+                # The responses are lost; unanswered events are sent again on a new connection, in order.
                 for number in wire[: data.draw(st.integers(0, len(wire)))]:
                     store.answer(number, room=data.draw(st.booleans()))
                 store.held_up = None
@@ -172,7 +172,9 @@ def outbox_phone(town: Town, stored: list[int]) -> Phone:
 
 
 def test_x25_exactly_once_over_agents_that_are_killed() -> None:
-    """The machines on both sides, over a network: each life repeats what the one before did not hear of."""
+    """The machines on both sides, over a network: each life repeats the events that the previous one got no response
+    for.
+    """
     town = Town()
     alice = connected(town)
     stored = list(range(1, 31))

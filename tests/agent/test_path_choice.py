@@ -1,4 +1,4 @@
-"""The choice of a way: what is tried in which order, for how long, and what is remembered (SPEC I-08)."""
+"""The choice of a path: order of attempts, timeouts, and memory of the result (SPEC I-08)."""
 
 from __future__ import annotations
 
@@ -27,7 +27,7 @@ def choice(*ways: Way, host: str = "a") -> PathChoice:
 
 
 def working(choice: PathChoice, way: Way, now: float = 0.0) -> PathChoice:
-    """Let every way before ``way`` fail, and that one work."""
+    """Let every path before ``way`` fail, and that one work."""
     while choice.way != way:
         assert choice.failed()
     choice.agreed(BROKER, 0.1, now)
@@ -90,7 +90,7 @@ def test_what_worked_at_an_address_is_remembered_for_a_while(after_s: float, way
 
 
 def test_what_is_confirmed_again_is_not_younger_for_it() -> None:
-    """Else whoever is there for long would never try the better way again."""
+    """Otherwise a device that stays in one network would never try the better path again."""
     kept = working(choice(), "tcp")
     kept.succeeded(REMEMBERED_S - 1)
     kept.connection_failed(REMEMBERED_S)

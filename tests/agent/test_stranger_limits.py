@@ -1,4 +1,4 @@
-"""Strangers who call an agent, and floods at its SIP port: its own server and broker get through."""
+"""Calls by strangers, and floods at an agent's SIP port: its own server and broker get through."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""A small world with the real server machines and agents whose every datagram and report is kept."""
+"""A small world with the real server machines and agents; all datagrams and reports are kept."""
 
 from __future__ import annotations
 
@@ -103,7 +103,7 @@ class Town:
         return machine
 
     def run(self, seconds: float) -> None:
-        """Let time pass; all the while the statuses of agents, users and media are the same (SPEC E-07)."""
+        """Advance the clock; check all the while that agents, users and media have the same status (SPEC E-07)."""
         end = self.world.now + seconds
         self.world.at(end, lambda: None)
         self.world.run(end)
@@ -119,7 +119,7 @@ class Town:
 
 
 class Phone:
-    """An agent of ``name`` in a town, with the reports that it made; takes what arrives unless told not to."""
+    """An agent of ``name`` in a town, with its reports; it acknowledges all notifications unless ``takes`` is false."""
 
     def __init__(self, town: Town, name: str = "alice", *, number: int = 1, takes: bool = True, **options: Any) -> None:
         self.town = town
@@ -157,7 +157,7 @@ class Phone:
             self.town.world.after(0.0, lambda: self.node.feed(taken))
 
     def took(self, number: int) -> Acknowledge:
-        """What says that the application has taken everything up to a number of what it reads."""
+        """Acknowledgement of everything up to a number, of the subscription that it reads."""
         (subscription,) = {each for arrived in self.all_of(Arrived) for each in arrived.subscriptions}
         return Acknowledge(subscription, Position(self.position.epoch, number))
 

@@ -19,7 +19,7 @@ TEST_S_MAX = 240.0
 
 
 class Shell:
-    """Runs ``wanderbus`` in a directory of its own; whatever it started is gone after the test."""
+    """Runs ``wanderbus`` in a directory of its own; its processes are ended after the test."""
 
     def __init__(self, directory: Path) -> None:
         self.directory = directory
@@ -65,12 +65,12 @@ class Shell:
         return server
 
     def as_user(self, name: str = "alice", password: str = "secret", device: str | None = None) -> list[str]:
-        """Return the options that say who we are and where the server is."""
+        """Return the options for the user and the server."""
         words = ["--user", f"sip:{name}@localhost", "--password", password, "--server", f"127.0.0.1:{self.port}"]
         return [*words, "--state-dir", device or name]
 
     def subscribed(self, count: int = 1) -> None:
-        """Wait until so many subscriptions are in the log: a reader says nothing when it is ready."""
+        """Wait until this many subscriptions are in the log: a reader prints nothing when it is ready."""
         deadline = time.monotonic() + WAIT_S
         while self.logged("subscribed") < count:
             assert time.monotonic() < deadline, "nobody subscribed"
@@ -82,7 +82,7 @@ class Shell:
         return sum(path.read_bytes().count(word) for path in (self.directory / "data" / "log").glob("*.seg"))
 
     def kill(self) -> None:
-        """End whatever runs; whoever waits for its output sees the end of it."""
+        """Kill all running processes; their output pipes end."""
         for process in self._started:
             if process.poll() is None:
                 process.kill()
@@ -104,13 +104,13 @@ def read_line(process: subprocess.Popen[str]) -> str:
 
 
 def ended(process: subprocess.Popen[str]) -> tuple[int, str, str]:
-    """Wait for the end; return exit status and what was not read yet of standard output and standard error."""
+    """Wait for the end; return exit status and the unread rest of standard output and standard error."""
     out, err = process.communicate(timeout=WAIT_S)
     return process.returncode, out, without_ready(err)
 
 
 def without_ready(err: str) -> str:
-    """Drop the line by which a reader says that it is ready."""
+    """Remove the line by which a reader reports that it is ready."""
     lines = err.splitlines(keepends=True)
     return "".join(line for line in lines if not line.startswith(("wanderbus: subscribed to ", '{"status":"ready"')))
 

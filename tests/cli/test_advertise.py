@@ -21,9 +21,9 @@ INSIDE, PUBLIC, AGENT = "10.9.0.5", "198.51.100.7", "198.51.100.20"
 
 @pytest.fixture
 def network() -> Iterator[Namespaces]:
-    """A host in a cloud, the gate that passes on all that comes to its public address, and a host outside.
+    """A host in a cloud, the gateway that forwards all packets to its public address, and a host outside.
 
-    The gate passes on nothing that comes from inside: the host in the cloud cannot reach its own public address.
+    The gateway forwards nothing that comes from inside: the host in the cloud cannot reach its own public address.
     """
     made = Namespaces("wbadvertise")
     try:
@@ -74,7 +74,7 @@ class Cloud:
         return self.start("out", command, *arguments, *who, "--server", PUBLIC)
 
     def requests(self, method: str, direction: str) -> int:
-        """How many requests the server has had from the agents outside ("in"), or sent there ("out")."""
+        """Number of requests that the server has received from the agents outside ("in"), or sent there ("out")."""
         entries = read_trace([self.shell.directory / "trace"])
         return sum(
             each.data.startswith(f"{method} ".encode())

@@ -87,7 +87,7 @@ def test_what_is_no_cloudevent_is_not_published(shell: Shell, arguments: list[st
     if stdin:
         shell.up()
     else:
-        shell.port = 5060  # nobody is asked
+        shell.port = 5060  # no server is contacted
     status, out, err = shell.run("pub", "sold", *arguments, "--format", "cloudevents", *shell.as_user(), input=stdin)
     assert (status, out) == (2, "")
     assert reason in one_line(err)

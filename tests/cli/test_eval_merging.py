@@ -1,4 +1,4 @@
-"""``wanderbus eval merging``: what it prints and writes, and what it refuses."""
+"""``wanderbus eval merging``: its output, files and errors."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""``wanderbus eval overhead``: what it prints and writes, and what it refuses."""
+"""``wanderbus eval overhead``: its output, files and errors."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ PLACES = Places(0.4, {"device-broker": 2.2, "device-relay": 6.3, "broker-relay":
 
 @pytest.fixture
 def measured(monkeypatch: pytest.MonkeyPatch) -> list[tuple[Experiment, int, int]]:
-    """Results without a network: what each configuration takes is its number, and half of that for two consumers."""
+    """Results without a network: the time of each configuration is its number, and half of it for two consumers."""
     asked: list[tuple[Experiment, int, int]] = []
 
     async def run(experiment: Experiment, runs: int, seed: int, tell: object) -> tuple[list[Sample], Places]:

@@ -1,4 +1,4 @@
-"""``wanderbus filter``: what each command prints, and its exit status."""
+"""``wanderbus filter``: output and exit status of each command."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ PUBLISHED = "(Stock == PETR4) and (Price < 25)"
 
 
 class Said(NamedTuple):
-    """What a command left behind."""
+    """Exit status and output of a command."""
 
     status: int
     out: str

@@ -1,4 +1,4 @@
-"""Who is being limited, from the shell."""
+"""Listing of limited users and sources, from the shell."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""``wanderbus log check``: what it says of a log, and its exit status."""
+"""``wanderbus log check``: its report of a log, and its exit status."""
 
 from __future__ import annotations
 

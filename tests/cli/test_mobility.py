@@ -1,4 +1,4 @@
-"""``wanderbus eval mobility``: what it prints and writes, and what it refuses."""
+"""``wanderbus eval mobility``: its output, files and errors."""
 
 from __future__ import annotations
 
@@ -31,7 +31,7 @@ def test_one_cell_in_virtual_time(tmp_path: Path, capsys: pytest.CaptureFixture[
 
 
 def test_a_goal_that_is_not_met_is_an_exit_status(capsys: pytest.CaptureFixture[str]) -> None:
-    """An outage of 4 s is not the paper's: nothing is lost in cells of which it says that much is."""
+    """The outage of 4 s is not the paper's: cells lose nothing where the paper reports losses."""
     arguments = [*ONE_CELL, "--runs", "1", "--outage", "imposed", "--outage-s", "4"]
     assert run([*arguments, "--strict"]) == 1
     assert "cells_within_5_points: 0 cells, goal 1: NOT MET" in capsys.readouterr().out

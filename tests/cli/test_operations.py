@@ -1,4 +1,4 @@
-"""What is at the broker, from the shell: listed, shown, dropped, ended and explained (SPEC E-01, G-08, G-21, U-01)."""
+"""State of the broker from the shell: listed, shown, dropped, ended and explained (SPEC E-01, G-08, G-21, U-01)."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""``wanderbus proxy``, and ``wanderbus up`` with its SIP server elsewhere: what they print, and how they end."""
+"""``wanderbus proxy``, and ``wanderbus up`` with its SIP server elsewhere: their output, and their end."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ USERS = "alice:secret\nbob:hunter2\nbroker:quorum\n"
 
 
 def start_proxy(shell: Shell, *more: str) -> str:
-    """Start a proxy and return where it says to be."""
+    """Start a proxy and return its address as printed."""
     process = shell.start("proxy", "--users", "users", "--data-dir", "proxy", "--port", str(shell.port), *more)
     word, place = read_line(process).split()
     assert word == "ready"
@@ -77,7 +77,7 @@ def test_a_wrong_password_of_the_broker_ends_its_start(shell: Shell) -> None:
 
 
 def test_a_relay_by_an_option_and_by_a_file(shell: Shell) -> None:
-    """The option adds nothing to the table that is there, and takes it away as ``--no-relay``."""
+    """The option adds nothing to a configured table, and ``--no-relay`` removes it."""
     (shell.directory / "proxy.toml").write_text('users = "users"\nport = 0\n[relay]\naddress = "203.0.113.9"\n')
     for more, status in (([], 2), (["--relay"], 2)):
         given, out, err = shell.run("proxy", "--config", "proxy.toml", *more)

@@ -1,4 +1,4 @@
-"""``wanderbus pub --outbox``: what is stored is published once, whoever is killed meanwhile (SPEC G-20, X25)."""
+"""``wanderbus pub --outbox``: stored events are published once, whichever process is killed (SPEC G-20, X25)."""
 
 from __future__ import annotations
 
@@ -31,7 +31,7 @@ def subscribe(shell: Shell) -> None:
 
 
 def heard(shell: Shell, count: int) -> list[int]:
-    """What Alice has missed; nothing else may be there before what is published last."""
+    """The events that waited for Alice; only the event that is published last follows them."""
     assert shell.run("pub", "Departure", "n=-2", *shell.as_user(*BOB))[0] == 0
     status, out, err = shell.run("sub", "Departure", "--keep", "kept", "--count", str(count + 1), *shell.as_user())
     assert (status, err) == (0, "")
@@ -178,7 +178,7 @@ def test_complaints(shell: Shell, monkeypatch: pytest.MonkeyPatch, capsys: pytes
 def test_a_file_that_was_parted_from_its_device_is_not_published_by_another(
     shell: Shell, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    """The broker would not recognise what it has had."""
+    """The broker would not recognise events that it has already accepted."""
     server = shell.up()
     monkeypatch.chdir(shell.directory)
     waiting = shell.start("pub", "Departure", "-", "--outbox", "out", *shell.as_user(), stdin=subprocess.PIPE)

@@ -87,7 +87,7 @@ def test_u05_f01_events_over_tcp_and_in_the_clear_where_both_sides_say_so(shell:
 
 @pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGTERM, signal.SIGHUP])
 def test_an_interrupted_reader_leaves_in_order(shell: Shell, number: signal.Signals) -> None:
-    """Exit status 128 and the signal; no subscription is left behind to gather what nobody reads."""
+    """Exit status 128 plus the signal; no subscription is left behind whose queue grows unread."""
     server = shell.up("--verbose")
     reader = shell.start("sub", "Departure", *shell.as_user())
     shell.subscribed()

@@ -29,7 +29,7 @@ def trace(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 
 def said(capsys: pytest.CaptureFixture[str], *arguments: object) -> list[str]:
-    """What ``wanderbus sip ladder`` with these arguments prints; it has to go well."""
+    """Output of ``wanderbus sip ladder`` with these arguments; it must succeed."""
     status = run(["sip", "ladder", *map(str, arguments)])
     shown = capsys.readouterr()
     assert (status, shown.err) == (0, "")

@@ -1,4 +1,4 @@
-"""Subscriptions of the command line: whose they are, how they end, and what text they print (decision 0036)."""
+"""Subscriptions of the command line: their session and device, their end, and the printed text (decision 0036)."""
 
 from __future__ import annotations
 
@@ -27,7 +27,7 @@ def published(shell: Shell, *numbers: int) -> None:
 
 
 def ready(shell: Shell, *words: str) -> subprocess.Popen[str]:
-    """Start a reader, and wait until it says that it is ready."""
+    """Start a reader, and wait until it reports that it is ready."""
     reader = shell.start("sub", *words, *shell.as_user())
     assert reader.stderr is not None
     assert reader.stderr.readline().startswith("wanderbus: subscribed to Departure")

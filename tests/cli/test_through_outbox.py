@@ -1,4 +1,4 @@
-"""What ``wanderbus pub --outbox`` waits for, with an agent whose broker is slow."""
+"""Waiting of ``wanderbus pub --outbox``, with an agent whose broker is slow."""
 
 from __future__ import annotations
 

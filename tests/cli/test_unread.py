@@ -1,4 +1,4 @@
-"""What the command line shows of subscriptions that nobody reads on, and what a purge makes of them (SPEC G-25)."""
+"""Unread subscriptions in the listings of the command line, and the effect of a purge (SPEC G-25)."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""``wanderbus up``: ready, signals, restarts, and what it says when it cannot (SPEC A-08, T-01)."""
+"""``wanderbus up``: readiness, signals, restarts, and its errors (SPEC A-08, T-01)."""
 
 from __future__ import annotations
 
@@ -42,7 +42,7 @@ def test_logs_go_to_standard_error(shell: Shell) -> None:
 
 
 def test_killing_it_loses_nothing_that_was_acknowledged(shell: Shell) -> None:
-    """DESIGN 5.1, 5.2: an id that was printed is in the log, whatever happens next."""
+    """DESIGN 5.1, 5.2: the event of a printed id is in the log, even after a kill."""
     server = shell.up()
     waiting = shell.start("sub", "Departure", "--keep", "kept", *shell.as_user())
     shell.subscribed()
@@ -148,7 +148,7 @@ def test_a_data_directory_in_use_is_refused(shell: Shell) -> None:
 
 
 def test_a_disk_that_fails_ends_the_server_with_one_line(shell: Shell, tmp_path: Path) -> None:
-    """What fills up here is the limit on the size of files."""
+    """A limit on the size of files takes the place of a full disk."""
     import resource
     import subprocess
     import sys

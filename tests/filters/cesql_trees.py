@@ -1,7 +1,7 @@
-"""Expressions in CESQL and attributes to ask, drawn from a ``random.Random`` for tests and long runs.
+"""Random CESQL expressions and attributes, drawn from a ``random.Random`` for tests and long runs.
 
-Names and values are few, so that questions meet each other; many expressions are of the kind that people write, the
-others use everything there is.
+Names and values are few, so that predicates often concern the same attribute. Many expressions are typical of people;
+the others use the whole language.
 """
 
 from __future__ import annotations

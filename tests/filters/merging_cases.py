@@ -56,5 +56,5 @@ def random_alike(rng: random.Random, count: int) -> list[Node]:
 
 
 def random_events(rng: random.Random, nodes: Sequence[Node], count: int = 20) -> list[Event]:
-    """Return events about what ``nodes`` ask."""
+    """Return random events with the attributes that ``nodes`` test."""
     return [random_event(rng, rng.choice(nodes)) for _ in range(count)]

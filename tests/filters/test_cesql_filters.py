@@ -1,4 +1,6 @@
-"""CESQL as a language of filters: what becomes the common tree, and what an index may look for first (DESIGN 7.2)."""
+"""CESQL as a filter language: its translation to the common tree, and the part that an index may test first (DESIGN
+7.2).
+"""
 
 from __future__ import annotations
 

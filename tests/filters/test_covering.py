@@ -198,7 +198,7 @@ def has_pattern(node: Any) -> bool:
 
 
 def test_it_is_complete_for_conjunctions_without_patterns() -> None:
-    """DESIGN 7.3: what is said not to be covered is not."""
+    """DESIGN 7.3: a conjunction that is reported as not covered is not covered."""
     covered = not_covered = 0
     for seed in range(3_000):
         random = Random(seed)

@@ -1,4 +1,4 @@
-"""What expressions mean: the truth tables and the type rules of DESIGN 7.1."""
+"""Meaning of expressions: the truth tables and the type rules of DESIGN 7.1."""
 
 from __future__ import annotations
 
@@ -278,7 +278,7 @@ def test_boolean_order_built_by_hand_is_unknown() -> None:
 @settings(max_examples=300)
 @given(trees.nodes(), trees.events())
 def test_compiled_equals_evaluate(node: Node, event: Event) -> None:
-    """DESIGN 2.4: the fast form says what the reference says."""
+    """DESIGN 2.4: the compiled form gives the result of the reference."""
     assert compile_node(node)(event.attributes) is evaluate(node, event)
 
 

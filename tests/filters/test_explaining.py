@@ -1,4 +1,4 @@
-"""Which questions decided an expression (SPEC U-01)."""
+"""Predicates that decided an expression (SPEC U-01)."""
 
 from __future__ import annotations
 
@@ -77,7 +77,7 @@ def test_values_and_items_are_told_as_they_are() -> None:
 
 
 def test_a_residual_is_told_as_a_whole() -> None:
-    """With what it is known to ask about: what it needs names that."""
+    """Its explanation names the attributes that it is known to need."""
     (found,) = deciding(Residual("test", trees.IsEven("a"), Or((Exists("a"), Exists("b")))), EVENT)
     why = "as test evaluates it: a is 1, the event has no b"
     assert (found.question, found.truth, found.why) == ('test "even(a)"', False, why)
@@ -86,7 +86,7 @@ def test_a_residual_is_told_as_a_whole() -> None:
 
 
 def test_they_decide_whatever_the_others_are() -> None:
-    """What no question that decided asks about makes no difference: other attributes, and other items of a list."""
+    """Other attributes and other items of a list make no difference if no deciding predicate tests them."""
     random, changed = Random(11), 0
     for _ in range(3_000):
         tree = trees.random_node(random)
@@ -104,7 +104,7 @@ def test_they_decide_whatever_the_others_are() -> None:
 
 
 def with_other_values(event: Event, found: tuple[Deciding, ...], other: Event, random: Random) -> Event:
-    """Return ``event`` with what decided, and for the rest what ``other`` has."""
+    """Return ``event`` with its deciding values, and all other values of ``other``."""
     attributes: dict[str, Any] = {**event.attributes, **other.attributes}
     for name in {each.attribute for each in found if each.attribute is not None}:
         attributes.pop(name, None)

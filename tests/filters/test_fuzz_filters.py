@@ -1,4 +1,4 @@
-"""The fuzzer of expressions in short: some hundred inputs for each language; and it sees what breaks (DESIGN 9)."""
+"""The fuzzer of expressions in short: some hundred inputs for each language; it finds inserted faults (DESIGN 9)."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""The long comparison of what filters mean, in short; and it sees what breaks."""
+"""The long comparison of the meaning of filters, in short; it finds inserted faults."""
 
 from __future__ import annotations
 
@@ -34,7 +34,7 @@ def test_inputs_depend_on_seed_target_and_index_alone(name: str) -> None:
 
 
 def broken(name: str) -> set[str]:
-    """Return how the first inputs fail, without what they show."""
+    """Return the kinds of the first failures, without their details."""
     tally = harness.run(BY_NAME[name], INPUTS, seed=7, until=time.monotonic() + 60, jobs=1, cpu_s_max=CPU_S_MAX)
     return {failure.detail.split(":")[0] for failure in tally.failures}
 

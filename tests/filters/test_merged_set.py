@@ -1,4 +1,4 @@
-"""The merged set under filters that come and go: always what merging all of them anew gives (SPEC B-12)."""
+"""The merged set while filters are added and removed: always equal to a merge of all of them (SPEC B-12)."""
 
 from __future__ import annotations
 
@@ -94,7 +94,7 @@ def test_filters_of_what_is_merged_have_a_text_that_says_so() -> None:
 
 def test_nothing_is_kept_of_filters_that_are_gone() -> None:
     class Id:
-        """What can be seen to be gone."""
+        """An object that a weak reference can follow."""
 
     merged = MergedSet()
     ids = [Id() for _ in range(100)]

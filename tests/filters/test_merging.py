@@ -1,4 +1,4 @@
-"""Merging against what the filters mean (SPEC B-04 to B-09, B-11)."""
+"""Merging against the meaning of the filters (SPEC B-04 to B-09, B-11)."""
 
 from __future__ import annotations
 
@@ -183,7 +183,7 @@ def test_what_has_patterns_covers_and_is_covered() -> None:
 
 
 def test_in_blocks_what_is_covered_goes_and_the_rest_stays(monkeypatch: pytest.MonkeyPatch) -> None:
-    """With blocks far smaller than the structure: the union stays, and the largest still drop what they cover."""
+    """With blocks far smaller than the structure: the union stays, and the largest still drop all that they cover."""
     rng = random.Random(1)
     forms = [Conjunction((_filter(rng, "x", "all", 50), _filter(rng, "y", "all", 50))) for _ in range(400)]
     exact = set(perfect(forms))
@@ -195,7 +195,7 @@ def test_in_blocks_what_is_covered_goes_and_the_rest_stays(monkeypatch: pytest.M
 
 
 def test_of_two_that_cover_each_other_the_first_stays() -> None:
-    """What ends in ``ab`` contains ``b``: both say the same, and one of them has to stay."""
+    """A string that ends in ``ab`` contains ``b``: both filters are equal, and one of them must stay."""
     ab, b = Pattern("suffix", "ab"), Pattern("contains", "b")
     table = [AttributeFilter("x", "any", (Term("string", (Interval(None, None),), each),)) for each in ((ab,), (b, ab))]
     assert merging_covered.uncovered([(0,), (1,)], table) == [(0,)]
@@ -203,7 +203,7 @@ def test_of_two_that_cover_each_other_the_first_stays() -> None:
 
 
 def test_blocks_divide_at_what_no_filter_spans(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Rows of different words never cover each other, so each word is compared alone, and all of it."""
+    """Rows with different values of w never cover each other, so each value is compared alone and completely."""
     texts = [f"w == w{word} and all x < {end} and all y < {end}" for word in range(9) for end in range(1, 8)]
     monkeypatch.setattr(merging_covered, "BLOCK", 4)
     texts = [text.replace("w ==", "all w ==") for text in texts]
@@ -218,7 +218,7 @@ def test_structure_is_names_types_quantifiers_and_residuals() -> None:
 
 
 def test_precision_and_recall_are_counted() -> None:
-    """Two of the four events that the merged filter matches were asked for, of three that were (SPEC B-08)."""
+    """The merged filter matches four events, two of them among the three that the filters match (SPEC B-08)."""
     events = [Event("S", {"x": value}) for value in (1, 2, 3, 4, 8, 9)]
     before, after = filters("x < 3", "x == 9"), filters("x < 5")
     assert precision(before, after, events) == 0.5

@@ -24,7 +24,7 @@ def as_filters(forms: list[Conjunction]) -> list[Filter]:
 
 
 def grid(size: int) -> list[Event]:
-    """Events of every pair of values: what the assumption about volumes says of `x` and `y` with these ends."""
+    """Events of every pair of values, as the volume estimate assumes for `x` and `y` with these ends."""
     return [Event("S", {"x": x / 2, "y": y / 2}) for x, y in product(range(1, 2 * size), repeat=2)]
 
 
@@ -107,7 +107,7 @@ def test_the_cheapest_are_fused_first() -> None:
 
 
 def test_a_sample_says_what_fusing_costs() -> None:
-    """Where no event lies, nothing is let through."""
+    """A region without events lets no event through."""
     texts = "x < 2 and y < 2", "x > 8 and y > 8"
     diagonal = [Event("S", {"x": value, "y": value}) for value in range(10)]
     assert len(merge_conjunctions(conjunctions(*texts), "adaptive", precision_min=0.9, events=diagonal)) == 1
@@ -137,7 +137,7 @@ def test_of_many_neighbours_are_fused() -> None:
 
 
 def test_an_all_widened_to_every_value_keeps_its_structure() -> None:
-    """Rows of one structure are compared further; `exists`, which says the same, has no values to compare."""
+    """Rows of one structure are compared further; `exists`, which means the same, has no values to compare."""
     others = "prefix '' or in (true, false) or < 2026-11-21 or >= 2026-11-21"
     one, other = (each.filters[0] for each in conjunctions(f"all x (< 5 or {others})", f"all x (>= 5 or {others})"))
     assert widened([one, other]).structure == one.structure == ("x", "all", ("boolean", "date", "number", "string"))

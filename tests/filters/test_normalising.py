@@ -308,7 +308,7 @@ def test_conjunctions_on_the_way_are_bounded_together(monkeypatch: pytest.Monkey
 
 
 def deep(depth: int) -> Node:
-    """Return a filter in which every level would multiply what is below it."""
+    """Return a filter in which every level would multiply the levels below it."""
     node = asked("==", 1, "z")
     for level in range(depth):
         choices = (Or((asked("==", level, f"a{n}"), asked("==", 2, f"b{n}"))) for n in range(8))

@@ -1,4 +1,4 @@
-"""Regions against single values: what is in them, at their ends and just beside them."""
+"""Regions against single values: values inside, at their ends and just outside."""
 
 from __future__ import annotations
 

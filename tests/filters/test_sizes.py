@@ -1,4 +1,4 @@
-"""Estimated size of a filter: what names, comparisons, values and other languages add to it."""
+"""Estimated size of a filter: the share of names, comparisons, values and other languages."""
 
 from __future__ import annotations
 

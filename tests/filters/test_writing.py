@@ -68,7 +68,7 @@ def test_no_text_is_deeper_once_written(deepest: str) -> None:
 @settings(max_examples=500)
 @given(trees.nodes())
 def test_every_tree_has_a_text_of_its_own(node: Node) -> None:
-    """parse(str(f)) is the tree of f, whatever tree, and equal trees have equal texts."""
+    """parse(str(f)) is the tree of f, for any tree, and equal trees have equal texts."""
     text = write(node)
     assert read(text) == node
     assert write(read(text)) == text
@@ -77,7 +77,9 @@ def test_every_tree_has_a_text_of_its_own(node: Node) -> None:
 
 @pytest.mark.parametrize("text", ["a = 1 + 2", "LENGTH('\"`\\n') > a", "NOT (b % 2 = 1) OR c XOR d"])
 def test_what_cesql_says_is_quoted(text: str) -> None:
-    """What does not fit the tree is kept in the language it came in, and is read again as the same (DESIGN 7.2)."""
+    """An expression that the tree cannot represent stays in its language, and is parsed as the same again
+    (DESIGN 7.2).
+    """
     residual = parse(text, language="cesql")
     assert isinstance(residual.root, Residual)
     both: Node = And((A, Not(residual.root)))

@@ -1,4 +1,4 @@
-"""Filters in XML: exactly both ways, as the schema says, and no error but the declared one (SPEC O-01)."""
+"""Filters in XML: exact in both directions, as the schema defines, and only the declared error (SPEC O-01)."""
 
 from __future__ import annotations
 
@@ -207,14 +207,14 @@ def test_faults(text: str) -> None:
 
 
 def of_the_schema(text: str) -> bool:
-    """Whether a fault is one that a schema can forbid."""
+    """Return whether a schema can forbid a fault."""
     reason = FAULTS[text]
     return text.startswith("<") and reason not in ("document type", "processing instruction", "expected <filter>")
 
 
 @pytest.mark.parametrize("text", [text for text in FAULTS if of_the_schema(text)])
 def test_the_schema_forbids_what_is_not_read(text: str) -> None:
-    with contextlib.suppress(ParseError):  # what is no XML has no schema
+    with contextlib.suppress(ParseError):  # malformed XML cannot be validated
         assert not is_valid(text)
 
 

@@ -1,4 +1,4 @@
-"""Notifications in XML: exactly both ways, and as the schema says (SPEC A-13, O-01)."""
+"""Notifications in XML: exact in both directions, and as the schema defines (SPEC A-13, O-01)."""
 
 from __future__ import annotations
 

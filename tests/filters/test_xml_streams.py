@@ -87,7 +87,7 @@ def test_a_split_tag_does_not_hold_its_filter_up() -> None:
 
 
 def test_memory_is_that_of_one_filter() -> None:
-    """Of a stream of more bytes and more elements than one filter may have."""
+    """The stream has more bytes and more elements than one filter may have."""
     count = 20_000
     tracemalloc.start()
     try:
@@ -166,7 +166,7 @@ def test_whole_steps_lose_nothing() -> None:
 
 
 def test_nothing_that_has_arrived_is_held_back() -> None:
-    """Not even what a full step leaves behind in the decompressor."""
+    """Not even the rest of a full step in the decompressor."""
     packed = gzip.compress(bytes(65_536 + 200))
     for end in range(11, len(packed)):
         pieces: list[bytes] = []

@@ -1,9 +1,9 @@
 """Filters and events for tests: hypothesis strategies, and plain functions of a ``random.Random`` for the long runs.
 
 ``nodes()`` and ``random_node(rng)`` build every kind of node, nested and empty ones too, from few names and values,
-so that questions meet each other. Operands are of a kind that the operator has. ``events()`` and ``random_event(rng)``
-have missing attributes, lists (empty, mixed), every kind, NaN and infinity. ``random_event(rng, node)`` draws its
-values from what the node asks about and from just beside it.
+so that predicates often concern the same attribute. Operands are valid for their operator. ``events()`` and
+``random_event(rng)`` have missing attributes, lists (empty, mixed), every kind, NaN and infinity.
+``random_event(rng, node)`` draws its values from the operands of the node and from just beside them.
 """
 
 from __future__ import annotations
@@ -58,7 +58,7 @@ _ANY_VALUE: Final = (*INTEGERS[:6], *FLOATS[:3], *STRINGS[:6], *DATES[:2], True,
 
 
 class IsEven(msgspec.Struct, frozen=True):
-    """An expression that no tree says, for :class:`Residual`: the integer of ``attribute`` is even."""
+    """A predicate that the common tree cannot express, for :class:`Residual`: the integer of ``attribute`` is even."""
 
     attribute: str
 
@@ -80,7 +80,7 @@ def question(name: str, sign: Any, operand: Any) -> Node:
 
 
 def random_predicate(rng: random.Random) -> Predicate:
-    """Return an atomic predicate whose operand its operator has."""
+    """Return an atomic predicate whose operand is valid for its operator."""
     kind = rng.choice(("number", "number", "string", "string", "boolean", "date"))
     sign: Any = rng.choice(sorted(OF_KIND[kind]))
     if sign == "in":
@@ -104,7 +104,7 @@ def random_clause(rng: random.Random, depth: int = 2) -> Clause:
 def random_node(
     rng: random.Random, depth: int = 3, names: Sequence[str] = NAMES[:5], *, residuals: bool = False
 ) -> Node:
-    """Return a filter nested at most ``depth`` deep; ``residuals`` lets it have :class:`IsEven` in it."""
+    """Return a filter nested at most ``depth`` deep; with ``residuals`` it may contain :class:`IsEven`."""
     shape = rng.random() if depth > 0 else rng.random() * 0.5
     name = rng.choice(names)
     if shape < 0.06:
@@ -123,7 +123,7 @@ def random_node(
 
 
 def random_event(rng: random.Random, node: Node | None = None, names: Sequence[str] = NAMES[:5]) -> Event:
-    """Return an event; with ``node``, one that meets what it asks about."""
+    """Return an event; with ``node``, one that has the attributes it tests."""
     asked: dict[str, list[Any]] = {name: [] for name in names} if node is None else {}
     for name, operand in () if node is None else _asked(node):
         asked.setdefault(name, []).extend(() if operand is None else _around(operand))
@@ -209,7 +209,7 @@ def operands(kind: str) -> st.SearchStrategy[Any]:
 
 
 def predicates() -> st.SearchStrategy[Predicate]:
-    """Return the strategy of atomic predicates whose operand their operator has."""
+    """Return the strategy of atomic predicates whose operand is valid for their operator."""
 
     def of_kind(kind: str) -> st.SearchStrategy[Predicate]:
         signs: Any = sorted(OF_KIND[kind] - {"in"})
@@ -234,7 +234,7 @@ def clauses() -> st.SearchStrategy[Clause]:
 
 
 def nodes(names: Sequence[str] = NAMES, *, residuals: bool = False) -> st.SearchStrategy[Node]:
-    """Return the strategy of filters; ``residuals`` lets them have :class:`IsEven` in them."""
+    """Return the strategy of filters; with ``residuals`` they may contain :class:`IsEven`."""
     name = st.sampled_from(names)
     leaves: st.SearchStrategy[Any] = (
         st.builds(Quantified, st.just("any"), name, predicates())

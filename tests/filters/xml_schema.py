@@ -1,4 +1,4 @@
-"""The schema that is shipped, to hold against it what is written and what is read."""
+"""The published XML schema, to validate written and parsed documents."""
 
 from __future__ import annotations
 

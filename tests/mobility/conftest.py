@@ -1,4 +1,4 @@
-"""Fixtures: a world that loses nothing, and two parties that talk in it."""
+"""Fixtures: a world without loss, and two parties in a session in it."""
 
 from __future__ import annotations
 
@@ -9,11 +9,11 @@ from tests.mobility.world import Talk, World, established
 
 @pytest.fixture
 def world() -> World:
-    """A world that loses nothing."""
+    """A world without loss."""
     return World()
 
 
 @pytest.fixture
 def talk() -> Talk:
-    """Two parties in a session, in a world that loses nothing."""
+    """Two parties in a session, in a world without loss."""
     return established()

@@ -1,4 +1,4 @@
-"""A party that says only what a test tells it, datagram by datagram."""
+"""A party that sends only the test's messages, datagram by datagram."""
 
 from __future__ import annotations
 
@@ -27,7 +27,7 @@ def sdp(*lines: MediaDescription, version: int = 1) -> bytes:
 
 
 class Scripted(Node):
-    """Sends and answers as told, by a transaction layer; takes the place of whoever had ``address`` before."""
+    """Sends and answers by script, through a transaction layer; takes over ``address`` from its previous owner."""
 
     def __init__(self, world: World, address: Address = SERVER) -> None:
         layer = TransactionLayer(SeededRandom(f"scripted {address}"))
@@ -94,7 +94,7 @@ def asking(
     contact: str = "10.0.9.9",
     headers: Headers = (),
 ) -> Request:
-    """Return a request of a stranger who calls itself alice, to bob, under the Call-ID ``scripted``."""
+    """Return a request of a stranger who claims to be alice, to bob, with the Call-ID ``scripted``."""
     tag = "" if to_tag is None else f";tag={to_tag}"
     fields = [
         ("Max-Forwards", "70"),

@@ -1,4 +1,6 @@
-"""What a user agent says to requests it cannot or will not serve (RFC 3261 8.2, 14.2, 22; RFC 3264 6; DESIGN 6.4)."""
+"""Responses of a user agent to requests it cannot or will not serve (RFC 3261 8.2, 14.2, 22; RFC 3264 6; DESIGN
+6.4).
+"""
 
 from __future__ import annotations
 
@@ -16,7 +18,7 @@ OFFER = SessionDescription("-", 1, 1, "10.0.9.9", (media_at(("10.0.9.9", 5060)),
 
 
 class Stranger(Node):
-    """Sends whatever a test makes up."""
+    """Sends arbitrary datagrams of a test."""
 
     def __init__(self, world: World) -> None:
         layer = TransactionLayer(SeededRandom("stranger"))

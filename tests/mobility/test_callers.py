@@ -1,4 +1,4 @@
-"""Who may call a user agent: identities that its server asserts, and those that nobody does (RFC 3325, DESIGN 6.4)."""
+"""Callers of a user agent: identities that its server asserts, and unasserted ones (RFC 3325, DESIGN 6.4)."""
 
 from __future__ import annotations
 

@@ -7,7 +7,7 @@ from wanderbus.mobility.messages import Answer, SessionOffered
 
 
 def test_a_move_while_both_owners_think_about_crossed_offers_is_told() -> None:
-    """Both forgot their re-INVITEs, so both ignore the 200 of the other: what it says anew has to be said again."""
+    """Both forgot their re-INVITEs, so both ignore the other's 200: the new address in it must be sent again."""
     world, alice, broker = established()
     alice.answers = broker.answers = False
     alice.reports.clear()

@@ -1,4 +1,4 @@
-"""Nothing that comes from outside raises out of a user agent (DESIGN 2, SPEC C-15)."""
+"""No input from outside makes a user agent raise an exception (DESIGN 2, SPEC C-15)."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ from wanderbus.mobility.messages import UpdateSession
 
 
 def damaging(seed: int, part: float) -> Callable[[bytes], bytes]:
-    """Return what changes some bytes of a ``part`` of the datagrams."""
+    """Return a function that changes some bytes of a ``part`` of the datagrams."""
     source = random.Random(seed)
     pieces = (
         b"",

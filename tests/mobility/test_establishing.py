@@ -248,7 +248,7 @@ def test_c14_media_status_is_the_applications_and_leaves_the_signalling_alone(ta
 
 
 def test_local_faults_raise_and_late_requests_do_not(talk: Talk) -> None:
-    """SPEC C-15: an id in use, no user, a status that refuses nothing; but a session may have gone meanwhile."""
+    """SPEC C-15: an id in use, no user, a status that refuses nothing; but a session may have ended already."""
     _, alice, broker = talk
     media = media_at(alice.address)
     with pytest.raises(LocalProtocolError, match="already"):
@@ -285,6 +285,6 @@ def test_two_user_agents_talk_without_any_server() -> None:
 
 
 def test_the_same_seed_gives_the_same_trace() -> None:
-    """DESIGN 2: nothing ambient."""
+    """DESIGN 2: no ambient input."""
     first, second = (established(7, 0.3)[0] for _ in range(2))
     assert [(sent.at, sent.message) for sent in first.trace] == [(sent.at, sent.message) for sent in second.trace]

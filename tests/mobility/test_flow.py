@@ -1,4 +1,4 @@
-"""The flow to the server: kept alive, and registered anew when it breaks (RFC 5626 4.4, 4.5)."""
+"""The flow to the server: kept alive, and registered again when it breaks (RFC 5626 4.4, 4.5)."""
 
 from __future__ import annotations
 
@@ -33,7 +33,7 @@ TCP = Target("TCP", SERVER)
 
 @pytest.mark.parametrize("data", [PING, b"\r\n", b"\n\n", b""])
 def test_a_bare_crlf_datagram_is_tolerated(talk: Talk, data: bytes) -> None:
-    """RFC 5626 4.4 and 5.4: it is no message, gets no answer and counts as nothing."""
+    """RFC 5626 4.4 and 5.4: it is no message, gets no response and is not counted."""
     world, alice, broker = talk
     before = alice.agent.dropped
     assert alice.agent.step([DatagramReceived("sip", SERVER, data)], world.now) == []
@@ -123,7 +123,7 @@ def test_a_move_forgets_what_broke_before() -> None:
 
 
 class Streaming:
-    """A user agent that speaks TCP with its server, stepped by hand."""
+    """A user agent with a TCP connection to its server, stepped by the test."""
 
     def __init__(self) -> None:
         properties = Properties(uri="alice@example.org", server=SERVER, transport="TCP", keep_alive_s=100.0)

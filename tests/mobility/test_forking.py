@@ -1,4 +1,4 @@
-"""Several answers to one INVITE (RFC 3261 12.1, 13.2.2.4; the scripted proxy forks as 16.7 item 5 says)."""
+"""Several responses to one INVITE (RFC 3261 12.1, 13.2.2.4; the scripted proxy forks as 16.7 item 5 says)."""
 
 from __future__ import annotations
 

@@ -45,7 +45,9 @@ def test_d08_four_steps_in_trace_order(moved: Talk) -> None:
 
 
 def test_d08_then_both_store_what_is_new_and_are_connected_and_data_can_flow(moved: Talk) -> None:
-    """3: the callee is CONNECTED on sending its 200, the caller on taking it (X12). 4: each knows the other's place."""
+    """3: the callee is CONNECTED when it sends its 200, the caller when it receives it (X12). 4: each has the other's
+    address.
+    """
     world, alice, broker = moved
     connected = SessionStateChanged("call", Status.CONNECTED, Media.CONNECTED)
     reinviting = SessionStateChanged("call", Status.REINVITING, Media.DISCONNECTED)

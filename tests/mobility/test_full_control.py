@@ -151,7 +151,7 @@ def test_c08_what_is_derived_from_a_changed_invite_follows_it(world: World) -> N
 
 
 def test_c08_an_answer_that_would_be_longer_than_a_forged_request_is_reported(world: World) -> None:
-    """What goes to a source that nobody vouched for has no more bytes than what came (SPEC C-20)."""
+    """A response to an unproven source has no more bytes than its request (SPEC C-20)."""
     faults: list[Exception] = []
     bob = world.phone("bob", "10.0.1.1")
     bob.agent.replies = type(bob.agent.replies)(faults.append)

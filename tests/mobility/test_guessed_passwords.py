@@ -30,7 +30,7 @@ class Guesser(Node):
         self._calls = 0
 
     def tries(self, user: str, password: str = "guess") -> Response:
-        """Ask for a challenge, and answer it; return what comes."""
+        """Request a challenge, and answer it; return the response."""
         digest = DigestClient(user, password, SeededRandom(f"{user} {self._calls}"))
         assert digest.learn(self._sends(self._invite(user)))
         answer = self._sends(digest.authorize(self._invite(user)))
@@ -82,7 +82,7 @@ def test_one_address_reads_69_answers_about_one_user_in_an_hour(talk: Talk, way:
 
 @pytest.mark.parametrize("way", ["straight", "proxy"])
 def test_nobody_else_is_delayed_by_it(talk: Talk, way: str) -> None:
-    """Neither another user of the same proxy, nor the user who is guessed, at a device that is connected."""
+    """Neither another user of the same proxy, nor the attacked user at a connected device."""
     world, alice, broker = talk
     mallory = guesser(talk, way)
     for number in range(150):

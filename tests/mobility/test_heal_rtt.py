@@ -1,8 +1,8 @@
-"""How long a session takes to heal, in round trips of network time (DESIGN 6.1; the goal ``heal_rtt`` is 1.0).
+"""Healing time of a session, in round trips of network time (DESIGN 6.1; the goal ``heal_rtt`` is 1.0).
 
 The clock starts when the new address can be used, and stops when the media are CONNECTED again: at the peer, which
 heals half a round trip after the re-INVITE was sent, and at the side that moved, which heals with the answer. Every
-datagram takes exactly as long as every other, none is lost, and the peer authenticates who calls.
+datagram takes exactly as long as every other, none is lost, and the peer authenticates the caller.
 """
 
 from __future__ import annotations

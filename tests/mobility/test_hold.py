@@ -1,4 +1,4 @@
-"""sendonly, recvonly and inactive: what is answered, what the owner sees, what we offer next (RFC 3264 6.1, 8.4)."""
+"""sendonly, recvonly and inactive: our answer, the owner's view, our next offer (RFC 3264 6.1, 8.4)."""
 
 from __future__ import annotations
 
@@ -96,7 +96,7 @@ def test_hold_and_resume_are_reported_and_both_sides_agree(talk: Talk, direction
 
 
 def test_an_offer_of_the_held_side_keeps_its_own_direction(talk: Talk) -> None:
-    """RFC 3264 8.4, RFC 6337 5.3: who is held offers what it wants, and is held by the answer; nobody stays stuck."""
+    """RFC 3264 8.4, RFC 6337 5.3: the held side offers its own direction, and the answer holds it; no side is stuck."""
     world, alice, broker = talk
     alice.answers = False
     hold(alice, "inactive")
@@ -107,7 +107,7 @@ def test_an_offer_of_the_held_side_keeps_its_own_direction(talk: Talk) -> None:
 
 
 def test_media_that_are_held_keep_their_order(world: World) -> None:
-    """The agreed lines stand in the order of our own, in whatever direction they are."""
+    """The agreed lines keep our own order, in any direction."""
     peer = Scripted(world)
     bob = world.phone("bob", "10.0.1.1", properties={"any_media": True})
     first, second = media_at(peer.address, 1), MediaDescription(address=peer.address[0], port=2, media="audio")

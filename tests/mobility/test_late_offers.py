@@ -32,7 +32,7 @@ def stranger(world: World) -> Scripted:
 
 @pytest.fixture
 def bob(world: World) -> Phone:
-    """An owner who takes such INVITEs and answers them when told."""
+    """An owner who accepts INVITEs without an offer and answers them when the test does."""
     phone = world.phone("bob", "10.0.1.1", properties={"takes_offerless": True})
     world.run(0.5)
     return phone

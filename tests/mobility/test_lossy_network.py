@@ -26,7 +26,7 @@ SETTLES_WITHIN_S = 90.0
 
 
 def to_settle(talk: Talk) -> None:
-    """Wait until both sides agree, then see that they stay in agreement, and fall silent once nothing is lost."""
+    """Wait until both sides agree, then check that they stay in agreement, and send nothing once the loss is over."""
     world, alice, broker = talk
     world.run_until(lambda: settled(alice, broker), SETTLES_WITHIN_S)
     world.run(40.0)

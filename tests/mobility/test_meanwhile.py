@@ -109,7 +109,7 @@ def test_three_moves_on_each_side_within_a_second(talk: Talk) -> None:
 
 
 def test_d10_recovery_with_an_unchanged_address_updates_the_session(talk: Talk) -> None:
-    """A cable is pulled for ten seconds; the application notices, and asks for the update when it is back."""
+    """A cable is unplugged for ten seconds; the application notices, and requests the update when it is back."""
     world, alice, broker = talk
     world.loses = lambda sent: alice.address in (sent.source, sent.destination)
     alice.give(SetMediaStatus("call", RemoteMediaStatus.DISCONNECTED))

@@ -44,7 +44,7 @@ def three_at(host: str) -> tuple[MediaDescription, ...]:
 
 @pytest.fixture
 def pair(world: World) -> tuple[Phone, Phone]:
-    """Two applications that deal with any media; bob's owner answers when told."""
+    """Two applications that accept any media; bob's owner answers when the test does."""
     options = {"properties": {"any_media": True}}
     alice, bob = world.phone("alice", ALICE, **options), world.phone("bob", BOB, **options)
     bob.answers = False

@@ -89,7 +89,7 @@ def test_d10_an_update_with_an_unchanged_address_is_sent_too(talk: Talk) -> None
 
 
 def test_a_second_move_while_the_first_is_unanswered(talk: Talk) -> None:
-    """The newer wish overtakes; what the older one leads to is ignored (RFC 3261 14.1 forbids two at once)."""
+    """The newer update overtakes; the response to the older one is ignored (RFC 3261 14.1 forbids two at once)."""
     world, alice, broker = talk
     world.loses = lambda sent: sent.source[0] == "10.0.3.1"
     alice.move("10.0.3.1")
@@ -167,7 +167,7 @@ def test_a_copy_of_the_200_is_confirmed_even_after_the_peer_moved(world: World) 
 
 
 def test_what_an_answer_said_already_is_not_said_again(talk: Talk) -> None:
-    """Our re-INVITE was refused by glare, then the peer's came and our answer told it everything."""
+    """Our re-INVITE was refused by glare; then the peer's arrived, and our answer contained the update."""
     world, alice, broker = talk
     alice.give(UpdateSession("call", media_at(alice.address)))
     broker.give(UpdateSession("call", media_at(broker.address)))
@@ -191,13 +191,13 @@ def test_an_update_waits_while_the_owner_thinks_about_the_peers(talk: Talk) -> N
 
 
 def lines_of(phone: Phone, world: World) -> list[MediaDescription]:
-    """What ``phone`` offered, in each of its INVITEs."""
+    """The media that ``phone`` offered, in each of its INVITEs."""
     bodies = [sent.message.body for sent in world.sent("INVITE", phone)]
     return [media for body in bodies for media in SessionDescription.parse(body).media]
 
 
 def test_an_update_that_waits_is_not_needed_where_the_answer_renews_it(talk: Talk) -> None:
-    """As the owner answers with what it says from now on, what it wished before is stale."""
+    """The owner's answer has its current media, so its earlier update is stale."""
     world, alice, broker = talk
     broker.answers = False
     alice.move("10.0.3.1")
@@ -227,7 +227,7 @@ def test_an_update_that_was_refused_by_glare_is_not_needed_where_the_answer_rene
 
 
 def test_an_update_that_was_overtaken_says_what_the_answer_said(talk: Talk, monkeypatch: pytest.MonkeyPatch) -> None:
-    """The 200 is lost for a while, so an INVITE that says the same goes out; what was wished before is stale."""
+    """The 200 is lost for a while, so an INVITE with the same media is sent; the earlier update is stale."""
     world, alice, broker = talk
     said = media_at(alice.address, 8)
 
@@ -250,7 +250,7 @@ def test_an_update_that_was_overtaken_says_what_the_answer_said(talk: Talk, monk
 
 
 def test_an_update_goes_on_after_the_owner_refused_the_peers(talk: Talk) -> None:
-    """Ours was overtaken by one from a new address; as that was refused, ours still has to be said."""
+    """Our update was overtaken by one from a new address; that one was refused, so ours still has to be sent."""
     world, alice, broker = talk
     alice.answers = False
     wanted = media_at(alice.address, 7)

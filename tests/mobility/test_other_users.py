@@ -104,9 +104,9 @@ def test_a_dialog_that_is_none_is_not_told_from_others(talk: Talk) -> None:
     ],
 )
 def test_rfc7616_3_4_6_credentials_are_for_whom_they_name(talk: Talk, signed_for: str, status: int) -> None:
-    """Who has alice sign a call to himself cannot pass her proof on to the broker.
+    """A callee who lets alice sign a call to himself cannot reuse her credentials at the broker.
 
-    A proxy writes our Contact in the place of our address of record, so either may be what was signed for.
+    A proxy replaces our address of record by our Contact, so the credentials may name either.
     """
     world, _, broker = talk
     alice = Scripted(world, ELSEWHERE)

@@ -1,4 +1,4 @@
-"""How long an INVITE waits, and what becomes of one that is given up (RFC 3261 9.1, 13.2.2.4, 14.1, 17.1.1.2)."""
+"""Timeouts of an INVITE, and the handling of an abandoned one (RFC 3261 9.1, 13.2.2.4, 14.1, 17.1.1.2)."""
 
 from __future__ import annotations
 
@@ -31,7 +31,7 @@ PATIENCE_S = 180.0
 
 @pytest.fixture
 def calling(world: World) -> Calling:
-    """Alice, whose INVITE to bob has arrived at a scripted peer; of itself, that one does not even say 100."""
+    """Alice, whose INVITE to bob has arrived at a scripted peer; by default the peer does not even send 100."""
     peer = Scripted(world)
     world.loses = lambda sent: sent.what == "100 INVITE"
     alice = world.phone("alice", HOME[0])
@@ -217,7 +217,7 @@ def test_a_hurried_invite_is_cancelled_before_it_is_sent_anew(world: World) -> N
 
 
 def test_an_update_waits_for_the_answer_to_the_one_before(in_call: Calling) -> None:
-    """RFC 3261 14.1; what the owner wished in between is not said."""
+    """RFC 3261 14.1; updates requested in between are not sent."""
     world, alice, peer, _ = in_call
     for port in (1, 2, 3):
         alice.give(UpdateSession("call", media_at(alice.address, port)))
@@ -269,7 +269,7 @@ def test_an_update_without_answer_ends_with_bye(in_call: Calling) -> None:
 
 
 def test_an_abandoned_update_is_acknowledged_when_it_is_accepted_late(in_call: Calling) -> None:
-    """Where data do not flow the next attempt does not wait; a phone that answers both ends nothing."""
+    """Without data flow the next attempt does not wait; a phone that accepts both keeps the session."""
     world, alice, peer, _ = in_call
     alice.give(SetMediaStatus("call", RemoteMediaStatus.DISCONNECTED), UpdateSession("call", media_at(HOME, 1)))
     world.run(3.0)

@@ -1,4 +1,6 @@
-"""The binding at the registrar is kept fresh, moves with the device and goes when told (RFC 3261 10.2, SPEC D)."""
+"""The binding at the registrar is refreshed, moves with the device and is removed on request (RFC 3261 10.2,
+SPEC D).
+"""
 
 from __future__ import annotations
 
@@ -175,7 +177,7 @@ def _is_failure(report: Output) -> bool:
 
 
 class Registrar(BrokenServer):
-    """Answers each REGISTER with the next of ``answers``, the last one for ever."""
+    """Answers each REGISTER with the next of ``answers``, and repeats the last one."""
 
     def __init__(self, *answers: tuple[int, tuple[tuple[str, str], ...]]) -> None:
         super().__init__()

@@ -1,4 +1,4 @@
-"""A user agent that limits what one source may send to it, as a broker does (SPEC C-20)."""
+"""A user agent that limits the requests of one source, as a broker does (SPEC C-20)."""
 
 from __future__ import annotations
 

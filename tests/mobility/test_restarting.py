@@ -28,7 +28,7 @@ def test_a_called_side_that_stored_its_session_goes_on_with_it(talk: Talk) -> No
 
 
 def test_a_snapshot_older_than_the_last_update_still_works(talk: Talk) -> None:
-    """CSeq and SDP version leap ahead of whatever was used after the snapshot."""
+    """CSeq and SDP version jump beyond all numbers used after the snapshot."""
     world, alice, broker = talk
     snapshot = broker.session().snapshot()
     for host in ("10.0.4.1", "10.0.4.2", "10.0.1.1"):
@@ -86,7 +86,7 @@ def test_a_peer_that_lost_its_sessions_says_481_and_the_update_fails(talk: Talk)
 
 
 def test_a_session_created_anew_by_the_same_device_names_it(talk: Talk) -> None:
-    """SPEC E-10: the owner can end the old session, which the machine keeps until told."""
+    """SPEC E-10: the owner can end the old session, which the machine keeps until then."""
     world, alice, broker = talk
     alice.crash()
     alice.restart()

@@ -28,7 +28,7 @@ def states(phone: Phone) -> list[SIPCommunicationStatus]:
 
 @pytest.fixture
 def pair(world: World) -> tuple[Phone, Phone]:
-    """Alice, and bob whose owner has yet to answer."""
+    """Alice, and bob whose owner has not answered yet."""
     alice, bob = world.phone("alice", "10.0.2.1"), world.phone("bob", "10.0.1.1")
     bob.answers = False
     world.run(1.0)
@@ -127,7 +127,7 @@ def test_cancel_by_the_caller(world: World, pair: tuple[Phone, Phone], rings: bo
 
 
 def test_cancel_without_any_end_is_over_after_64_t1(world: World) -> None:
-    """RFC 3261 9.1: the INVITE was answered provisionally, and then nothing more is heard."""
+    """RFC 3261 9.1: the INVITE had a provisional response, and no other follows."""
     proxy = Scripted(world)
     alice = world.phone("alice", "10.0.2.1")
     alice.call("bob")

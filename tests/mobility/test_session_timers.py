@@ -1,4 +1,4 @@
-"""Sessions with an interval: agreed, refreshed at half of it, ended when nobody does (RFC 4028)."""
+"""Sessions with an interval: agreed, refreshed at half of it, ended when neither side refreshes (RFC 4028)."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ PEER_UPDATES = ("Allow", "INVITE, ACK, BYE, UPDATE")
 
 
 def pair(world: World, caller_s: int | None, callee_s: int | None) -> tuple[Phone, Phone]:
-    """Return alice in a session with bob; each asks for that interval."""
+    """Return alice in a session with bob; each requests that interval."""
     alice = world.phone("alice", "10.0.2.1", properties={"session_expires_s": caller_s}, register_expires_s=3_000)
     bob = world.phone("bob", "10.0.1.1", properties={"session_expires_s": callee_s}, register_expires_s=3_000)
     world.run(1.0)
@@ -31,7 +31,7 @@ def pair(world: World, caller_s: int | None, callee_s: int | None) -> tuple[Phon
 
 
 def calling(world: World, wanted_s: int | None = 1_800) -> tuple[Phone, Scripted, Request]:
-    """Return alice, whose INVITE has come to a scripted proxy."""
+    """Return alice, whose INVITE has arrived at a scripted proxy."""
     proxy = Scripted(world)
     alice = world.phone("alice", "10.0.2.1", properties={"session_expires_s": wanted_s})
     alice.call("bob")
@@ -250,7 +250,7 @@ def test_a_challenged_refresh_is_said_again(world: World) -> None:
 def test_what_the_called_side_grants(
     world: World, fields: dict[str, str], timer: SessionTimer | None, header: str | None
 ) -> None:
-    """RFC 4028 9, table 2: a proxy may have asked for a caller that knows nothing of timers."""
+    """RFC 4028 9, table 2: a proxy may request timers for a caller that does not support them."""
     stranger, bob = Scripted(world, STRANGER), world.phone("bob", "10.0.1.1")
     world.run(0.5)
     response = stranger.asks(bob, asking("INVITE", 1, body=OFFER, headers=list(fields.items())))

@@ -60,12 +60,12 @@ class SeededRandom:
 
 
 def password_of(user: str) -> str | None:
-    """Return the password of everybody who has an account."""
+    """Return the password of any user with an account."""
     return f"secret of {user}" if user in ("alice", "bob", "broker") else None
 
 
 def media_at(address: Address, port: int = DATA_PORT) -> MediaDescription:
-    """Return a data channel of the host whose SIP ``address`` it is."""
+    """Return a data channel of the host with the SIP address ``address``."""
     return MediaDescription(address=address[0], port=port)
 
 
@@ -81,7 +81,7 @@ class Node:
         self.timers: dict[Hashable, int] = {}
 
     def give(self, *inputs: Input) -> None:
-        """Step the machine once and carry out what it asks for."""
+        """Step the machine once and execute its outputs."""
         for output in self.machine.step(inputs, self.world.now):
             match output:
                 case SendDatagram(destination=destination, data=data):
@@ -160,7 +160,7 @@ class Phone(Node):
         self.give(AddressChanged(self.address), *updates)
 
     def restart(self, *snapshots: bytes) -> None:
-        """Begin anew at the same address with nothing but ``snapshots``; adopted sessions are updated."""
+        """Restart at the same address with nothing but ``snapshots``; adopted sessions are updated."""
         self.timers.clear()
         self.machine = self.agent = self._new_agent(self.world, self.address)
         self.world.nodes[self.address] = self
@@ -234,7 +234,7 @@ class World:
         return SIPServer(DOMAIN, SERVER, password_of, randomness, b"key", **options)
 
     def restart_server(self, **options: Any) -> None:
-        """Replace the SIP server by one that remembers nothing."""
+        """Replace the SIP server by one with empty state."""
         self.server.crash()
         self.server = self.add(Node(self, self._new_server(**options), SERVER))
 
@@ -281,11 +281,11 @@ class World:
             self.at(self.now + self.delay_s * self.random.uniform(1 - self.jitter, 1 + self.jitter), deliver)
 
     def run(self, seconds: float) -> None:
-        """Let ``seconds`` pass."""
+        """Advance the clock by ``seconds``."""
         self.run_until(lambda: False, seconds, must=False)
 
     def run_until(self, reached: Callable[[], object], within_s: float = 120.0, *, must: bool = True) -> float:
-        """Let time pass until ``reached``; return how long that took. Fails after ``within_s``."""
+        """Advance the clock until ``reached``; return the elapsed time. Fails after ``within_s``."""
         began, deadline = self.now, self.now + within_s
         while not reached():
             if not self._agenda or self._agenda[0][0] > deadline:
@@ -298,7 +298,7 @@ class World:
         return self.now - began
 
     def sent(self, what: str, source: Node | None = None) -> list[Sent]:
-        """Return what was sent of one kind, such as "INVITE" or "200 BYE", by ``source`` if given."""
+        """Return the sent messages of one kind, such as "INVITE" or "200 BYE", by ``source`` if given."""
         return [sent for sent in self.trace if sent.what == what and source in (None, self.nodes.get(sent.source))]
 
 

@@ -1,4 +1,4 @@
-"""Two endpoints in virtual time, driven by hand: nothing moves unless a test says so."""
+"""Two endpoints in virtual time; only the test delivers datagrams and fires timers."""
 
 from __future__ import annotations
 
@@ -40,7 +40,7 @@ class SeededRandom:
 
 
 class Side:
-    """An endpoint with one connection, and what came out of it."""
+    """An endpoint with one connection, and its outputs."""
 
     def __init__(self, seed: int, address: Address, config: RudpConfig, reset_key: bytes = RESET_KEY) -> None:
         self.endpoint = Endpoint(SeededRandom(seed), config, reset_key=reset_key)
@@ -84,14 +84,14 @@ class Side:
         return [datagram for payload in payloads for datagram in self.send(now, payload)]
 
     def fire(self, now: float | None = None) -> tuple[float, list[SendDatagram]]:
-        """Let the timer fire when it is due (or at ``now``); return the time and what is sent then."""
+        """Fire the timer when it is due (or at ``now``); return the time and the datagrams that are sent then."""
         assert self.timer_at is not None, "no timer is set"
         at = self.timer_at if now is None else now
         self.timer_at = None
         return at, self.step(at, TimerFired(self.local_id))
 
     def take(self, now: float, datagrams: list[SendDatagram], source: Address | None = None) -> list[SendDatagram]:
-        """Receive in one batch what the other side sent, from where that is or from ``source``."""
+        """Receive the other side's datagrams in one batch, from its address or from ``source``."""
         source = source or self.peer_address
         return self.step(now, *[DatagramReceived("data", source, datagram.data) for datagram in datagrams])
 
@@ -99,7 +99,7 @@ class Side:
 class Pair:
     """Two connected sides; ``left`` and ``right`` are symmetrical.
 
-    Unless ``announcing``, they know each other's tokens already, so that packets hold what a test gives them alone.
+    Unless ``announcing``, they know each other's tokens already, so that packets hold only the frames of the test.
     """
 
     def __init__(self, config: RudpConfig, seed: int = 0, sealed: bool = False, announcing: bool = False) -> None:
@@ -119,13 +119,13 @@ class Pair:
         assert side.step(0.0, OpenConnection(side.local_id, peer.local_id, peer.address, 0, secrets)) == []
 
     def settle(self, now: float, datagrams: list[SendDatagram]) -> None:
-        """Carry what ``left`` sent, and all that follows from it, without loss or delay."""
+        """Deliver the datagrams of ``left``, and all datagrams that follow, without loss or delay."""
         while datagrams:
             answers = self.right.take(now, datagrams, self.left.address)
             datagrams = self.left.take(now, answers, self.right.address)
 
     def frames(self, datagram: SendDatagram) -> Frames:
-        """Return what is in a datagram of either side."""
+        """Return the frames of a datagram of either side."""
         _, source_id, kind, epoch, _, number = decode_header(datagram.data)
         if not self.sealed:
             assert kind == PLAIN
@@ -147,7 +147,7 @@ class Pair:
         return [control for datagram in datagrams for control in self.frames(datagram).controls]
 
     def from_left(self, number: int, frames: bytes, generation: int = 0) -> DatagramReceived:
-        """Return what ``right`` receives if ``left`` breaks the protocol as told; plain mode."""
+        """Return what ``right`` receives if ``left`` breaks the protocol with these frames; plain mode."""
         header = encode_header(self.right.local_id, self.left.local_id, PLAIN, 0, generation, number)
         return DatagramReceived("data", self.left.address, header + frames)
 

@@ -126,7 +126,7 @@ def test_what_confirms_every_other_packet_is_understood(pair: Pair) -> None:
 
 @pytest.mark.parametrize("seed", range(20))
 def test_f03_marks_survive_any_loss_of_acks(make_pair: MakePair, seed: int) -> None:
-    """Of ACKs that are lost but for each fourth, the marks repeated in the others confirm everything."""
+    """Only every fourth ACK arrives; the marks repeated in these ACKs confirm everything."""
     print("seed", seed)
     pair, random = make_pair(messages_per_datagram_max=1), Random(seed)
     now = 0.0
@@ -232,7 +232,7 @@ def test_the_ack_of_a_second_packet_is_not_held(holding: Pair) -> None:
 
 
 def test_the_ack_of_a_packet_that_comes_when_the_timer_fires_is_not_held(holding: Pair) -> None:
-    """A busy owner hands over both at once; the timer, which would have to come again, is there already."""
+    """A busy owner passes both at once; the timer has fired already and will not fire again."""
     (datagram,) = holding.left.send(0.0, b"x")
     taken = DatagramReceived("data", holding.left.address, datagram.data)
     answers = holding.right.step(0.1, TimerFired(holding.right.local_id), taken)
@@ -260,7 +260,7 @@ def test_a_new_source_is_challenged_at_once_though_an_ack_might_be_held(holding:
 
 
 def test_a_change_of_path_is_told_at_once_though_an_ack_might_be_held(holding: Pair) -> None:
-    """What the peer has sent meanwhile it sends again from there, until it is told that it has arrived."""
+    """The peer sends unacknowledged packets again from the new address, so it needs the ACK at once."""
     (datagram,) = holding.left.send(0.0, b"x")
     taken = DatagramReceived("data", holding.left.address, datagram.data)
     answers = holding.right.step(0.1, taken, ChangePath(holding.right.local_id, ELSEWHERE, 1))

@@ -1,4 +1,4 @@
-"""The parameters: what cannot work is refused by name; that each takes effect is shown where its effect is (F-10)."""
+"""The parameters: invalid values are refused by name; other tests show the effect of each (F-10)."""
 
 from __future__ import annotations
 

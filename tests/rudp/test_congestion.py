@@ -90,7 +90,7 @@ def test_after_a_pause_it_begins_small_again(make_pair: MakePair) -> None:
 
 
 def test_a_window_below_what_is_in_flight_holds_repeats_back(make_pair: MakePair) -> None:
-    """After a halving, what was lost goes again as far as the window allows, and nothing is forgotten."""
+    """After a halving, lost packets are retransmitted as far as the window allows, and none is forgotten."""
     pair = make_pair(messages_per_datagram_max=1)
     datagrams = pair.left.send(0.0, *[bytes([n]) for n in range(10)])
     again = pair.left.take(0.02, pair.right.take(0.01, datagrams[9:]))

@@ -169,7 +169,7 @@ def test_finish_comes_after_the_last_message_and_once(pair: Pair) -> None:
 
 
 def test_the_last_word_and_its_repeats_confirm_that_of_the_peer(pair: Pair) -> None:
-    """Who has it confirmed may leave: the peer has the ACK, whatever became of the first one."""
+    """A side whose FINISH is confirmed may leave: the peer has the ACK, even if the first one was lost."""
     pair.right.take(0.1, pair.left.step(0.0, FinishSending(pair.left.local_id)))
     pair.right.step(0.2, FinishSending(pair.right.local_id))
     again = pair.right.fire()[1]

@@ -1,4 +1,4 @@
-"""A connection that has failed: it can be probed, answers probes, and does nothing else (SPEC D-10)."""
+"""A failed connection: it can be probed, answers probes, and does nothing else (SPEC D-10)."""
 
 from __future__ import annotations
 

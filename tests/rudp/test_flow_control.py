@@ -1,4 +1,4 @@
-"""What the receiver grants, and what may wait to be sent (RFC 9000 4)."""
+"""Flow control: the window that the receiver grants, and the bound of the send queue (RFC 9000 4)."""
 
 from __future__ import annotations
 
@@ -31,7 +31,7 @@ def test_the_grant_is_renewed_when_half_of_it_was_consumed(pair: Pair) -> None:
 
 
 def test_f10_receive_window_frames_takes_effect(make_pair: MakePair) -> None:
-    """More than the initial window is told with the first packet."""
+    """The first packet announces more than the initial window."""
     pair = make_pair(receive_window_frames=5_000)
     push(pair, 0.0, 1)
     assert pair.left.connection.sender.granted == 5_001

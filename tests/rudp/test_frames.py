@@ -1,4 +1,4 @@
-"""The bytes of a datagram: round trips, and refusal of what is cut short or unknown (DESIGN 6.2)."""
+"""The bytes of a datagram: encoding round trips, and refusal of truncated or unknown frames (DESIGN 6.2)."""
 
 from __future__ import annotations
 

@@ -56,7 +56,7 @@ def edited(datagram: bytes, edits: list[tuple[int, int]], cut: int) -> bytes:
 
 
 def check_bounds(side: Side) -> None:
-    """Everything that a peer can make grow, and what bounds it."""
+    """Check the bound of all state that a peer can make grow."""
     for connection in side.endpoint._connections.values():
         receiver, sender, arrivals = connection.receiver, connection.sender, connection._arrivals
         assert receiver.held_bytes <= MESSAGE_BYTES_MAX + INITIAL_WINDOW_FRAMES * 1200
@@ -90,7 +90,7 @@ def test_random_bytes(make_pair: MakePair, datagrams: list[bytes]) -> None:
 def test_a_peer_that_says_anything(
     make_pair: MakePair, script: list[tuple[int, bytes, list[tuple[int, int]], int, int, int]]
 ) -> None:
-    """The forger knows both ids. What is delivered may be nonsense; what is kept and sent stays bounded."""
+    """The forger knows both ids. The delivered bytes may be nonsense; the stored and sent bytes stay bounded."""
     pair = make_pair(message_bytes_max=MESSAGE_BYTES_MAX, packets_in_flight_max=IN_FLIGHT_MAX, retries_max=3)
     side, sent, got, own = pair.left, 0, 0, 0
     for step, (number, body, edits, cut, generation, port) in enumerate(script):
@@ -133,7 +133,7 @@ def test_bystander_noise_changes_nothing(
 @settings(max_examples=100, deadline=None)
 @given(acks=st.lists(st.tuples(st.integers(0, 30), NUMBERS, NUMBERS), max_size=30))
 def test_any_acks_leave_the_sender_sound(make_pair: MakePair, acks: list[tuple[int, int, int]]) -> None:
-    """Whatever is claimed, what was not claimed is repeated, and all of it arrives."""
+    """Packets that no ACK claims are retransmitted, and all of them arrive."""
     pair = make_pair(packets_in_flight_max=IN_FLIGHT_MAX, messages_per_datagram_max=1)
     pair.right.send(0.0, *[bytes([n]) for n in range(20)])
     for number, ack in enumerate(acks):

@@ -1,4 +1,4 @@
-"""Connections open without signalling, between those who share a secret, and strangers cannot make them costly."""
+"""Handshake without signalling, between holders of a shared secret; strangers cannot make it costly."""
 
 from __future__ import annotations
 
@@ -30,7 +30,7 @@ STRANGER: Address = ("203.0.113.9", 666)
 
 
 class Side:
-    """A machine with its timers, and what it reported."""
+    """A machine with its timers and reports."""
 
     def __init__(self, address: Address, seed: int, **options: object) -> None:
         given: dict[str, object] = {"secret": SECRET, **options}
@@ -68,7 +68,7 @@ class Side:
         return min(self.timers.values(), default=math.inf)
 
     def fire(self) -> tuple[float, list[SendDatagram]]:
-        """Let the timer that is due first fire."""
+        """Fire the timer that is due first."""
         key = min(self.timers, key=lambda key: self.timers[key])
         at = self.timers.pop(key)
         return at, self.step(at, TimerFired(key))
@@ -90,7 +90,7 @@ class Town:
         self.acceptor = Side(ACCEPTOR, 2 * seed + 2, connections_max=connections_max, **options)
 
     def settle(self, datagrams: list[SendDatagram], now: float = 0.0) -> None:
-        """Carry the datagrams, and what follows from them, without loss or delay."""
+        """Deliver the datagrams, and all that follow, without loss or delay."""
         sides = {DIALLER: self.dialler, ACCEPTOR: self.acceptor}
         queue = list(datagrams)
         while queue:
@@ -106,7 +106,7 @@ class Town:
         return local_id, self.acceptor.opened[-1]
 
     def welcomed(self, now: float = 0.0) -> tuple[int, bytes, list[SendDatagram]]:
-        """Dial, and let the dialler have its WELCOME: return its id, the HELLO and the first packets."""
+        """Dial, and give the dialler its WELCOME: return its id, the HELLO and the first packets."""
         local_id, hello = self.dialler.dial(now)
         (welcome,) = self.acceptor.take(hello, now=now)
         return local_id, hello, self.dialler.take(welcome.data, ACCEPTOR, now)
@@ -206,7 +206,7 @@ def test_an_answer_without_the_secret_opens_nothing() -> None:
 
 @pytest.mark.parametrize("sealed", [True, False])
 def test_both_sides_have_to_be_of_one_mode(sealed: bool) -> None:
-    """Neither can be talked out of sealing, even by who knows the secret."""
+    """Not even a peer that knows the secret can turn sealing off."""
     _, hello = Side(DIALLER, 1, sealed=sealed).dial()
     acceptor = Side(ACCEPTOR, 2, sealed=not sealed, connections_max=8)
     assert acceptor.take(hello) == []
@@ -236,7 +236,7 @@ def flipped(data: bytes, place: int) -> bytes:
 
 
 def test_a_welcome_is_for_one_hello() -> None:
-    """That of an earlier dial, replayed to a new one, is not genuine there."""
+    """The WELCOME of an earlier dial, replayed to a new one, is rejected as forged."""
     town = Town()
     first, hello = town.dialler.dial()
     (welcome,) = town.acceptor.take(hello)
@@ -249,7 +249,7 @@ def test_a_welcome_is_for_one_hello() -> None:
 
 
 def test_a_key_that_cannot_be_used_opens_nothing() -> None:
-    """Of a peer that knows the secret and means harm."""
+    """The peer knows the secret and sends a weak key."""
     hello = OpeningSecret(SECRET, sealed=True).hello(5, bytes(32))
     acceptor = Side(ACCEPTOR, 2, connections_max=8)
     assert acceptor.take(hello) == []
@@ -332,7 +332,7 @@ def test_no_more_become_open_than_there_may_be() -> None:
 
 @pytest.mark.parametrize("knows_it", [True, False])
 def test_the_secret_is_in_the_keys_too(knows_it: bool) -> None:
-    """Who had only the MAC's key could open nothing."""
+    """An attacker with only the MAC's key cannot open a connection."""
     secret, keys = OpeningSecret(SECRET, sealed=True), KeyPair(bytes(range(32)))
     acceptor = Side(ACCEPTOR, 2, connections_max=8)
     (answer,) = acceptor.take(secret.hello(5, keys.public))
@@ -393,7 +393,9 @@ def test_a_reset_connection_makes_room() -> None:
 
 @pytest.mark.parametrize("seed", range(20))
 def test_it_opens_over_a_line_that_loses_much(seed: int) -> None:
-    """A third of all datagrams is lost, and each takes 20 ms: it opens on both sides, or the dialler knows better."""
+    """A third of all datagrams is lost, and each takes 20 ms: it opens on both sides, or the dialler reports a
+    failure.
+    """
     random = Random(seed)
     town = Town(seed)
     line: list[tuple[float, int, SendDatagram]] = []

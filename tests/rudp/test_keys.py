@@ -1,4 +1,4 @@
-"""Two key pairs give the same secrets on both sides, and nobody else (RFC 7748, RFC 5869)."""
+"""Key agreement: two key pairs give the same secrets on both sides, and no other pair does (RFC 7748, RFC 5869)."""
 
 from __future__ import annotations
 

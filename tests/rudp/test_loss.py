@@ -1,4 +1,4 @@
-"""Loss seen from ACKs: what later packets overtook goes again without waiting for the timeout (RFC 9002 6.1, 7.6)."""
+"""Loss detection by ACKs: a packet that later ones overtook is retransmitted before the timeout (RFC 9002 6.1, 7.6)."""
 
 from __future__ import annotations
 
@@ -115,7 +115,7 @@ def test_another_round_trip_of_loss_halves_again_down_to_the_minimum(pair: Pair)
 def test_rfc9002_7_6_persistent_congestion_leaves_the_least_window(
     make_pair: MakePair, rounds: int, collapses: bool
 ) -> None:
-    """Nothing gets through for longer than three timeouts; then it does again."""
+    """No packet gets through for longer than three timeouts; then packets arrive again."""
     pair = make_pair(messages_per_datagram_max=1)
     measure(pair, 0.05)
     pair.left.send(0.0, *[bytes([n]) for n in range(8)])
@@ -138,7 +138,7 @@ def test_late_acks_after_a_timeout_are_no_congestion(pair: Pair) -> None:
 
 
 def test_an_ack_for_an_ack_alone_loses_nothing_that_was_not_overtaken(pair: Pair) -> None:
-    """A peer that names what asked for no ACK tells the truth, if needlessly."""
+    """Acknowledging a packet that needs no ACK is correct, though unnecessary."""
     pair.right.take(0.0, pair.left.send(0.0, b"x"))
     (sent,) = pair.right.send(0.1, b"y")
     assert numbers([sent]) == [1]

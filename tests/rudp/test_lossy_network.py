@@ -16,7 +16,7 @@ if TYPE_CHECKING:
 
 
 class World:
-    """One heap of what happens next; a datagram to an address that nobody has is lost."""
+    """One heap of future events; a datagram to an address without an owner is lost."""
 
     def __init__(self, pair: Pair, seed: int, loss: float) -> None:
         self.pair = pair
@@ -107,7 +107,7 @@ def test_x16_every_message_once_and_in_order_both_ways(make_pair: MakePair, seed
 
 @pytest.mark.parametrize("seed", range(40))
 def test_rebinding_amid_loss_moves_the_path_and_loses_nothing(make_pair: MakePair, seed: int) -> None:
-    """The right side's address changes, and nobody says so: challenges find it (RFC 9000 9.3)."""
+    """The right side's address changes without signalling: challenges find it (RFC 9000 9.3)."""
     print("seed", seed)
     pair = make_pair(seed, sealed=seed % 2 == 1, retries_max=50)
     world, rebound = World(pair, seed, loss=0.2), ("198.51.100.1", 4242)

@@ -1,4 +1,4 @@
-"""Which datagram belongs to which connection, and what an unknown one is answered (DESIGN 6.3, RFC 9000 10.3)."""
+"""Assignment of datagrams to connections, and the answer to an unknown one (DESIGN 6.3, RFC 9000 10.3)."""
 
 from __future__ import annotations
 
@@ -144,7 +144,7 @@ def test_tokens_differ_by_id_and_by_key() -> None:
 
 
 def test_without_a_reset_key_a_sealed_connection_is_not_reset_and_announces_nothing(make_pair: MakePair) -> None:
-    """Whoever reads the ids could derive the token."""
+    """Anybody who reads the ids could derive the token."""
     endpoint = Endpoint(FixedRandom())
     assert endpoint.step([arrived(packet(77, 88, SEALED))], 0.0) == []
     assert len(endpoint.step([arrived(packet(77, 88, PLAIN))], 0.0)) == 1

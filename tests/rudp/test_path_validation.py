@@ -1,4 +1,4 @@
-"""Which address is challenged, and for how long (RFC 9000 8.2, 9.3): two worlds of the simulator found these."""
+"""Choice of the address to challenge, and its timeout (RFC 9000 8.2, 9.3): two simulated worlds found these cases."""
 
 from __future__ import annotations
 
@@ -25,7 +25,9 @@ def test_one_packet_that_came_from_a_stranger_does_not_keep_the_peer_from_being_
 
 
 def test_a_response_counts_among_the_bytes_that_go_to_an_unproved_address() -> None:
-    """A CHALLENGE that a relay repeats in a bystander's name is answered, but not challenged besides."""
+    """A CHALLENGE that a relay repeats with a bystander's address is answered, but the bystander is not
+    challenged too.
+    """
     path = PathValidation()
     path.start(STRANGER, bytes(CHALLENGE_BYTES), 0.0)
     path.heard(STRANGER, 53)

@@ -46,7 +46,7 @@ def moved(side: Side) -> list[PathChanged]:
 
 @BOTH_MODES
 def test_rebinding_while_idle(make_pair: MakePair, sealed: bool) -> None:
-    """A keepalive from the new binding is what the other side learns from."""
+    """The other side learns the new address from a keepalive of the new binding."""
     pair = make_pair(sealed=sealed)
     answers = pair.right.take(0.1, pair.left.step(0.0, Probe(pair.left.local_id)), REBOUND)
     (challenge,) = to(REBOUND, answers)
@@ -77,7 +77,7 @@ def test_rebinding_while_sending_repeats_what_went_to_the_old_address(make_pair:
 
 
 def test_what_was_acknowledged_last_is_so_again_at_the_new_address(pair: Pair) -> None:
-    """The ACK went to the old one, and the peer would have to repeat what it was for."""
+    """The ACK went to the old address, so without a second one the peer would have to retransmit."""
     packets = pair.left.send_each(0.0, b"0", b"1")
     answers = pair.right.take(0.1, packets, REBOUND)
     assert pair.acks(to(pair.left.address, answers)) == [(1, 1, 0)]
@@ -99,7 +99,7 @@ def test_an_answer_from_elsewhere_or_with_other_bytes_moves_nothing(pair: Pair) 
 
 @BOTH_MODES
 def test_an_off_path_attacker_cannot_move_a_path(make_pair: MakePair, sealed: bool) -> None:
-    """It sends what it saw, or altered it, from its own address; it never sees what is sent there."""
+    """It sends packets that it saw or altered from its own address; it never sees packets that go there."""
     pair = make_pair(sealed=sealed)
     packets = pair.left.send_each(0.0, b"0", b"1", b"2")
     pair.right.take(0.1, packets[:2])
@@ -184,7 +184,9 @@ def test_a_packet_that_is_not_the_newest_teaches_nothing(pair: Pair) -> None:
 
 
 def test_another_generation_teaches_nothing(pair: Pair) -> None:
-    """The peer says by signalling that it moved; this is a packet of before, or ahead of the word (DESIGN 6.1)."""
+    """Signalling announces the peer's move; this packet is older than the move, or ahead of the signalling (DESIGN
+    6.1).
+    """
     pair.left.step(0.0, MovedHere(pair.left.local_id, 1))
     assert to(REBOUND, pair.right.take(0.1, pair.left.send(0.1, bytes(500)), REBOUND)) == []
     pair.right.step(0.2, ChangePath(pair.right.local_id, pair.left.address, 1))
@@ -226,7 +228,7 @@ def test_a_flood_of_challenges_gets_one_response_for_a_batch(pair: Pair) -> None
 
 
 def test_the_window_of_an_unvalidated_address_is_not_touched_by_acks_from_there(pair: Pair) -> None:
-    """An ACK from elsewhere confirms, since the pair of ids says whose it is, and the way back is looked for."""
+    """An ACK from elsewhere confirms, since the pair of ids identifies it, and its source is challenged."""
     pair.right.send(0.0, b"x")
     ack = encode_header(pair.right.local_id, pair.left.local_id, PLAIN, 0, 0, 0) + encode_ack(0, 0, 0)
     answers = pair.right.step(0.1, DatagramReceived("data", REBOUND, ack))

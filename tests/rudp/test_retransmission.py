@@ -170,7 +170,7 @@ def test_x15_a_late_ack_confirms_and_measures(pair: Pair) -> None:
 
 
 def test_any_of_its_packets_confirms_a_bundle(make_pair: MakePair) -> None:
-    """Each of four attempts in turn is the one whose ACK comes, long after."""
+    """The ACK of each of four attempts in turn arrives, long after."""
     for attempt in range(4):
         pair = make_pair()
         attempts = [pair.left.send(0.0, b"x"), *[pair.left.fire()[1] for _ in range(3)]]
@@ -271,7 +271,7 @@ def test_keepalive_that_is_not_answered_fails_the_connection_without_a_storm(mak
 
 
 def test_a_peer_that_is_heard_again_is_asked_at_once_what_it_lacks(pair: Pair) -> None:
-    """A relay follows a peer that NAT moved, and its address here stays the same: nothing but its word tells."""
+    """A relay follows a peer that a NAT rebound, and its address here stays the same: only its packet reveals it."""
     left, right = pair.left, pair.right
     left.send(0.0, b"lost")
     for _ in range(4):

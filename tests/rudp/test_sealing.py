@@ -1,4 +1,4 @@
-"""What is sealed can be opened by the peer alone, unchanged, and keys are replaced on the way (RFC 9001 5.3 and 6)."""
+"""Sealing: only the peer can open a packet, any change is detected, and keys are updated (RFC 9001 5.3 and 6)."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ def header(number: int, epoch: int) -> bytes:
 
 
 class Talk:
-    """A sealer and the one of its peer; what is sealed is kept with its number and epoch."""
+    """A sealer and its peer's; each sealed packet is kept with its number and epoch."""
 
     def __init__(self, rekey_packets: int = NEVER) -> None:
         self.left = Sealer(Secrets(A, B), rekey_packets)
@@ -38,7 +38,7 @@ class Talk:
         return self.left.seal(header(number, epoch), number, frames), number, epoch
 
     def carry(self, packets: int) -> None:
-        """Let the peer open and confirm so many packets, one by one."""
+        """Let the peer open and confirm ``packets`` packets, one by one."""
         for _ in range(packets):
             sealed = self.seal()
             assert self.right.open(*sealed) == FRAMES

@@ -21,7 +21,7 @@ PATIENCE_S = 60
 
 
 def fill(disk: Path, leave_bytes: int) -> None:
-    """Let another file take all but ``leave_bytes``."""
+    """Let another file use all but ``leave_bytes``."""
     with (disk / "other").open("ab", buffering=0) as other, contextlib.suppress(OSError):
         while (free := os.statvfs(disk).f_bavail * os.statvfs(disk).f_frsize) > leave_bytes:
             other.write(bytes(min(65_536, free - leave_bytes)))
@@ -32,7 +32,7 @@ def check(refusal: WanderbusError) -> None:
 
 
 async def refused(agent: wanderbus.Agent, n: int) -> int:
-    """Publish until the server says that its disk is full; return the next number."""
+    """Publish until the server refuses because its disk is full; return the next number."""
     while True:
         try:
             await agent.publish(SUBJECT, {"n": n})
@@ -74,7 +74,7 @@ async def story(disk: Path, states: Path) -> None:
         async with alice, bob, alice.subscribe(SUBJECT) as notifications:
             for n in range(200):
                 await bob.publish(SUBJECT, {"n": n})
-            # Below the reserve: events are refused, what is there is taken, and that is recorded.
+            # Below the reserve: events are refused; waiting notifications are acknowledged, and that is recorded.
             fill(disk, RESERVE_BYTES // 2)
             n = await refused(bob, 200)
             for wanted in range(n):

@@ -1,4 +1,4 @@
-"""Which local address leads to the server, and who is told when that changes (SPEC D-05)."""
+"""The local address that leads to the server, and reports of its change (SPEC D-05)."""
 
 from __future__ import annotations
 
@@ -30,7 +30,7 @@ class Route:
 
 
 def watch(route: Route, story: Callable[[AddressMonitor], None], looks: int = 1) -> list[str]:
-    """Run ``story``, then let the monitor look some times."""
+    """Run ``story``, then let the monitor check several times."""
 
     async def main() -> None:
         monitor = AddressMonitor(SERVER, route.changed, poll_s=60.0)

@@ -1,4 +1,4 @@
-"""Registrations on disk survive what a process does not (SPEC D-12)."""
+"""Registrations on disk survive the end of their process (SPEC D-12)."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ TABLET = Binding("sip:alice@10.0.0.2:7", 130.0, "other", 3)
 
 
 def stored(path: Path, wall_s: float, now: float) -> dict[str, tuple[Binding, ...]]:
-    """Return what the next process would find if whoever has the file were killed now."""
+    """Return the bindings that the next process would load if the file's owner were killed now."""
     with tempfile.TemporaryDirectory() as elsewhere:
         for file in path.parent.glob(f"{path.name}*"):
             shutil.copy(file, elsewhere)
@@ -35,7 +35,7 @@ def loaded(path: Path, wall_s: float, now: float) -> dict[str, tuple[Binding, ..
 
 
 def test_the_remaining_time_is_kept_from_clock_to_clock(tmp_path: Path) -> None:
-    """Saved with 50 s and 30 s left; a minute of monotonic time means nothing to the next process."""
+    """Saved with 50 s and 30 s left; a monotonic time has no meaning in the next process."""
     path = tmp_path / "bindings.db"
     store = BindingStore.open(path)
     store.save({ALICE: (PHONE, TABLET)}, wall_s=1_000_000.0, now=100.0)
@@ -57,7 +57,7 @@ def test_a_row_is_replaced_and_goes_with_its_last_binding(tmp_path: Path) -> Non
 
 
 def test_what_was_saved_is_there_without_a_close(tmp_path: Path) -> None:
-    """A killed process loses nothing that it had handed to the operating system."""
+    """A killed process loses no write that it had passed to the operating system."""
     path = tmp_path / "bindings.db"
     store = BindingStore.open(path)
     store.save({ALICE: (PHONE,)}, 0.0, 0.0)
@@ -69,7 +69,7 @@ def test_what_was_saved_is_there_without_a_close(tmp_path: Path) -> None:
 def test_a_damaged_file_is_moved_aside_and_begun_anew(
     tmp_path: Path, caplog: pytest.LogCaptureFixture, damage: bytes
 ) -> None:
-    """What it held is registered again by the devices themselves."""
+    """Its bindings are registered again by the devices themselves."""
     path = tmp_path / "bindings.db"
     path.write_bytes(damage)
     store = BindingStore.open(path)

@@ -1,4 +1,4 @@
-"""Group commit: what is said to be durable is, and in which order things reach the disk (DESIGN 5.1, 8)."""
+"""Group commit: acknowledged records are durable, and writes reach the disk in order (DESIGN 5.1, 8)."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ PATIENCE_S = 30
 
 
 class Desk:
-    """A committer over real files, and what it reported."""
+    """A committer over real files, and its reports."""
 
     def __init__(self, directory: Path) -> None:
         self.log = EventLog.open(directory / "log")
@@ -56,7 +56,7 @@ def entries(first: int, count: int) -> list[LogEntry]:
 
 
 def recorded(monkeypatch: pytest.MonkeyPatch, desk: Desk) -> list[str]:
-    """Let every step towards the disk, and every word to the loop, leave its name."""
+    """Record the name of every write to the disk, and of every report to the loop."""
     steps: list[str] = []
 
     def noted(name: str, function: Callable[..., Any]) -> Callable[..., Any]:
@@ -117,7 +117,7 @@ def test_what_comes_while_a_sync_runs_goes_into_the_next_one(tmp_path: Path, mon
 def test_after_a_failure_nothing_is_acknowledged(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, failing: str, number: int
 ) -> None:
-    """A sync that failed for want of room is none to wait after: what it did not write may be gone."""
+    """After a sync that failed for want of room there is no retry: its unwritten pages may be lost."""
 
     async def story() -> None:
         desk = Desk(tmp_path)

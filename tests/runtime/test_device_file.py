@@ -104,7 +104,7 @@ def test_the_default_directory_follows_xdg(monkeypatch: pytest.MonkeyPatch) -> N
 
 
 def belong_to_somebody_else(monkeypatch: pytest.MonkeyPatch, path: Path) -> None:
-    """Let ``path`` be another user's; who is not root cannot give a file away, and is somebody else then."""
+    """Make another user the owner of ``path``; without root, pretend that this process has another user."""
     if (user := os.geteuid()) == 0:
         os.chown(path, 65_534, -1, follow_symlinks=False)
     else:
@@ -155,7 +155,7 @@ def test_a_directory_in_which_everybody_can_exchange_files_is_warned_of(
 
 
 def test_two_users_of_one_directory_at_once_are_two_devices_and_one_after_the_other_the_same(tmp_path: Path) -> None:
-    """What the broker keeps of a device it keeps by user and device, so the same id is no harm."""
+    """The broker keys its state of a device by user and device, so the same id does no harm."""
     alice = Device(tmp_path)
     bob = Device(tmp_path)
     assert (alice.ephemeral, bob.ephemeral) == (False, True)

@@ -60,7 +60,7 @@ def server_of(domain: str, host: str, port: int, priority: int = 0, weight: int 
 
 
 def test_naptr_leads_to_srv_and_srv_to_addresses(name_server: NameServer) -> None:
-    """The certificate has to name the domain that was asked for, and a host that is gone does no harm."""
+    """The certificate must name the requested domain; a host without an address is skipped."""
     answer = looked_up(name_server, "srv.example")
     assert answer == DomainLookedUp(
         "srv.example",

@@ -40,7 +40,7 @@ class Noted(Input, frozen=True):
 
 
 class Recorder:
-    """A machine that keeps what it was told and does what the test says."""
+    """A machine that keeps its inputs and returns the outputs that the test sets."""
 
     def __init__(self) -> None:
         self.batches: list[list[Input]] = []
@@ -61,7 +61,7 @@ class Recorder:
 
 @pytest.fixture(params=[asyncio.new_event_loop, uvloop.new_event_loop], ids=["asyncio", "uvloop"])
 def play(request: pytest.FixtureRequest) -> Play:
-    """Run a story on one of the loops; what the loop's callbacks raise is raised here."""
+    """Run a story on one of the loops; raise exceptions of the loop's callbacks here."""
 
     def run(story: Callable[[], Awaitable[None]]) -> None:
         faults: list[dict[str, Any]] = []
@@ -161,7 +161,7 @@ def test_a_datagram_that_comes_alone_is_taken_before_another_is_looked_for(
 
 
 def test_a_machine_may_end_the_driver_by_what_it_took(play: Play) -> None:
-    """Its socket is closed by then, and nothing more is read from it."""
+    """Its socket is closed by then, and no more is read from it."""
 
     async def story() -> None:
         machine = Recorder()
@@ -196,7 +196,7 @@ def test_what_is_to_be_taken_is_taken_at_once_after_what_was_fed(play: Play) -> 
 
 
 def test_datagrams_are_taken_in_the_turn_in_which_they_are_read(play: Play, monkeypatch: pytest.MonkeyPatch) -> None:
-    """With what the application fed before them, and nothing is left for the next turn to take again."""
+    """They follow the inputs that the application fed before, and no input is left for the next turn."""
     order: list[str] = []
     read = Driver._readable
 
@@ -394,7 +394,7 @@ def test_nothing_is_looked_up_to_send_a_datagram(play: Play, host: str, monkeypa
 
 @pytest.mark.parametrize(("zone", "unsent"), [("1", 0), ("no.such.interface", 1)])
 def test_an_address_of_a_link_may_name_its_interface(play: Play, zone: str, unsent: int) -> None:
-    """The system gives the source of a datagram so; one it does not know is refused without a lookup."""
+    """The system reports the source of a datagram this way; an unknown interface is refused without a lookup."""
 
     async def story() -> None:
         driver, machine, _, _ = open_driver()
@@ -409,7 +409,7 @@ def test_an_address_of_a_link_may_name_its_interface(play: Play, zone: str, unse
 
 
 def test_an_answer_that_nobody_listens_does_not_stop_the_socket(play: Play) -> None:
-    """An ICMP error comes back on the socket; it says nothing about who else sends to it."""
+    """An ICMP error arrives on the socket; it does not concern the other peers of this socket."""
 
     async def story() -> None:
         driver, machine, _, address = open_driver()

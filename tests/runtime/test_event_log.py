@@ -1,4 +1,4 @@
-"""The event log: what is durable stays, a torn tail goes, anything else is reported (SPEC T-01, DESIGN 5.1)."""
+"""The event log: durable records stay, a torn tail is removed, other damage is reported (SPEC T-01, DESIGN 5.1)."""
 
 from __future__ import annotations
 
@@ -116,7 +116,7 @@ def test_a_closed_log_takes_nothing(tmp_path: Path) -> None:
 
 
 def test_whole_records_beyond_the_mark_are_kept_and_made_durable(tmp_path: Path) -> None:
-    """SPEC T-01: after ``kill -9`` the page cache still has what was written but not synced."""
+    """SPEC T-01: after ``kill -9`` the page cache still has the written but unsynced records."""
     log = EventLog.open(tmp_path)
     log.append(entries(0, 4))
     log.close()
@@ -129,7 +129,7 @@ def test_whole_records_beyond_the_mark_are_kept_and_made_durable(tmp_path: Path)
 @settings(max_examples=40, deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture])
 @given(cut=st.integers(1, FRAME_BYTES - 1))
 def test_a_torn_tail_is_put_aside_and_cut(tmp_path: Path, cut: int) -> None:
-    """SPEC T-01: a torn tail after ``kill -9`` is skipped, nothing acknowledged is missing."""
+    """SPEC T-01: a torn tail after ``kill -9`` is skipped, no acknowledged record is missing."""
     directory = tmp_path / str(cut) / os.urandom(4).hex()
     segment = written(directory, 3)
     torn = pack_frame(3, 1_003, b"%010d" % 3)[:cut]
@@ -163,7 +163,7 @@ def test_a_segment_that_was_just_begun_is_begun_again(tmp_path: Path, left: byte
 
 
 def refused_untouched(directory: Path) -> str:
-    """Return the one line with which the log is refused; nothing in the directory may have changed."""
+    """Return the one-line error that refuses the log; nothing in the directory may have changed."""
     before = contents(directory)
     with pytest.raises(LogCorrupt) as caught:
         EventLog.open(directory)
@@ -201,7 +201,7 @@ def damaged_before_a_whole_record(directory: Path, byte: int) -> Path:
 def test_damage_that_whole_records_follow_is_reported_where_no_mark_tells_what_was_durable(
     tmp_path: Path, byte: int
 ) -> None:
-    """A length, checksum, offset or payload may be hit: the later record is found wherever it begins."""
+    """The damage may hit a length, checksum, offset or payload: the later record is found at any position."""
     damaged_before_a_whole_record(tmp_path, byte)
     (tmp_path / HIGH_WATER).unlink()
     line = refused_untouched(tmp_path)
@@ -210,7 +210,7 @@ def test_damage_that_whole_records_follow_is_reported_where_no_mark_tells_what_w
 
 
 def test_a_power_cut_may_leave_later_pages_of_what_was_never_synced(tmp_path: Path) -> None:
-    """Beyond the mark nothing was acknowledged: it is put aside even where a whole record follows the damage."""
+    """No record beyond the mark was acknowledged: they are set aside even if a whole record follows the damage."""
     segment = damaged_before_a_whole_record(tmp_path, 8)
     log = EventLog.open(tmp_path)
     assert log.next_offset == 1
@@ -227,7 +227,7 @@ def test_damage_in_an_earlier_segment_is_reported(tmp_path: Path) -> None:
 def test_a_start_reads_the_last_segment_and_of_the_others_the_last_record(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """A long log starts as fast as a short one; damage elsewhere is found by who reads it."""
+    """A long log starts as fast as a short one; a reader finds damage elsewhere."""
     written(tmp_path, 11, segment_bytes_max=len(HEADER) + 3 * FRAME_BYTES)
     flip(tmp_path / segment_name(3), len(HEADER) + FRAME_BYTES + 20)
     read: list[str] = []
@@ -258,7 +258,7 @@ def test_a_record_in_the_place_of_another_is_found_when_it_is_read(tmp_path: Pat
 
 
 def test_the_mark_of_a_new_log_is_there_before_its_first_record(tmp_path: Path) -> None:
-    """Without a mark nobody could tell a write that power cut short from damage."""
+    """Without a mark, a write that a power cut interrupted could not be told from damage."""
     EventLog.open(tmp_path).close()
     assert published_mark(tmp_path) == 0
     segment = damaged_before_a_whole_record(tmp_path, 8)
@@ -355,7 +355,7 @@ def test_appends_may_go_on_while_another_thread_syncs(tmp_path: Path) -> None:
 
 
 def test_frames_hold_the_declared_bytes(tmp_path: Path) -> None:
-    """The files are what :mod:`wanderbus.segments` says, so that other readers need nothing of the writer."""
+    """The files follow :mod:`wanderbus.segments`, so that other readers do not need the writer."""
     data = written(tmp_path, 2).read_bytes()
     assert data.startswith(HEADER)
     assert [frame.payload for frame in frames(data, len(HEADER))] == [b"0000000000", b"0000000001"]

@@ -1,4 +1,4 @@
-"""A full disk ends nothing: what was handed over waits, and goes on when there is room (SPEC T-01, X22)."""
+"""A full disk ends nothing: pending writes wait, and continue when there is room (SPEC T-01, X22)."""
 
 from __future__ import annotations
 
@@ -27,7 +27,7 @@ PATIENCE_S = 30
 
 
 class Desk:
-    """A committer over real files, whose disk can be made full, and what it reported."""
+    """A committer over real files, whose disk the test can fill, and its reports."""
 
     def __init__(self, directory: Path, *, reserve_bytes: int = 0, segment_bytes_max: int = 2**20) -> None:
         self.log = EventLog.open(directory / "log", segment_bytes_max=segment_bytes_max)
@@ -101,7 +101,7 @@ def test_what_was_handed_over_waits_and_goes_on_in_order(
 def test_a_segment_for_which_there_is_no_room_is_begun_later(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, failing: str, number: int
 ) -> None:
-    """Where only part of a batch fitted, the rest follows, and no name stands for a segment that is not whole."""
+    """If only part of a batch fitted, the rest follows, and no file remains of an incomplete segment."""
     size = len(HEADER) + 3 * len(b"0" * 34)
 
     async def story() -> None:
@@ -142,7 +142,7 @@ def test_a_state_file_without_room_does_not_hold_up_the_log(tmp_path: Path, monk
 
 
 def test_a_state_file_that_cannot_grow_is_as_before(tmp_path: Path) -> None:
-    """SQLite is told of a bound in pages, which it meets as it meets a full disk."""
+    """A bound in pages makes SQLite fail as it does on a full disk."""
     store = StateStore.open(tmp_path / "state.db")
     store.save({"sessions": {"a": b"1"}}, 1)
     store._connection.execute("PRAGMA max_page_count = 8")
@@ -239,7 +239,7 @@ def test_a_small_file_is_replaced_as_a_whole_or_not_at_all(tmp_path: Path, monke
 @pytest.mark.integration
 @pytest.mark.skipif(os.geteuid() != 0, reason="only root can mount a small disk of its own")
 def test_a_server_on_a_full_disk_refuses_and_heals_without_a_restart(tmp_path: Path) -> None:
-    """In a process of its own, whose mounts nobody else sees."""
+    """In a process of its own, whose mounts no other process sees."""
     line = ["unshare", "--mount", sys.executable, "-m", "tests.runtime.full_disk_story", str(tmp_path)]
     done = subprocess.run(line, capture_output=True, text=True, timeout=120, check=False)
     if "unshare failed" in done.stderr or "permission denied" in done.stderr.lower():

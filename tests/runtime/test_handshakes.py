@@ -1,4 +1,4 @@
-"""Who has a place for a TLS handshake, who waits and who gives way."""
+"""Admission to TLS handshakes: places, waiting and eviction."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Reading a whole log: what is damaged is named, what is unfinished is not damage (SPEC T-01)."""
+"""Check of a whole log: damage is named, and an unfinished tail is not damage (SPEC T-01)."""
 
 from __future__ import annotations
 

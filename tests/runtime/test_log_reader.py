@@ -1,4 +1,4 @@
-"""Reading a log that is another's: only what is durable, and never a change (SPEC T-01)."""
+"""Reading another process's log: only durable records, and never a change (SPEC T-01)."""
 
 from __future__ import annotations
 

@@ -70,7 +70,7 @@ def whole(path: Path) -> bytes:
 
 
 def opens(path: Path) -> list[tuple[int, bytes]] | str:
-    """What the file holds; or what is said about it, in one line that names it and says what to do."""
+    """Content of the file; or its one-line error, which names the file and the remedy."""
     try:
         file = OutboxFile(path, OWNER)
     except StorageError as error:

@@ -1,4 +1,4 @@
-"""What a server takes over from the one before it (SPEC D-12)."""
+"""Registrations that a server restores from its previous process (SPEC D-12)."""
 
 from __future__ import annotations
 
@@ -27,7 +27,7 @@ def machine() -> SIPServer:
 
 
 def test_what_is_not_taken_over_is_dropped_from_the_file(tmp_path: Path) -> None:
-    """The address of record left out, that of nobody, and one that has ended."""
+    """The skipped address of record, that of an unknown user, and an expired one."""
     path = tmp_path / "registrations.db"
     store = BindingStore.open(path)
     users = {aor: (binding(aor[4:].partition("@")[0]),) for aor in (ALICE, BROKER, GONE)}

@@ -1,4 +1,4 @@
-"""A server's data directory and users file: what can be used, and the one line that says what cannot."""
+"""A server's data directory and users file: valid ones, and the one-line errors of invalid ones."""
 
 from __future__ import annotations
 
@@ -141,7 +141,7 @@ def test_what_cannot_be_used_is_named_in_one_line_and_let_go(tmp_path: Path, dam
 
 
 def write_state(directory: Path) -> ServerFiles:
-    """Begin a data directory whose state reflects two of the log's four records, of a server named in the first."""
+    """Create a data directory whose state reflects two of the log's four records, of a server named in the first."""
     files = ServerFiles.open(directory)
     started = records.encode_record(records.Started(at_us=1, server=files.identity.server))
     files.log.append([(0, 1, started)])
@@ -221,7 +221,7 @@ def test_a_row_of_another_kind_is_rebuilt_from_the_log(tmp_path: Path, caplog: p
 
 
 def test_a_state_that_the_log_cannot_make_good_stays_where_it_is(tmp_path: Path) -> None:
-    """The first segments were moved away: what they held is in the state alone."""
+    """The first segments were moved away: only the state has their content."""
     write_state(tmp_path)
     path = tmp_path / "state.db"
     (segment,) = (tmp_path / "log").glob("*.seg")

@@ -187,7 +187,7 @@ def test_a_file_of_another_schema_is_refused(tmp_path: Path, monkeypatch: pytest
 
 
 def test_rows_of_another_format_are_refused(tmp_path: Path) -> None:
-    """As they were written before rows were msgpack: no format was told then."""
+    """The rows are from before the change to msgpack, when the format was not stored."""
     path = tmp_path / "state.db"
     StateStore.open(path).close()
     StateStore.open(path).close()

@@ -37,7 +37,7 @@ def certificates(tmp_path_factory: pytest.TempPathFactory) -> Certificates:
 
 
 class Machine:
-    """Keeps what it is told, and answers every piece of a stream with what ``reply`` makes of it."""
+    """Keeps its inputs, and answers every piece of a stream with the result of ``reply``."""
 
     def __init__(self, reply: Callable[[StreamReceived], bytes] = lambda item: b"") -> None:
         self.told: list[Input] = []
@@ -239,7 +239,7 @@ def test_the_other_side_closing_is_told_to_both_and_the_next_message_opens_anew(
 
 
 def test_an_answer_to_a_closed_connection_opens_one_to_its_target() -> None:
-    """RFC 3261 18.2.2: the Via says where."""
+    """RFC 3261 18.2.2: the Via has the address."""
 
     async def scenario() -> None:
         server, client = Machine(), Machine()
@@ -475,7 +475,7 @@ def test_a_data_channel_may_be_idle_for_ever_but_not_silent_at_first(new_loop: A
 
 
 def test_many_newcomers_at_once_leave_others_their_turn() -> None:
-    """To begin a TLS handshake takes half a millisecond, which nobody else should wait for dozens of times."""
+    """The start of a TLS handshake takes half a millisecond; no other connection should wait for dozens of them."""
     newcomers, a_turn_max = 60, 10
 
     async def scenario() -> None:

@@ -39,7 +39,7 @@ SECRET = b"of this pair"
 
 
 class End:
-    """An endpoint that is driven, and what it reported."""
+    """An endpoint with its driver, and its reports."""
 
     def __init__(self, config: TcpConfig, fingerprint: bytes = b"") -> None:
         self.endpoint = Endpoint(SystemRandom(), config, fingerprint=fingerprint)
@@ -119,7 +119,7 @@ def test_messages_both_ways(run: Callable[[Any], None], tmp_path: Path) -> None:
             both.agent.send(b"end")
             both.server.send(b"end")
             await until(lambda: both.agent.received[-1:] == both.server.received[-1:] == [b"end"])
-            # What was sent before the connection was opened is for nobody.
+            # Data from before the opening of the connection is discarded.
             both.agent.send(*messages)
             both.server.send(*messages)
             await until(lambda: len(both.agent.received) == len(both.server.received) == 2_021)

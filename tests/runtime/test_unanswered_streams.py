@@ -1,4 +1,4 @@
-"""Strangers who connect and say nothing that makes sense hold no place for long, and none that others need."""
+"""Strangers who connect and send nothing valid hold a place only briefly, and none that others need."""
 
 from __future__ import annotations
 
