@@ -1,4 +1,4 @@
-"""What every test shares: Hypothesis without deadlines, since a loaded machine is no fault of the code."""
+"""Shared setup of all tests: Hypothesis without deadlines, since a loaded machine is no fault of the code."""
 
 from __future__ import annotations
 

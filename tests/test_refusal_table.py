@@ -1,4 +1,4 @@
-"""The table of who is limited: counts, bound, order."""
+"""The table of limited users and sources: counts, bound, order."""
 
 from __future__ import annotations
 

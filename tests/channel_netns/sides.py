@@ -1,4 +1,4 @@
-"""What the two hosts of a test do; each is a job of a process in its namespace (:mod:`bench.workers`)."""
+"""The two hosts of a test; each is a job of a process in its namespace (:mod:`bench.workers`)."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ TWICE_S: Final = 0.5
 
 
 async def listen(line: Line) -> list[int]:
-    """Take one channel; return the numbers that came, in their order, once the other side has said the last."""
+    """Accept one channel; return the received numbers in order, once the other side has sent the last."""
     numbers: list[int] = []
     async with rudp.listen(FAR_ADDRESS, 0, secret=SECRET) as listener:
         line.say(listener.address[1])

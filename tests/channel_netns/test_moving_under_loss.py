@@ -1,4 +1,6 @@
-"""Packets are lost each way and the address changes meanwhile: all arrives once, in order (SPEC F-08, D-06)."""
+"""Packets are lost in both directions while the address changes: everything arrives once, in order (SPEC F-08,
+D-06).
+"""
 
 from __future__ import annotations
 

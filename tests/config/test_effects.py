@@ -1,4 +1,4 @@
-"""The main settings take effect in real servers and agents that know nothing but their files (SPEC Q-02, F-10)."""
+"""The main settings take effect in real servers and agents that are configured only by files (SPEC Q-02, F-10)."""
 
 from __future__ import annotations
 
@@ -62,7 +62,7 @@ def test_the_broker_is_at_the_ports_that_are_named(tmp_path: Path, caplog: pytes
 
     async def story() -> None:
         async with server(tmp_path):
-            pass  # what the first start took is kept, and the settings come before it
+            pass  # the first start stores its choice, and settings take precedence over it
         async with server(tmp_path, more):
             for kind, port in ((socket.SOCK_DGRAM, sip), (socket.SOCK_DGRAM, data), (socket.SOCK_STREAM, stream)):
                 with socket.socket(socket.AF_INET, kind) as other, pytest.raises(OSError, match="in use"):
@@ -206,7 +206,7 @@ def test_bounds_of_the_original_eci(tmp_path: Path) -> None:
 
 
 def test_parameters_of_the_transports(tmp_path: Path) -> None:
-    """Both ends are made of what their files say; what each parameter does is shown in tests/rudp and tests/tcp."""
+    """Both ends use the parameters of their files; tests/rudp and tests/tcp show the effect of each parameter."""
     tables = "[rudp]\nretries_max = {0}\n[tcp_channels]\nhello_s_max = {0}"
 
     async def story() -> None:
@@ -243,7 +243,7 @@ def test_sip_over_tcp(tmp_path: Path, tcp: str) -> None:
 
 
 def test_flood_limits(tmp_path: Path) -> None:
-    """Whoever has no token left is not served: the broker registers within its burst, the agent after it cannot."""
+    """A client without a token is not served: the broker registers within its burst, the agent after it cannot."""
 
     async def story() -> None:
         tables = "[flood]\nrequests_per_s = 0.01\nburst_requests = 3"
@@ -275,7 +275,7 @@ def test_login_limits_of_the_registrar(tmp_path: Path, caplog: pytest.LogCapture
 
 
 def test_login_limits_of_the_broker(tmp_path: Path, caplog: pytest.LogCaptureFixture) -> None:
-    """It counts its callers itself, also those who call past the proxy."""
+    """The broker limits its callers itself, also those who bypass the proxy."""
 
     async def story() -> None:
         async with server(tmp_path, tables="[logins]\nfree_failures = 1\npause_s = 60") as broker:

@@ -1,4 +1,4 @@
-"""Key by key: what a file says reaches what the agent or the server is made of (SPEC Q-02)."""
+"""Key by key: every setting of a file reaches the parameters of the agent or the server (SPEC Q-02)."""
 
 from __future__ import annotations
 
@@ -63,7 +63,7 @@ def another(key: Key) -> Any:
 
 
 def write(file: Path, key: Key, value: Any, **others: Any) -> Path:
-    """A file that sets ``key``, and what it needs beside."""
+    """Write a file that sets ``key``, and the other keys that it requires."""
     *tables, name = key.path
     lines = [f"{other} = {toml(given)}" for other, given in others.items() if key.path != (other,)]
     file.write_text("\n".join([*lines, *([f"[{'.'.join(tables)}]"] if tables else []), f"{name} = {toml(value)}"]))
@@ -176,7 +176,9 @@ READ_AT_ONCE: Final = ("extensions", "users", "ca_file", "broker_password_file",
 
 
 def is_taken_as_it_is(name: str) -> bool:
-    """Whether a value of a test is taken; what needs other keys or files has a test of its own."""
+    """Return whether a test value can be used directly; keys that require other keys or files have a test of
+    their own.
+    """
     return name.partition(".")[0] not in READ_AT_ONCE and name != "broker.queue.policy"
 
 

@@ -1,4 +1,4 @@
-"""A file of settings: what it may say, and what is said of one that cannot be used (SPEC Q-01)."""
+"""A file of settings: valid content, and the errors of invalid content (SPEC Q-01)."""
 
 from __future__ import annotations
 
@@ -144,7 +144,7 @@ def test_the_arguments_are_the_keys(kind: type[msgspec.Struct], arguments: Any, 
 
 
 def test_reading_takes_no_source(monkeypatch: pytest.MonkeyPatch) -> None:
-    """A program may be installed without it; only who asks what a key means needs it."""
+    """A program may be installed without its source; only the explanation of a key needs the source."""
     monkeypatch.setattr(keys, "_docs", None)
     table_of.cache_clear()
     assert agent("keepalive_s = 9\n[rudp]\nretries_max = 9").keepalive_s == 9.0
@@ -156,7 +156,7 @@ def test_secrets_are_not_shown() -> None:
 
 
 class TestPassword:
-    """Its three places, and who may see it."""
+    """The three sources of a password, and its confidentiality."""
 
     @pytest.fixture
     def file(self, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
@@ -173,7 +173,7 @@ class TestPassword:
         return load_agent(file, {"uri": "sip:alice@localhost", **given}).password
 
     def test_places(self, file: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-        """What is given comes before the environment, and that before the file."""
+        """A parameter takes precedence over the environment, and the environment over the file."""
         assert self.load(file, "") is None
         assert self.load(file, 'password = "written"') == "written"
         assert self.load(file, 'password_file = "word"') == "from the file"

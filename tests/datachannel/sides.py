@@ -33,7 +33,7 @@ BOTH = Parties(
 
 
 class Side:
-    """One side: the machine under its node, and what it reported."""
+    """One side: the machine under its node, and its reports."""
 
     def __init__(
         self,
@@ -103,7 +103,7 @@ class Side:
 
 
 class Call:
-    """An agent and a broker that speak ``protocol``."""
+    """An agent and a broker that use ``protocol``."""
 
     def __init__(
         self, protocol: Protocol = "UDP", *, encryption: bool = True, seed: int = 1, broker: Parties | None = None
@@ -131,7 +131,7 @@ class Call:
         self.world.run(end)
 
     def heard(self, sender: str, *payloads: bytes) -> list[bytes]:
-        """Send from one side; what the other then hears."""
+        """Send from one side; return the messages that the other side received."""
         one, other = self.sides(sender)
         before = len(other.heard)
         one.send(*payloads)

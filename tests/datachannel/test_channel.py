@@ -1,4 +1,4 @@
-"""When an offer and an answer mean the same connection, and what its keys are bound to (DESIGN 6.1, 6.3, 6.5)."""
+"""Agreement of offer and answer on one connection, and the binding of its keys (DESIGN 6.1, 6.3, 6.5)."""
 
 from __future__ import annotations
 
@@ -111,7 +111,7 @@ def test_a_lost_connection_is_begun_anew_on_both_sides_with_fresh_ids(call: Call
 
 
 def test_who_lost_it_answers_with_a_fresh_id_and_the_other_follows(call: Call) -> None:
-    """As after a restart of the broker, when the agent has not noticed yet."""
+    """This happens after a restart of the broker, when the agent has not noticed yet."""
     call.agree()
     call.broker.perform(call.broker.channel.close(call.world.now))
     assert call.agree() == (True, True)
@@ -156,7 +156,7 @@ def test_a_closed_channel_hears_nothing_more(call: Call) -> None:
 
 
 def refused(side: Side, media: MediaDescription) -> str:
-    """Why ``side`` does not take ``media``; its connection stays as it was."""
+    """Reason why ``side`` refuses ``media``; its connection stays unchanged."""
     before = (side.channel.local, side.channel.remote)
     with pytest.raises(SIPParseError) as caught:
         side.accept(media)
@@ -166,7 +166,7 @@ def refused(side: Side, media: MediaDescription) -> str:
 
 
 def test_an_old_description_of_the_same_dialog_is_refused(call: Call) -> None:
-    """Its MAC is right: it was said before a move (DESIGN 6.1)."""
+    """Its MAC is right, but it is from before a move (DESIGN 6.1)."""
     call.agree()
     old = call.agent.describe()
     call.agent.move("10.0.9.9")

@@ -1,4 +1,4 @@
-"""What SDP says of one end of a data channel (SPEC A-08, C-17, U-05; DESIGN 6.7; RFC 4145, RFC 8122)."""
+"""SDP of one end of a data channel (SPEC A-08, C-17, U-05; DESIGN 6.7; RFC 4145, RFC 8122)."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Whose key it is, and that nothing less than is demanded is taken (SPEC U-05, DESIGN 6.5)."""
+"""Authentication of a peer's key; weaker protection than required is refused (SPEC U-05, DESIGN 6.5)."""
 
 from __future__ import annotations
 
@@ -68,7 +68,7 @@ def test_a_relay_may_rewrite_the_address() -> None:
 
 
 def test_what_we_said_ourselves_is_not_taken_for_the_answer() -> None:
-    """Reflection: the MAC says which side speaks."""
+    """Reflection: the MAC covers the direction."""
     assert "signature" in refusal(AGENT_SIDE, AGENT_SIDE.signed(SEALED))
     assert "signature" in refusal(BROKER_SIDE, BROKER_SIDE.signed(SEALED))
 
@@ -137,7 +137,7 @@ def test_the_context_of_a_connection_is_the_same_on_both_sides_and_nowhere_else(
 
 
 def test_the_channel_secret_can_be_computed_with_the_standard_library() -> None:
-    """As documented, for clients in other languages: HKDF-SHA256 of HA1 (RFC 5869, RFC 7616 3.4.2)."""
+    """The documentation shows it for clients in other languages: HKDF-SHA256 of HA1 (RFC 5869, RFC 7616 3.4.2)."""
     secret_of_digest = hashlib.sha256(b"alice:sim.test:secret").hexdigest().encode()
     extracted = hmac.digest(bytes(32), secret_of_digest, "sha256")
     assert BOTH.secret == hmac.digest(extracted, b"wanderbus channel secret 1\x01", "sha256")

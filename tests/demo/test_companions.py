@@ -1,4 +1,4 @@
-"""Another's SIP server and a relay beside the server: what is missing is said, and who is told what."""
+"""A SIP server of another make and a relay beside the server: errors for missing programs, and their settings."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ from demo.sip_servers import Kamailio
 
 @pytest.fixture(autouse=True)
 def programs(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Both are installed, as far as is asked."""
+    """Both are installed, as far as required."""
     monkeypatch.setattr(sip_servers, "PROGRAM", "/usr/sbin/kamailio")
     monkeypatch.setattr(relays, "RTPENGINE", "/usr/bin/rtpengine")
 

@@ -1,4 +1,4 @@
-"""Results, evidence and reckoning: what the travellers' files say, and what is made of it."""
+"""Results, evidence and audit: the travellers' files, and the verdict drawn from them."""
 
 from __future__ import annotations
 

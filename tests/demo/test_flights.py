@@ -1,4 +1,4 @@
-"""The input: rows of the real file become typed attributes, and what is missing stays away."""
+"""The input: rows of the real file become typed attributes, and missing values are left out."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""The two networks: loopback addresses that change by word, namespaces whose addresses really change."""
+"""The two networks: loopback addresses that change by command, namespaces whose addresses really change."""
 
 from __future__ import annotations
 
@@ -116,7 +116,7 @@ def behind_nat() -> Iterator[NatNetwork]:
 
 @pytest.mark.integration
 def test_behind_nat_every_place_is_behind_another_public_address(behind_nat: NatNetwork) -> None:
-    """Two hosts may have one address, and are heard from two."""
+    """Two hosts may have one private address, and two public ones."""
     assert behind_nat.address("ana") == behind_nat.address("bruno")
     seen: dict[str, list[str]] = {}
     for _ in range(PLACES):

@@ -1,4 +1,4 @@
-"""The cast, what it is due, and the plan of who roams when."""
+"""The cast, its expected events, and the plan of the roaming."""
 
 from __future__ import annotations
 

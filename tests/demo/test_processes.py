@@ -1,4 +1,4 @@
-"""Children of the conductor: heard, asked, killed, and never left behind."""
+"""Children of the conductor: their reports, requests and kills; none is left behind."""
 
 from __future__ import annotations
 

@@ -11,7 +11,7 @@ from demo.turns import Turns
 
 
 def pass_all(last: tuple[int, int] | None, streams: list[list[tuple[int, int]]]) -> list[tuple[int, int]]:
-    """Run one task per stream of (first, number) pairs of epoch 1; return what passed as fresh, in order."""
+    """Run one task per stream of (first, number) pairs of epoch 1; return the pairs that were fresh, in order."""
     passed: list[tuple[int, int]] = []
 
     async def read(turns: Turns, stream: list[tuple[int, int]]) -> None:

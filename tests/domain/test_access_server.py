@@ -43,7 +43,7 @@ def town() -> Town:
 
 
 def devices_of(town: Town) -> dict[str, tuple[str, bool]]:
-    """Of each device in the broker's state: its status, and whether a SIP session is kept for it."""
+    """The status of each device in the broker's state, and whether a SIP session is kept for it."""
     return {key: (row.status, bool(row.binding)) for key, row in town.access.broker.state.devices.items()}
 
 
@@ -111,7 +111,7 @@ def test_g02_e07_a_failed_send_makes_the_user_disconnected_and_media_too_and_lea
 
 @over_both
 def test_c14_what_the_server_gave_up_is_begun_anew_though_the_agent_did_not_notice(town: Town, over: str) -> None:
-    """An agent that said nothing in the meantime offers the connection that the server has lost."""
+    """An agent that was idle in the meantime offers the connection that the server has lost."""
     alice, bob = connected(town, keepalive_s=1e6, data_transport=over), connected(town, "bob", number=2)
     town.network.cut(alice.ip)
     bob.publish(1)
@@ -127,7 +127,7 @@ def test_c14_what_the_server_gave_up_is_begun_anew_though_the_agent_did_not_noti
 
 @over_both
 def test_c14_an_idle_agent_learns_at_its_next_keepalive_that_the_server_gave_it_up(town: Town, over: str) -> None:
-    """Its own pings are answered again by then, so nothing else would tell it; and it has said nothing to repeat."""
+    """Its pings are answered again by then, so nothing else reveals it; and it has no data to retransmit."""
     alice, bob = connected(town, data_transport=over, keepalive_s=18.0), connected(town, "bob", number=2)
     town.network.cut(alice.ip)
     bob.publish(1)
@@ -233,7 +233,7 @@ def test_u05_a_data_channel_that_was_changed_on_the_way_is_counted_and_reported(
 
 
 def test_u05_a_user_without_a_password_here_needs_tls_for_the_signalling(town: Town) -> None:
-    """As behind a registrar that keeps the passwords (DESIGN 6.5)."""
+    """The same holds behind a registrar that keeps the passwords (DESIGN 6.5)."""
     town.access._authenticator = None
     town.access._user_agent._callers._authenticator = None
     phone = Phone(town).connect()
@@ -410,7 +410,7 @@ def test_a_registered_broker_says_so(monkeypatch: pytest.MonkeyPatch) -> None:
 
 
 class Watched:
-    """What the access server of a town takes and asks for, batch by batch, and what its broker is told in each."""
+    """Inputs and outputs of a town's access server, batch by batch, and its broker's inputs in each."""
 
     def __init__(self, town: Town, monkeypatch: pytest.MonkeyPatch) -> None:
         self.batches: list[tuple[list[Input], list[list[Input]], list[Output]]] = []
@@ -475,7 +475,7 @@ def test_design_5_8_the_broker_hears_the_time_of_a_batch_before_anything_of_it(
 def test_design_5_8_the_time_of_a_batch_is_told_once_and_not_in_a_later_one(
     town: Town, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """There it would be taken for the time of what comes then."""
+    """A later batch would take it for its own time."""
     town.run(5.0)
     watched, clock = Watched(town, monkeypatch), ClockRead(town.world.wall_us)
     town.access.step([clock, Appended(0), Appended(0)], town.world.now)

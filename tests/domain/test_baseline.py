@@ -1,4 +1,4 @@
-"""Addresses as users of the broker: who is known, for how long, and how many (SPEC A-09, X36)."""
+"""Addresses as users of the broker: registration, lifetime and bounds (SPEC A-09, X36)."""
 
 from __future__ import annotations
 
@@ -35,7 +35,7 @@ def state_of(town: EciTown) -> BrokerState:
 
 
 def throw(town: EciTown, *messages: protocol.AgentMessage | bytes, source: Address = STRANGER) -> None:
-    """Let datagrams arrive at the server, in this order, as if they came from ``source``."""
+    """Let datagrams arrive at the server, in this order, from ``source``."""
     for message in messages:
         data = message if isinstance(message, bytes) else protocol.encode(message)
         town.network.carry(source, ECI_ADDRESS, data, 0.0)
@@ -43,7 +43,7 @@ def throw(town: EciTown, *messages: protocol.AgentMessage | bytes, source: Addre
 
 
 def attach(baseline: Baseline, address: Address, now: float = 0.0) -> tuple[list[Input], list[Output]]:
-    """Attach from an address that receives what is sent there."""
+    """Attach from an address that proves it receives its datagrams."""
     _, outputs = baseline.step([DatagramReceived(ECI_SOCKET, address, ATTACH)], now)
     (challenge,) = [each.data for each in outputs if isinstance(each, SendDatagram)]
     return baseline.step([DatagramReceived(ECI_SOCKET, address, challenge + ATTACH)], now)
@@ -112,7 +112,7 @@ def test_another_life_may_discard_what_it_finds(town: EciTown) -> None:
 
 
 def test_there_is_one_session_and_no_position(town: EciTown) -> None:
-    """Whatever an agent says of sessions and positions: the original ECI has none."""
+    """The original ECI has no sessions and positions: those of an agent are ignored."""
     pager = Pager(town).connect()
     pager.subscribe()
     throw(town, protocol.Attach(2, "elsewhere", Position(1, 10**9), keep=True), source=pager.address)
@@ -183,7 +183,7 @@ def test_an_idle_address_is_forgotten_with_its_subscriptions() -> None:
 
 
 def test_a_restart_of_the_server_goes_on_sending_where_it_did(town: EciTown) -> None:
-    """The log remembers subscriptions by address; nobody there has to notice."""
+    """The log has the subscriptions by address; their agents need not notice."""
     seller, buyer = Pager(town, "10.1.0.1").connect(), Pager(town, "10.2.0.1").connect()
     buyer.subscribe()
     seller.publish(1)

@@ -34,7 +34,7 @@ def challenge_of(outputs: list[Output]) -> bytes:
 
 
 def proved(baseline: Baseline, address: Address, epoch: int = 1, now: float = 0.0) -> tuple[list[Input], list[Output]]:
-    """Attach as somebody who receives what is sent to ``address``."""
+    """Attach from ``address`` with the proof of receiving its datagrams."""
     challenge = challenge_of(give(baseline, address, attach(epoch), now)[1])
     return give(baseline, address, challenge + attach(epoch), now)
 

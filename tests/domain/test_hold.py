@@ -1,4 +1,4 @@
-"""A device on hold: nothing goes to it, events wait, subscriptions live on, and nothing is lost (RFC 3264 8.4)."""
+"""A device on hold: it gets no data, events wait, subscriptions continue, and nothing is lost (RFC 3264 8.4)."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ def held() -> tuple[Town, Phone, Phone]:
 
 
 def direct(phone: Phone, direction: str) -> None:
-    """Let the next description of ``phone`` have a direction, and offer it."""
+    """Set the direction of the next description of ``phone``, and offer it."""
     describe = type(phone.agent)._media
 
     def media() -> MediaDescription:

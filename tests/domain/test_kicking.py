@@ -1,4 +1,4 @@
-"""Who is kicked loses the SIP session too, and what was said to them stays (SPEC E-10)."""
+"""Kicking a device: it loses its SIP session too, after the messages sent to it before (SPEC E-10)."""
 
 from __future__ import annotations
 

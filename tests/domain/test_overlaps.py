@@ -1,4 +1,4 @@
-"""Server and agent agree on the data channel anew, and something of the former agreement is still under way (6.3)."""
+"""Overlaps: a new agreement on the data channel while messages of the previous one are in flight (DESIGN 6.3)."""
 
 from __future__ import annotations
 
@@ -38,7 +38,7 @@ def invites(town: Town, ip: str, at: float) -> list[Sent]:
 
 
 def test_design_6_3_a_server_that_was_renewing_when_the_agent_came_itself_offers_nothing_stale(town: Town) -> None:
-    """The agent's re-INVITE comes from a new address and overtakes the renewal, whose connection is given up."""
+    """The agent's re-INVITE arrives from a new address and overtakes the renewal, whose connection is abandoned."""
     alice = connected(town)
     town.blocked.add((alice.ip, 5060))
     restart(town)
@@ -57,7 +57,7 @@ def test_design_6_3_a_server_that_was_renewing_when_the_agent_came_itself_offers
 
 
 def test_design_6_3_an_agent_whose_update_met_a_renewal_offers_nothing_stale(town: Town) -> None:
-    """Both are refused by glare; the server's comes again first, and its answer says what the agent's would."""
+    """Both are refused by glare; the server's is retried first, and its answer contains the agent's new description."""
     alice = connected(town)
     restart(town)
     town.run(RENEW_AFTER_S - 0.018)

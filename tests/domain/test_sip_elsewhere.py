@@ -59,7 +59,7 @@ def answer(request: Request, status: int) -> bytes:
 
 @pytest.mark.parametrize("status", sorted(REGISTRATION_REFUSALS))
 def test_a_refusal_is_told_and_not_the_last_word(status: int) -> None:
-    """Whoever runs the SIP server may have restarted it without its users, or put the password right."""
+    """The SIP server may have restarted without its users, or its operator may correct the password."""
     server = access_server("UDP")
     (request,) = registers(server.start(0, 0.0))
     given: Input = DatagramReceived("broker-sip", SERVER_ADDRESS, answer(request, status))

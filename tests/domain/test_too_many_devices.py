@@ -1,4 +1,4 @@
-"""A user who opens sessions under ever new device names is told the bound, and others are not touched (SPEC E-02)."""
+"""A user who opens sessions with ever new device names is refused at the bound; others are not affected (SPEC E-02)."""
 
 from __future__ import annotations
 

@@ -20,7 +20,7 @@ def town() -> Town:
 
 
 class Thief(Phone):
-    """A phone of another user, who says that its data channel ends at somebody else's address and connection."""
+    """A phone of another user, whose data channel claims somebody else's address and connection."""
 
     def __init__(self, town: Town, victim: Phone, *, takes_id: bool, **options: Any) -> None:
         self.victim = victim
@@ -97,7 +97,7 @@ def test_a_peer_is_on_loopback_only_where_we_are_there_too(host: str, here: str,
 
 
 class Liar(Phone):
-    """A phone that says, or of which a relay says, that its data channel ends at another place."""
+    """A phone whose data channel claims another address, in its own description or in a relay's."""
 
     place: Address = ("", 0)
 
@@ -112,7 +112,9 @@ class Liar(Phone):
 def test_a_data_channel_is_not_sent_to_where_no_agent_can_be(
     town: Town, monkeypatch: pytest.MonkeyPatch, host: str
 ) -> None:
-    """Local services of the server's host, and groups of hosts, would get what the MAC says nothing of."""
+    """Otherwise local services of the server's host, and multicast groups, would get data; the MAC does not
+    cover this.
+    """
     monkeypatch.setattr(Liar, "place", (host, 53))
     liar, alice = Liar(town, "mallory", number=9), connected(town, "alice", number=1)
     liar.connect()

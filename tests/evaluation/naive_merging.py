@@ -1,4 +1,4 @@
-"""Merging done the obvious way on subscriptions of the workload: what it means is known without evaluating anything."""
+"""Simple reference merging on subscriptions of the workload: its meaning is known without evaluation."""
 
 from __future__ import annotations
 
@@ -37,7 +37,9 @@ def perfectly(subscriptions: Iterable[Subscription]) -> list[Merged]:
 
 
 def matches(merged: Merged, made: Workload, event: Event) -> bool:
-    """Whether ``event`` of one of the schemas matches, by the places of its values; no two schemas may share names."""
+    """Return whether ``event`` of one of the schemas matches, by the positions of its values; schemas share no
+    names.
+    """
     schema, asked = merged
     attributes = made.schemas[schema]
     if {each.name for each in attributes} != set(event.attributes):

@@ -42,7 +42,7 @@ def untimed(outcome: Outcome) -> Outcome:
 
 
 def test_b08_a_known_case_gives_the_expected_ratio() -> None:
-    """Of 10 x 10 events the two originals match 5 x 5 each; fused they let all 100 through: precision is a half."""
+    """The two originals match 5 x 5 of 10 x 10 events each; fused they let all 100 through: precision is a half."""
     originals = [parse("A < 5 and B < 5"), parse("A >= 5 and B >= 5")]
     trials = [Trial(0, Event(SUBJECT, {"A": a, "B": b})) for a, b in product(range(10), repeat=2)]
     wanted, _ = match(originals, trials)
@@ -68,7 +68,7 @@ def test_what_is_missed_is_counted_too() -> None:
 
 @pytest.mark.parametrize("mix", DRAWN, ids=lambda mix: mix.name)
 def test_merging_means_what_naive_merging_means(mix: Mix) -> None:
-    """Events that a merged set lets through are those of the naive one, which is known without evaluating."""
+    """A merged set lets the same events through as the naive one, which is known without evaluation."""
     for seed in range(2):
         made = workload(mix, 3, seed, 60)
         filters = [parse(each.text) for each in made.subscriptions]

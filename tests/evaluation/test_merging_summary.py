@@ -1,4 +1,4 @@
-"""What replications of the merging experiment say together, and what they are held to (SPEC R-04, X35)."""
+"""Summary of the replications of the merging experiment, and its goals (SPEC R-04, X35)."""
 
 from __future__ import annotations
 

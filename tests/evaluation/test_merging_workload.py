@@ -46,7 +46,7 @@ def test_in_turn_every_schema_has_equally_many() -> None:
 
 
 def test_no_two_schemas_have_the_same_names(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Of five names there are just ten pairs."""
+    """Five names give exactly ten pairs."""
     monkeypatch.setattr("wanderbus.evaluation.merging.workload.NAMES", 5)
     made = workload(REFERENCE, 2, 1)
     assert len({frozenset(each.name for each in schema) for schema in made.schemas}) == 10
@@ -64,7 +64,7 @@ def test_the_seed_decides_everything() -> None:
     "mix", [mix for mix in MIXES if mix.structures is not Structures.OWN], ids=lambda mix: mix.name
 )
 def test_an_expression_says_what_its_places_say(mix: Mix) -> None:
-    """The workload knows what matches without evaluating; the filters agree, event by event."""
+    """The workload knows the matches without evaluation; the filters agree, event by event."""
     wanted = 0
     for seed in range(3):
         made = workload(mix, 2, seed, 40)

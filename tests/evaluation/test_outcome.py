@@ -1,4 +1,4 @@
-"""What runs say together, and what they are held to."""
+"""Summary of runs, and its goals."""
 
 from __future__ import annotations
 

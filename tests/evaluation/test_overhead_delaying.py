@@ -1,4 +1,4 @@
-"""A link that takes time: every packet comes out in order, neither earlier nor later than told."""
+"""A link with a delay: every packet arrives in order, neither earlier nor later than set."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What a consumer keeps of the events that it receives."""
+"""A consumer's record of its received events."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""The four configurations: their turns, and what is said of what came of them."""
+"""The four configurations: their turns, and the summary of their results."""
 
 from __future__ import annotations
 
@@ -84,7 +84,7 @@ def test_what_was_not_run_is_held_to_nothing_and_what_is_missing_counts() -> Non
 
 
 def test_steps_compare_round_by_round() -> None:
-    """What slows down both at once is no difference between them."""
+    """A slowdown of both at once is no difference between them."""
     lower, upper = sample(ECI, 4.0, 40.0, 8.0, 4.0), sample(MOBILE, 6.0, 42.0, 10.0, 6.0)
     assert steps([upper, lower]) == [Step(4, ECI, MOBILE, 0.5, 0.0)]
 

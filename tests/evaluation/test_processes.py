@@ -1,4 +1,4 @@
-"""Last words of a program that a run started."""
+"""Last output lines of a program that a run started."""
 
 from __future__ import annotations
 

@@ -11,7 +11,7 @@ SPACING_S = 0.05
 
 
 class Clockwork:
-    """A device in a world where events come every 50 ms, and healing takes as long as it is told."""
+    """A device in a world with an event every 50 ms, and with a healing time that the test sets."""
 
     def __init__(self, healing_s: float) -> None:
         self.now = 0.0
@@ -31,7 +31,7 @@ class Clockwork:
         self.deeds.append(("arrive", self.now))
 
     def event(self) -> float:
-        """Let time pass up to the next event that is received."""
+        """Advance the clock to the next event that is received."""
         number = int(self.now / SPACING_S + 1e-9) + 1
         self.received_s = self.now = max(number * SPACING_S, self.back_s)
         return self.now

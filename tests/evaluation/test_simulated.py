@@ -1,4 +1,6 @@
-"""Runs in virtual time: the whole stack loses what the model says, and nothing is unaccounted for (SPEC R-02)."""
+"""Runs in virtual time: the whole stack loses as much as the model predicts, and every event is accounted for (SPEC
+R-02).
+"""
 
 from __future__ import annotations
 

@@ -36,7 +36,7 @@ SYSTEMS = {
 
 
 def expected(quotes: int) -> list[str]:
-    """What the program prints: every third quote is of PETR4, and its price goes round from 22 to 28."""
+    """Output of the program: every third quote is of PETR4, and its price cycles from 22 to 28."""
     numbers = [number for number in range(1, quotes) if number % 3 == 1 and (number - 1) % 7 < 3]
     return [*(f"quote {n}: PETR4 at {22 + (n - 1) % 7:.2f}" for n in numbers), f"quote {quotes}: PETR4 at 21.50"]
 
@@ -55,7 +55,7 @@ def running(argv: Sequence[str], **environment: str) -> Iterator[subprocess.Pope
 
 @contextlib.contextmanager
 def server(directory: Path, host: str, wrap: Sequence[str] = ()) -> Iterator[dict[str, str]]:
-    """A server at ``host``; gives what the program's file has to name."""
+    """A server at ``host``; yields the settings for the program's file."""
     file = directory / "broker.toml"
     file.touch(0o600)
     file.write_text(BROKER.format(host=host))
@@ -70,7 +70,7 @@ def server(directory: Path, host: str, wrap: Sequence[str] = ()) -> Iterator[dic
 def program(
     directory: Path, system: str, places: dict[str, str], *words: str, wrap: Sequence[str] = ()
 ) -> Iterator[subprocess.Popen[str]]:
-    """The program, told by a file alone on which system it is."""
+    """The program; only its file selects the system."""
     file = directory / f"{system}.toml"
     file.touch(0o600)
     file.write_text(SYSTEMS[system].format(**places))
@@ -109,7 +109,7 @@ def network() -> Iterator[NamespaceNetwork]:
 
 @pytest.mark.integration
 def test_over_sip_it_changes_its_address_and_loses_nothing(network: NamespaceNetwork, tmp_path: Path) -> None:
-    """The program is not told; the same move leaves it without its events on the original system."""
+    """The program is not notified; with the original system the same move stops its events."""
     quotes = 150
     with server(tmp_path, network.address("server"), network.command("server", [])) as places:
         for system in SYSTEMS:

@@ -1,4 +1,4 @@
-"""Every example runs as a program of its own and says what it should (SPEC Q-05, D-11)."""
+"""Every example runs as a program of its own with the expected output (SPEC Q-05, D-11)."""
 
 from __future__ import annotations
 
@@ -71,7 +71,7 @@ def test_every_example_is_listed_in_the_readme() -> None:
 @pytest.mark.integration
 @pytest.mark.parametrize(("name", "words"), [*((name, []) for name in sorted(EXPECTED)), ("stock_exchange", ["eci"])])
 def test_example(name: str, words: list[str], tmp_path: Path) -> None:
-    """SPEC A-09: the stock exchange says the same over the original ECI."""
+    """SPEC A-09: the stock exchange prints the same over the original ECI."""
     done = subprocess.run(
         [sys.executable, str(EXAMPLES / f"{name}.py"), *words],
         cwd=tmp_path,

@@ -1,4 +1,4 @@
-"""examples/kamailio.cfg, and the pages that say how to use it."""
+"""examples/kamailio.cfg, and the pages that explain its use."""
 
 from __future__ import annotations
 

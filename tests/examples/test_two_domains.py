@@ -1,4 +1,4 @@
-"""examples/two_domains.sh, as somebody who copies it runs it (SPEC D-13)."""
+"""examples/two_domains.sh, run as a copy by a user (SPEC D-13)."""
 
 from __future__ import annotations
 

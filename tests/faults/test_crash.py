@@ -1,4 +1,4 @@
-"""``./do crash``: real processes, really killed; and a reckoning that finds what it should."""
+"""``./do crash``: real processes that are really killed; and a verdict that finds inserted faults."""
 
 from __future__ import annotations
 
@@ -27,7 +27,7 @@ def test_kills_lose_nothing(tmp_path: Path) -> None:
 
 
 def left(directory: Path, *, published: list[int], told: list[str], taken: list[str]) -> Verdict:
-    """Make what a run leaves behind, and reckon; event N is at offset N - 1 in the log."""
+    """Create the files of a run, and compute the verdict; event N is at offset N - 1 in the log."""
     files = ServerFiles.open(directory / "data")
     files.log.append(
         [

@@ -1,4 +1,4 @@
-"""What a power cut leaves: what was synced always, of the rest some part and nothing else."""
+"""State after a power cut: all synced writes, and some part of the others."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""``./do powercut``: nothing is lost as the code is, and every order of steps that matters is missed when broken."""
+"""``./do powercut``: nothing is lost, and each wrong order of the steps that matter is detected."""
 
 from __future__ import annotations
 

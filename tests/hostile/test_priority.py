@@ -1,4 +1,4 @@
-"""Priority of what is measured: without it ratios of latencies are those of the machine's other work."""
+"""Priority of the measurement: without it, ratios of latencies show the machine's other work."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Repetitions of an attack whose ratio of latencies is not met, and what decides the exit status."""
+"""Repetitions of an attack that misses its ratio of latencies, and the exit status."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ from hostile.tally import Figures
 
 
 class Ratios:
-    """Stands in for scenes: each run of an attack has the next of these ratios."""
+    """Replaces the scenes: each run of an attack has the next of these ratios."""
 
     def __init__(self, *ratios: float) -> None:
         self.left = list(ratios)

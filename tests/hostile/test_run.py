@@ -30,7 +30,7 @@ def test_a_short_attack_loses_nothing_and_reports_all_its_goals(tmp_path: Path) 
 @pytest.mark.integration
 @needs_namespaces
 def test_a_server_that_ends_under_attack_is_seen(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    """In place of damage the server is killed, and nobody starts it again."""
+    """In place of an attack the server is killed, and is not restarted."""
 
     def kill(self: scene.Scene, path: Path) -> None:
         assert self._server._process is not None

@@ -40,7 +40,7 @@ Report = TypeVar("Report", bound=Output)
 
 
 class Wire:
-    """What one machine sent: the first word of each message, or the status and method, and over what."""
+    """Messages that one machine sent: the first word of each, or the status and method, and the transport."""
 
     def __init__(self, machine: Any) -> None:
         self.machine = machine

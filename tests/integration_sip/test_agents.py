@@ -71,7 +71,7 @@ async def next_change(agent: Agent) -> StatusChange:
 
 @pytest.mark.parametrize("transport", ["tcp", "tls"])
 def test_a_move_opens_a_new_connection(transport: str, tmp_path: Path, certificates: Certificates) -> None:
-    """SPEC D-08: the connection of before belongs to an address that is gone."""
+    """SPEC D-08: the previous connection belongs to an address that is gone."""
 
     async def scenario() -> None:
         async with asyncio.timeout(PATIENCE_S), server_at("127.0.0.1", tmp_path / "data", certificates) as server:

@@ -58,7 +58,7 @@ def test_nothing_is_retransmitted_over_a_stream(certificates: Certificates) -> N
 
 @pytest.mark.parametrize(("hers", "his"), list(itertools.permutations(TRANSPORTS, 2)))
 def test_a_call_between_transports(hers: Transport, his: Transport, certificates: Certificates) -> None:
-    """The proxy joins them; who speaks TLS never sends in the clear, nor is sent to in the clear (RFC 3261 26.2)."""
+    """The proxy joins them; a TLS client neither sends nor receives in the clear (RFC 3261 26.2)."""
 
     async def scenario() -> None:
         async with call_of_two((hers, his), "127.0.0.1", certificates) as (_, alice, bob):

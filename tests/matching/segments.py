@@ -1,4 +1,4 @@
-"""Segments, rows and events at random, as the kernels have them; and a slow reading of what is in them."""
+"""Random segments, rows and events in the kernels' layout; and a slow reference that reads them."""
 
 from __future__ import annotations
 
@@ -104,7 +104,7 @@ def filled(kernel: Any, fresh: Fresh, shape: Shape, blocks: int, per_block: int)
 
 
 def write(kernel: Any, segment: Segment, fresh: Fresh, reach: int, where: Any = None) -> tuple[int, Any]:
-    """Write rows; return how many had no room, and where the others are."""
+    """Write rows; return how many had no room, and the places of the others."""
     shape = segment.shape
     where = np.full(len(fresh[0]), UNPLACED, np.int32) if where is None else where.copy()
     left = kernel.write(
@@ -149,7 +149,7 @@ def some_events(rng: random.Random, count: int) -> Events:
 
 
 def found(kernel: Any, segment: Segment, events: Events, traits: Any, room: int = 4 * BLOCK_ROWS) -> list[Any]:
-    """Return all that a kernel tells of a segment: lines, blocks, what it found and where that of each event ends."""
+    """Return all results of a kernel for a segment: lines, blocks, matches and the end of each event's matches."""
     values, flags = events[:2]
     counts = np.zeros(len(values), np.int32)
     lines = np.zeros((len(values), len(segment.shape.columns)), np.int32)
@@ -203,7 +203,7 @@ def row_holds(segment: Segment, row: int, event: int, events: Events) -> bool:
 
 
 def wanted(segment: Segment, events: Events, traits: Any) -> list[list[int]]:
-    """Return whose rows hold of each event, in order."""
+    """Return the owners of the rows that match each event, in order."""
     answers = []
     for event, flags in enumerate(events[1].tolist()):
         rows = [row for row in segment.live_rows().tolist() if row_holds(segment, row, event, events)]
@@ -216,5 +216,5 @@ def wanted(segment: Segment, events: Events, traits: Any) -> list[list[int]]:
 
 
 def some_traits(rng: random.Random) -> Any:
-    """Return traits of as many slots as there may be; some are not live, as in a segment that is made anew."""
+    """Return traits for the maximum of slots; some are not live, as in a segment that is being rebuilt."""
     return np.resize(np.array([rng.choice((0, LIVE, LIVE, LIVE | ON_LISTS)) for _ in range(99)], np.uint8), 40_000)

@@ -1,4 +1,4 @@
-"""Many filters that are added in one call: an index that is settled, and finds what adding one by one finds."""
+"""Bulk addition of filters: the index is settled afterwards, and finds the same as after adding one by one."""
 
 from __future__ import annotations
 
@@ -31,7 +31,7 @@ def some_filters(rng: random.Random, count: int, first: int = 0) -> list[Added]:
 
 
 def check(some: Index, held: dict[str, tuple[str, Filter]], rng: random.Random) -> None:
-    """Compare what events match with what evaluation says, each id once."""
+    """Compare the matches of events with evaluation; each id occurs once."""
     events = [Event(rng.choice("ST"), workload.plain_event(rng).attributes) for _ in range(30)]
     for event, found in zip(events, some.match(events), strict=True):
         wanted = [id for id, (subject, its) in held.items() if subject == event.subject and its.matches(event)]
@@ -43,7 +43,7 @@ def has_engine(some: Index) -> bool:
 
 
 def is_settled(some: Index) -> bool:
-    """Return whether nothing of the index is left to be written or made anew, and all is in one segment."""
+    """Return whether the index has no pending writes or rebuilds, and is in one segment."""
     its = some._engine._store
     [segment] = its.segments.values()
     return its._work is None and its._rows == [] and not segment.is_worn
@@ -87,7 +87,7 @@ def test_those_that_were_there_are_replaced_and_settled_with_the_others(kernel: 
 
 
 def test_few_are_added_as_they_are_one_by_one(kernel: Kernel) -> None:
-    """A large index is not made anew for a handful."""
+    """A large index is not rebuilt for a handful of filters."""
     rng = random.Random(4)
     several = some_filters(rng, 3_020)
     some = Index(kernel)
@@ -140,6 +140,6 @@ def test_a_kernel_takes_over_from_another_with_all_that_is_under_way(monkeypatch
     for each in several[1_500:]:
         some.add(*each)
     check(some, {id: (subject, filter) for id, subject, filter in several}, rng)
-    some.use("scan")  # what is compiled stays
+    some.use("scan")  # the compiled form is kept
     assert some._kernel == "numba"
     check(some, {id: (subject, filter) for id, subject, filter in several}, rng)

@@ -65,7 +65,7 @@ ALIKE: tuple[tuple[Any, ...], ...] = (
 
 @pytest.fixture
 def columns() -> Columns:
-    """The columns of what :data:`ASKED` asks."""
+    """The columns of the attributes in :data:`ASKED`."""
     its = Columns()
     its.subjects["S"], its.subjects["T"]
     for text in ASKED:
@@ -173,7 +173,7 @@ def test_filters_of_any_shape_give_the_same_either_way(monkeypatch: pytest.Monke
 
 
 def test_an_event_among_few_attributes_or_among_many(columns: Columns) -> None:
-    """Of events that name little of what is known, only that is looked at."""
+    """Only the attributes of the event are examined, when it has few of the known ones."""
     for number in range(200):
         columns.encode([[(f"more {number}", NUMBER, 1.0, 1.0, 0)]], [], [])
     several = [Event("S", {"a": 1, "more 7": number}) for number in range(40)]

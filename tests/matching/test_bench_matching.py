@@ -1,4 +1,4 @@
-"""The benchmark of matching: its workloads mean what they say, and all that it compares finds the same."""
+"""The benchmark of matching: its workloads are as described, and all compared programs find the same."""
 
 from __future__ import annotations
 
@@ -85,7 +85,7 @@ def test_events_have_ten_to_twenty_attributes_of_their_types() -> None:
 
 
 class Noting:
-    """An index that matches nothing, and notes what comes."""
+    """An index that matches nothing, and records the events."""
 
     def __init__(self) -> None:
         self.added: list[str] = []
@@ -101,7 +101,7 @@ class Noting:
 
 @pytest.fixture
 def ticking(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Let every look at the clock take a hundredth of a second."""
+    """Advance the clock by a hundredth of a second at every reading."""
     ticks: Iterator[float] = (number / 100 for number in range(10**9))
     monkeypatch.setattr(time, "process_time", lambda: next(ticks))
 
@@ -151,7 +151,7 @@ class Stale(Index):
 
 
 class Doubling(Index):
-    """An index that says every id twice."""
+    """An index that returns every id twice."""
 
     def match(self, events: Sequence[Event]) -> list[list[str]]:
         return [ids + ids for ids in super().match(events)]

@@ -1,4 +1,4 @@
-"""What an index knows of attributes: words, marks, and filters as doubles (DESIGN 7.4)."""
+"""Columns of an index: words, marks, and filters as doubles (DESIGN 7.4)."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""The long comparison of the index with evaluation, in short; and it sees what breaks."""
+"""The long comparison of the index with evaluation, in short; it finds inserted faults."""
 
 from __future__ import annotations
 

@@ -36,7 +36,7 @@ def kernel(request: pytest.FixtureRequest) -> Kernel:
 
 @pytest.fixture
 def restless(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Few rows wait, and what was written is at once due to be made anew, in the shortest steps."""
+    """Few rows wait, and written rows are due for a rebuild at once, in the shortest steps."""
     monkeypatch.setattr(store, "WAITING_MAX", 8)
     monkeypatch.setattr(store, "STEP_US", 1)
     monkeypatch.setattr(store, "SWEPT_MIN", 8)
@@ -94,7 +94,7 @@ def test_what_hypothesis_finds(nodes: list[Any], events: list[Event]) -> None:
 
 
 def shape(some: Index) -> None:
-    """Let all that was added be made anew, so that there are buckets."""
+    """Rebuild all added rows, so that there are buckets."""
     some._engine._store._write()
     some._engine._store._open = 0
     some._engine._store.settle()
@@ -143,7 +143,7 @@ def test_two_items_of_a_list_may_satisfy_two_clauses(kernel: Kernel) -> None:
 
 
 def test_slots_and_segments_of_removed_filters_are_used_again(kernel: Kernel, restless: None) -> None:
-    """What is removed leaves no trace that grows."""
+    """A removed filter leaves no state that grows."""
     some = Index(kernel)
     for number in range(2_000):
         some.add(f"{number % 40}", "S", parse(f"a == {number} and b == 'x{number}'"))
@@ -193,7 +193,7 @@ def test_few_filters_are_tried_one_by_one_and_many_are_not(monkeypatch: pytest.M
 
 
 def test_making_anew_goes_on_in_short_steps(kernel: Kernel, restless: None) -> None:
-    """While a segment is made of others, those answer; what is removed meanwhile is in neither."""
+    """While a segment is rebuilt from others, those still answer; filters removed meanwhile are in neither."""
     some = Index(kernel)
     for number in range(200):
         some.add(str(number), "S", parse(f"a >= {number}"))
@@ -209,7 +209,7 @@ def test_making_anew_goes_on_in_short_steps(kernel: Kernel, restless: None) -> N
 
 
 def test_a_shape_that_no_longer_fits_is_made_anew(kernel: Kernel) -> None:
-    """As many rows come as a segment has, and come again: none of its buckets is about them."""
+    """As many rows arrive as a segment holds, again and again: none of its buckets fits them."""
     some = Index(kernel)
     for turn in range(5):
         for number in range(600):
@@ -345,7 +345,7 @@ def test_names_that_come_back_while_they_are_swept_stay(kernel: Kernel, restless
 
 
 def test_what_is_named_beside_a_range_stays(kernel: Kernel, monkeypatch: pytest.MonkeyPatch) -> None:
-    """A word that is excluded, and an end that is open, are in no entry themselves."""
+    """An excluded word and an open end have no entry of their own."""
     monkeypatch.setattr(store, "SWEPT_MIN", 8)
     some = Index(kernel)
     for text in ("p == first", "q == first", "s >= a"):

@@ -1,4 +1,4 @@
-"""Both kernels do the same to the same segments, and find what a slow reading of the rows finds (DESIGN 7.4)."""
+"""Both kernels have the same effect on the same segments, and find the matches of a slow reference (DESIGN 7.4)."""
 
 from __future__ import annotations
 
@@ -41,7 +41,7 @@ def kernel(request: pytest.FixtureRequest) -> Any:
     return import_module(f"wanderbus.matching.kernel_{request.param}")
 
 
-# What is found -------------------------------------------------------------------------------------------------------
+# Matches --------------------------------------------------------------------------------------------------------------
 
 
 @pytest.mark.parametrize("seed", range(6))
@@ -73,7 +73,7 @@ def about_one(*ends: tuple[float, float]) -> Any:
 
 
 def test_infinity_is_beyond_the_greatest_double(kernel: Any) -> None:
-    """A range that ends there does not say all about the last bucket."""
+    """A range that ends at infinity does not cover the last bucket."""
     fresh = about_one((-INF, GREATEST), (-INF, INF), (5.0, GREATEST), (5.0, INF), (INF, INF), (GREATEST, GREATEST))
     segment = filled(kernel, fresh, shape_of(*fresh), 1, 6)
     slots, ends = found(kernel, segment, alone(INF, GREATEST, -INF, 5.0, math.nan), np.ones(6, np.uint8))[-2:]
@@ -88,7 +88,7 @@ def test_each_slot_comes_once_to_each_event(kernel: Any) -> None:
     assert slots[:6].tolist() == [3, 1, 1, ~2, 5, 3]
 
 
-# What bits and summary are worth -------------------------------------------------------------------------------------
+# Effect of bits and summary -------------------------------------------------------------------------------------------
 
 
 def test_of_ranges_from_cut_to_cut_the_bits_say_all(kernel: Any) -> None:
@@ -106,7 +106,7 @@ def test_of_ranges_from_cut_to_cut_the_bits_say_all(kernel: Any) -> None:
 
 
 def test_a_row_is_left_in_the_buckets_of_its_clauses_alone(kernel: Any) -> None:
-    """Of values at the edges of all buckets, and of none, the bits are those of the rows they may match."""
+    """For values at the edges of all buckets, and for no value, the bits are those of the rows that may match."""
     rng = random.Random(8)
     fresh = about_one(*[(float(low), float(low + rng.choice((0, 3, 9)))) for low in rng.sample(range(400), 300)])
     shape = shape_of(*fresh)
@@ -253,7 +253,7 @@ def clauses_of(columns: Any, ends: Any, start: int, stop: int) -> list[Any]:
 
 
 def test_a_compiled_loop_is_found_in_the_cache_again() -> None:
-    """Its name says what it is compiled with, and nothing that differs between two runs."""
+    """The key in the cache names the inputs of the compilation, and nothing that differs between two runs."""
     compiling = pytest.importorskip("wanderbus.matching.compilation")
     before = compiling._fingerprint()
     codes = [each.__code__ for each in (compiling.line_of.py_func, compiling._lowest_bit, compiling._touch)]

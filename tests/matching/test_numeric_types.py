@@ -44,7 +44,7 @@ def index(request: pytest.FixtureRequest) -> Index:
 
 
 def found(index: Index, filters: dict[str, Filter], values: list[Any]) -> list[list[str]]:
-    """Which filters match an event whose ``n`` is each of ``values``: by the index, which agrees with evaluation."""
+    """Filters that match an event for each ``n`` in ``values``: by the index, which must agree with evaluation."""
     for name, each in filters.items():
         index.add(name, "S", each)
     events = [Event("S", {"n": value}) for value in values]

@@ -59,7 +59,7 @@ def below(value: float) -> float:
     return math.nextafter(value, -INF)
 
 
-# What rows mean ------------------------------------------------------------------------------------------------------
+# Meaning of rows ------------------------------------------------------------------------------------------------------
 
 
 def doubles_of(value: Any) -> set[float]:
@@ -112,7 +112,7 @@ def is_told_exactly(found: Rows, event: Event) -> bool:
 
 
 def agrees(node: Node, found: Rows, event: Event) -> bool:
-    """Hold what the rows of ``node`` say of one event to what it means; return whether they say it exactly."""
+    """Compare the rows of ``node`` with its evaluation for one event; return whether they are exact for it."""
     wanted = evaluate(node, event) is True
     held = some_row_holds(found, event)
     is_exact = is_told_exactly(found, event)
@@ -149,7 +149,7 @@ def check_piece(piece: Piece) -> None:
 
 
 def examine(node: Node, events: Sequence[Event]) -> int:
-    """Hold the rows of ``node`` to its meaning; return of how many events they say it exactly."""
+    """Compare the rows of ``node`` with its evaluation; return for how many events they are exact."""
     found = rows_of(node)
     check_form(found)
     return sum(agrees(node, found, event) for event in events)
@@ -382,7 +382,7 @@ def test_few_products_are_rows_and_many_go_by_the_normal_form(monkeypatch: pytes
 
 
 def test_a_clause_of_several_rows_is_not_changed_in_one_of_them() -> None:
-    """Rows of a product share clauses; joining what is asked alone leaves the others as they were."""
+    """Rows of a product share clauses; joining the predicates of one leaves the others unchanged."""
     node = Or((And((any_of("a", "b"), Or((And(()), trees.question("c", "==", 1))))), trees.question("a", "==", 2)))
     assert [span("a", 1.0, 1.0), span("c", 1.0, 1.0)] in rows_of(node).rows
     examine(node, [Event("S", {"a": 2, "c": 1})])
@@ -434,7 +434,7 @@ def test_what_is_never_true_has_no_rows(sign: str, operand: Any) -> None:
     assert rows_of(trees.question("a", sign, operand)) == Rows([], True, True)
 
 
-# Bounds on what one filter costs ------------------------------------------------------------------------------------
+# Bounds of the cost of one filter -------------------------------------------------------------------------------------
 
 
 def joined(join: str, *parts: str) -> str:

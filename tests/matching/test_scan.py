@@ -58,7 +58,7 @@ def test_remove_of_an_unknown_id_is_harmless() -> None:
 
 
 class IndexAgainstEvaluate(RuleBasedStateMachine):
-    """Adds, removals and matches in any order give what trying every filter gives."""
+    """Adds, removals and matches in any order give the results of evaluating every filter."""
 
     def __init__(self) -> None:
         super().__init__()

@@ -1,4 +1,4 @@
-"""Segments, and how they are made anew while rows go (DESIGN 7.4)."""
+"""Segments, and their rebuild while rows are removed (DESIGN 7.4)."""
 
 from __future__ import annotations
 
@@ -27,7 +27,7 @@ def kernel(request: pytest.FixtureRequest) -> Any:
 
 
 def said(segment: Segment, row: int) -> Any:
-    """Return of a row its subject, whose it is, and its clauses in some order."""
+    """Return the subject and owner of a row, and its clauses in some order."""
     start, stop, subject, owner = segment.rows[row][[START, STOP, SUBJECT, OWNER]].tolist()
     clauses: list[Any] = [[]]
     for entry in range(start, stop):

@@ -1,4 +1,4 @@
-"""Adds, removals, replacements and matches in any order, from a seed; what an index says against ``evaluate``."""
+"""Random adds, removals, replacements and matches from a seed; an index is compared with ``evaluate``."""
 
 from __future__ import annotations
 

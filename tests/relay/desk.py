@@ -1,4 +1,4 @@
-"""A proxy's desk: commands given to a relay without a socket, and what came of them."""
+"""Helper that gives commands to a relay without a socket, and keeps its outputs."""
 
 from __future__ import annotations
 
@@ -78,11 +78,11 @@ class Desk:
         return ng.read_reply(answer)[1]
 
     def datagram(self, data: bytes, source: Address = PROXY) -> list[bytes]:
-        """Let a datagram arrive for commands; return what was answered."""
+        """Let a datagram with a command arrive; return the responses."""
         return self.step(ClockRead(1_700_000_000_500_000), DatagramReceived(NG_SOCKET, source, data))
 
     def step(self, *inputs: Input) -> list[bytes]:
-        """Let the relay take inputs, and do what it asks until it asks no more."""
+        """Step the relay with these inputs, and execute its outputs until it has no more."""
         answers: list[bytes] = []
         outputs: list[Output] = self.relay.step(inputs, self.now)
         while outputs:
@@ -105,7 +105,7 @@ class Desk:
         return answers
 
     def sleep(self, seconds: float) -> None:
-        """Let time pass, and fire what is due in it."""
+        """Advance the clock, and fire the timers that are due."""
         until = self.now + seconds
         while self.timers and (due := min(self.timers.items(), key=lambda timer: timer[1]))[1] <= until:
             self.now = due[1]

@@ -54,7 +54,7 @@ class Proxy:
 
 @contextlib.contextmanager
 def relaying(*arguments: str) -> Iterator[tuple[Proxy, subprocess.Popen[str]]]:
-    """Run a relay for the block, and let it end by itself after it."""
+    """Run a relay for the block, and let it end by itself after the block."""
     words = [sys.executable, "-m", "wanderbus", "relay", "--ng-listen", "127.0.0.1:0", "--json", *arguments]
     environment = {**os.environ, "PYTHONPATH": str(ROOT / "src")}
     process = subprocess.Popen(words, stdout=subprocess.PIPE, text=True, env=environment)

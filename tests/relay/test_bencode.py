@@ -1,4 +1,4 @@
-"""Bencoding: what is written is read the same, and what cannot be read is refused by its one error."""
+"""Bencoding: encoded values are decoded the same, and invalid bytes raise its one error."""
 
 from __future__ import annotations
 

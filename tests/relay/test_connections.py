@@ -1,4 +1,4 @@
-"""TCP through the relay as its machine sees it: who may come, whose a connection is, and how fast it may be."""
+"""TCP through the relay's machine: admission, owner and pace of a connection."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What a relay changes of a description, and that it changes nothing else (SPEC I-04)."""
+"""Changes of a relay in a session description, and the parts that it leaves unchanged (SPEC I-04)."""
 
 from __future__ import annotations
 

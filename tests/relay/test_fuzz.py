@@ -1,4 +1,4 @@
-"""The fuzzer of what a relay reads, in short; and it sees what breaks (DESIGN 9)."""
+"""The fuzzer of a relay's inputs, in short; it finds inserted faults (DESIGN 9)."""
 
 from __future__ import annotations
 
@@ -35,7 +35,7 @@ def test_the_command_knows_it() -> None:
 
 
 def test_conversations_carry_datagrams_and_end_in_every_way(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Otherwise nothing but the guards at the door would be tried."""
+    """Otherwise the fuzzer would test only the first checks of the relay."""
     relays: list[Relay] = []
     made = Relay
 

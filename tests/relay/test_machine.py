@@ -1,4 +1,4 @@
-"""Commands and their answers as rtpengine gives them, and what a relay takes of its host meanwhile."""
+"""Commands and responses like rtpengine's, and the resources of the host that a relay uses."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ from wanderbus.relay.machine import NO_PORTS, SDP_TOO_LONG
 from wanderbus.relay.ng import LOAD_LIMIT, NAME_CHARACTERS_MAX
 from wanderbus.sip.message.sdp import MediaDescription
 
-# What rtpengine 10.5 says to the same: the reason of its errors.
+# Reasons in the errors of rtpengine 10.5 for the same commands.
 REFUSALS: list[tuple[dict[str, Any], str]] = [
     ({"command": "xxxx"}, "Unrecognized command"),
     ({"command": ["offer"]}, "Unrecognized command"),
@@ -42,7 +42,7 @@ def test_refusals_are_rtpengines(fields: dict[str, object], reason: str) -> None
 
 
 def test_a_description_that_grows_beyond_a_datagram_is_refused() -> None:
-    """Each c= is written anew; an answer that cannot be sent would have the proxy give this relay up."""
+    """Each c= line is rewritten; an unsendable response would make the proxy stop using this relay."""
     desk = Desk()
     long = sdp(A_HOME) + "c=IN IP4 192.0.2.10\r\n" + "c=\r\n" * 4_000
     assert desk.offer(long) == {"result": "error", "error-reason": SDP_TOO_LONG}

@@ -1,4 +1,4 @@
-"""The proxy's side of ng: repetition, choice of relay, and what hostile or broken relays say (SPEC I)."""
+"""The proxy's side of ng: retransmission, choice of relay, and hostile or broken relays (SPEC I)."""
 
 from __future__ import annotations
 
@@ -34,7 +34,7 @@ def answer(key: str = "k2", call_id: str = "call") -> Describe:
 
 
 class Desk:
-    """A driver of relays, and what it has sent to them."""
+    """A driver of relays, and the datagrams it has sent to them."""
 
     def __init__(self, *relays: Address) -> None:
         self.driver = RelayDriver(relays or (ONE,), CountingRandom())
@@ -56,13 +56,13 @@ class Desk:
                     self.told.append(output)
 
     def commands(self) -> list[tuple[Address, ng.Command]]:
-        """Take what was sent, as relays read it."""
+        """Return and remove the sent commands, decoded."""
         read = [(each.destination, ng.read_command(each.data)) for each in self.sent]
         self.sent.clear()
         return read
 
     def reply(self, fields: ng.Fields, *, source: Address | None = None, cookie: bytes | None = None) -> None:
-        """Answer what was sent last."""
+        """Respond to the last command."""
         (relay, command) = [(each.destination, ng.read_command(each.data)) for each in self.sent][-1]
         data = ng.write_reply(cookie or command.cookie, fields)
         self.sent.clear()
@@ -72,7 +72,7 @@ class Desk:
         self.reply({"result": "ok", "sdp": sdp})
 
     def pass_silently(self) -> None:
-        """Let every timer come due that there is, with those that follow, until no relay is waited for."""
+        """Fire every timer and those that follow, until no relay is awaited."""
         while self.timers:
             self.fire()
 
@@ -83,7 +83,7 @@ class Desk:
         self.tell(TimerFired(key))
 
     def silence(self, relay: Address, call_id: str = "call") -> None:
-        """Let ``relay``, which is asked first about ``call_id``, be found not to answer."""
+        """Make ``relay``, which is the first choice for ``call_id``, not respond until it counts as down."""
         self.tell(offer("lost", call_id))
         for _ in range(TRIES_MAX):
             self.fire()
@@ -91,7 +91,7 @@ class Desk:
 
 
 def first_of(call_id: str, *relays: Address) -> Address:
-    """Return the relay that a fresh driver asks first."""
+    """Return the relay that a fresh driver chooses first."""
     desk = Desk(*relays)
     desk.tell(offer("x", call_id))
     return desk.commands()[0][0]
@@ -335,7 +335,7 @@ class TestSeveralRelays:
         assert desk.told[-1] == Described("again", None, f"{first[0]}:2223 does not answer")
 
     def test_an_answer_goes_to_where_its_offer_went(self) -> None:
-        """And nowhere else, whatever comes of it."""
+        """And to no other relay, whatever the result."""
         desk = Desk(ONE, TWO)
         desk.tell(offer())
         first = desk.sent[-1].destination
@@ -451,7 +451,7 @@ def test_a_description_that_no_message_can_carry_is_a_failure_and_the_next_relay
 
 @pytest.mark.parametrize("seed", range(20))
 def test_relays_that_lie_cost_each_call_a_bounded_number_of_commands_and_one_answer(seed: int) -> None:
-    """They refuse, garble, answer twice, late, for others or never; at the end nothing is left over."""
+    """They refuse, garble, answer twice, late, for others or never; at the end no state is left over."""
     random, desk = Random(seed), Desk(ONE, TWO)
     sent: list[SendDatagram] = []
     calls = [str(number) for number in range(30)]

@@ -38,7 +38,7 @@ def hears(party: socket.socket) -> bytes:
 
 
 def silent(party: socket.socket) -> bool:
-    """Nothing has come, the relay having answered a command since."""
+    """Return whether no data has arrived since the relay responded to a command."""
     return not select.select([party], [], [], 0.05)[0]
 
 
@@ -142,7 +142,7 @@ def test_bytes_pass_both_ways_and_each_side_may_end_first(proxy: Proxy, protocol
 
 
 def test_nobody_is_connected_to_before_the_answer(proxy: Proxy) -> None:
-    """An offer may name any host and port; who connects early waits until somebody has agreed to that call."""
+    """An offer may name any host and port; an early connection waits until the called side has answered."""
     with socket.create_server(("127.0.0.1", 0)) as listener:
         offer = sdp(place(listener), B_ID, protocol="TCP", setup="passive")
         shown = medium(proxy.give(ng.describe("offer", offer, call_id="early", from_tag="a"))["sdp"])
@@ -168,7 +168,7 @@ def test_a_connection_that_does_not_name_the_party_is_closed(proxy: Proxy) -> No
 
 
 def test_a_side_that_does_not_read_holds_the_other_back(proxy: Proxy) -> None:
-    """What waits in the relay is bounded: the sender is stopped long before all that it has to say."""
+    """The relay's buffer is bounded: the sender is stopped long before it has sent all its data."""
     with broker(proxy, "slow") as (listener, to_b):
         agent, accepted = connected(listener, to_b)
         with agent, accepted:
@@ -188,7 +188,7 @@ def test_a_side_that_does_not_read_holds_the_other_back(proxy: Proxy) -> None:
 
 
 def test_who_moves_often_has_room_for_the_next_connection(proxy: Proxy) -> None:
-    """What a party has left open behind it ends when the other one closes it, and no longer counts."""
+    """A connection that a party has left behind ends when the other side closes it, and no longer counts."""
     with broker(proxy, "moving") as (listener, to_b), contextlib.ExitStack() as opened:
         agent, accepted = map(opened.enter_context, connected(listener, to_b))
         began_s = time.monotonic()

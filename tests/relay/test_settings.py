@@ -1,4 +1,4 @@
-"""Key by key: what a file says of a relay reaches what the relay is made of (SPEC Q-02)."""
+"""Key by key: every setting of a file reaches the relay's parameters (SPEC Q-02)."""
 
 from __future__ import annotations
 

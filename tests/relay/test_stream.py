@@ -1,4 +1,4 @@
-"""One stream: where its parties are, whom the relay believes, and what it will not carry (DESIGN 6.6)."""
+"""One stream: addresses of its parties, trusted sources, and refused datagrams (DESIGN 6.6)."""
 
 from __future__ import annotations
 
@@ -60,7 +60,7 @@ def test_the_way_to_a_party_stays_when_strangers_shout() -> None:
 
 
 def test_before_the_answer_nobody_is_taken_for_the_called_side() -> None:
-    """Who offered knows the id too, and may have named the address of a third party, whom it could talk to then."""
+    """The offerer knows the id too, and may have named the address of a third party, which it could then send to."""
     desk = Desk()
     desk.offer(sdp(A_HOME, A_ID))
     b = next(side for side in desk.open.values() if side.announced is None)
@@ -87,7 +87,7 @@ def test_a_new_offer_with_a_new_address_is_believed_at_once() -> None:
 
 
 def test_a_new_offer_of_the_same_address_leaves_what_was_learnt() -> None:
-    """Who is behind NAT says the same useless address each time, as when a session is refreshed."""
+    """A party behind NAT repeats the same private address, for example in a session refresh."""
     desk = Desk()
     a, b = desk.call()
     a.take(NAT, packet(B_ID), 1.0)
@@ -96,7 +96,7 @@ def test_a_new_offer_of_the_same_address_leaves_what_was_learnt() -> None:
 
 
 def test_what_was_sent_before_an_announced_move_leads_nobody_back() -> None:
-    """DESIGN 6.1: an old path does not override a new one; what comes by it is carried still."""
+    """DESIGN 6.1: an old path does not override a new one; its datagrams are still forwarded."""
     desk = Desk()
     a, b = desk.call()
     desk.offer(sdp(("192.0.2.11", 4_001), A_ID, generation=1), to_tag="b")
@@ -123,7 +123,7 @@ def test_a_reset_has_no_generation() -> None:
 
 
 def test_the_id_before_is_remembered_and_no_older_one() -> None:
-    """An offer with a fresh id may be declined; then the connection of before goes on."""
+    """An offer with a fresh id may be declined; then the previous connection continues."""
     desk = Desk()
     a, _ = desk.call()
     for fresh in (B_ID + 1, B_ID + 2):

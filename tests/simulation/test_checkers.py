@@ -183,7 +183,7 @@ def test_a_user_who_is_connected_and_away_at_once(history: History) -> None:
 
 
 def test_u02_gaps_that_add_up_are_no_problem_and_others_are(history: History) -> None:
-    """Two of eight dropped and told of."""
+    """Two of eight dropped and reported."""
     history.items[2:4] = [Gap(2, "queue_max", Position(1, 4))]
     assert history.check() == []
     history.items[2] = Gap(1, "queue_max", Position(1, 4))

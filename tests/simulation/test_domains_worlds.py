@@ -16,7 +16,7 @@ SEEDS = range(1, 5)
 
 @pytest.mark.parametrize("seed", SEEDS)
 def test_every_promise_holds(seed: int) -> None:
-    """Mended worlds come to rest, with everybody reachable where they are, and nothing left once all have gone."""
+    """Healed worlds settle: every user is reachable at their address, and no state is left once all have gone."""
     scenario = DomainsScenario(seed)
     assert scenario.run().problems == []
     assert scenario.lookups > 0

@@ -1,4 +1,4 @@
-"""The fuzzer of the data channel in short: some hundred inputs for each target; and it sees what breaks (DESIGN 9)."""
+"""The fuzzer of the data channel in short: some hundred inputs for each target; it finds inserted faults (DESIGN 9)."""
 
 from __future__ import annotations
 
@@ -49,7 +49,7 @@ def test_a_script_is_read_as_it_was_written_and_any_bytes_are_one() -> None:
 
 @pytest.mark.parametrize("sealed", [False, True])
 def test_the_peers_packets_are_taken(sealed: bool) -> None:
-    """Otherwise the scripts would try nothing but the guards at the door."""
+    """Otherwise the scripts would test only the first checks."""
     victim = rudp_endpoint.Victim(sealed=sealed)
     for packet in rudp_grammar.packets(sealed=sealed):
         victim.receive(packet)

@@ -1,6 +1,6 @@
-"""The simulator notices: with any one safeguard taken out, some of the first forty seeds fail (DESIGN rule 3).
+"""Mutation tests of the simulator: without any one safeguard, some of the first forty seeds fail (DESIGN rule 3).
 
-A simulator that stays content with a broken product proves nothing about the whole one.
+A simulator that accepts a broken product proves nothing about the correct one.
 """
 
 from __future__ import annotations
@@ -42,12 +42,12 @@ def say_at_once(patch: Patch) -> None:
 
 
 def hear_repeats(patch: Patch) -> None:
-    """Exactly once: the agent passes on what it has had already (DESIGN 5.5)."""
+    """Exactly once: the agent delivers duplicates (DESIGN 5.5)."""
     patch.setattr(Conversation, "_notified", _without_a_look(Conversation._notified))
 
 
 def _without_a_look(notified: Callable[[Conversation, protocol.Notify, int], list[Output]]) -> Any:
-    """What passes on a notification without a look at whether it has come before."""
+    """Return a handler that delivers a notification without a check for duplicates."""
 
     def hear(self: Conversation, notify: protocol.Notify, size: int) -> list[Output]:
         for reading in self._readings.all():
@@ -69,7 +69,7 @@ def move_without_reinvite(patch: Patch) -> None:
 
 
 def never_retransmit(patch: Patch) -> None:
-    """Reliable UDP: what is overdue is taken as confirmed (SPEC F-05)."""
+    """Reliable UDP: overdue packets count as acknowledged (SPEC F-05)."""
     give_up = Sender._give_up
 
     def forget(self: Sender, bundle: Any, sent_at: float | None) -> None:
@@ -80,7 +80,7 @@ def never_retransmit(patch: Patch) -> None:
 
 
 def never_repeat_over_tcp(patch: Patch) -> None:
-    """TCP: what was sent is taken as arrived when the TCP connection breaks (SPEC X37)."""
+    """TCP: sent data counts as arrived when the TCP connection breaks (SPEC X37)."""
     resume = StreamSender.resume
 
     def resume_behind(self: StreamSender, expected: int, grant: int, now: float) -> int:
@@ -93,7 +93,7 @@ def never_repeat_over_tcp(patch: Patch) -> None:
 
 
 def forget_the_queue(patch: Patch) -> None:
-    """Disconnection: who comes back gets what is published from then on (SPEC G-13)."""
+    """Disconnection: a returning device gets only newly published events (SPEC G-13)."""
     read = Links.read
 
     def read_at_the_end(self: Links, link: Link, handle: int, subscription: str) -> None:
@@ -118,7 +118,7 @@ def forget_publishers(patch: Patch) -> None:
 
 
 def take_one_too_many(patch: Patch) -> None:
-    """Cursor: the queue forgets one notification that nobody has taken (DESIGN 5.4)."""
+    """Cursor: the queue forgets one notification that no device has taken (DESIGN 5.4)."""
     trim = BrokerState._trim
 
     def trim_more(self: BrokerState, session: SessionRow, queue: SessionQueue, row: SubscriptionRow) -> None:

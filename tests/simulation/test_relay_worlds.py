@@ -23,7 +23,7 @@ Patch = pytest.MonkeyPatch
 
 @pytest.mark.parametrize("seed", SEEDS)
 def test_every_promise_holds(seed: int) -> None:
-    """SPEC I-01, I-07, U-07: once and in order through NATs and moves, and strangers are sent nothing."""
+    """SPEC I-01, I-07, U-07: once and in order through NATs and moves; strangers get no data."""
     assert run_relay_seed(seed).problems == []
 
 

@@ -30,12 +30,12 @@ Patch = pytest.MonkeyPatch
 
 @pytest.mark.parametrize("seed", range(1, 31))
 def test_every_promise_holds(seed: int) -> None:
-    """SPEC F-02 to F-10, X15, X16, U-07: once, in order and in time; what fails says so; no forgery is believed."""
+    """SPEC F-02 to F-10, X15, X16, U-07: once, in order and in time; failures are reported; forgeries are refused."""
     assert run_rudp_seed(seed).problems == []
 
 
 def test_thirty_seeds_have_enough_happening_in_them() -> None:
-    """A checker over histories in which nothing happens would always be content."""
+    """A checker would accept any history without events."""
     results = [run_rudp_seed(seed) for seed in range(1, 31)]
     for field, least in (
         ("messages", 3_000),
@@ -169,7 +169,7 @@ def never_grant_more(patch: Patch) -> None:
 
 
 def ignore_tags(patch: Patch) -> None:
-    """What cannot be opened is taken for what the last genuine packet held."""
+    """A packet with an invalid tag is read as the frames of the last genuine packet."""
     opening = Sealer.open
     last = b"\x04"
 

@@ -34,10 +34,10 @@ def test_nothing_is_lost_repeated_or_reordered(seed: int) -> None:
 
 
 def test_a_dozen_seeds_have_enough_happening_in_them() -> None:
-    """A checker over histories in which nothing happens would always be content.
+    """A checker would accept any history without events.
 
-    One history may be quiet, and a change of what is drawn makes others of them all, so the bounds are on the sums,
-    a fifth or less of what is to be expected.
+    One history may be quiet, and a change of the random choices changes them all, so the bounds are on the sums, a
+    fifth or less of the expected values.
     """
     results: list[Result] = [result_of(seed) for seed in DOZEN]
     assert all(result.events > 0 for result in results)

@@ -32,7 +32,7 @@ def result_of(seed: int) -> WeeksResult:
 
 @pytest.mark.parametrize("seed", SEEDS)
 def test_x26_every_promise_holds_though_the_clock_is_set_by_ten_years(seed: int) -> None:
-    """Nothing is lost or repeated, and lifetimes and periods are right to within the slew, but over a restart."""
+    """Nothing is lost or repeated; lifetimes and periods are right to within the slew, except over a restart."""
     assert result_of(seed).problems == []
 
 

@@ -17,7 +17,7 @@ ROUGH_SEED = next(seed for seed in range(1, 100) if not SIPScenario(seed).calm)
 
 @pytest.mark.parametrize("seed", range(1, 21))
 def test_every_promise_holds(seed: int) -> None:
-    """SPEC U-06, U-07, X6 to X14: mended worlds come to rest, with everybody reachable where they are."""
+    """SPEC U-06, U-07, X6 to X14: healed worlds settle, and every user is reachable at their address."""
     assert run_sip_seed(seed).problems == []
 
 
@@ -54,5 +54,5 @@ def test_missing_refreshes_of_the_registration_are_noticed(monkeypatch: pytest.M
 
 
 def test_an_old_offer_that_waited_in_the_proxy_changes_nothing() -> None:
-    """RFC 3264 8: in this world an abandoned re-INVITE overtakes nothing, though it comes after a newer answer."""
+    """RFC 3264 8: in this world an abandoned re-INVITE arrives after a newer answer, and must not override it."""
     assert run_sip_seed(891).problems == []

@@ -1,4 +1,4 @@
-"""Simulated TCP: reliable and ordered while it lives, and silent about most of what can happen to it (SPEC X37)."""
+"""Simulated TCP: reliable and ordered while it lives, and most of its failures go unreported (SPEC X37)."""
 
 from __future__ import annotations
 
@@ -84,7 +84,9 @@ def test_bytes_arrive_once_and_in_order_however_bad_the_way_is(seed: int) -> Non
 
 
 def test_what_is_sent_at_once_arrives_after_one_delay() -> None:
-    """However it is cut, as TCP has many segments under way; what waited for the connection leaves when it opens."""
+    """In pieces of any size, as TCP has many segments in flight; data waiting for the connection is sent when it
+    opens.
+    """
     for seed in range(20):
         two = Two(seed)
         for data in (b"0123456789", b"abcdefghij"):

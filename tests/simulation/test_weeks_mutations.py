@@ -1,6 +1,6 @@
-"""The worlds of weeks notice: with any one promise of broker or agent taken out, some of the first seeds fail.
+"""Mutation tests of the worlds of weeks: without any one promise of broker or agent, some of the first seeds fail.
 
-A checker that stays content with a broken product proves nothing about the whole one (DESIGN rule 3).
+A checker that accepts a broken product proves nothing about the correct one (DESIGN rule 3).
 """
 
 from __future__ import annotations
@@ -65,7 +65,7 @@ def asking_restrictions(patch: Patch, change: Callable[[dict[str, Any]], None]) 
 
 
 def advance_frequency_when_blocked(patch: Patch) -> None:
-    """SPEC H-11: what a restriction forbids counts for the frequency all the same."""
+    """SPEC H-11: a notification that a restriction blocks counts for the frequency."""
 
     def also(state: BrokerState, record: AnyRecord) -> None:
         for identity, _ in record.restricted if isinstance(record, Published) else ():
@@ -80,7 +80,7 @@ def restrict_the_away_always(patch: Patch) -> None:
 
 
 def ask_windows_of_the_wrong_clock(patch: Patch) -> None:
-    """DESIGN 5.8: windows go by the broker's own clock, which follows a clock that was set slowly."""
+    """DESIGN 5.8: windows ignore the broker's own clock, which follows a set wall clock slowly."""
     asking_restrictions(patch, lambda asked: asked.update(received_us=asked["now_us"]))
 
 
@@ -129,17 +129,17 @@ def forget_when_the_renewed_was_notified(patch: Patch) -> None:
 
 
 def keep_every_tombstone(patch: Patch) -> None:
-    """Growth: what has ended is never forgotten."""
+    """Growth: ended subscriptions are never forgotten."""
     patch.setattr(Subscriptions, "_forget", lambda self, identities: None)
 
 
 def never_ask_what_ended(patch: Patch) -> None:
-    """SPEC G-12: an agent that is back does not ask which subscriptions there are."""
+    """SPEC G-12: a returning agent does not query its subscriptions."""
     patch.setattr(Lifetimes, "attached", lambda self: Decision())
 
 
 def set_the_clock_back(patch: Patch) -> None:
-    """DESIGN 5.8: the broker's clock shows what the wall clock shows."""
+    """DESIGN 5.8: the broker's clock equals the wall clock."""
     patch.setattr(DisciplinedClock, "read", lambda self, wall_us, now: wall_us)
 
 
@@ -182,7 +182,7 @@ def refuse_without_need(patch: Patch) -> None:
 
 
 def tell_everybody_of_the_bound(patch: Patch) -> None:
-    """SPEC E-05: a subscription of one device is told to all of them."""
+    """SPEC E-05: notifications of a device's own subscription are sent to all devices."""
     patch.setattr(Queued, "subscriptions_for", lambda self, device: self.subscriptions)
 
 
@@ -196,7 +196,7 @@ def miscount_gaps(patch: Patch) -> None:
 
 
 def share_one_window(patch: Patch) -> None:
-    """SPEC G-25: what one reader leaves lying holds back all others on its link."""
+    """SPEC G-25: notifications that one reader does not take hold back all other readers on its link."""
 
     def has_room(self: Windows, link: Link, reader: Reader) -> bool:
         return sum(len(each.unacknowledged or ()) for each in link.readers()) < self._notifications
@@ -210,7 +210,7 @@ def send_without_a_window(patch: Patch) -> None:
 
 
 def take_one_too_many(patch: Patch) -> None:
-    """Cursor: a device is said to have taken one notification more than it has (DESIGN 5.4)."""
+    """Cursor: a device counts as having taken one notification more than it has (DESIGN 5.4)."""
     trim = BrokerState._trim
 
     def trim_more(self: BrokerState, session: SessionRow, queue: SessionQueue, row: SubscriptionRow) -> None:
@@ -223,7 +223,7 @@ def take_one_too_many(patch: Patch) -> None:
 
 
 def lose_what_was_on_its_way(patch: Patch) -> None:
-    """SPEC G-13: what was sent when a link failed is taken as delivered."""
+    """SPEC G-13: notifications in flight when a link failed count as delivered."""
     read = Links.read
 
     def read_behind(self: Links, link: Link, handle: int, subscription: str) -> None:
@@ -235,7 +235,7 @@ def lose_what_was_on_its_way(patch: Patch) -> None:
 
 
 def stop_after_a_slice(patch: Patch) -> None:
-    """SPEC U-03: what has waited goes out up to the first pause and no further."""
+    """SPEC U-03: a backlog is sent up to the first pause and no further."""
     patch.setattr(Links, "go_on", lambda self, link: None)
 
 
@@ -264,12 +264,12 @@ def grant_the_same_grace_to_all(patch: Patch) -> None:
 
 
 def heed_no_hook(patch: Patch) -> None:
-    """SPEC G-24: nothing is dropped and nobody leaves that the operator's hook wants gone."""
+    """SPEC G-24: drops and removals that the operator's hook decides are not done."""
     patch.setattr(Presence, "_carry_out", lambda self, handling, row, change: None)
 
 
 def drop_for_every_device(patch: Patch) -> None:
-    """SPEC G-24: what waits is dropped also where the operator's hook decides nothing."""
+    """SPEC G-24: waiting notifications are dropped also where the operator's hook decides nothing."""
     carry_out = Presence._carry_out
 
     def dropping(self: Presence, handling: Handling, *about: Any) -> None:
@@ -279,7 +279,7 @@ def drop_for_every_device(patch: Patch) -> None:
 
 
 def ask_no_policy(patch: Patch) -> None:
-    """SPEC G-23: what the operator's policy wants gone stays."""
+    """SPEC G-23: notifications that the operator's policy drops stay."""
     patch.setattr(Bounds, "_ask_policies", lambda self, session, rows: None)
 
 
@@ -309,7 +309,7 @@ def say_at_once(patch: Patch) -> None:
 
 
 def hear_repeats(patch: Patch) -> None:
-    """Exactly once: the agent passes on what it has had already (DESIGN 5.5)."""
+    """Exactly once: the agent delivers duplicates (DESIGN 5.5)."""
     notified = Conversation._notified
 
     def hear(self: Conversation, notify: Notify, size: int) -> list[Output]:

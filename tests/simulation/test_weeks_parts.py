@@ -1,4 +1,4 @@
-"""The parts of the worlds of weeks do as they say: links, clocks, windows, bounds, and the server's own checks."""
+"""The parts of the worlds of weeks: links, clocks, windows, bounds, and the server's own checks."""
 
 from __future__ import annotations
 
@@ -76,7 +76,7 @@ def test_a_wall_clock_runs_on_from_where_it_was_set() -> None:
 
 
 def watched(readings: Sequence[tuple[float, int, int]], last_us: int = 0) -> list[str]:
-    """What a watch with a slew of 0.1 says of (second, wall clock, broker's clock) in seconds."""
+    """Problems found by a watch with a slew of 0.1, for (second, wall clock, broker's clock) in seconds."""
     watch = ClockWatch(0.1)
     watch.booted(last_us)
     for now, wall_s, shown_s in readings:
@@ -124,7 +124,7 @@ def test_watch_and_clock_agree_however_the_wall_clock_is_set(seed: int) -> None:
 
 
 def berlin(text: str, fold: int = 0) -> int:
-    """Microseconds of what the clocks of Berlin show."""
+    """Microseconds of the local time of Berlin."""
     shown = datetime.fromisoformat(text).replace(tzinfo=ZoneInfo("Europe/Berlin"), fold=fold)
     return int(shown.timestamp()) * 1_000_000
 
@@ -182,7 +182,7 @@ def test_the_reference_and_the_broker_forbid_the_same(start_s: int) -> None:
 
 
 def test_the_server_restarts_with_the_time_of_its_last_record() -> None:
-    """Rows do not hold the clock; that of the log goes on, also when the wall clock was set back meanwhile."""
+    """Rows do not hold the clock; it continues from the log's, even if the wall clock was set back meanwhile."""
     world = World(1)
     clock = WallClock(world, 1_700_000_000_000_000)
     server = WeeksServer(world, clock, BrokerConfig(sweep_s=None))

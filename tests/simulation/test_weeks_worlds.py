@@ -33,7 +33,7 @@ def test_every_promise_holds_over_weeks(seed: int) -> None:
 
 
 def test_a_dozen_worlds_have_enough_happening_in_them() -> None:
-    """Checkers over worlds in which nothing happens would be content with anything; a fifth of what is expected."""
+    """Checkers would accept any world without events; the bounds are a fifth of the expected values."""
     results: list[WeeksResult] = [result_of(seed) for seed in DOZEN]
     least = {
         "days": 84,

@@ -1,4 +1,4 @@
-"""The parts of the simulated world do as they say: time, network, disk, nodes (DESIGN rule 3, SPEC U-07)."""
+"""The parts of the simulated world: time, network, disk, nodes (DESIGN rule 3, SPEC U-07)."""
 
 from __future__ import annotations
 
@@ -151,7 +151,7 @@ def test_rows_are_never_ahead_of_the_durable_log() -> None:
 
 
 class Echo:
-    """A machine that writes down its inputs and answers with what it was told to."""
+    """A machine that records its inputs and returns the given outputs."""
 
     def __init__(self) -> None:
         self.heard: list[tuple[float, Input]] = []

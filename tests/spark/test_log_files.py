@@ -30,7 +30,7 @@ def test_slices_cover_a_range_exactly_whatever_the_segments(write_log: WriteLog,
 
 
 def test_positions_far_into_a_segment_are_right(write_log: WriteLog, make_published: MakePublished) -> None:
-    """More records than one entry of the sparse index covers, asked for forwards and backwards."""
+    """More records than one entry of the sparse index covers, read forwards and backwards."""
     log = write_log([make_published(row) for row in range(3_000)])
     files = LogFiles(log)
     assert offsets(files.slices(2_500, 2_503, 10)) == [2_500, 2_501, 2_502]

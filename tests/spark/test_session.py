@@ -1,4 +1,4 @@
-"""Java that is missing or too old is said in one line, before Spark starts (DESIGN 8)."""
+"""A missing or too old Java gives a one-line error, before Spark starts (DESIGN 8)."""
 
 from __future__ import annotations
 

@@ -43,7 +43,7 @@ class SeededRandom:
 
 
 class Side:
-    """An endpoint, and what came out of it that is not for the world."""
+    """An endpoint, and its outputs that are not for the world."""
 
     def __init__(self, seed: int, config: TcpConfig, fingerprint: bytes = b"") -> None:
         self.endpoint = Endpoint(SeededRandom(seed), config, fingerprint=fingerprint)
@@ -67,7 +67,7 @@ class Pipe:
 
 
 class World:
-    """An active and a passive side, a clock, and every TCP connection there ever was."""
+    """An active and a passive side, a clock, and all TCP connections, open and closed."""
 
     def __init__(self, config: TcpConfig, passive_config: TcpConfig | None = None, seed: int = 0) -> None:
         self.now = 0.0
@@ -138,7 +138,7 @@ class World:
         return StreamClosed(SOCKET, pipe.number, reason, pipe.target if side is self.active else None)
 
     def arrive(self, pipe: Pipe, at: Side, n_bytes: int | None = None) -> None:
-        """Let what is under way in ``pipe`` reach one side, all or the first ``n_bytes``."""
+        """Deliver the data in flight in ``pipe`` to one side, all or the first ``n_bytes``."""
         under_way = pipe.to_passive if at is self.passive else pipe.to_active
         data = b"".join(under_way)
         under_way.clear()
@@ -150,7 +150,7 @@ class World:
             self.step(at, StreamReceived(SOCKET, pipe.number, ("192.0.2.9", 40_000), data, "TLS", target))
 
     def break_pipe(self, pipe: Pipe, reason: str = "reset", but: Side | None = None) -> None:
-        """End a TCP connection; each side is told, apart from ``but`` and unless it is silent."""
+        """End a TCP connection; report it to each side except ``but``, unless the pipe is silent."""
         if pipe.open:
             pipe.open = False
             for side in (self.active, self.passive):
@@ -162,19 +162,19 @@ class World:
         return [pipe for pipe in self.pipes.values() if pipe.open]
 
     def is_proven(self, pipe: Pipe) -> bool:
-        """Whether the active side goes by ``pipe``, or cannot come to."""
+        """Return whether the active side uses ``pipe``, or can never use it."""
         stream = self.active.endpoint._connections[self.active.local_id].stream
         return pipe.silent or not pipe.open or (stream is not None and stream.number == pipe.number)
 
     def settle(self) -> None:
-        """Let everything arrive at once."""
+        """Deliver everything at once."""
         while any((pipe.to_passive or pipe.to_active) and not pipe.silent for pipe in self.live):
             for pipe in self.live:
                 self.arrive(pipe, self.passive)
                 self.arrive(pipe, self.active)
 
     def run(self, until: float, settling: bool = True) -> None:
-        """Let timers fire, and everything arrive at once, until that second."""
+        """Fire timers and deliver everything at once, until that second."""
         while True:
             if settling:
                 self.settle()

@@ -28,7 +28,7 @@ ACTIONS = st.lists(
 
 
 class History:
-    """What was sent in a world, and what is done to it."""
+    """A world with the messages sent in it, and the actions on it."""
 
     def __init__(self, seed: int = 0, **options: int) -> None:
         patient = TcpConfig(ack_timeout_s=1_000.0, hello_s_max=1_000.0, **options)  # type: ignore[arg-type]

@@ -297,7 +297,7 @@ def test_an_answered_move_ends_the_pause_before_the_next_attempt(world: World) -
 
 
 def test_a_connection_that_was_given_up_before_it_was_there_is_closed_when_it_is(world: World) -> None:
-    """What we open has no number until something comes on it."""
+    """A connection that we open gets its number only when data arrives on it."""
     world.step(world.active, MovedHere(world.active.local_id, 1))
     world.step(world.active, MovedHere(world.active.local_id, 2))
     assert len(world.live) == 2

@@ -1,4 +1,4 @@
-"""The bytes of the data channel over TCP: whatever the pieces, the same frames; whatever the bytes, no other error."""
+"""The bytes of the data channel over TCP: the same frames from any pieces; no unexpected error from any bytes."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Whose a TCP connection is: nobody without the secret of the pair gets in, or keeps another out (DESIGN 6.5)."""
+"""Ownership of a TCP connection: a stranger without the pair's secret can neither use it nor block it (DESIGN 6.5)."""
 
 from __future__ import annotations
 
@@ -54,7 +54,7 @@ NONCE = bytes(16)
 
 
 class Stranger:
-    """Somebody with a TCP connection to the passive side, who writes what they like."""
+    """A stranger with a TCP connection to the passive side, who writes arbitrary bytes."""
 
     def __init__(self, world: World, number: int = 4711) -> None:
         self.world = world
@@ -239,7 +239,7 @@ def test_the_active_side_believes_no_welcome_without_proof(make_world: MakeWorld
 
 
 def test_the_active_side_expects_the_certificate_of_its_target(make_world: MakeWorld) -> None:
-    """Whoever stands between has another certificate, so the passive side's proof does not fit."""
+    """A man in the middle has another certificate, so the passive side's proof does not fit."""
     world = make_world(opened=False)
     world.open_passive()
     world.target = msgspec.structs.replace(world.target, fingerprint=bytes(32))

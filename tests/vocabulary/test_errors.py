@@ -1,4 +1,4 @@
-"""One tree of errors, as its docstring draws it; refusals carry what a caller needs (SPEC U, DESIGN words)."""
+"""One tree of errors, as its docstring draws it; refusals carry the values a caller needs (SPEC U, DESIGN words)."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Events: what may be published, and the value types (SPEC A-03, A-12, A-13, A-16, DESIGN 7.1)."""
+"""Events: publishable ones, and the value types (SPEC A-03, A-12, A-13, A-16, DESIGN 7.1)."""
 
 from __future__ import annotations
 

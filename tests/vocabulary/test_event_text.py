@@ -1,4 +1,4 @@
-"""Events as one line of text: exact both ways, and nothing in it steers a terminal or forges a line."""
+"""Events as one line of text: exact both ways; no event can control a terminal or forge a line."""
 
 from __future__ import annotations
 

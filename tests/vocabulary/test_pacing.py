@@ -1,4 +1,4 @@
-"""A bucket of tokens keeps its rate, whenever it is asked (SPEC G-22, U-03)."""
+"""A token bucket keeps its rate at any times of use (SPEC G-22, U-03)."""
 
 from __future__ import annotations
 
