@@ -1,8 +1,8 @@
-"""The demonstration: a day of New York departures, eight travellers who roam, and a reckoning.
+"""The demonstration: a day of New York departures, eight travellers who roam, and an audit of their deliveries.
 
 ``python -m demo`` starts a server, a publisher and eight travellers as processes of their own, moves, silences and
-kills some of them while events flow, and then lets a Spark job over the event log say what each traveller was due
-and what it got. It uses nothing of wanderbus but its public interface.
+kills some of them while events flow, and then lets a Spark job over the event log compute what each traveller was due
+and what it got. It uses only the public interface of wanderbus.
 """
 
 from __future__ import annotations
@@ -18,4 +18,4 @@ BROKER = f"sip:broker@{DOMAIN}"
 
 
 class CannotRunError(Exception):
-    """The demonstration cannot start or go on here; the message is one line that says what is missing."""
+    """The demonstration cannot start or continue here; the message is one line that says what is missing."""

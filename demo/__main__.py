@@ -1,7 +1,7 @@
 """``python -m demo``: see ``--help`` and the package.
 
 Exit status: 0 good; 1 something was lost, repeated, out of order or unexpected; 2 it could not run, and one line on
-standard error says why; 130 and 143 when interrupted or asked to end.
+standard error gives the reason; 130 and 143 when interrupted or terminated.
 """
 
 from __future__ import annotations
@@ -116,7 +116,7 @@ def _first(group: BaseExceptionGroup[CannotRunError]) -> CannotRunError:
 
 
 def _work_directory(keep: Path | None, stack: ExitStack) -> Path:
-    """Return an absolute, empty directory: the one to keep, or one that goes at the end."""
+    """Return an absolute, empty directory: the one to keep, or a temporary one."""
     if keep is None:
         return Path(stack.enter_context(tempfile.TemporaryDirectory(prefix="wanderbus-demo-")))
     keep.mkdir(parents=True, exist_ok=True)
@@ -126,7 +126,7 @@ def _work_directory(keep: Path | None, stack: ExitStack) -> Path:
 
 
 def _tell(board: Board, given: argparse.Namespace, result: dict[str, Any], evidence: Evidence) -> None:
-    """Print the reckoning and write it where it was asked for."""
+    """Print the result and write it to the requested files."""
     result["seconds"] = round(board.scene.elapsed_s, 1)
     print_ = board.console.print
     print_()

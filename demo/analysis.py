@@ -1,6 +1,6 @@
-"""The reckoning's process: event log to lake to journeys, by the project's own Spark pipeline.
+"""The process of the audit: event log to lake to journeys, by the project's own Spark pipeline.
 
-It starts Spark at once and the job when a line comes in on stdin. Reports: ``{"phase": text}`` as it goes, at last
+It starts Spark at once and the job when a line arrives on stdin. Reports: ``{"phase": text}`` as it goes, at last
 ``{"journeys": {...}}``, or ``{"error": line}``.
 """
 
@@ -21,7 +21,7 @@ from wanderbus.pipeline.session import spark_session
 
 
 def main(config: Mapping[str, Any]) -> None:
-    """Write the lake from the log, read it and the evidence, and report what became of every notification."""
+    """Write the lake from the log, read it and the evidence, and report the outcome of every notification."""
     lake = Path(config["lake"])
     report(phase="starting Spark")
     spark = spark_session("wanderbus demo")

@@ -1,4 +1,4 @@
-"""The reckoning as the conductor sees it: a process that warms up beside the run and then does the Spark job."""
+"""The conductor's handle of the audit: a process that starts Spark beside the run and then does the Spark job."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ _NICE: Final = ("nice", "-n", "10")
 
 
 class Analyst:
-    """Runs :mod:`demo.analysis`. Spark takes its time to start, so it starts early, behind everybody else."""
+    """Runs :mod:`demo.analysis`. Spark starts slowly, so it starts early, with a lower priority than all others."""
 
     def __init__(self, work: Path, log: Path, crew: Crew, phase: Callable[[str], None]) -> None:
         self._work = work
@@ -37,9 +37,9 @@ class Analyst:
         self._child = await self._crew.start("analysis", [*_NICE, *python("demo.analysis", str(path))], self._hear)
 
     async def journeys(self) -> dict[str, Any]:
-        """Do the job and return what it found; :class:`CannotRunError` with its complaint if it fails.
+        """Run the job and return its result; :class:`CannotRunError` with its error if it fails.
 
-        The log has to be at rest and the evidence written.
+        The log must not change any more, and the evidence must be written.
         """
         if self._child is None:
             await self.start()

@@ -1,6 +1,6 @@
-"""Asks a server that is starting: ``python -m demo.asking HOST PORT TEXT`` where it can be reached.
+"""Probe of a server that is starting: ``python -m demo.asking HOST PORT TEXT`` on a host that can reach it.
 
-Sends ``TEXT`` over UDP again and again until there is an answer, and reports that: ``{"answer": text}``.
+Sends ``TEXT`` over UDP again and again until it is answered, and reports the answer: ``{"answer": text}``.
 """
 
 from __future__ import annotations
@@ -35,30 +35,30 @@ DATAGRAM_BYTES: Final = 65_536
 
 
 def sip_question(domain: str) -> str:
-    """Return what a SIP server answers without knowing who asks."""
+    """Return a request that a SIP server answers without authentication."""
     return _OPTIONS.format(domain=domain, token=secrets.token_hex(8))
 
 
 def relay_question(command: str) -> str:
-    """Return a command of a media relay that takes no more than its name; it is answered in JSON."""
-    # What has the same cookie is a repetition, and answered as before.
+    """Return a command of a media relay that has no arguments; it is answered in JSON."""
+    # A relay treats a repeated cookie as a retransmission and repeats its answer.
     return f"{secrets.token_hex(8)} {json.dumps({'command': command})}"
 
 
 def relay_answer(text: str) -> dict[str, Any]:
-    """Return the fields of its answer."""
+    """Return the fields of a relay's answer."""
     fields: dict[str, Any] = json.loads(text.partition(" ")[2])
     return fields
 
 
 def main(argv: Sequence[str]) -> None:
-    """Ask until there is an answer; whoever started this ends it if none comes."""
+    """Send until there is an answer; the process's owner ends it if there is none."""
     host, port, text = argv
     with socket.socket(socket.AF_INET, socket.SOCK_DGRAM) as asker:
         asker.settimeout(AGAIN_S)
         asker.connect((host, int(port)))
         while True:
-            # A port where nobody listens yet is refused at once; the time that is left of this turn is waited out.
+            # A closed port is refused at once; wait for the rest of this interval.
             with contextlib.suppress(OSError):
                 asker.send(text.encode())
                 report(answer=asker.recv(DATAGRAM_BYTES).decode(errors="replace"))

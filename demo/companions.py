@@ -1,4 +1,4 @@
-"""What runs on the server's host beside the server: another's SIP server in place of ours, and a media relay."""
+"""Programs on the server's host beside the server: Kamailio in place of our SIP server, and a media relay."""
 
 from __future__ import annotations
 
@@ -36,7 +36,7 @@ def preflight(sip: SipServer, relay: RelayKind) -> None:
 
 
 class Companions:
-    """Those of one run; ``passwords`` are by user name."""
+    """The companions of one run; ``passwords`` are by user name."""
 
     def __init__(
         self,
@@ -54,21 +54,21 @@ class Companions:
         self._work = work
         self._network = network
         self._crew = crew
-        # The broker is a user of another's server; of its own it needs no password.
+        # The broker is a user of Kamailio; with our own SIP server it needs no password.
         self.users = {**passwords, "broker": secrets.token_urlsafe(12)} if sip == "kamailio" else passwords
         self._address = network.address(SERVER)
         self._sip_port = sip_port
-        # On loopback the port of commands is one among all of this machine; a namespace has its own.
+        # On loopback all programs of this machine share the command port; a namespace has its own.
         self._ng = ("127.0.0.1", _free_port() if network.told else NG_PORT)
         self._children: list[Child] = []
 
     @property
     def _relay_apart(self) -> bool:
-        """Whether the relay is a process of its own; ours in our server is not."""
+        """Return whether the relay is a process of its own; our relay inside our server is not."""
         return self._relay == "rtpengine" or (self._relay == "wanderbus" and self._sip == "kamailio")
 
     async def start(self) -> None:
-        """Start them in the order in which they need each other; :class:`CannotRunError` if one does not come up."""
+        """Start them in the order of their dependencies; :class:`CannotRunError` if one does not start."""
         if self._relay == "rtpengine":
             pid_file = self._work / "rtpengine.pid"
             await self._start("rtpengine", relays.rtpengine_command(self._address, self._ng, pid_file, ports=PORTS))
@@ -81,7 +81,7 @@ class Companions:
             await self._ask(self._address, self._sip_port, sip_question(DOMAIN))
 
     def arguments(self) -> list[str]:
-        """Return what ``wanderbus up`` has to be told of them."""
+        """Return the options of ``wanderbus up`` for them."""
         if self._sip == "kamailio":
             return ["--sip-server", f"sip:{self._address}:{self._sip_port}"]
         if self._relay == "none":
@@ -90,7 +90,9 @@ class Companions:
         return ["--port", str(self._sip_port), *where, "--relay-calls", "all"]
 
     async def result(self) -> dict[str, Any]:
-        """Return who served SIP and relayed, and the datagrams that a relay of its own has passed on so far."""
+        """Return which program served SIP and which relayed, and the datagrams that a separate relay has forwarded so
+        far.
+        """
         result: dict[str, Any] = {"sip": self._sip, "relay": self._relay, "relayed_datagrams": None}
         if self._relay_apart:
             answer = relay_answer(await self._ask(*self._ng, relay_question("statistics")))
@@ -99,11 +101,11 @@ class Companions:
 
     @property
     def failures(self) -> list[str]:
-        """The last words of those that have ended on their own, a line each."""
+        """Return the last log line of each that has ended by itself."""
         return [f"{child.name} had failed: {child.last_words()}" for child in self._children if not child.running]
 
     async def stop(self) -> None:
-        """Let them end in good order."""
+        """Stop them in order."""
         await asyncio.gather(*(child.end(GOODBYE_S) for child in self._children))
 
     def _kamailio(self) -> sip_servers.Kamailio:
@@ -121,7 +123,7 @@ class Companions:
         self._children.append(child)
 
     async def _ask(self, host: str, port: int, text: str) -> str:
-        """Return what the process that was started last answers, or another, on the server's host."""
+        """Send a probe from the server's host; return the answer."""
         answers: list[str] = []
 
         def hear(line: str) -> None:

@@ -1,4 +1,4 @@
-"""The run: set the stage, let it play, wait until nothing moves, end every process, and reckon."""
+"""The run: start the processes, play the plan, wait until nothing changes, end every process, and audit."""
 
 from __future__ import annotations
 
@@ -51,7 +51,7 @@ Evidence = dict[str, list[dict[str, Any]]]
 class Options:
     """Options of a run; ``rate`` in events a second, ``work`` an empty directory of this run's own.
 
-    ``sip`` is who serves as registrar and proxy, and by ``relay`` all data go.
+    ``sip`` names the registrar and proxy, and ``relay`` the relay of all data.
     """
 
     rows: int
@@ -65,9 +65,9 @@ class Options:
 
 
 async def conduct(options: Options, board: Board) -> tuple[dict[str, Any], Evidence]:
-    """Run the demonstration; return its result and the evidence that the report draws.
+    """Run the demonstration; return its result and the evidence for the report.
 
-    Raises :class:`CannotRunError` if something it needs is missing. Every process is ended and every namespace removed
+    Raises :class:`CannotRunError` if a required program is missing. Every process is ended and every namespace removed
     when it returns or raises.
     """
     heart = asyncio.create_task(_beat(board))
@@ -83,7 +83,7 @@ async def conduct(options: Options, board: Board) -> tuple[dict[str, Any], Evide
 
 
 def preflight(options: Options) -> None:
-    """Raise :class:`CannotRunError` if the input, Java or a program is missing; nothing was started yet."""
+    """Raise :class:`CannotRunError` if the input, Java or a program is missing; no process was started yet."""
     from wanderbus.pipeline.session import check_java
 
     flights.data_file()
@@ -118,7 +118,7 @@ class Run:
         board.scene.seats = {name: seat.view for name, seat in self._seats.items()}
 
     async def perform(self) -> tuple[dict[str, Any], Evidence]:
-        """Do all of it; see the module."""
+        """Do the whole run; see the module."""
         options, scene = self._options, self._board.scene
         expected = await self._set_stage()
         self._board.phase(f"publishing {options.rows} departures at {options.rate:g}/s", 2)
@@ -141,7 +141,7 @@ class Run:
         return {**result, **self._served}, evidence
 
     async def _set_stage(self) -> dict[str, list[int]]:
-        """Start everybody, and compute meanwhile what each traveller is due."""
+        """Start all processes, and compute meanwhile what each traveller is due."""
         options = self._options
         self._board.phase("starting the server")
         await self._companions.start()
@@ -159,7 +159,7 @@ class Run:
         return expected
 
     async def _play(self) -> None:
-        """Publish while the travellers roam. What goes wrong is noted and ends the play; the reckoning still comes."""
+        """Publish while the travellers roam. A failure is recorded and ends the play; the audit still follows."""
         self._publisher.begin()
         show = Show(self._world, self._server, self._seats)
         try:
@@ -191,7 +191,7 @@ class Run:
                 raise CannotRunError(f"nothing was published for {STALL_S:.0f} s, after {scene.published} events")
 
     async def _leave(self) -> None:
-        """End every process in good order."""
+        """Stop every process in order."""
         for name, seat in self._seats.items():
             if (words := seat.failure) is not None:
                 self._trouble.append(f"{name} had failed: {words}")
@@ -206,7 +206,7 @@ class Run:
         await self._companions.stop()
 
     def _collect(self, expected: dict[str, list[int]]) -> Evidence:
-        """Write the evidence down, and return it with the kills, for the report."""
+        """Write the evidence, and return it with the kills, for the report."""
         seats = self._seats.values()
         directory = self._options.work / "evidence"
         write_evidence(
@@ -223,7 +223,7 @@ class Run:
 
 
 async def drain(scene: Scene) -> None:
-    """Wait until every traveller has committed what it is due and a moment more, or nothing moves any more."""
+    """Wait until every traveller has committed what it is due and a moment more, or until nothing changes any more."""
     began = moved = time.monotonic()
     last = scene.taken
     while (now := time.monotonic()) - began < DRAIN_S and now - moved < QUIET_S:

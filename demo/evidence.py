@@ -1,9 +1,9 @@
-"""What a run leaves for the reckoning: four files of JSON lines in one directory.
+"""Evidence of a run for the audit: four files of JSON lines in one directory.
 
 - ``expected.jsonl`` {"user", "row"}: what each traveller was due, computed apart (:mod:`demo.expected`);
-- ``taken.jsonl`` {"user", "seq", "row", "at_us"}: what it committed, ``seq`` in the order it did;
+- ``taken.jsonl`` {"user", "seq", "row", "at_us"}: what it committed, ``seq`` is the order of committing;
 - ``moves.jsonl`` {"user", "moved_us", "healed_us", "address"}: each change of address. A move is healed at the
-  traveller's first CONNECTED with the new address after it; null if that never came before the next move;
+  traveller's first CONNECTED with the new address after it; null if there was none before the next move;
 - ``away.jsonl`` {"user", "from_us", "to_us", "why"}: when a traveller that had been connected was not.
 """
 
@@ -49,7 +49,7 @@ class Away:
 
 
 def healed_us(move: Move, journal: Sequence[Entry], before_us: int | None = None) -> int | None:
-    """Return when ``move`` was healed, or None if it was not before ``before_us``."""
+    """Return when ``move`` was healed, or None if it was not healed before ``before_us``."""
     for entry in journal:
         if before_us is not None and entry.at_us >= before_us:
             return None
@@ -59,7 +59,7 @@ def healed_us(move: Move, journal: Sequence[Entry], before_us: int | None = None
 
 
 def host_of(address: str) -> str:
-    """Return the IPv4 address in ``address``, which may carry a port."""
+    """Return the IPv4 address in ``address``, which may include a port."""
     return address.partition(":")[0]
 
 
@@ -93,7 +93,7 @@ def write_evidence(
     silences: Sequence[Silence],
     end_us: int,
 ) -> None:
-    """Write the four files into ``directory``, which is made."""
+    """Write the four files into ``directory``, which is created."""
     directory.mkdir(parents=True, exist_ok=True)
     _write(directory / "expected.jsonl", ({"user": u, "row": row} for u, rows in expected.items() for row in rows))
     _write(

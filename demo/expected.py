@@ -1,4 +1,4 @@
-"""What each traveller is due, computed apart from the system: the reference evaluator over the input itself."""
+"""Notifications that each traveller is due, computed apart from the system: the reference evaluator over the input."""
 
 from __future__ import annotations
 

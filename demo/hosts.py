@@ -1,6 +1,6 @@
-"""The hosts of a run as the conductor holds them: the server, the publisher and the travellers' seats.
+"""Hosts of a run as the conductor sees them: the server, the publisher and the travellers' seats.
 
-Each knows how to start, end and kill its process, and keeps what the process reports.
+Each can start, stop and kill its process, and keeps the reports of the process.
 """
 
 from __future__ import annotations
@@ -59,7 +59,7 @@ class World:
 
 
 class ServerHost:
-    """The one server process with its data directory, and its companions, which live on when it is killed."""
+    """The one server process with its data directory, and its companions, which survive when it is killed."""
 
     def __init__(self, world: World, companions: Companions) -> None:
         self.data = world.work / "server"
@@ -70,7 +70,9 @@ class ServerHost:
         self._ready = asyncio.Event()
 
     async def start(self) -> None:
-        """Start it and wait until it is ready; :class:`CannotRunError` with its last words if that does not come."""
+        """Start it and wait until it is ready; :class:`CannotRunError` with its last log line if it does not get
+        ready.
+        """
         world = self._world
         world.scene.server = "starting"
         users = world.work / "users"
@@ -102,7 +104,7 @@ class ServerHost:
         world.news(f"the server is back as process {self._child.pid}")
 
     async def stop(self) -> None:
-        """Let it end in good order."""
+        """Stop it in order."""
         if self._child is not None and self._child.running:
             await self._child.end(GOODBYE_S)
         self._world.scene.server = "stopped"
@@ -129,13 +131,13 @@ class PublisherHost:
         await first_of(self._ready, self._child, ready_s)
 
     def begin(self) -> None:
-        """Let it publish."""
+        """Start publishing."""
         if self._child is not None:
             self._child.send(do="start")
 
     @property
     def failure(self) -> str | None:
-        """Its last words if it ended without having published everything."""
+        """Return its last log line if it ended without having published everything."""
         if self._child is None or self._child.running or self._world.scene.published >= self._world.scene.rows:
             return None
         return self._child.last_words() or "no word from it"
@@ -154,7 +156,7 @@ class PublisherHost:
 
 
 class Seat:
-    """One traveller: its process, which may come and go, its results, which stay, and where it is."""
+    """One traveller: its current process, its results, which persist, and its address."""
 
     def __init__(self, world: World, person: Person) -> None:
         self.person = person
@@ -170,7 +172,7 @@ class Seat:
 
     @property
     def failure(self) -> str | None:
-        """Its last words if its process ended on its own."""
+        """Return its last log line if its process ended by itself."""
         if self._child is None or self._child.running or self._leaving:
             return None
         return self._child.last_words() or "no word from it"
@@ -188,7 +190,7 @@ class Seat:
         await first_of(self._ready, self._child, ready_s)
 
     async def move(self) -> None:
-        """Change its address, at once; a process that cannot see that is told."""
+        """Change its address, at once; a process that cannot notice the change gets an order."""
         network = self._world.network
         moved_us = reports.wall_us()
         old, address = self.view.address, await asyncio.to_thread(network.move, self.person.name)
@@ -200,7 +202,7 @@ class Seat:
         self._world.news(f"{self.person.name} moves from {old} to {address}")
 
     async def switch_off(self) -> None:
-        """Let its process end in good order, to be started again later."""
+        """Stop its process in order, to be started again later."""
         self.off_since = time.monotonic()
         self.silences.append(Silence(self.person.user, reports.wall_us(), "switched off"))
         self._world.news(f"{self.person.name} switches off")
@@ -208,7 +210,7 @@ class Seat:
         self.view.status = "off"
 
     async def leave(self) -> None:
-        """Let its process end in good order."""
+        """Stop its process in order."""
         assert self._child is not None
         self._leaving = True
         self._child.send(do="stop")
@@ -250,7 +252,7 @@ async def first_of(ready: asyncio.Event, child: Child, timeout_s: float) -> None
 
 
 def free_sip_port(address: str) -> int:
-    """Return a UDP port to serve on at ``address``: 5060, or another where that one is taken."""
+    """Return a UDP port to serve on at ``address``: 5060, or another if that one is in use."""
     for port in (SIP_PORT, 0):
         with socket.socket(socket.AF_INET, socket.SOCK_DGRAM) as probe:
             try:

@@ -1,4 +1,4 @@
-"""A little internet: a public segment, NAT routers on it, and hosts that are plugged in here and there.
+"""A small internet: a public segment, NAT routers on it, and hosts that are plugged into any of them.
 
 ::
 
@@ -6,9 +6,9 @@
                           ├─ public ─ 203.0.113.11
     host   203.0.113.101 ─┘          203.0.113.12 ─ 192.168.1.1 south ─ 192.168.1.0/24 ─ host
 
-Every router has the same private network behind it, so that an address there says nothing of where somebody is. All
-segments are bridges in one namespace; a host changes place by having the other end of its cable moved to another of
-them. The public segment has no route to the private ones: what comes out of those was translated.
+Every router has the same private network behind it, so that an address there does not show the location of a host.
+All segments are bridges in one namespace; a host changes place when the other end of its cable is moved to another of
+them. The public segment has no route to the private ones: packets from those are always translated.
 """
 
 from __future__ import annotations
@@ -60,14 +60,14 @@ _FORGET: Final = (
 
 
 class Nat(Enum):
-    """What a router does with ports; none lets in what was not asked for from inside (RFC 4787 4.1, 5)."""
+    """Port mapping of a router; none accepts inbound packets without an outbound one before (RFC 4787 4.1, 5)."""
 
     PORT_RESTRICTED = "the port of inside where that is free, and the same one for every destination"
     SYMMETRIC = "another port for every destination"
 
 
 class Internet:
-    """See the module. ``kind`` is the beginning of the namespaces' names; hosts are plugged into nothing at first."""
+    """See the module. ``kind`` is the prefix of the namespaces' names; at first no host is plugged in."""
 
     def __init__(self, kind: str, routers: Mapping[str, Nat], hosts: Sequence[str]) -> None:
         self._routers = dict(routers)
@@ -77,7 +77,7 @@ class Internet:
         self.namespaces = Namespaces(kind)
 
     def open(self) -> None:
-        """Build it, and have a router translate a datagram; :class:`CannotRunError` if any of it fails."""
+        """Build it, and check that a router translates a datagram; :class:`CannotRunError` if any of it fails."""
         self.namespaces.check("iptables-restore")
         self.namespaces.sweep()
         try:
@@ -92,7 +92,7 @@ class Internet:
         self.namespaces.remove()
 
     def address(self, host: str) -> str:
-        """Return the address of ``host``, or the one it had last."""
+        """Return the address of ``host``, or its last one."""
         return self._addresses[host]
 
     def address_at(self, segment: str, number: int) -> str:
@@ -100,12 +100,13 @@ class Internet:
         return f"{_NETWORKS[segment != PUBLIC]}.{_HOSTS + number}"
 
     def public_address(self, router: str) -> str:
-        """Return the address by which those behind ``router`` are known in public."""
+        """Return the public address of the hosts behind ``router``."""
         return f"{_NETWORKS[0]}.{_ROUTERS + list(self._routers).index(router)}"
 
     def plug(self, host: str, segment: str, number: int) -> str:
-        """Plug ``host``, wherever it is, into the network behind the router ``segment``, or into the public one, as
-        the host of this ``number`` there; return its address."""
+        """Plug ``host`` from its present place into the network behind the router ``segment``, or into the public one,
+        as the host of this ``number`` there; return its address.
+        """
         network = _NETWORKS[segment != PUBLIC]
         address = self._addresses[host] = self.address_at(segment, number)
         self.unplug(host)
@@ -115,7 +116,7 @@ class Internet:
         return address
 
     def unplug(self, host: str) -> None:
-        """Take its address from ``host``, and let it forget whom it knew there."""
+        """Remove the address of ``host``, and its table of neighbours."""
         self.namespaces.configure(_CLOSET, [f"link set {self._port(host)} nomaster"])
         self.namespaces.configure(host, ["address flush dev eth0", "neigh flush dev eth0"])
 
@@ -156,7 +157,7 @@ class Internet:
         self.namespaces.run(router, ["iptables-restore"], _RULES.replace("PORTS", ports))
 
     def _check(self) -> None:
-        """Let the last host say a word to the first from behind the first router, which has to translate it."""
+        """Send a datagram from the last host to the first from behind the first router, which must translate it."""
         first, *_, last = self._hosts
         router = next(iter(self._routers))
         self.plug(last, router, 0)

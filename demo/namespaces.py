@@ -3,8 +3,8 @@
     host h: eth0 10.42.<16h+place>.2/24 ──veth── w<h> 10.42.<16h+0..3>.1/24 :router, forwarding
 
 The router is the gateway of every place of every host, so a host changes place by losing its address and default
-route and getting others, in another subnet: what a device does that leaves one network and joins the next. In the
-other they are behind NATs of a little internet (:mod:`demo.internet`).
+route and getting others, in another subnet, like a device that leaves one network and joins the next. In the other
+network the hosts are behind NATs of a small internet (:mod:`demo.internet`).
 """
 
 from __future__ import annotations
@@ -59,11 +59,11 @@ class NamespaceNetwork:
         return self._namespaces.command(host, argv)
 
     def address(self, host: str) -> str:
-        """Return the address ``host`` is at."""
+        """Return the present address of ``host``."""
         return f"{self._subnet(host, self._places[host])}.2"
 
     def move(self, host: str) -> str:
-        """Take the address and the default route from ``host`` and give it those of its next place."""
+        """Remove the address and the default route of ``host`` and give it those of its next place."""
         old = self.address(host)
         self._places[host] = (self._places[host] + 1) % PLACES
         self._namespaces.configure(host, [f"address delete {old}/24 dev eth0", *self._arrive(host)])
@@ -95,10 +95,10 @@ class NamespaceNetwork:
 
 
 class NatNetwork:
-    """The first host is public; every other is behind a NAT, and changes place from one NAT to another.
+    """Network in which the first host is public; every other is behind a NAT, and moves from one NAT to another.
 
     There are as many routers as places. Hosts begin behind different ones, several with the same private address, and
-    each comes by all of them in turn.
+    each visits all of them in turn.
     """
 
     mode = "nat"
@@ -111,7 +111,9 @@ class NatNetwork:
         self._internet = Internet("wbdemo", _NATS, hosts)
 
     def open(self) -> None:
-        """Build the network, and have a router translate a datagram; :class:`CannotRunError` if any of it fails."""
+        """Build the network, and check that a router translates a datagram; :class:`CannotRunError` if any of it
+        fails.
+        """
         self._internet.open()
         self._internet.plug(self._public, PUBLIC, 0)
         for host in self._numbers:
@@ -126,7 +128,7 @@ class NatNetwork:
         return self._internet.namespaces.command(host, argv)
 
     def address(self, host: str) -> str:
-        """Return the address ``host`` is at, where it is: behind a NAT another may have the same one elsewhere."""
+        """Return the present address of ``host``: a host behind another NAT may have the same one."""
         return self._internet.address(host)
 
     def move(self, host: str) -> str:
@@ -135,6 +137,6 @@ class NatNetwork:
         return self._arrive(host)
 
     def _arrive(self, host: str) -> str:
-        """No two hosts have the same address behind one router, as each four in a row are behind four."""
+        """Plug in ``host``: any four in a row are behind four routers, so no two share an address behind one router."""
         place, (table, seat) = self._places[host], divmod(self._numbers[host], PLACES)
         return self._internet.plug(host, list(_NATS)[(seat + place) % PLACES], PLACES * table + place)

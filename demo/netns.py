@@ -1,7 +1,7 @@
-"""Network namespaces as hosts: made, joined by cables, given commands, and never left behind.
+"""Network namespaces as hosts: created, joined by cables, given commands, and always removed.
 
-They are named ``<kind><process id>-<random>-<host>``; the machine's own network is left alone, and what a killed
-process left is removed by the next of its kind.
+They are named ``<kind><process id>-<random>-<host>``; the machine's own network is left alone, and the remains of a
+killed process are removed by the next of its kind.
 """
 
 from __future__ import annotations
@@ -35,7 +35,7 @@ _SPEAK: Final = (
 
 
 class Namespaces:
-    """The namespaces of one network; :class:`CannotRunError` where something cannot be had or done."""
+    """The namespaces of one network; :class:`CannotRunError` if a resource or a command fails."""
 
     def __init__(self, kind: str) -> None:
         self._kind = kind
@@ -43,7 +43,7 @@ class Namespaces:
         self._made: list[str] = []
 
     def check(self, *programs: str) -> None:
-        """Raise unless this process may make namespaces, and has ``ip`` and these ``programs``."""
+        """Raise unless this process may create namespaces, and ``ip`` and these ``programs`` are installed."""
         if os.geteuid() != 0:
             raise CannotRunError("making network namespaces takes root")
         for program in ("ip", *programs):
@@ -52,27 +52,29 @@ class Namespaces:
                 raise CannotRunError(f"the command '{program}' is missing (Debian: apt-get install {package})")
 
     def add(self, hosts: Iterable[str]) -> None:
-        """Make a namespace for each of ``hosts``, with a loopback interface that works."""
+        """Create a namespace for each of ``hosts``, with a working loopback interface."""
         for host in hosts:
             self._made.append(self.name(host))
             run(["ip", "netns", "add", self.name(host)])
             self.configure(host, ["link set lo up"])
 
     def join(self, one: str, device: str, other: str, other_device: str) -> None:
-        """Lay a cable from ``device`` of host ``one`` to ``other_device`` of host ``other``."""
+        """Connect ``device`` of host ``one`` to ``other_device`` of host ``other`` by a virtual cable."""
         cable = f"link add {device} netns {self.name(one)} type veth peer {other_device} netns {self.name(other)}"
         run(["ip", *cable.split()])
 
     def configure(self, host: str, lines: Sequence[str]) -> None:
-        """Have ``ip`` do these ``lines`` in the namespace of ``host``, in this order."""
+        """Let ``ip`` execute these ``lines`` in the namespace of ``host``, in this order."""
         run(["ip", "-netns", self.name(host), "-batch", "-"], "\n".join(lines) + "\n")
 
     def run(self, host: str, argv: Sequence[str], text: str | None = None) -> str:
-        """Run a command there to its end, with ``text`` as its input; return what it said."""
+        """Run a command there to its end, with ``text`` as its input; return its output."""
         return run(self.command(host, argv), text)
 
     def heard(self, host: str, address: str, *, by: str) -> str:
-        """Let the host ``by`` say a word to ``host`` at ``address``; return the address it came from, empty if none."""
+        """Send a datagram from the host ``by`` to ``host`` at ``address``; return its source address, empty if none
+        arrived.
+        """
         argv = self.command(host, [sys.executable, "-c", _LISTEN, address])
         with subprocess.Popen(argv, stdout=subprocess.PIPE, stderr=subprocess.DEVNULL, text=True) as listener:
             assert listener.stdout is not None
@@ -99,7 +101,7 @@ class Namespaces:
                 run(["ip", "netns", "delete", self._made.pop()])
 
     def sweep(self) -> None:
-        """Remove those of this kind whose process is no more."""
+        """Remove those of this kind whose process has ended."""
         pattern = re.compile(rf"{self._kind}(\d+)-")
         for path in _RUNTIME.glob(f"{self._kind}*") if _RUNTIME.is_dir() else ():
             match = pattern.match(path.name)
@@ -109,7 +111,7 @@ class Namespaces:
 
 
 def run(argv: Sequence[str], text: str | None = None) -> str:
-    """Run a command to its end; :class:`CannotRunError` with the first line of its complaint if it fails."""
+    """Run a command to its end; :class:`CannotRunError` with the first line of its error output if it fails."""
     try:
         done = subprocess.run(argv, input=text, capture_output=True, text=True, timeout=_COMMAND_S_MAX, check=False)
     except (OSError, subprocess.TimeoutExpired) as error:

@@ -1,9 +1,9 @@
-"""Where the demonstration's hosts live and how they change address.
+"""The network of the demonstration's hosts, and changes of their addresses.
 
-Three networks with one face. :class:`~demo.namespaces.NamespaceNetwork` gives every host a network namespace of its
-own behind a router, so that an address really goes and another comes; in :class:`~demo.namespaces.NatNetwork` these
-routers are NATs. :class:`LoopbackNetwork` serves where namespaces cannot be made: hosts share 127.0.0.0/8 and are told
-which address to use.
+Three networks with one interface. :class:`~demo.namespaces.NamespaceNetwork` gives every host a network namespace of
+its own behind a router, so that an address is really replaced by another; in :class:`~demo.namespaces.NatNetwork` these
+routers are NATs. :class:`LoopbackNetwork` is the fallback where namespaces cannot be created: hosts share 127.0.0.0/8
+and get orders to use an address.
 """
 
 from __future__ import annotations
@@ -39,20 +39,20 @@ class Network(Protocol):
         ...
 
     def command(self, host: str, argv: Sequence[str]) -> list[str]:
-        """Return the command line that runs ``argv`` on ``host``, replacing itself by it."""
+        """Return the command line that runs ``argv`` on ``host`` with exec."""
         ...
 
     def address(self, host: str) -> str:
-        """Return the address ``host`` is at."""
+        """Return the present address of ``host``."""
         ...
 
     def move(self, host: str) -> str:
-        """Take ``host`` to its next address, at once and without farewell; return that address."""
+        """Move ``host`` to its next address, at once and without a notice to its peers; return that address."""
         ...
 
 
 class LoopbackNetwork:
-    """Hosts on 127.42.<host>.<place>: one machine, different addresses, changed by telling the process."""
+    """Hosts on 127.42.<host>.<place>: one machine, different addresses, changed by an order to the process."""
 
     mode = "loopback"
     told = True
@@ -78,20 +78,20 @@ class LoopbackNetwork:
         return list(argv)
 
     def address(self, host: str) -> str:
-        """Return the address ``host`` is at."""
+        """Return the present address of ``host``."""
         return f"127.42.{self._numbers[host]}.{self._places[host] + 1}"
 
     def move(self, host: str) -> str:
-        """Choose the next address; the caller tells the process, since nothing else can."""
+        """Choose the next address; the caller orders the process to use it."""
         self._places[host] = (self._places[host] + 1) % PLACES
         return self.address(host)
 
 
 def choose(mode: str, hosts: Sequence[str]) -> tuple[Network, str]:
-    """Return an open network for ``mode`` (``auto``, ``netns``, ``nat`` or ``loopback``) and one line that says why
-    that one.
+    """Return an open network for ``mode`` (``auto``, ``netns``, ``nat`` or ``loopback``) and one line with the reason
+    for that choice.
 
-    Raises :class:`CannotRunError` if the mode asked for cannot be had; ``auto`` falls back to loopback.
+    Raises :class:`CannotRunError` if the requested mode is not possible; ``auto`` falls back to loopback.
     """
     from demo.namespaces import NamespaceNetwork, NatNetwork
 

@@ -1,7 +1,7 @@
-"""Who travels, what each wants to hear of, and who says it.
+"""The travellers, their subscriptions, and the publisher.
 
-Every traveller has several subscriptions, some of which overlap on purpose: an event that matches two of them is
-still one notification. One traveller never moves, as the control.
+Every traveller has several subscriptions, some of which overlap on purpose: an event that matches two of them is still
+one notification. One traveller never moves, as the control.
 """
 
 from __future__ import annotations
@@ -13,7 +13,7 @@ from demo import DOMAIN
 
 @dataclass(frozen=True)
 class Person:
-    """A user of the demonstration: name, expressions of interest, and whether they ever change their address."""
+    """A user of the demonstration: name, subscriptions, and whether they ever change their address."""
 
     name: str
     subscriptions: tuple[str, ...]

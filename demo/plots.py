@@ -1,6 +1,6 @@
-"""The report's plots, as HTML and SVG that stretch: positions are per cent, so that text keeps its size on any screen.
+"""The report's plots, as scalable HTML and SVG: positions are per cent, so that text keeps its size on any screen.
 
-Colours are the page's own; no library, and nothing to fetch.
+Colours are the page's own; no library, and no external resource.
 """
 
 from __future__ import annotations
@@ -42,7 +42,7 @@ Lines = Sequence[Mapping[str, Any]]
 
 
 def delivered(travellers: Lines) -> str:
-    """Return bars of what each traveller was due (behind) and what it was delivered (before)."""
+    """Return bars of the due notifications of each traveller (behind) and its delivered ones (in front)."""
     longest = max((max(line["expected"], line["delivered"]) for line in travellers), default=0) or 1
     rows = []
     for line in travellers:
@@ -106,7 +106,7 @@ def ticks(limit: float) -> list[float]:
 
 
 def _time_scale(evidence: Mapping[str, Lines]) -> tuple[Callable[[int], float], float]:
-    """Return the place of a moment in per cent, and the seconds from the first to the last."""
+    """Return the position of a moment in per cent, and the seconds from the first to the last."""
     moments = [line["at_us"] for name in ("taken", "kills") for line in evidence[name]]
     moments += [line["moved_us"] for line in evidence["moves"]]
     moments += [line["to_us"] for line in evidence["outages"]]

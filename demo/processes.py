@@ -1,7 +1,7 @@
-"""The processes of a run: started where their host is, heard, killed, and never left behind.
+"""The processes of a run: started on their host, read, killed, and never left behind.
 
-Every process is a session of its own, so that Ctrl-C in the terminal reaches the conductor alone, and asks the
-kernel to be killed when the conductor dies, however it dies.
+Every process is a session of its own, so that Ctrl-C in the terminal reaches the conductor alone, and requests from the
+kernel to be killed when the conductor dies for any reason.
 """
 
 from __future__ import annotations
@@ -26,7 +26,7 @@ _libc = ctypes.CDLL(None, use_errno=True) if sys.platform == "linux" else None
 
 
 class Child:
-    """A running process; ``on_line`` hears each line of its standard output, its errors go to ``log``."""
+    """A running process; ``on_line`` gets each line of its standard output, its errors go to ``log``."""
 
     def __init__(self, name: str, process: asyncio.subprocess.Process, log: Path, on_line: Callable[[str], None]):
         self.name = name
@@ -41,11 +41,11 @@ class Child:
 
     @property
     def running(self) -> bool:
-        """Whether it has not ended yet."""
+        """Return whether it has not ended yet."""
         return self._process.returncode is None
 
     def send(self, **order: Any) -> None:
-        """Write one order to its standard input; lost in silence if it has ended."""
+        """Write one order to its standard input; discarded if it has ended."""
         if self._process.stdin is not None and self.running:
             with contextlib.suppress(OSError, RuntimeError):
                 self._process.stdin.write(json.dumps(order).encode() + b"\n")
@@ -56,7 +56,7 @@ class Child:
             self._process.send_signal(number)
 
     async def wait(self, timeout_s: float | None = None) -> int | None:
-        """Return its exit status once it has ended and been heard out, or None after ``timeout_s``."""
+        """Return its exit status once it has ended and its output is read, or None after ``timeout_s``."""
         try:
             async with asyncio.timeout(timeout_s):
                 status = await self._process.wait()
@@ -68,7 +68,7 @@ class Child:
         return status
 
     def kill_group(self) -> None:
-        """``kill -9`` it and whatever it started; it leads a group of its own."""
+        """``kill -9`` it and its children; it leads a group of its own."""
         with contextlib.suppress(ProcessLookupError):
             os.killpg(self.pid, signal.SIGKILL)
 
@@ -78,7 +78,7 @@ class Child:
         await self.wait()
 
     async def end(self, timeout_s: float, number: signal.Signals = signal.SIGTERM) -> int | None:
-        """Ask it to end, wait ``timeout_s``, then kill it; return its exit status, None if it had to be killed."""
+        """Terminate it, wait ``timeout_s``, then kill it; return its exit status, None if it had to be killed."""
         self.interrupt(number)
         status = await self.wait(timeout_s)
         if status is None:
@@ -139,7 +139,7 @@ def python(module: str, *arguments: str) -> list[str]:
 
 
 def _environment() -> dict[str, str]:
-    """Return our environment with this package's directory importable by the process too."""
+    """Return our environment, extended so that the process can import this package."""
     paths = [str(ROOT), *filter(None, os.environ.get("PYTHONPATH", "").split(os.pathsep))]
     return {**os.environ, "PYTHONPATH": os.pathsep.join(paths), "PYTHONUNBUFFERED": "1"}
 

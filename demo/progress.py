@@ -1,4 +1,4 @@
-"""Display of a run: a live table on a terminal, plain lines elsewhere, never two silent seconds."""
+"""Display of a run: a live table on a terminal, plain lines elsewhere, with output at least every two seconds."""
 
 from __future__ import annotations
 
@@ -35,7 +35,7 @@ _PLAIN_HEADING: Final = f"{'time':>8}  {'published':>11}  {'delivered':>11}  {'s
 
 @dataclass
 class SeatView:
-    """One traveller, as it is shown."""
+    """One traveller, as displayed."""
 
     name: str
     address: str = ""
@@ -47,7 +47,7 @@ class SeatView:
 
 @dataclass
 class Scene:
-    """The run, as it is shown; the conductor writes it, the board reads it."""
+    """The run, as displayed; the conductor writes it, the board reads it."""
 
     rows: int
     step: int = 1
@@ -78,14 +78,14 @@ class Scene:
 
     @property
     def server_status(self) -> str:
-        """The server's state; while it is dead, for how long it has been."""
+        """Return the server's state, with its duration while the server is dead."""
         if self.server_dead_since is None:
             return self.server
         return f"DEAD for {time.monotonic() - self.server_dead_since:.1f} s"
 
 
 class Board:
-    """Shows a scene. :meth:`news` prints an event of the run, :meth:`beat` a sign that the run goes on."""
+    """Displays a scene. :meth:`news` prints an event of the run, :meth:`beat` a sign that the run continues."""
 
     def __init__(self, scene: Scene, console: Console | None = None) -> None:
         self.scene = scene
@@ -97,7 +97,7 @@ class Board:
         self._counters = 0
 
     def showing(self) -> AbstractContextManager[object]:
-        """Return the context during which the live table is on the screen; nothing where there is no terminal."""
+        """Return the context during which the live table is on the screen; without a terminal it does nothing."""
         if not self.live:
             return nullcontext()
         return Live(get_renderable=self.render, console=self.console, refresh_per_second=4, transient=True)
@@ -109,12 +109,14 @@ class Board:
         self.news(f"step {self.scene.step} of {len(STEPS)}: {text}")
 
     def news(self, text: str) -> None:
-        """Print something that happened, with the time since the start."""
+        """Print an event of the run, with the time since the start."""
         self._spoke = time.monotonic()
         self.console.print(f"{self.scene.elapsed_s:6.1f} s  {text}", markup=False, soft_wrap=True)
 
     def beat(self) -> None:
-        """Print one line if the plain form has been silent for :data:`HEARTBEAT_S`: counters while there are some."""
+        """Print one line if the plain form has printed nothing for :data:`HEARTBEAT_S`: the counters if there
+        are any.
+        """
         if self.live or time.monotonic() - self._spoke < HEARTBEAT_S:
             return
         scene = self.scene
@@ -149,7 +151,7 @@ class Board:
         return Group(step, server, self._progress(), table)
 
     def _progress(self) -> Table:
-        """Return the bar of the present step: of what is published, then delivered; else of the time spent."""
+        """Return the bar of the present step: published, then delivered events; otherwise the elapsed time."""
         scene = self.scene
         counted = {2: (scene.published, scene.rows, "published"), 3: (scene.taken, scene.expected, "delivered")}
         line = Table.grid(padding=(0, 1))
@@ -164,7 +166,7 @@ class Board:
 
 
 def summary(result: Mapping[str, Any]) -> Group:
-    """Return what comes first at the end: the verdict, and four numbers with their captions."""
+    """Return the first lines of the result: the verdict, and four numbers with their captions."""
     tone = "bold green" if result["good"] else "bold red"
     tiles = Table(box=None, padding=(0, 2, 0, 0), pad_edge=False, show_header=False)
     numbers = headline(result)
@@ -176,7 +178,7 @@ def summary(result: Mapping[str, Any]) -> Group:
 
 
 def result_table(result: Mapping[str, Any]) -> Table:
-    """Return the reckoning as a table: a line for each traveller with a difference, one for the others together."""
+    """Return the result as a table: a line for each traveller with a difference, one for the others together."""
     lines = result["travellers"]
     wrong = [line for line in lines if not line["good"]]
     right = [line for line in lines if line["good"]]
@@ -193,7 +195,7 @@ def result_table(result: Mapping[str, Any]) -> Table:
     if right:
         title = f"{'other ' if wrong else 'all '}{len(right)}: good"
         total = {key: sum(line[key] for line in right) for key in _SUMMED}
-        # Percentiles of several travellers together are known for all of them alone.
+        # The percentiles are known only for all travellers together.
         nothing: dict[str, float | None] = dict.fromkeys(("p50", "p95", "max"))
         table.add_row(title, *_numbers({**total, "healing_ms": nothing if wrong else result["healing_ms"]}))
     return table

@@ -1,8 +1,8 @@
 """The publisher's process: replays a slice of the departures as events, in the file's order, at a chosen rate.
 
-``publish`` returns when the event is durable, and waits while the server is away, so a killed server costs time and
-nothing else. Up to :data:`PUBLISHES_MAX` publishes are under way at once; they start in the order of the file, and
-the broker takes them in the order they were started. After a halt the rate is kept rather than caught up with.
+``publish`` returns when the event is durable, and waits while the server is away, so a killed server costs only
+time. Up to :data:`PUBLISHES_MAX` publishes are in flight at once; they start in the order of the file, and
+the broker takes them in the order they were started. After a halt it publishes at the same rate and does not catch up.
 
 Reports: ``{"ready": true}``, then ``{"published": n}`` a few times a second. The order ``{"do": "start"}`` begins it.
 """
@@ -31,7 +31,7 @@ CONNECT_S_MAX: Final = 30.0
 
 
 class Replay:
-    """Counts what was published and keeps the number under way within bounds."""
+    """Counts the published events and bounds the number in flight."""
 
     def __init__(self, agent: wanderbus.Agent) -> None:
         self.published = 0

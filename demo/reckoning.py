@@ -1,4 +1,4 @@
-"""The result of a run: what the batch job found, in the form of ``--json``, and whether it is good."""
+"""The result of a run: the output of the batch job in the form of ``--json``, and the verdict."""
 
 from __future__ import annotations
 
@@ -24,11 +24,11 @@ def reckon(
     killed: Iterable[str],
     trouble: Sequence[str] = (),
 ) -> dict[str, Any]:
-    """Return the result; ``job`` is what the batch job found, ``killed`` names each process that was killed,
-    ``trouble`` says in lines what else went wrong.
+    """Return the result; ``job`` is the output of the batch job, ``killed`` names each process that was killed,
+    ``trouble`` has a line for each other failure.
 
-    A run is good when every row was published once, nothing was lost, repeated, out of order or unexpected, and
-    there was no trouble.
+    A run is good when every row was published once, nothing was lost, repeated, out of order or unexpected, and there
+    was no trouble.
     """
     found = {line["user"]: line for line in job["travellers"]}
     travellers = [_traveller(person, found.get(person.user, {})) for person in people]
@@ -47,7 +47,7 @@ def reckon(
 
 
 def verdict(result: Mapping[str, Any]) -> str:
-    """Return one line that says how the run went."""
+    """Return the verdict on the run in one line."""
     totals = {name: sum(line[name] for line in result["travellers"]) for name in ("delivered", "expected", *FAULTS)}
     if result["good"]:
         return f"good: {totals['delivered']} of {totals['expected']} delivered, none lost, repeated or out of order"
@@ -67,7 +67,7 @@ class Headline(NamedTuple):
 
 
 def headline(result: Mapping[str, Any]) -> list[Headline]:
-    """Return the four numbers that come first: deliveries, faults, moves and kills."""
+    """Return the four main numbers: deliveries, faults, moves and kills."""
     lines = result["travellers"]
     delivered, expected = (sum(line[name] for line in lines) for name in ("delivered", "expected"))
     faults = sum(line[name] for line in lines for name in FAULTS)

@@ -15,9 +15,10 @@ MISSING: Final = "rtpengine is not installed; on Debian: apt-get install --no-in
 
 
 def rtpengine_command(address: str, ng: tuple[str, int], pid_file: Path, *, ports: str) -> list[str]:
-    """Return what runs rtpengine in the foreground: streams pass ``ports`` of ``address``, commands come to ``ng``.
+    """Return the command line of rtpengine in the foreground: streams use ``ports`` of ``address``, commands go to
+    ``ng``.
 
-    ``--table=-1`` does without its kernel module. Raises :class:`CannotRunError` where there is no rtpengine.
+    ``--table=-1`` runs it without its kernel module. Raises :class:`CannotRunError` where there is no rtpengine.
     """
     if RTPENGINE is None:
         raise CannotRunError(MISSING)
@@ -28,12 +29,14 @@ def rtpengine_command(address: str, ng: tuple[str, int], pid_file: Path, *, port
 
 
 def own_command(address: str, ng: tuple[str, int], *, ports: str) -> list[str]:
-    """Return what runs our relay: it says ``ready`` in JSON when it can be commanded, and its figures at the end."""
+    """Return the command line of our relay: it prints ``ready`` in JSON when it accepts commands, its figures at the
+    end.
+    """
     where = ["--address", address, "--ng-listen", f"{ng[0]}:{ng[1]}", "--ports", ports]
     return python("wanderbus", "relay", *where, "--json")
 
 
 def datagrams_in(statistics: Mapping[str, Any]) -> int:
-    """Return how many datagrams a relay has passed on, as it says itself."""
+    """Return the number of datagrams that a relay has forwarded, by its own count."""
     totals = statistics.get("totalstatistics")
     return int(totals["relayedpackets"] if totals else statistics["streams"]["datagrams"])

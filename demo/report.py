@@ -42,7 +42,7 @@ _HEADINGS: Final = ("traveller", "expected", "delivered", "lost", "repeated", "o
 def write_report(path: Path, result: Mapping[str, Any], evidence: Mapping[str, Sequence[Mapping[str, Any]]]) -> None:
     """Write the report of ``result`` to ``path``; ``evidence`` holds the lines of the files of :mod:`demo.evidence`.
 
-    Besides, ``evidence["kills"]`` holds the moments at which processes were killed, {"who", "at_us"}, and
+    In addition, ``evidence["kills"]`` holds the moments at which processes were killed, {"who", "at_us"}, and
     ``evidence["outages"]`` the times without a server, {"who", "from_us", "to_us"}.
     """
     path.parent.mkdir(parents=True, exist_ok=True)
@@ -123,7 +123,7 @@ def _row(line: Mapping[str, Any], headings: Sequence[str]) -> str:
     values += [str(line["unexpected"])] if "unexpected" in headings else []
     for heading, value in zip(headings, values, strict=True):
         tone = "bad" if heading.replace(" ", "_") in wrong else ""
-        # Where the screen is too narrow for a table, each cell shows its heading.
+        # On a screen too narrow for a table, each cell shows its heading.
         cells.append(f"<td class='{tone}' data-is='{heading}'>{escape(value)}</td>")
     return f"<tr>{''.join(cells)}</tr>"
 

@@ -1,4 +1,4 @@
-"""How the demonstration's processes talk: one JSON object a line, orders in on stdin, reports out on stdout."""
+"""Protocol of the demonstration's processes: one JSON object a line, orders in on stdin, reports out on stdout."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from typing import Any
 
 
 def wall_us() -> int:
-    """Return the wall clock, microseconds since the Unix epoch; one machine, so one clock for all processes."""
+    """Return the wall clock, microseconds since the Unix epoch; all processes share one machine, and so one clock."""
     return time.time_ns() // 1_000
 
 
@@ -22,7 +22,7 @@ def report(**fields: Any) -> None:
 
 
 def parse(line: str) -> dict[str, Any] | None:
-    """Return the report or order in ``line``, or None if it is none."""
+    """Return the report or order in ``line``, or None if it is invalid."""
     try:
         fields = json.loads(line)
     except ValueError:
@@ -31,7 +31,7 @@ def parse(line: str) -> dict[str, Any] | None:
 
 
 async def orders() -> AsyncIterator[Mapping[str, Any]]:
-    """Yield the conductor's orders; ends when the conductor closes the pipe or is gone."""
+    """Yield the conductor's orders; ends when the conductor closes the pipe or has ended."""
     reader = asyncio.StreamReader()
     await asyncio.get_running_loop().connect_read_pipe(lambda: asyncio.StreamReaderProtocol(reader), sys.stdin)
     while line := await reader.readline():

@@ -1,7 +1,7 @@
-"""What one traveller keeps: its results and its journal, in one SQLite file that outlives its process.
+"""Results and journal of one traveller, in one SQLite file that outlives its process.
 
-A result and the position of its notification are committed in one transaction. That is what makes delivery exact
-across ``kill -9``: the position is handed to ``connect(resume=...)`` by the next life of the traveller.
+A result and the position of its notification are committed in one transaction. That makes delivery exact across ``kill
+-9``: the next life of the traveller passes the position to ``connect(resume=...)``.
 """
 
 from __future__ import annotations
@@ -70,7 +70,7 @@ class Results:
         return int(self._database.execute("select count(*) from taken").fetchone()[0])
 
     def take(self, row: int, at_us: int, position: tuple[int, int], subscriptions: int, redelivered: bool) -> None:
-        """Commit one result and the position it came at, both or neither."""
+        """Commit one result and its position, both or neither."""
         with self._database:
             self._database.execute(
                 "insert into taken(row, at_us, epoch, number, subscriptions, redelivered) values (?, ?, ?, ?, ?, ?)",
@@ -87,7 +87,7 @@ class Results:
 
 
 def read_taken(path: Path) -> list[Taken]:
-    """Return what the traveller of ``path`` committed, in the order it did; nothing if it never began."""
+    """Return the notifications that the traveller of ``path`` committed, in order; empty if it never started."""
     columns = "seq, row, at_us, epoch, number, subscriptions, redelivered"
     return [Taken(*row) for row in _read(path, f"select {columns} from taken order by seq")]
 

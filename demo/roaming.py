@@ -1,4 +1,4 @@
-"""The plan of a run: who moves, who is switched off, who is killed, and when.
+"""The plan of a run: moves, switch-offs and kills, with their targets and times.
 
 Moments are fractions of the rows published, so that a plan means the same on a slow machine as on a fast one. The
 plan is drawn from a seed:
@@ -28,7 +28,7 @@ AGENT_KILL_AT = 0.72
 
 
 class Deed(Enum):
-    """What may happen to a traveller or to the server."""
+    """Action on a traveller or on the server."""
 
     MOVE = "moves"
     SWITCH_OFF = "is switched off"
@@ -39,7 +39,7 @@ class Deed(Enum):
 
 @dataclass(frozen=True)
 class Step:
-    """One thing that happens once the fraction ``at`` of the rows has been published; ``name`` is whose it is."""
+    """One action once the fraction ``at`` of the rows has been published; ``name`` is its target."""
 
     at: float
     deed: Deed
@@ -47,7 +47,7 @@ class Step:
 
 
 def plan(people: Sequence[Person], seed: int) -> list[Step]:
-    """Return the steps of a run in the order they are due; at least three people have to move."""
+    """Return the steps of a run in the order they are due; at least three people must move."""
     chance = random.Random(seed)
     movers = [person.name for person in people if person.moves]
     sleeper, victim, *others = chance.sample(movers, len(movers))

@@ -1,4 +1,4 @@
-"""The plan put into practice: each step when its fraction of the rows has been published."""
+"""Execution of the plan: each step when its fraction of the rows has been published."""
 
 from __future__ import annotations
 
@@ -27,7 +27,7 @@ class Show:
         self._seats = seats
 
     async def play(self, steps: Sequence[Step]) -> None:
-        """Do every step in turn. What takes long goes on beside the next steps, and is done when this returns."""
+        """Do every step in turn. A long step continues beside the next ones; all are done when this returns."""
         async with asyncio.TaskGroup() as group:
             doing: dict[str, asyncio.Task[None]] = {}
             for step in steps:
@@ -41,7 +41,7 @@ class Show:
             await asyncio.sleep(0.02)
 
     async def _do(self, step: Step, before: asyncio.Task[None] | None) -> None:
-        """Do one step once the one before it for the same traveller is done."""
+        """Do one step once the previous one of the same traveller is done."""
         if before is not None:
             await before
         match step.deed:

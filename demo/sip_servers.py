@@ -1,7 +1,7 @@
-"""Kamailio as the SIP server of a domain, in place of our own: its files, and the command line that runs it.
+"""Kamailio as the SIP server of a domain, in place of our own: its files, and its command line.
 
-The configuration is the one that is shipped, ``examples/kamailio.cfg``, as it stands there; what a site says for
-itself is written beside it.
+The configuration is the shipped one, ``examples/kamailio.cfg``, unchanged; the settings of the site are written beside
+it.
 """
 
 from __future__ import annotations
@@ -25,7 +25,7 @@ MISSING: Final = "Kamailio is not installed; on Debian: apt-get install --no-ins
 
 @dataclass(frozen=True)
 class Kamailio:
-    """What a site says: users with their passwords (the broker among them), and where it listens."""
+    """Settings of a site: users with their passwords (the broker among them), and its addresses."""
 
     domain: str
     users: Mapping[str, str]
@@ -63,8 +63,8 @@ class Kamailio:
         (directory / "kamailio-local.cfg").write_text("".join(f"#!{line}\n" for line in self._own()))
         users = (f'$sht(users=>{name}) = "{_quoted(password)}";\n' for name, password in self.users.items())
         (directory / "kamailio-users.cfg").write_text("".join(users))
-        # -DD: the process that is started is the one that ends all its children, also where whoever started it is
-        # killed; -E: it says on stderr what is wrong.
+        # -DD: the started process is the parent of all its children and ends them, also when its own parent is
+        # killed; -E: it writes its errors to stderr.
         command = ["setpriv", "--pdeathsig", "TERM", PROGRAM, "-DD", "-E", "-f", str(main)]
         return [*command, "-m", "64", "-M", "8", "-Y", str(directory), "-w", str(directory)]
 
@@ -96,5 +96,5 @@ class Kamailio:
 
 
 def _quoted(password: str) -> str:
-    """Return ``password`` as it stands between the quotes of a Kamailio string."""
+    """Return ``password`` escaped for a Kamailio string."""
     return re.sub(r'(["\\])', r"\\\1", password)

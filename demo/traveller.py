@@ -1,6 +1,6 @@
-"""A traveller's process: a user who subscribes, takes what comes, and writes it down with its position.
+"""A traveller's process: a user who subscribes, reads notifications, and stores each with its position.
 
-It resumes at the last position that it committed, so neither being switched off nor ``kill -9`` costs or repeats
+It resumes at the last position that it committed, so neither being switched off nor ``kill -9`` loses or repeats
 anything. Orders: ``{"do": "rebind", "address": A}`` (use A from now on), ``{"do": "stop"}``. Reports: ``ready`` once
 every subscription is durable, ``taken`` (how many were committed so far), ``status`` with ``address``.
 """
@@ -36,7 +36,7 @@ class Traveller:
         self._turns = Turns(results.position())
 
     async def live(self, expressions: list[str]) -> None:
-        """Subscribe, take notifications and follow orders until told to stop."""
+        """Subscribe, take notifications and follow orders until the order to stop."""
         async with AsyncExitStack() as stack:
             streams = []
             for text in expressions:
@@ -60,12 +60,12 @@ class Traveller:
             repeated, latest = at <= latest, at
             first = at[1] - item.count + 1 if isinstance(item, wanderbus.Gap) else at[1]
             async with self._turns.turn(at[0], first, at[1]) as fresh:
-                # Twice on one stream is a repetition, and has to be seen as one.
+                # A second notification on one stream is a duplicate, and must be recorded as one.
                 if fresh or repeated:
                     self._keep(item)
 
     def _keep(self, item: wanderbus.Notification | wanderbus.Gap) -> None:
-        """Commit a result with its position, before the next one is asked for."""
+        """Commit a result with its position, before the next one is read."""
         if isinstance(item, wanderbus.Gap):
             self._results.note(wall_us(), "gap", reason=f"{item.count}: {item.reason}")
             return
@@ -97,7 +97,7 @@ class Traveller:
 
 
 async def main(config: Mapping[str, Any]) -> None:
-    """Open the results, connect from where they end, live, and say goodbye."""
+    """Open the results, resume from their end, live, and disconnect."""
     with Results(Path(config["results"])) as results:
         results.note(wall_us(), "started")
         position = results.position()

@@ -1,8 +1,8 @@
 """One order for several streams of notifications.
 
-A traveller reads one stream per subscription, and its session numbers all notifications as one dense sequence. The
-position it commits speaks for everything up to it, so results have to be committed in the order of the numbers,
-whichever stream they come by.
+A traveller reads one stream per subscription, and its session numbers all notifications as one dense sequence. A
+committed position covers all notifications up to it, so results have to be committed in the order of the numbers,
+whichever stream they arrive on.
 """
 
 from __future__ import annotations
