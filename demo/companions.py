@@ -24,7 +24,7 @@ NG_PORT: Final = 2223
 ANSWER_S: Final = 15.0
 GOODBYE_S: Final = 5.0
 PORTS: Final = "20000-29999"
-"""Of the relay; none of them is among those that the system hands out of its own accord."""
+"""Ports of the relay; none of them is in the ephemeral range of the system."""
 
 
 def preflight(sip: SipServer, relay: RelayKind) -> None:

@@ -27,7 +27,7 @@ from demo.show import Show
 from wanderbus.errors import WanderbusError
 
 READY_S: Final = 45.0
-"""Longest time for a process to come up."""
+"""Longest time for a process to get ready."""
 
 STALL_S: Final = 30.0
 """Longest time without a single event being published."""
@@ -36,7 +36,7 @@ DRAIN_S: Final = 25.0
 """Longest time for the last deliveries once everything is published."""
 
 QUIET_S: Final = 8.0
-"""Nothing delivered for so long: nothing more will come."""
+"""After so long without a delivery, no more are expected."""
 
 SETTLE_S: Final = 1.0
 """Time to go on listening once all is delivered, so that a repetition would be seen."""

@@ -31,10 +31,10 @@ _GATEWAY: Final = 1
 _ROUTERS: Final = 11
 _HOSTS: Final = 100
 _NETWORKS: Final = ("203.0.113", "192.168.1")
-"""Of the public segment (TEST-NET-3, RFC 5737) and of every private one."""
+"""Network prefixes: of the public segment (TEST-NET-3, RFC 5737) and of every private one."""
 
 _REBOUND_PORTS: Final = range(20_000, 60_000, 1_000)
-"""Where the ports of a router begin after each rebinding; nobody has such a one of their own accord."""
+"""First ports of a router after each rebinding; no system uses them as ephemeral ports."""
 
 _RULES: Final = """\
 *nat
@@ -48,10 +48,10 @@ COMMIT
 -A FORWARD -i lan -o wan -m conntrack --ctstate NEW -j ACCEPT
 COMMIT
 """
-"""A router's, in the words of iptables-restore."""
+"""Rules of a router, in the syntax of iptables-restore."""
 
 _NETLINK_FORGET: Final = struct.pack("=IHHIIBBH", 20, 1 << 8 | 2, 1 | 4, 1, 0, 0, 0, 0)
-"""NFNL_SUBSYS_CTNETLINK's IPCTNL_MSG_CT_DELETE of no connection in particular, so of all, with an answer asked for."""
+"""NFNL_SUBSYS_CTNETLINK's IPCTNL_MSG_CT_DELETE of all connections, with an acknowledgement requested."""
 
 _FORGET: Final = (
     "import socket, struct, sys; s = socket.socket(socket.AF_NETLINK, socket.SOCK_RAW, 12)\n"

@@ -25,7 +25,7 @@ _NATS: Final = {
     "office": Nat.PORT_RESTRICTED,
     "train": Nat.SYMMETRIC,
 }
-"""As many as there are places."""
+"""NAT routers, as many as there are places."""
 
 
 class NamespaceNetwork:

@@ -28,7 +28,7 @@ class Network(Protocol):
     """``netns``, ``nat`` or ``loopback``, as in the results."""
 
     told: bool
-    """Whether a process has to be told its address: True on loopback, False where the kernel shows it."""
+    """Whether a process needs an order to change its address: True on loopback, False where the kernel shows it."""
 
     def open(self) -> None:
         """Build the network; :class:`CannotRunError` if it cannot be built here, leaving nothing behind."""

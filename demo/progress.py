@@ -21,7 +21,7 @@ HEARTBEAT_S: Final = 1.5
 """Longest silence of the plain form."""
 
 COLUMNS: Final = 80
-"""Width of everything where there is no terminal to ask, and the width that every table fits."""
+"""Width of the output without a terminal; every table fits into it."""
 
 HEADING_EVERY: Final = 15
 """Lines of counters under one heading, in the plain form."""
@@ -51,12 +51,12 @@ class Scene:
 
     rows: int
     step: int = 1
-    """Of :data:`STEPS`, from 1."""
+    """Number of the present one of :data:`STEPS`, from 1."""
     phase: str = "starting"
     published: int = 0
     server: str = "starting"
     server_dead_since: float | None = None
-    """When the server was killed, on the monotonic clock, until it is ready again."""
+    """Time at which the server was killed, on the monotonic clock, until it is ready again."""
     seats: dict[str, SeatView] = field(default_factory=dict)
     began: float = field(default_factory=time.monotonic)
     phase_began: float = field(default_factory=time.monotonic)

@@ -11,7 +11,7 @@ from demo.hosts import Seat, ServerHost, World
 from demo.roaming import Deed, Step
 
 OFF_AT_LEAST_S: Final = 5.0
-"""A traveller that is switched off stays so for at least this long, however fast the rows go by."""
+"""A traveller that is switched off stays off for at least this long, however fast the rows are published."""
 
 SERVER_DOWN_S: Final = 1.0
 AGENT_DOWN_S: Final = 1.5

@@ -35,17 +35,17 @@ class Kamailio:
     certificate: tuple[Path, Path] | None = None
     """PEM files of the certificate and its key; with them TLS is served at ``tls_port``."""
     algorithm: str = "SHA-256"
-    """Of digest; the other one is MD5."""
+    """Digest algorithm; the other one is MD5."""
     ha1: bool = False
     """Whether ``users`` has the digest of "name:domain:password" in place of passwords."""
     call_digest: bool = True
-    """Whether it challenges calls too, or leaves that to who is called."""
+    """Whether the server challenges calls too, or leaves that to the callee."""
     relays: Sequence[tuple[str, int]] = ()
-    """Where media relays take commands."""
+    """Command addresses of the media relays."""
     relay_for_all: bool = False
-    """Whether every call goes by a relay, or those of parties behind NAT alone."""
+    """Whether every call uses a relay, or only calls of parties behind NAT."""
     relay_flags: str = ""
-    """Told to the relay besides what the configuration says."""
+    """Relay flags in addition to those of the configuration."""
     peer: tuple[str, str, Path] | None = None
     """Another domain that users may call, its server as ``address:port``, and the authorities in PEM."""
     workers: int = 2

@@ -36,7 +36,7 @@ def town() -> Town:
 Over = Literal["UDP", "TCP"]
 
 over_both = pytest.mark.parametrize("over", ["UDP", "TCP"])
-"""What the data channel takes: what is said of failures holds for both (SPEC F-01)."""
+"""Transports of the data channel: the handling of failures is the same for both (SPEC F-01)."""
 
 
 def test_d06_register_and_invite_and_then_data_where_sdp_says(town: Town) -> None:

@@ -16,7 +16,7 @@ from wanderbus.protocol import presentation
 
 INPUTS = 1_000
 CPU_S_MAX = 1.0
-"""A guard against what never ends; `./do fuzz` holds the bound that was promised."""
+"""Guard against endless loops; `./do fuzz` checks the promised bound."""
 BY_NAME = {target.name: target for target in agent.TARGETS}
 
 

@@ -106,7 +106,7 @@ def test_d10_the_answer_to_the_description_of_a_channel_that_has_ended_is_no_ref
 
 
 def test_d10_an_update_that_stays_in_vain_gives_way_to_a_new_session(town: Town) -> None:
-    """If both sides have moved, each calls the other's old address; the registrar has the broker's new one."""
+    """Both sides have moved, so each calls the other's old address; the registrar has the broker's new one."""
     phone = connected(town, heal_s=3.0)
 
     def calls_anew() -> bool:

@@ -50,7 +50,7 @@ REFUSED = {
     "data-channel.pem": "delete it; the next start creates another",
     SEGMENT: "restore it from a copy, or move the whole directory away",
 }
-"""Those that only their owner can do without, and what the error says to do."""
+"""Damages after which only the owner can continue, and the remedy in the error."""
 
 
 async def leave_everything(world: World) -> None:

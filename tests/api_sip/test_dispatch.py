@@ -18,7 +18,7 @@ from wanderbus.sip.message.sdp import MediaDescription
 FOLDER = Path(inspect.getfile(package)).parent
 STACK = ("wanderbus.sip.", "wanderbus.runtime.net.driver", "wanderbus.mobility.user_agent")
 VALUES = ("wanderbus.sip.message.sdp",)
-"""What is a value and no part of the stack: a line of SDP."""
+"""Modules with values, which are no part of the stack: a line of SDP."""
 
 REPORTS = [
     each

@@ -77,7 +77,7 @@ class Desk:
         self.rows_offset = 0
         self.now = 0.0
         self.offset_us = 0
-        """By how much the wall clock was set."""
+        """Change of the wall clock."""
         self.held = False
         self.out: dict[int, list[BrokerMessage]] = {}
         self.statuses: list[UserStatusChanged] = []
@@ -87,9 +87,9 @@ class Desk:
         self._published: dict[int, int] = {}
         self._links = 0
         self.reading: dict[int, dict[str, int]] = {}
-        """By link: the handle of each subscription that is read there."""
+        """Handle of each subscription that is read, by link."""
         self._reading_all: dict[int, tuple[str, str]] = {}
-        """Links on which everything of a session is read, also what is subscribed to later."""
+        """Links on which every subscription of a session is read, also later ones."""
         self._handles = 0
         self.start()
 

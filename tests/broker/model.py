@@ -22,18 +22,18 @@ class Model:
         self.config = config
         self.known: dict[str, Subscription] = {}
         self.live: dict[str, int | None] = {}
-        """Of each live subscription, when it last generated a notification."""
+        """Time of the last generated notification, by live subscription."""
         self.members: list[str] = []
         self.cursors: dict[tuple[str, str], int] = {}
-        """Of a subscription and a member: up to where it has taken."""
+        """Highest number that a member has taken, by subscription and member."""
         self.meant: dict[int, set[str]] = {}
-        """Of every number there ever was: for whom it was."""
+        """Subscriptions that a number was meant for, by number, for all numbers so far."""
         self.published: dict[int, tuple[object, int]] = {}
-        """Of every number: the event's N, and when."""
+        """The event's N and its time of publication, by number."""
         self.waiting: dict[str, list[int]] = {}
-        """Of every subscription: the numbers that wait for it."""
+        """The waiting numbers, by subscription."""
         self.heirs: dict[str, str] = {}
-        """Of ended subscriptions: which one has inherited what they left."""
+        """The heir of each ended subscription that has one."""
         self.delivered = self.restricted = 0
         self.dropped: Counter[str] = Counter()
         for record in log:

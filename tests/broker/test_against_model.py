@@ -37,7 +37,9 @@ from wanderbus.records import Published, decode_record
 from wanderbus.subscription import Frequency, QueuePolicy, WhenFull
 
 KINDS = ("free", "bound", "tight", "fresh", "rare")
-"""Of Alice's subscriptions: bound to her phone, with a bound of its own, with an age of its own, restricted."""
+"""Kinds of Alice's subscriptions: plain, bound to her phone, with a bound of its own, with an age of its own,
+restricted.
+"""
 
 devices = st.sampled_from(("phone", "laptop"))
 
@@ -72,9 +74,9 @@ class Device:
         self.link: int | None = None
         self.read = 0
         self.ignores: set[str] = set()
-        """Kinds of subscriptions that nobody reads there."""
+        """Kinds of subscriptions that have no reader there."""
         self.handles: dict[int, str] = {}
-        """What is read on the present link."""
+        """Subscriptions that are read on the present link, by handle."""
         self.places: dict[str, Place] = {}
 
 

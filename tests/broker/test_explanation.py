@@ -258,7 +258,7 @@ class Story:
         self.bob = self.desk.attach(BOB)
         self.links: dict[str, int] = {}
         self.read: dict[int, int] = {}
-        """Of each link: how much of what it heard was taken."""
+        """Number of received notifications that were taken, by link."""
         self.events: list[EventId] = []
         self.took: set[tuple[EventId, str, str]] = set()
 

@@ -105,7 +105,7 @@ values: st.SearchStrategy[Any] = st.recursive(
     lambda inner: st.lists(inner, max_size=3) | st.dictionaries(texts, inner, max_size=2),
     max_leaves=6,
 )
-"""What an attribute's value may decode to, allowed or not."""
+"""Decodable values of an attribute, valid or not."""
 
 events = st.builds(Event, texts, st.dictionaries(texts, values, max_size=3), st.none() | st.integers(-5, 2**64 - 1))
 integers = st.integers(-3, 6) | st.integers(-(2**63), 2**64 - 1)

@@ -27,7 +27,7 @@ class LifetimesAgainstModel(RuleBasedStateMachine):
         self.link = self.desk.attach()
         self.epoch = 1
         self.live: dict[str, list[Any]] = {}
-        """Content and second of expiry, by id, in the order in which they came or came back."""
+        """Content and second of expiry, by id, in the order of subscribing or renewing."""
         self.ended: dict[str, tuple[int, float]] = {}
         """Content and second of the end, by id, in that order."""
         self.seen: list[str] = []

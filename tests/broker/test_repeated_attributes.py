@@ -35,7 +35,7 @@ MATCHING = {
     "(any Score == 1) and not (all Score < 5)": {"mixed", "appended"},
     "exists Score": set(EVENTS) - {"none"},
 }
-"""Of each expression the events that it matches; bare comparisons of one name in one `and` are about one item."""
+"""Events that each expression matches; bare comparisons of one name in one `and` apply to one item."""
 
 
 @pytest.fixture(params=get_args(matching.Kernel))

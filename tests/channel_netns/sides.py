@@ -18,7 +18,7 @@ SECRET: Final = "a secret of both hosts, long enough"
 PAUSE_S: Final = 0.01
 PATIENCE_S: Final = 20.0
 TWICE_S: Final = 0.5
-"""What comes twice comes within this time."""
+"""A duplicate arrives within this time."""
 
 
 async def listen(line: Line) -> list[int]:

@@ -33,7 +33,7 @@ TEXTS: Final = {
     "relay.advertise": "192.0.2.6",
     "relay.ports": "40000-40001",
 }
-"""Of keys that do not take just any text."""
+"""Values of keys that do not accept every text."""
 
 
 def keys(kind: type[msgspec.Struct]) -> list[Any]:
@@ -93,7 +93,7 @@ AGENT: Final[dict[str, Callable[[wanderbus.Agent, MobileEnd], Any]]] = {
     "rudp": lambda agent, end: end._rudp,
     "tcp_channels": lambda agent, end: end._tcp_channels,
 }
-"""Where keys end up that are not properties of the machine."""
+"""Attributes that hold keys of an agent which are not properties of the machine."""
 
 
 @pytest.mark.parametrize("key", [each for each in keys(AgentSettings) if each.id not in ("ca_file", "password_file")])
@@ -163,14 +163,14 @@ SERVER: Final[dict[str, Callable[[wanderbus.Server], Any]]] = {
     "broker_user": lambda server: server.broker_uri.partition(":")[2].partition("@")[0],
     "broker_password": lambda server: server._broker_password,
 }
-"""Where keys end up that are made something of at once; the others are read when the server starts."""
+"""Attributes that hold the keys which are used at once; the others are read when the server starts."""
 
 
 NEEDED: Final[dict[str, dict[str, Any]]] = {
     "relay_calls": {"relays": ["127.0.0.1"]},
     "broker_password": {"sip_server": "127.0.0.1"},
 }
-"""What has to be set beside some keys."""
+"""Other keys that some keys require."""
 
 READ_AT_ONCE: Final = ("extensions", "users", "ca_file", "broker_password_file", "user_domains", "domains")
 

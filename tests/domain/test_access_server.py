@@ -84,7 +84,7 @@ def test_e10_a_restarted_agent_replaces_its_session_and_keeps_subscriptions_and_
 
 
 over_both = pytest.mark.parametrize("over", ["UDP", "TCP"])
-"""What the data channel takes (SPEC F-01)."""
+"""Transports of the data channel (SPEC F-01)."""
 
 
 @over_both

@@ -12,7 +12,7 @@ from wanderbus.rudp import RudpConfig
 from wanderbus.tcp import TcpConfig
 
 FLOOD = 2_500
-"""More than the window of a connection over reliable UDP, whose every event is a frame."""
+"""More than the window of a connection over reliable UDP, in which every event is a frame."""
 
 
 @pytest.mark.parametrize("over", ["UDP", "TCP"])

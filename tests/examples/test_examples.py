@@ -50,7 +50,7 @@ EXPECTED = {
         "PETR4 at 23.15, for the first alone",
     ],
 }
-"""Of example to what it prints, apart from its log."""
+"""Output of each example, apart from its log."""
 
 
 def results(output: str) -> list[str]:

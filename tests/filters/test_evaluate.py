@@ -160,7 +160,7 @@ VALUES: dict[str, tuple[Any, Any, str]] = {
     "boolean": (False, True, "true"),
     "date": (DAY, NEXT, "2026-11-22"),
 }
-"""Of each kind: one value, another that is above it where there is order, and the other as a literal."""
+"""Values by kind: one value, a greater one where the kind is ordered, and the latter as a literal."""
 
 ON_ONE_AND_OTHER: dict[str, tuple[bool, bool]] = {
     "==": (F, T),

@@ -64,7 +64,7 @@ TOKENS: Mapping[str, Mapping[str, Sequence[str]]] = {
         "BOOLEAN": ["true", "false"],
     },
 }
-"""Of each token of each grammar, words to make sentences of."""
+"""Example words for each token of each grammar, to generate sentences."""
 
 WRONG: Mapping[str, Sequence[str]] = {
     "eci": [

@@ -32,7 +32,7 @@ class Recorder:
         self.rows: list[Row] = []
         self.outcomes: list[tuple[Row, Outcome]] = []
         self.skipped: dict[str, int] = {}
-        """Why tests were skipped, and how many."""
+        """Number of skipped tests, by reason."""
 
     def pytest_collection_finish(self, session: pytest.Session) -> None:
         """Remember the selected tests."""

@@ -29,7 +29,7 @@ MISSING = "linphone is not installed: apt-get install linphone-cli"
 _PROMPT = "linphonec> "
 _RATE_HZ = 8_000
 _PACKET_BYTES = 320
-"""Of recorded sound, for the 20 ms of one packet."""
+"""Bytes of recorded sound in the 20 ms of one packet."""
 _WAV_HEADER_BYTES = 44
 
 _STATES = {

@@ -27,13 +27,13 @@ from wanderbus.sip.proxy.routing_script import OnPathRouting
 Transport = Literal["UDP", "TCP", "TLS"]
 
 STEP_S_MAX = 10.0
-"""How long one thing may take that a phone is to do, in seconds."""
+"""Longest time for one action of a phone, in seconds."""
 
 PACKETS = 10
-"""So many packets of audio from the other side show that it is heard: a fifth of a second of it."""
+"""Packets of audio from the other side that prove it is audible: a fifth of a second of it."""
 
 NOTE_CHARACTERS_MAX = 30_000
-"""Of what a telephone said, for the report of a failure."""
+"""Bound of a telephone's output in the report of a failure."""
 
 RUN_S_MAX = 60.0
 
@@ -150,7 +150,7 @@ class OurPhone(Phone):
         self._decision: asyncio.Future[int | None] | None = None
         self._calling: asyncio.Task[None] | None = None
         self.refusal: int | None = None
-        """With what the last call was refused, if it was."""
+        """Status of the refusal of the last call, if it was refused."""
 
     async def call(self, uri: str) -> None:
         self._audio.received = 0

@@ -134,7 +134,7 @@ def test_events_by_our_relay(tmp_path: Path, transport: str) -> None:
 
 @pytest.mark.interop(peer="Kamailio and our relay", scenario="nobody is behind NAT: no relay", transport="UDP")
 def test_without_nat_no_relay(tmp_path: Path) -> None:
-    """By default the relay is only for parties behind NAT."""
+    """The relay is only for parties behind NAT, by default."""
 
     async def story() -> None:
         with by_ours(for_all=False) as relayed:

@@ -31,7 +31,7 @@ SERVED = ["session_created", "session_connected", "session_disconnected", "sessi
 TRANSPORTS = ("UDP", "TCP")
 RUN_S_MAX = 40.0
 LOSSY_RUN_S_MAX = 120.0
-"""Time for a session to end whose ACK and BYE were lost for good: 64*T1 for either side to give up, and once more."""
+"""Time for a session to end when its ACK and BYE are lost: 64*T1 until either side gives up, and once more."""
 
 
 def phone(user: str, server: int, transport: str, **options: object) -> SIPMobility:

@@ -29,10 +29,10 @@ BOB = {"bob": USERS["bob"]}
 TRANSPORTS = ("UDP", "TCP")
 
 LOSS = 0.1
-"""Of all datagrams, at every hop: one in ten. That one exchange is lost for good has a chance of 0.19 to the 7th."""
+"""Share of lost datagrams at every hop: one in ten. The probability that one exchange fails is 0.19 to the 7th."""
 
 PATIENT = ("-r", "50", "-max_retrans", "10", "-max_invite_retrans", "6")
-"""As often as RFC 3261 17.1 has it until 64*T1, where SIPp left alone gives up earlier."""
+"""Options for as many retransmissions as RFC 3261 17.1 has until 64*T1; by default SIPp gives up earlier."""
 
 
 def with_server(scenario: Callable[[int], None]) -> None:

@@ -16,7 +16,7 @@ from wanderbus.matching import Index
 
 INPUTS = 20
 CPU_S_MAX = 2.0
-"""A guard against what never ends; `./do fuzz` holds the bound that was promised."""
+"""Guard against endless loops; `./do fuzz` checks the promised bound."""
 BY_NAME = {target.name: target for target in matching.TARGETS}
 
 

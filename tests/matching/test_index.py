@@ -209,7 +209,7 @@ def test_making_anew_goes_on_in_short_steps(kernel: Kernel, restless: None) -> N
 
 
 def test_a_shape_that_no_longer_fits_is_made_anew(kernel: Kernel) -> None:
-    """As many rows arrive as a segment holds, again and again: none of its buckets fits them."""
+    """The index gets as many new rows as a segment holds, several times: none of its buckets fits them."""
     some = Index(kernel)
     for turn in range(5):
         for number in range(600):

@@ -222,9 +222,9 @@ class World:
         self.duplication = 0.0
         """Part of the datagrams that arrive twice."""
         self.jitter = 0.5
-        """By how much of itself the delay of a datagram varies, either way."""
+        """Variation of a datagram's delay, as a fraction of it, in both directions."""
         self.damages: Callable[[bytes], bytes] = lambda data: data
-        """What happens to the bytes on the way."""
+        """Change of the bytes in transit."""
         self._numbers = itertools.count()
         self._agenda: list[tuple[float, int, Callable[[int], None]]] = []
         self.server = self.add(Node(self, self._new_server(), SERVER))
@@ -303,7 +303,7 @@ class World:
 
 
 Talk = tuple[World, Phone, Phone]
-"""A world, alice who called, and the broker who was called."""
+"""A world, the caller alice, and the callee broker."""
 
 
 def established(seed: int = 0, loss: float = 0.0, delay_s: float = 0.01, duplication: float = 0.0) -> Talk:

@@ -24,7 +24,7 @@ KEYS: Final[dict[str, tuple[Any, Callable[[RelayServer], Any], Any]]] = {
     "ng_from": (("192.0.2.2",), lambda server: server._relay._proxies, {"192.0.2.2"}),
     "loopback_peers": (True, lambda server: server._relay._loopback, True),
 }
-"""Another value, where it ends up, and what is there then."""
+"""Another value, the attribute that holds it, and the expected value there."""
 
 
 def made(file: Path, text: str) -> RelayServer:

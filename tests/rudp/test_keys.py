@@ -14,7 +14,7 @@ from wanderbus.rudp.keys import KeyPair, Secrets
 ALICE = KeyPair(bytes.fromhex("77076d0a7318a57d3c16c17251b26645df4c2f87ebc0992ab177fba51db92c2a"))
 BOB = KeyPair(bytes.fromhex("5dab087e624a8a4b79e17f8b83800ee66f3bb1292618b6fd1c2f8b27ff88e0eb"))
 SHARED = bytes.fromhex("4a5d9d5ba4ce2de1728e3bf480350f25e07e21c947d19e3376f09b3c1e161742")
-"""The keys of RFC 7748 6.1 and what they agree on."""
+"""The keys of RFC 7748 6.1 and their shared secret."""
 
 SALT, CONTEXT = b"salt", b"context"
 

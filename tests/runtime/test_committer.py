@@ -19,7 +19,7 @@ from wanderbus.runtime.log.committer import Committer, LogEntry
 from wanderbus.runtime.log.event_log import EventLog
 
 PATIENCE_S = 30
-"""How long a thread and a disk may take on a machine that is busy with something else; only a failure waits so long."""
+"""Longest time for a thread and a disk on a loaded machine; only a failure waits so long."""
 
 
 class Desk:

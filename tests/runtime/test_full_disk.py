@@ -23,7 +23,7 @@ from wanderbus.runtime.log.event_log import EventLog
 from wanderbus.segments import HEADER
 
 PATIENCE_S = 30
-"""How long a thread may take on a machine that is busy with something else; only a failure waits so long."""
+"""Longest time for a thread on a loaded machine; only a failure waits so long."""
 
 
 class Desk:
@@ -101,7 +101,7 @@ def test_what_was_handed_over_waits_and_goes_on_in_order(
 def test_a_segment_for_which_there_is_no_room_is_begun_later(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, failing: str, number: int
 ) -> None:
-    """If only part of a batch fitted, the rest follows, and no file remains of an incomplete segment."""
+    """The part of the batch that did not fit is written later, and no file remains of an incomplete segment."""
     size = len(HEADER) + 3 * len(b"0" * 34)
 
     async def story() -> None:

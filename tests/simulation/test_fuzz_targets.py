@@ -19,7 +19,7 @@ from wanderbus.tcp import frames as tcp_frames
 
 INPUTS = 500
 CPU_S_MAX = 1.0
-"""A guard against what never ends; `./do fuzz` holds the bound that was promised."""
+"""Guard against endless loops; `./do fuzz` checks the promised bound."""
 BY_NAME = {target.name: target for target in rudp.TARGETS}
 Patch = pytest.MonkeyPatch
 

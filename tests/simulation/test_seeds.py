@@ -25,7 +25,7 @@ print(result.fingerprint, hashlib.sha256("\\n".join(scenario.world.trace).encode
 
 
 result_of = functools.cache(run_seed)
-"""What became of a seed, which is the same for every test that asks."""
+"""Result of a seed, computed once for all tests."""
 
 
 @pytest.mark.parametrize("seed", DOZEN)

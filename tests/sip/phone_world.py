@@ -44,7 +44,7 @@ UNLIMITED = FloodLimits(
     strangers_requests_per_s=1e9,
     strangers_burst_requests=1e9,
 )
-"""No limits of requests, for tests of what else bounds them."""
+"""No limits of requests, for tests of the other bounds."""
 
 
 class World:

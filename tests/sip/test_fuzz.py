@@ -18,7 +18,7 @@ from wanderbus.sip.message.message import parse_message
 
 INPUTS = 2_000
 CPU_S_MAX = 1.0
-"""A guard against what never ends; `./do fuzz` holds the bound that was promised."""
+"""Guard against endless loops; `./do fuzz` checks the promised bound."""
 BY_NAME = {target.name: target for target in sip.TARGETS}
 
 

@@ -104,7 +104,7 @@ class Clockwork:
 
 
 User = Callable[[Output, float], list[tuple[float, Input]]]
-"""A transaction user: what it makes of a report, as inputs for its layer with their delay in seconds."""
+"""A transaction user: it turns a report into inputs for its layer, each with a delay in seconds."""
 
 
 class LossyWorld:

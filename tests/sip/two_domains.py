@@ -57,7 +57,7 @@ class Site:
         self.timers: dict[Hashable, float] = {}
         self.asked: list[FindDomain] = []
         self.opened: dict[StreamTarget, int] = {}
-        """Connections that this site opened, by what they lead to."""
+        """Connections that this site opened, by their target."""
 
     def step(self, *given: Input) -> None:
         for output in self.server.step(given, self.net.now):
@@ -83,10 +83,12 @@ class Net:
         self.inboxes: dict[Address, list[Message]] = {}
         self.dead: set[str] = set()
         self.between: list[tuple[str, str, Message]] = []
-        """What went from one site to another: their hosts, and the message."""
+        """Messages from one site to another: their hosts, and the message."""
         self._numbers = itertools.count(1)
         self._ends: dict[int, tuple[Site, int, Address]] = {}
-        """Of a connection's number at one site: the other site, its number there, and where we are seen."""
+        """The other site of a connection, its number there, and our address as seen there, by the number at one
+        site.
+        """
 
     def add(self, site: Site) -> Site:
         self.sites[site.host] = site

@@ -35,7 +35,7 @@ CASES: Mapping[str, tuple[Sequence[int], Sequence[int], tuple[int, ...]]] = {
     "h-nothing-expected": ([], [3, 3], (0, 0, 0, 1, 0, 1)),
     "i-all-at-once": ([1, 2, 3], [3, 3, 1, 6], (3, 2, 1, 1, 1, 1)),
 }
-"""User: rows expected, rows taken, and expected, delivered, lost, repeated, out_of_order, unexpected."""
+"""By user: expected rows, taken rows, and the counts expected, delivered, lost, repeated, out_of_order, unexpected."""
 
 HEALING_MS: Mapping[str, Sequence[int | None]] = {
     "a-fine": [100, 200, 300, 400, None],

@@ -63,7 +63,7 @@ class Pipe:
         self.to_active: deque[bytes] = deque()
         self.open = True
         self.silent = False
-        """Whether nothing arrives any more, and nobody is told."""
+        """Whether no data arrives any more, without a report to either side."""
 
 
 class World:

@@ -34,7 +34,7 @@ class Plan(NamedTuple):
     publisher: str
     places: tuple[str, ...]
     kinds: tuple[str, ...]
-    """What to call the move to each of them."""
+    """Names of the moves to each of them."""
 
 
 PLANS: Final = (

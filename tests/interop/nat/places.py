@@ -7,7 +7,7 @@ from typing import Final
 from demo.internet import Nat
 
 SERVER, RELAY, OFFICE, ALICE, BOB = HOSTS = ("server", "relay", "office", "alice", "bob")
-"""Where SIP is served; where a relay is that is elsewhere, and a broker; the publisher, and the subscriber."""
+"""Hosts of the SIP server, of a separate relay, of a separate broker, of the publisher and of the subscriber."""
 
 NORTH, SOUTH, EAST, WEST = "north", "south", "east", "west"
 ROUTERS: Final = {NORTH: Nat.PORT_RESTRICTED, SOUTH: Nat.PORT_RESTRICTED, EAST: Nat.SYMMETRIC, WEST: Nat.SYMMETRIC}

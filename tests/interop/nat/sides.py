@@ -18,7 +18,7 @@ SUBJECT: Final = "Departure"
 EVENTS_PER_S: Final = 50.0
 HEAL_S_MAX: Final = 25.0
 TWICE_S: Final = 0.3
-"""What comes twice comes within this time."""
+"""A duplicate arrives within this time."""
 
 
 class Arrival(NamedTuple):

@@ -24,7 +24,7 @@ TRANSPORTS: Final = {
     "any": ("auto", "udp"),
     "any, SIP over TCP": ("auto", "tcp"),
 }
-"""What events go over and what SIP goes over, by what the table calls it."""
+"""Transports of events and of SIP, by their name in the table."""
 
 
 _FILTER: Final = """\
@@ -37,7 +37,7 @@ COMMIT
 """
 
 Serving = Callable[[Internet, Path], Mapping[str, Any]]
-"""Returns programs of other makes, each with ``start`` and ``end``, in the order to start them."""
+"""Returns programs of other makes, each with ``start`` and ``end``, in the order of starting."""
 
 
 Agents = Callable[[Internet, str], Mapping[str, str]]
@@ -50,7 +50,7 @@ class Stage:
     """
 
     programs: Mapping[str, Any]
-    """What serves, by the host that it is on."""
+    """The server programs, by their host."""
 
     _publisher: Worker
     _subscriber: Worker

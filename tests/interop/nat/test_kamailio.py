@@ -31,9 +31,9 @@ pytestmark = pytest.mark.skipif(peer.PROGRAM is None, reason=peer.MISSING)
 STEADY_S: Final = 0.4
 HEAL_S_MAX: Final = 5.0
 SETTLED_S: Final = 4.0
-"""For three seconds after an offer or answer rtpengine believes any source, whatever it is told."""
+"""For three seconds after an offer or answer rtpengine accepts any source, with any flags."""
 REBOUND_HEAL_S_MAX: Final = 15.0
-"""Who only receives finds out after 5 s (``keepalive_s``), and whoever sends to it tries again within 4 s."""
+"""A receiver notices after 5 s (``keepalive_s``), and its sender tries again within 4 s."""
 NG_PORT: Final = 2223
 PORTS: Final = "20000-20999"
 USERS: Final = PASSWORDS | {"broker": "c"}
@@ -60,7 +60,7 @@ class Served:
 
     def __init__(self, relay: str, flags: str = "") -> None:
         self.relayed_datagrams = 0
-        """How many the relay has passed on, once all calls are over."""
+        """Number of datagrams that the relay has forwarded, once all calls are over."""
         self._relay = relay
         self._flags = flags
 

@@ -12,8 +12,9 @@ from tests.interop.nat.places import EAST, NORTH, SOUTH, WEST
 STEADY_S = 0.4
 SENDING_HEAL_S_MAX = 4.0
 SILENT_HEAL_S_MAX = 14.0
-"""A side that sends nothing tries its data channel every 5 s (``keepalive_s``). The other one, that is behind the relay
-and sees no new address, then sends again when its last pause is over, up to 5 s later."""
+"""A side that sends nothing probes its data channel every 5 s (``keepalive_s``). The other one is behind the relay and
+sees no new address; it sends again when its last pause is over, up to 5 s later.
+"""
 
 over_udp = pytest.mark.parametrize("transport", ["UDP", "UDP, SIP over TCP"])
 through_both_kinds = pytest.mark.parametrize(

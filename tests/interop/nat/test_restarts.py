@@ -13,8 +13,9 @@ from tests.interop.nat.stage import Stage
 
 STEADY_S = 0.4
 HEAL_S_MAX = 22.0
-"""Counted from the death: a start takes a second or two, a channel five to find that it has failed, or, if it is
-silent, five more to look."""
+"""Counted from the kill: a start takes a second or two, a channel five to detect its failure, or, if it is silent, five
+more to probe.
+"""
 
 over_some = pytest.mark.parametrize("transport", ["UDP", "TCP"])
 
