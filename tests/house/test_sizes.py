@@ -1,13 +1,19 @@
-"""Files and functions stay small: under 400 lines and 40 as an aim, never above 600 and 70."""
+"""Files, functions and directories stay small.
+
+The aim is 400 lines for a file and 40 for a function; 600 and 70 are the limits. A directory of the package holds at
+most 25 modules; that of the commands, with a module for each, 26.
+"""
 
 from __future__ import annotations
 
 import ast
 import warnings
+from collections import Counter
 from pathlib import Path
 
 FILE_LINES_AIM, FILE_LINES_MAX = 400, 600
 FUNCTION_LINES_AIM, FUNCTION_LINES_MAX = 40, 70
+DIRECTORY_MODULES_MAX, COMMANDS_MAX = 25, 26
 
 
 def sizes_of_functions(tree: ast.Module) -> list[tuple[str, int]]:
@@ -33,6 +39,13 @@ def test_files(modules: dict[Path, ast.Module], root: Path) -> None:
 def test_functions(modules: dict[Path, ast.Module]) -> None:
     found = [(f"{path}:{name}", lines) for path, tree in modules.items() for name, lines in sizes_of_functions(tree)]
     report(found, FUNCTION_LINES_AIM, FUNCTION_LINES_MAX, "functions")
+
+
+def test_directories(modules: dict[Path, ast.Module]) -> None:
+    package = Path("src/wanderbus")
+    counts = Counter(path.parent for path in modules if path.is_relative_to(package) and path.name != "__init__.py")
+    assert counts.pop(package / "cli") <= COMMANDS_MAX
+    assert {str(path): count for path, count in counts.items() if count > DIRECTORY_MODULES_MAX} == {}
 
 
 def test_lines_of_a_function_are_counted_to_its_end() -> None:
