@@ -1,4 +1,4 @@
-"""The project's own files, for the tests of its house rules."""
+"""Fixtures of the house rules: the project's files, and a running server."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ ALWAYS_IGNORED = (".git",)
 
 
 def project_files() -> list[Path]:
-    """Every file of the project, without what .gitignore names."""
+    """Return every file of the project, except those that .gitignore names."""
     lines = (ROOT / ".gitignore").read_text(encoding="utf-8").splitlines()
     ignored = (*ALWAYS_IGNORED, *(line.strip().strip("/") for line in lines if line.strip() and line[0] != "#"))
     found: list[Path] = []

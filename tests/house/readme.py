@@ -18,7 +18,7 @@ class Block(NamedTuple):
 
     @property
     def printed(self) -> list[str]:
-        """Texts that the program has to print, in this order: from comments ``# prints TEXT``."""
+        """Texts that the program must print, in this order: from comments ``# prints TEXT``."""
         return re.findall(r"# prints (.+)$", self.text, re.MULTILINE)
 
 

@@ -36,7 +36,7 @@ class Failed(Exception):
 
 
 class Terminal:
-    """A shell in which one command of a block goes on running."""
+    """A shell in which one command of a block keeps running."""
 
     def __init__(self, kind: str, script: str, directory: Path, number: int) -> None:
         self.kind = kind
@@ -71,7 +71,7 @@ class Terminal:
 
 
 class Reader:
-    """Whoever follows the README, block by block."""
+    """A reader who follows the README, block by block."""
 
     def __init__(self, directory: Path) -> None:
         self._directory = directory
@@ -80,7 +80,7 @@ class Reader:
         self._prefix = ""
 
     def follow(self, block: Block) -> None:
-        """Do what one block says."""
+        """Run one block."""
         if block.name:
             self._files[block.name] = block
             (self._directory / block.name).write_text(block.text, encoding="utf-8")
@@ -90,7 +90,7 @@ class Reader:
             self._run(block)
 
     def close(self) -> None:
-        """End what still runs."""
+        """Stop all running shells."""
         while self._terminals:
             self._terminals.pop().interrupt()
 
@@ -116,7 +116,7 @@ class Reader:
             subscriber.interrupt()
 
     def _wait_for_arrival(self, subscriber: Terminal, publish: str) -> None:
-        """Publish again until the subscriber shows it: the first may have come before its subscription was durable."""
+        """Publish until the subscriber shows an event; the first may arrive before its subscription is durable."""
         deadline = time.monotonic() + ARRIVAL_S_MAX
         while "IAH" not in subscriber.output:
             if time.monotonic() > deadline:

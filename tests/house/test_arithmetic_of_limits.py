@@ -17,7 +17,7 @@ def test_the_page_is_up_to_date(root: Path) -> None:
 
 
 def test_every_limit_that_is_reported_is_a_setting_or_a_known_constant(root: Path) -> None:
-    """What `wanderbus limits` shows as a limit has a value there, but for what is no number."""
+    """Every limit that `wanderbus limits` can show has a value there, unless it is no number."""
     import re
 
     settings = ServerSettings(domain="example.org", users={}, data_dir=root)

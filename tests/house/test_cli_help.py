@@ -1,4 +1,4 @@
-"""docs/cli.md is what --help says (tools/cli_reference.py writes it)."""
+"""docs/cli.md equals the output of --help (tools/cli_reference.py writes it)."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""docs/configuration.md and the sample files are what the structs say (tools/configuration.py writes them)."""
+"""docs/configuration.md and the sample files match the settings structs (tools/configuration.py writes them)."""
 
 from __future__ import annotations
 

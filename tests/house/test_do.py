@@ -1,4 +1,4 @@
-"""./do: what it installs, what it says, and the exit status it leaves with (DESIGN 9)."""
+"""./do: installed packages, messages and exit status (DESIGN 9)."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ import pytest
 
 @pytest.fixture
 def do(root: Path, monkeypatch: pytest.MonkeyPatch) -> Any:
-    """The script as a module, its environment being the one that runs the tests."""
+    """The script as a module, with the environment that runs the tests."""
     monkeypatch.setattr(sys, "dont_write_bytecode", True)
     loader = importlib.machinery.SourceFileLoader("do", str(root / "do"))
     spec = importlib.util.spec_from_loader("do", loader)
@@ -82,7 +82,7 @@ PEERS = [
 def test_only_what_a_command_needs_is_installed(
     do: Any, monkeypatch: pytest.MonkeyPatch, command: str, superuser: bool, missing: list[str]
 ) -> None:
-    """Peers are no must: without root they are named, and what needs them is skipped."""
+    """Peers are optional: without root they are listed, and their tests are skipped."""
     asked: list[str] = []
     monkeypatch.setattr(os, "geteuid", lambda: 0 if superuser else 1000)
     monkeypatch.setattr(do, "use_java", lambda: False)
@@ -181,7 +181,7 @@ def test_without_root_the_long_runs_leave_the_attacks_out(
 
 
 def test_setup_installs_what_the_command_line_and_the_server_need_and_no_more(do: Any) -> None:
-    """Held to what the installed packages say they need."""
+    """Compare with the requirements that the installed packages declare."""
     from importlib.metadata import PackageNotFoundError, requires
 
     from packaging.requirements import Requirement

@@ -1,4 +1,4 @@
-"""The documentation hangs together: every page is in the index, every link leads somewhere."""
+"""The documentation is consistent: every page is in the index, and every link and file name resolves."""
 
 from __future__ import annotations
 
@@ -10,19 +10,19 @@ CODE = re.compile(r"^```.*?^```$|`[^`\n]*`", re.MULTILINE | re.DOTALL)
 
 
 def links(page: Path) -> list[str]:
-    """Return the targets of the links of a page that stay in the project."""
+    """Return the targets of a page's links within the project."""
     found = LINK.findall(CODE.sub("", page.read_text(encoding="utf-8")))
     return [target for target in found if not re.match(r"[a-z]+:", target)]
 
 
 def anchors(page: Path) -> set[str]:
-    """Return the anchors of a page's headings, as the hosts of repositories make them."""
+    """Return the anchors of a page's headings, in the form that repository hosts generate."""
     headings = re.findall(r"^#+ (.+)$", page.read_text(encoding="utf-8"), re.MULTILINE)
     return {re.sub(r"[^\w\- ]", "", heading.lower()).replace(" ", "-") for heading in headings}
 
 
 def broken(page: Path) -> list[str]:
-    """Return the links of a page that lead nowhere."""
+    """Return the links of a page that do not resolve."""
     wrong = []
     for target in links(page):
         path, _, anchor = target.partition("#")

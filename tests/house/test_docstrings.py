@@ -10,7 +10,7 @@ import wanderbus
 
 
 def undocumented(name: str, thing: object) -> list[str]:
-    """What of a public name has no docstring of its own: itself, its public methods and properties."""
+    """Return the names without a docstring: of the public name itself, its public methods and properties."""
     found = [] if inspect.getdoc(thing) else [name]
     if inspect.isclass(thing):
         for member, value in vars(thing).items():

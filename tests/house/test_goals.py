@@ -1,4 +1,4 @@
-"""bench/goals.toml is the one list of goals: what measures and what is listed have the same names and bounds."""
+"""bench/goals.toml is the only list of goals: measurements and list have the same names and bounds."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ PLACES = ("bench", "faults", "fuzz", "hostile", "src/wanderbus/evaluation", "src
 BOUNDS = ("least", "most")
 CONSTRUCTORS = ("goal", "_goal", "exactly", "within", "at_most")
 KINDS = {"{kind}": ("lost", "repeated", "out_of_order", "integrity_errors")}
-"""Names that are put together at run time."""
+"""Names that are composed at run time."""
 
 
 def called(node: ast.Call) -> str:
@@ -27,7 +27,7 @@ def called(node: ast.Call) -> str:
 
 
 def emitted(root: Path) -> Iterator[tuple[str, float | None]]:
-    """Give the names of the goals that code reports with a bound, as patterns, and bounds that are numbers."""
+    """Return the names of the goals that code reports with a bound, as patterns, and the bounds that are numbers."""
     for place in PLACES:
         for file in sorted((root / place).rglob("*.py")):
             for node in ast.walk(ast.parse(file.read_text(encoding="utf-8"))):
@@ -48,7 +48,7 @@ def literal(node: ast.expr | None) -> object:
 
 
 def pattern(node: ast.expr) -> str:
-    """Return the regular expression of a name, in which what is put in at run time may be any word."""
+    """Return the regular expression of a name, in which parts inserted at run time match any word."""
     if isinstance(node, ast.Constant):
         return re.escape(str(node.value))
     if isinstance(node, ast.JoinedStr):

@@ -1,4 +1,4 @@
-"""docs/interop.md lists what ``./do interop`` tries, no more and no less, and that it passes."""
+"""docs/interop.md lists exactly the tests of ``./do interop``, and that they pass."""
 
 from __future__ import annotations
 

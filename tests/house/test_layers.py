@@ -45,7 +45,7 @@ MACHINES = {
     "domain",
 }
 
-# Of room to the rooms that it may import besides itself and the vocabulary.
+# Each room, and the rooms that it may import besides itself and the vocabulary.
 ALLOWED: dict[str, set[str]] = {
     "vocabulary": set(),
     "filters": set(),
@@ -74,7 +74,7 @@ ALLOWED: dict[str, set[str]] = {
     "__main__": {"cli"},
 }
 
-# What a program outside the package may name, besides the names of `wanderbus` itself: demo/ and examples/ are such.
+# Modules that programs outside the package (demo/, examples/) may import, besides the names of `wanderbus` itself.
 PUBLIC = (
     "wanderbus.api.extending",
     "wanderbus.api.rudp",
@@ -89,7 +89,7 @@ PUBLIC = (
 
 
 def room_of(parts: Sequence[str]) -> str:
-    """Return the room of a module, given as its names below the package; the files at its top are the vocabulary."""
+    """Return the room of a module, from its path below the package; the files at the top are the vocabulary."""
     room = ".".join(parts[:2])
     if room in ALLOWED:
         return room
@@ -102,7 +102,7 @@ def room_of_file(path: Path) -> str:
 
 
 def imported(path: Path, tree: ast.Module) -> Iterator[tuple[str, int]]:
-    """Every module that a file imports, in full and with the names taken from it, and the line."""
+    """Yield every module that a file imports, with its full name and the imported names, and the line."""
     here = path.relative_to("src").with_suffix("").parts if path.is_relative_to("src") else path.parts
     for node in ast.walk(tree):
         if isinstance(node, ast.Import):
@@ -167,7 +167,7 @@ def test_the_map_in_the_documentation_is_this_table(root: Path) -> None:
 
 
 def test_broker_names_neither_sip_nor_rudp(modules: dict[Path, ast.Module]) -> None:
-    """DESIGN 3: not even as a word in its code; `sip:` in a text is a user's URI."""
+    """DESIGN 3: no identifier of the broker names them; `sip:` in a text is a user's URI."""
     for path, tree in modules.items():
         if path.is_relative_to(PACKAGE / "broker"):
             names = {node.id for node in ast.walk(tree) if isinstance(node, ast.Name)}
@@ -176,7 +176,7 @@ def test_broker_names_neither_sip_nor_rudp(modules: dict[Path, ast.Module]) -> N
 
 
 def is_public(name: str) -> bool:
-    """Whether ``name`` is the package, one of its pinned names, or within a public room."""
+    """Return whether ``name`` is the package, one of its pinned names, or within a public room."""
     _, _, rest = name.partition(".")
     return rest in ("", *wanderbus.__all__) or any(f"{name}.".startswith(f"{room}.") for room in PUBLIC)
 
@@ -192,7 +192,7 @@ def test_programs_use_the_public_interface_alone(modules: dict[Path, ast.Module]
 
 
 def test_the_checker_sees_a_breach() -> None:
-    """A test must be able to fail: imports of every form are seen."""
+    """The test can fail: it sees imports of every form."""
     for text in (
         "import wanderbus.sip.message.uri",
         "from wanderbus import sip",

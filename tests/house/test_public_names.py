@@ -1,4 +1,4 @@
-"""What a user may name is pinned, and asking for one name loads no more than it needs (DESIGN 3)."""
+"""Public names are pinned, and importing one name loads only what it needs (DESIGN 3)."""
 
 from __future__ import annotations
 
@@ -38,7 +38,7 @@ NAMES = [
     "connect",
     "gathered",
 ]
-"""A change here is a change of the public interface: it takes a line in CHANGELOG.md."""
+"""Pinned names. A change here changes the public interface and needs a line in CHANGELOG.md."""
 
 HEAVY = {"apsw", "pandas", "pyarrow", "pyspark", "rich", "typer"}
 
@@ -47,7 +47,7 @@ MODULES_OF_AN_AGENT_MAX = 180
 
 
 def loaded_after(statement: str) -> set[str]:
-    """The modules loaded in a fresh interpreter by ``statement``."""
+    """Return the modules that ``statement`` loads in a fresh interpreter."""
     program = f"import json, sys; {statement}; print(json.dumps(sorted(sys.modules)))"
     done = subprocess.run([sys.executable, "-c", program], capture_output=True, text=True, check=True)
     return set(json.loads(done.stdout))
@@ -99,7 +99,7 @@ def test_the_version_has_one_source(root: Path) -> None:
 
 
 def test_type_checkers_see_every_name_and_no_other(root: Path) -> None:
-    """A lazy __getattr__ that mypy sees would make any name good."""
+    """A lazy __getattr__ that mypy sees would make every name valid."""
     names = [f"wanderbus.{name}" for name in NAMES]
     wrong = ["wanderbus.Subscripton", "wanderbus.filters.nope"]
     program = "\n".join(["import wanderbus.filters", *names, "wanderbus.filters.covers", *wrong])
@@ -121,12 +121,12 @@ def test_importing_the_package_loads_nothing_heavy() -> None:
 
 
 def test_connecting_loads_no_server() -> None:
-    """Programs on devices start with what an agent needs alone."""
+    """Programs on devices load only the modules that an agent needs."""
     loaded = {name for name in loaded_after("import wanderbus; wanderbus.connect") if name.startswith("wanderbus.")}
     assert not {name for name in loaded if name.split(".")[1] in ("broker", "domain", "matching", "relay", "server")}
     assert len(loaded) <= MODULES_OF_AN_AGENT_MAX
 
 
 def test_the_core_install_is_enough_to_connect() -> None:
-    """DESIGN 3: the core install is the agent alone."""
+    """DESIGN 3: the core install contains the agent only."""
     assert not loaded_after("from wanderbus import connect") & HEAVY

@@ -1,4 +1,4 @@
-"""Machines and vocabulary touch nothing outside: no I/O, clock, randomness or thread (DESIGN 2.1)."""
+"""Machines and vocabulary are pure: no I/O, clock, randomness or thread (DESIGN 2.1)."""
 
 from __future__ import annotations
 
@@ -30,9 +30,9 @@ WORLD = {
     *("sqlite3", "apsw", "logging", "structlog", "sys", "platform", "locale", "ctypes"),
 }
 MODULES_BANNED = WORLD | {"random"}
-"""Modules that reach out of the process, or keep state that a seed does not govern."""
+"""Modules with effects outside the process, or with state that a seed does not control."""
 
-# The simulator takes its randomness from random.Random(seed); the world is closed to it all the same.
+# The simulator draws from random.Random(seed) only; it has no access to the outside either.
 MODULES_BANNED_IN_SIMULATION = {"socket", "ssl", "select", "asyncio", "uvloop", "threading", "secrets", "uuid"}
 
 CALLS_BANNED = {"open", "print", "input", "exec", "eval", "__import__"}

@@ -1,4 +1,4 @@
-"""docs/REQUIREMENTS.md names every requirement once, and what it points at exists."""
+"""docs/REQUIREMENTS.md has one row for every requirement, and every file and test that it names exists."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ ROW = re.compile(r"^\| (\w-?\d\d) \| (.+) \| (.+) \| (.+) \|$")
 
 @pytest.fixture(scope="module")
 def rows(root: Path) -> list[tuple[str, str, str, str]]:
-    """The table's rows: id, what it is, where it lives, the test that shows it."""
+    """The rows of the table: id, content, files, tests."""
     lines = (root / "docs" / "REQUIREMENTS.md").read_text(encoding="utf-8").splitlines()
     found = [match for line in lines if line.startswith("|") and (match := ROW.match(line))]
     assert len(found) == sum(bool(re.match(r"\| \w-?\d", line)) for line in lines), "a row is not of the form"
@@ -43,7 +43,7 @@ def names_in(path: Path) -> set[str]:
 
 
 def fault_of(reference: str, root: Path) -> str | None:
-    """What is wrong with one `path` or `path::test`; None if nothing is."""
+    """Return the fault of one `path` or `path::test`, or None."""
     path, _, test = reference.partition("::")
     if not (root / path).exists():
         return f"there is no {path}"

@@ -42,7 +42,7 @@ def test_the_checker_sees_a_fault(text: str) -> None:
 
 
 def test_lock_holds_pins_and_hashes_alone(root: Path) -> None:
-    """Every line is a pin, a hash of it or a comment: nothing says where packages come from."""
+    """Every line is a pin, its hash or a comment; no line names a source of packages."""
     line = re.compile(r"[\w.-]+==[\w.!+-]+( ; [^\\]+)? \\|    --hash=sha256:[0-9a-f]{64}( \\)?|#.*|")
     for number, text in enumerate((root / "requirements.lock").read_text(encoding="utf-8").splitlines(), start=1):
         assert line.fullmatch(text), f"line {number}: {text}"

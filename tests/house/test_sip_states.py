@@ -1,4 +1,4 @@
-"""docs/sip-states.md is what the tables of transitions say (tools/state_diagram.py writes it)."""
+"""docs/sip-states.md matches the tables of transitions (tools/state_diagram.py writes it)."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ def test_the_page_is_up_to_date(root: Path) -> None:
 
 
 def test_the_page_draws_every_move(root: Path) -> None:
-    """Not only what the tool writes: each pair of states of each table has one edge, and nothing else has."""
+    """The diagram has exactly one edge for each pair of states in each table, independently of the tool."""
     text = (root / "docs" / "sip-states.md").read_text(encoding="utf-8")
     diagrams = [part.partition("```")[0] for part in text.split("```mermaid")[1:]]
     moves = [{(before.value, after.value) for before, to in TRANSITIONS.items() for after in to.values()}]

@@ -1,4 +1,4 @@
-"""Requirements whose acceptance check is a sentence in the documents."""
+"""Statements that requirements demand in the documentation."""
 
 from __future__ import annotations
 
