@@ -55,7 +55,7 @@ _LATER: Final = {
     "recall": "merging",
     "to_node": "normalising",
 }
-"""Of name to the module that has it: loaded by who uses it, since most who parse never compare."""
+"""Module of each name that is loaded on first use: most callers parse and never compare."""
 
 
 class Filter(msgspec.Struct, frozen=True):
@@ -72,7 +72,7 @@ class Filter(msgspec.Struct, frozen=True):
         return eci.write(self.root)
 
     def evaluate(self, event: Event) -> bool | None:
-        """Return True, False, or None where missing or mistyped attributes leave it unknown."""
+        """Return True, False, or None if missing or mistyped attributes make the result unknown."""
         return evaluate(self.root, event)
 
     def matches(self, event: Event) -> bool:
@@ -81,10 +81,10 @@ class Filter(msgspec.Struct, frozen=True):
 
 
 def parse(text: str, language: str = "eci") -> Filter:
-    """Return the filter that ``text`` says in one of :data:`LANGUAGES`; in ``eci`` a blank text is every event's.
+    """Return the filter for ``text`` in one of :data:`LANGUAGES`; in ``eci`` a blank text matches every event.
 
-    Raises :class:`FilterError`, whose ``position`` and ``pointed()`` show the fault; a language that there is not
-    is no fault of the text, and has no position.
+    Raises :class:`FilterError`, whose ``position`` and ``pointed()`` show the fault; for an unknown language it has no
+    position, because the fault is not in the text.
     """
     root: Node
     match language:
@@ -104,7 +104,7 @@ def parse(text: str, language: str = "eci") -> Filter:
     return Filter(text, language, root)
 
 
-if not TYPE_CHECKING:  # a type checker that saw __getattr__ would accept every name
+if not TYPE_CHECKING:  # a type checker that sees __getattr__ accepts every name
 
     def __getattr__(name: str) -> Any:
         if name in ("cesql", "xml"):

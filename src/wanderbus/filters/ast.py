@@ -1,9 +1,9 @@
-"""The one syntax tree to which every filter language parses (SPEC A-06, A-13 to A-16; DESIGN 2.5, 7).
+"""Syntax tree to which every filter language parses (SPEC A-06, A-13 to A-16; DESIGN 2.5, 7).
 
-Nodes are plain immutable data. A filter is a Boolean combination of questions about attributes: whether one
-:class:`Exists`, and whether a :class:`Quantified` clause holds for its value. A clause is in turn a Boolean
-combination of :class:`Predicate`, all of them about **one** value. What a language says beyond that stays a
-:class:`Residual`. What nodes mean is in :mod:`wanderbus.filters.evaluate`.
+Nodes are plain immutable data. A filter is a Boolean combination of questions about attributes: :class:`Exists` asks
+whether an attribute exists, and :class:`Quantified` whether a clause holds for its value. A clause is a Boolean
+combination of :class:`Predicate`, all of them about **one** value. Whatever else a language can express is kept as a
+:class:`Residual`. The semantics of nodes are in :mod:`wanderbus.filters.evaluate`.
 """
 
 from __future__ import annotations
@@ -18,22 +18,22 @@ Operator = Literal["==", "!=", "<", "<=", ">", ">=", "prefix", "suffix", "contai
 """The atomic predicates of SPEC A-06 and A-15."""
 
 Operand = str | int | float | bool | datetime
-"""What a value may be compared with: a literal of the five types of SPEC A-13."""
+"""Values that an attribute may be compared with: a literal of the five types of SPEC A-13."""
 
 Quantifier = Literal["any", "all"]
-"""Over the items of a list (SPEC A-16); a value that is no list is its own only item."""
+"""Quantifier over the items of a list (SPEC A-16); a value that is not a list is its own only item."""
 
 T = TypeVar("T")
 
 
 class Predicate(msgspec.Struct, frozen=True, eq=False, gc=False):
-    """What is asked of one value: ``value operator operand``; the operand of ``in`` is a tuple of operands."""
+    """A test of one value: ``value operator operand``; the operand of ``in`` is a tuple of operands."""
 
     operator: Operator
     operand: Operand | tuple[Operand, ...]
 
     def __eq__(self, other: object) -> bool:
-        # Python holds True equal to 1, and 1 to 1.0; a tree is what was written (SPEC A-13).
+        # Python treats True, 1 and 1.0 as equal; a tree distinguishes them, as the text does (SPEC A-13).
         return isinstance(other, Predicate) and self._identity() == other._identity()
 
     def __hash__(self) -> int:
@@ -81,13 +81,13 @@ class Exists(msgspec.Struct, frozen=True, gc=False):
 
 
 class Expression(Protocol):
-    """What another language says in its own tree; immutable, hashable, and equal where it says the same."""
+    """An expression that another language keeps in its own tree; immutable, hashable, equal if its meaning is."""
 
     def holds(self, attributes: Mapping[str, Any]) -> bool | None:
         """Return whether an event with ``attributes`` matches: True, False, or None for unknown."""
 
     def work(self) -> Any:
-        """Return how much work evaluating it is, a :class:`wanderbus.filters.work.Work`."""
+        """Return the work of evaluating it, a :class:`wanderbus.filters.work.Work`."""
 
     def __str__(self) -> str:
         """Return the canonical text, which parses to the same expression."""
@@ -96,7 +96,7 @@ class Expression(Protocol):
 class Residual(msgspec.Struct, frozen=True, gc=False):
     """An ``expression`` of ``language`` that does not fit this tree: evaluated exactly, opaque to covering.
 
-    Wherever it is true, ``needed`` is true too: what an index may look for first.
+    Wherever it is true, ``needed`` is true too: an index may look for that first.
     """
 
     language: str

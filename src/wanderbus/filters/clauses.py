@@ -1,11 +1,11 @@
-"""Sets of values of any kind: clauses as disjunctions of terms, and what is computed with them (SPEC A-14, B-02).
+"""Clauses as sets of values of any kind: disjunctions of terms, and operations on them (SPEC A-14, B-02).
 
-A clause is brought here as the set of values for which it is *true*. With three truth values that takes two sets, since
-what is not true need not be false: `not` is pushed inwards to the predicates, each of which is false for the values of
-its own kind alone.
+A clause is represented by the set of values for which it is *true*. Three truth values need two sets, because a clause
+that is not true need not be false: `not` is pushed inwards to the predicates, each of which is false only for values of
+its own kind.
 
-Terms without patterns are exact, at most one of a kind, and no larger than the clause. Patterns multiply; what passes
-:data:`wanderbus.limits.CLAUSE_TERMS_MAX` raises :class:`TooLarge`.
+Terms without patterns are exact, at most one for each kind, and no larger than the clause. Patterns multiply; beyond
+:data:`wanderbus.limits.CLAUSE_TERMS_MAX` terms, :class:`TooLarge` is raised.
 """
 
 from __future__ import annotations
@@ -29,7 +29,7 @@ NO_VALUE: Final[Terms] = ()
 
 
 class TooLarge(Exception):
-    """What was asked for would pass a bound of :mod:`wanderbus.limits`; it is kept as it is instead."""
+    """The result would exceed a bound of :mod:`wanderbus.limits`; the caller keeps the original instead."""
 
 
 def terms_of(clause: Clause, wanted: bool = True) -> Terms:
@@ -50,7 +50,7 @@ def terms_of(clause: Clause, wanted: bool = True) -> Terms:
 
 
 def union(clauses: Iterable[Terms]) -> Terms:
-    """Return the values for which some of ``clauses`` holds; raise :class:`TooLarge` past the bound."""
+    """Return the values for which at least one of ``clauses`` holds; raise :class:`TooLarge` above the bound."""
     several = [clause for clause in clauses if clause]
     if len(several) < 2:
         return several[0] if several else NO_VALUE
@@ -63,18 +63,18 @@ def union(clauses: Iterable[Terms]) -> Terms:
 
 
 def intersection(clauses: Iterable[Terms]) -> Terms:
-    """Return the values for which all of ``clauses`` hold; raise :class:`TooLarge` past the bound."""
+    """Return the values for which all of ``clauses`` hold; raise :class:`TooLarge` above the bound."""
     left = list(clauses)
     if not left:
         return EVERY_VALUE
     while len(left) > 1:
-        # In pairs: one by one, the first would be gone over again for each of the others.
+        # In pairs: one by one, the first clause would be processed again for each of the others.
         left = [_both(*left[at : at + 2]) if at + 1 < len(left) else left[at] for at in range(0, len(left), 2)]
     return left[0]
 
 
 def complement(clause: Terms) -> Terms:
-    """Return every value, of any kind, for which ``clause`` does not hold; raise :class:`TooLarge` past the bound."""
+    """Return every value, of any kind, for which ``clause`` does not hold; raise :class:`TooLarge` above the bound."""
     return intersection(_outside(term) for term in clause)
 
 
@@ -87,7 +87,7 @@ def holds(clause: Terms, value: Any) -> bool:
 
 
 def covers(one: Terms, other: Terms) -> bool:
-    """Return whether ``one`` is seen to hold wherever ``other`` does. Never in error; exact without patterns."""
+    """Return whether ``one`` is proved to hold wherever ``other`` does. Never wrong; exact without patterns."""
     return one == other or all(_is_covered(term, one) for term in other)
 
 
@@ -157,7 +157,7 @@ def _both(one: Terms, other: Terms) -> Terms:
 
 
 def _fitting(kind: Kind, region: Region, wanted: tuple[Pattern, ...]) -> Terms:
-    """Return what of ``region`` fits the patterns: points are tried, and contradictions and the obvious left out."""
+    """Return the part of ``region`` that fits the patterns: points are tested, obvious contradictions left out."""
     if not wanted or not region:
         return _term(kind, region)
     wanted = patterns.reduced(wanted)
@@ -183,7 +183,7 @@ def _outside(term: Term) -> Terms:
 
 
 def _without_covered(clause: Terms) -> Terms:
-    """Leave out each term with patterns that another one covers alone."""
+    """Remove each term with patterns that a single other term covers."""
     kept = list(clause)
     for term in clause:
         if term.patterns and any(other is not term and _is_covered(term, (other,)) for other in kept):

@@ -1,6 +1,7 @@
-"""A filter as one nested function, some times faster than walking its tree for every event.
+"""Compilation of a filter to one nested function, several times faster than walking its tree for every event.
 
-Means exactly what :func:`wanderbus.filters.evaluate.holds` says; tests hold it to that on generated cases.
+The function means exactly the same as :func:`wanderbus.filters.evaluate.holds`; tests compare the two on generated
+cases.
 """
 
 from __future__ import annotations
@@ -14,19 +15,19 @@ from wanderbus.filters.evaluate import COMPARE, OF_KIND, comparable, conjunction
 from wanderbus.filters.sizes import has_questions
 
 Test = Callable[[Mapping[str, Any]], bool | None]
-"""From the attributes of an event to True, False or None for unknown."""
+"""Function from the attributes of an event to True, False or None for unknown."""
 
 QUESTIONS_MAX: Final = 64
-"""Questions of a filter that becomes a function; a larger one is evaluated as the tree that it is.
+"""Largest number of questions of a filter that is compiled; a larger filter is evaluated as a tree.
 
-The functions of large ones would be most of what the garbage collector has to go over, while everybody waits.
+The functions of large filters would dominate the garbage collector's work, which blocks everything else.
 """
 
 _Truth = Callable[[Any], bool | None]
-"""From attributes, or from one value, to True, False or None for unknown."""
+"""Function from attributes, or from one value, to True, False or None for unknown."""
 
 _TYPES: Final[Mapping[str, type]] = {"boolean": bool, "number": int, "string": str}
-"""The values of a type itself are all of one kind; those of other types are asked for it."""
+"""Types of which all values have one kind; values of other types are inspected one by one."""
 
 
 def compile_node(node: Node) -> Test:
@@ -37,12 +38,12 @@ def compile_node(node: Node) -> Test:
 
 
 def is_compiled(node: Node) -> bool:
-    """Return whether a filter becomes a function."""
+    """Return whether a filter is compiled."""
     return not has_questions(node, QUESTIONS_MAX, values_count=False)
 
 
 def _boolean(node: Any, leaf: Callable[[Any], _Truth]) -> _Truth:
-    """Return the function of a node or of a clause: both are combined alike, and differ in their leaves."""
+    """Return the function of a node or of a clause: they combine in the same way and differ in their leaves."""
     match node:
         case Not(operand=operand):
             test = _boolean(operand, leaf)
@@ -58,7 +59,7 @@ def _boolean(node: Any, leaf: Callable[[Any], _Truth]) -> _Truth:
 
 
 def _combined(tests: Sequence[_Truth], *, decisive: bool) -> _Truth:
-    """Return Kleene's `or` of ``tests``, which a True decides, or with ``decisive`` False his `and`."""
+    """Return Kleene's `or` of ``tests``, which True decides, or with ``decisive`` False Kleene's `and`."""
 
     def combined(subject: Any) -> bool | None:
         result: bool | None = not decisive
@@ -110,7 +111,7 @@ def _predicate(predicate: Predicate) -> _Truth:
         return compare(value, operand) if type(value) is expected or kind_of(value) == kind else None
 
     def number(value: Any) -> bool | None:
-        if type(value) is float:  # the only type with a value, NaN, that is unlike itself
+        if type(value) is float:  # the only type with a value, NaN, that is not equal to itself
             return compare(value, operand) if value == value else None
         return compared(value)
 
@@ -118,7 +119,7 @@ def _predicate(predicate: Predicate) -> _Truth:
 
 
 def _member(operands: Sequence[Operand]) -> _Truth:
-    """Return the function that says whether a value is one of ``operands``; unknown if some compares with it not."""
+    """Return a function: whether a value is one of ``operands``; unknown if it cannot be compared with some of them."""
     if not operands:
         return lambda value: False
     kinds = {kind_of(operand) for operand in operands}

@@ -1,11 +1,10 @@
 """Conjunctions of attribute filters: simplified, compared and multiplied (DESIGN 7.2, 7.3; SPEC A-14, B-02, B-03).
 
-What is asked of one attribute never depends on another one, so a conjunction implies an attribute filter if what it
-asks of that attribute does. A value may be a list, of which all items fit what is asked of ``all``, and for each
-``any`` there is some item; the empty list fits every ``all`` and no ``any``. Hence, of one attribute:
-
-- an ``any`` follows from an ``any`` that asks no less, once what is asked of ``all`` is taken into account;
-- an ``all`` follows from what is asked of ``all`` alone;
+Conditions on one attribute are independent of other attributes. So a conjunction implies an attribute filter if its own
+filters of that attribute imply it. A value may be a list, of which all items satisfy the filters of ``all``, and for
+each ``any`` there is some item; the empty list satisfies every ``all`` and no ``any``. Hence, for one attribute: |
+- an ``any`` follows from an ``any`` that is at least as strict, once the filters of ``all`` are taken into account;
+- an ``all`` follows only from the filters of ``all``;
 - ``exists`` follows from any of the two, and ``absent`` from itself.
 """
 
@@ -23,16 +22,16 @@ from wanderbus.filters.unfolding import filter_node
 
 
 def attribute_filter(attribute: str, quantifier: Literal["any", "all"], terms: Terms) -> AttributeFilter:
-    """Return what asks ``terms`` of ``attribute``: of all items being anything, no more than that it exists."""
+    """Return the filter for ``terms`` of ``attribute``; if all items may be anything, only that it exists."""
     if quantifier == "all" and terms == EVERY_VALUE:
         return AttributeFilter(attribute, "exists")
     return AttributeFilter(attribute, quantifier, terms)
 
 
 def conjunction(filters: Iterable[AttributeFilter], residuals: Iterable[Node] = ()) -> Conjunction | None:
-    """Return the conjunction without what follows from the rest of it; None if no event can match it.
+    """Return the conjunction without filters that the others imply; None if no event can match it.
 
-    Residuals are told apart by identity: comparing what may be large trees takes long.
+    Residuals are compared by identity: comparing large trees would take too long.
     """
     asked: dict[str, list[AttributeFilter]] = {}
     for each in filters:
@@ -56,16 +55,16 @@ def both(one: Conjunction, other: Conjunction) -> Conjunction | None:
 
 
 def uncovered(form: tuple[Conjunction, ...]) -> tuple[Conjunction, ...]:
-    """Return ``form`` without the conjunctions that another one of it covers.
+    """Return ``form`` without the conjunctions that another of its conjunctions covers.
 
-    Of residuals, that they are the same object is seen.
+    Residuals are equal here only if they are the same object.
     """
     if len(form) < 2:
         return form
     numbers: dict[str | int, int] = {}
     kept: list[tuple[int, Conjunction]] = []
     for each in form:
-        # What is asked about, as bits: what asks about more than another one does not cover it.
+        # The attributes and residuals, as bits: a conjunction with more of them than another does not cover that one.
         topics = 0
         asked: list[str | int] = [*(one.attribute for one in each.filters), *map(id, each.residuals)]
         for topic in asked:
@@ -77,9 +76,9 @@ def uncovered(form: tuple[Conjunction, ...]) -> tuple[Conjunction, ...]:
 
 
 def covers(one: Conjunction, other: Conjunction) -> bool:
-    """Return whether ``one`` is seen to hold wherever ``other`` does: never in error, and exact without patterns.
+    """Return whether ``one`` is proved to hold wherever ``other`` does: never wrong, and exact without patterns.
 
-    Of residuals only that they are equal is seen.
+    Residuals are only compared for equality.
     """
     if one.residuals != other.residuals and not all(node in other.residuals for node in one.residuals):
         return False
@@ -99,7 +98,7 @@ def covers(one: Conjunction, other: Conjunction) -> bool:
 
 
 def filter_covers(one: AttributeFilter, other: AttributeFilter) -> bool:
-    """Return whether attribute filter ``one`` is seen to hold wherever ``other`` does."""
+    """Return whether attribute filter ``one`` is proved to hold wherever ``other`` does."""
     return one.attribute == other.attribute and _is_implied(one, (other,))
 
 
@@ -122,7 +121,7 @@ def _is_implied(asked: AttributeFilter, given: Sequence[AttributeFilter]) -> boo
 
 
 def _narrowed(terms: Terms, every: Sequence[Terms]) -> Terms:
-    """Return what is left of ``terms`` for an item of a list all of whose items fit ``every``."""
+    """Return what remains of ``terms`` for an item of a list all of whose items fit ``every``."""
     try:
         return clauses.intersection((terms, *every))
     except TooLarge:
@@ -130,7 +129,7 @@ def _narrowed(terms: Terms, every: Sequence[Terms]) -> Terms:
 
 
 def _simplified(asked: list[AttributeFilter]) -> list[AttributeFilter] | None:
-    """Return less that asks the same of the one attribute; None if nothing fits."""
+    """Return an equivalent shorter list of filters of one attribute; None if nothing satisfies them."""
     if len(asked) == 1:
         return None if asked[0].quantifier == "any" and not asked[0].terms else asked
     distinct = list(dict.fromkeys(asked))
@@ -154,7 +153,7 @@ def _simplified(asked: list[AttributeFilter]) -> list[AttributeFilter] | None:
 
 
 def _joined(every: list[AttributeFilter]) -> list[AttributeFilter]:
-    """Return one that asks of all items what ``every`` of them does, unless it would be too large."""
+    """Return one filter of all items that is equivalent to ``every``, unless it would be too large."""
     if len(every) < 2:
         return every
     try:

@@ -1,8 +1,9 @@
-"""An event that one filter matches and another one does not: why it is not covered (SPEC B-02, B-09).
+"""Counterexamples to covering: events that one filter matches and another does not (SPEC B-02, B-09).
 
-Some conjunction of the one filter is narrowed until no conjunction of the other holds for it: as long as one holds for
-an event made of it, one of that one's attribute filters is to fail, so its contrary is taken in. The steps are bounded;
-without patterns, residuals and too many alternatives, what exists is found.
+A conjunction of the one filter is narrowed until no conjunction of the other holds for it. As long as some conjunction
+of the other holds for a sampled event, one of its attribute filters has to fail, so the contrary of that filter is
+added. The number of steps is bounded; without patterns, residuals and too many alternatives, every existing
+counterexample is found.
 """
 
 from __future__ import annotations
@@ -27,13 +28,13 @@ STEPS_MAX: Final = 1_024
 """Conjunctions that are tried for one counterexample."""
 
 VARIATIONS: Final = 8
-"""Events that are made of one conjunction."""
+"""Events that are sampled from one conjunction."""
 
 
 def counterexample(one: Comparable, other: Comparable, subject: str = "example") -> Event | None:
     """Return an event that ``other`` matches and ``one`` does not, or None if none was found.
 
-    What is returned has been evaluated and may be published; its subject is ``subject``.
+    The event has been evaluated and may be published; its subject is ``subject``.
     """
     mine = [(each, conjunction_node(each)) for each in form_of(one)]
     search = _Search(_tree(one), _tree(other), mine, subject)
@@ -82,7 +83,9 @@ class _Search:
         return evaluate(self._wanted, event) is True and evaluate(self._avoided, event) is not True
 
     def _narrowed(self, conjunction: Conjunction, event: Event) -> Iterator[Conjunction]:
-        """Yield less of ``conjunction``: where the first one that holds for ``event`` does not; the best last."""
+        """Yield narrower variants of ``conjunction``: those where the first filter that holds for ``event`` fails; best
+        last.
+        """
         held = next((each for each, node in self._mine if evaluate(node, event) is True), None)
         for asked in reversed(held.filters) if held is not None else ():
             contrary = _contrary(asked)
@@ -92,9 +95,9 @@ class _Search:
 
 
 def _contrary(asked: AttributeFilter) -> AttributeFilter | None:
-    """Return what holds for an event with the attribute where ``asked`` does not; None if nothing is known to.
+    """Return a filter that holds for events with the attribute where ``asked`` fails; None if none is known.
 
-    That the attribute be missing is never tried: an event is made with those alone that have to be there.
+    A missing attribute is never tried: events are made only with the attributes that must exist.
     """
     match asked.quantifier:
         case "absent":

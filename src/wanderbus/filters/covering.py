@@ -1,10 +1,10 @@
-"""Whether one filter matches wherever another one does (DESIGN 7.3; SPEC B-02, B-03, B-09).
+"""Covering: whether one filter matches wherever another one does (DESIGN 7.3; SPEC B-02, B-03, B-09).
 
-Covering is always sound: what is said to be covered is. It is complete between conjunctions whose clauses compare,
-with order, equality, prefixes and sets; suffixes and contained texts, disjunctions across attributes and residuals may
+The test is always sound: if it reports covering, it is true. It is complete between conjunctions whose clauses compare
+by order, equality, prefixes and sets; suffixes and contained texts, disjunctions across attributes and residuals may
 hide that one covers the other. The time grows with the product of the sizes of the two forms.
 
-Compare normal forms where the same filter is compared again and again: then its tree is not gone through each time.
+To compare the same filter again and again, pass its normal form: then its tree is not normalised each time.
 """
 
 from __future__ import annotations
@@ -23,7 +23,7 @@ Comparable = Node | Rooted | NormalForm
 
 
 def covers(one: Comparable, other: Comparable) -> bool:
-    """Return whether ``one`` is seen to match every event that ``other`` matches."""
+    """Return whether ``one`` is proved to match every event that ``other`` matches."""
     if one is other:
         return True
     mine, its = form_of(one), form_of(other)
@@ -33,7 +33,7 @@ def covers(one: Comparable, other: Comparable) -> bool:
 
 
 def clause_covers(one: Clause, other: Clause) -> bool:
-    """Return whether clause ``one``, or a predicate, is seen to be true of every value that ``other`` is true of."""
+    """Return whether clause ``one``, or a predicate, is proved true for every value for which ``other`` is true."""
     try:
         return clauses.covers(clauses.terms_of(one), clauses.terms_of(other))
     except TooLarge:
@@ -41,12 +41,12 @@ def clause_covers(one: Clause, other: Clause) -> bool:
 
 
 def form_of(of: Comparable) -> NormalForm:
-    """Return the normal form of a filter or a tree; a form is its own."""
+    """Return the normal form of a filter or a tree; a normal form is returned as it is."""
     return of if isinstance(of, tuple) else normal_form(of)
 
 
 def strengthened(conjunction: Conjunction) -> NormalForm:
-    """Return what holds for the same events, and says besides what its residuals need."""
+    """Return an equivalent form that also contains what its residuals need."""
     needed = list(_needed(conjunction))
     return normal_form(And((conjunction_node(conjunction), *needed))) if needed else (conjunction,)
 

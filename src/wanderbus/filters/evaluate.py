@@ -1,4 +1,4 @@
-"""What an expression of interest means: the reference that everything faster is tested against (DESIGN 2.4, 7.1).
+"""Evaluation of an expression of interest: the reference against which everything faster is tested (DESIGN 2.4, 7.1).
 
 Logic is three-valued (Kleene). A missing attribute makes a clause on it *unknown* (None), and a value of another kind
 than the operand makes a predicate unknown: ``not`` of it is unknown too, and an event matches only where the whole is
@@ -39,7 +39,7 @@ COMPARE: Final[Mapping[str, Callable[[Any, Any], bool]]] = {
     "suffix": str.endswith,
     "contains": str.__contains__,
 }
-"""From operator to what it asks of a value and an operand of one kind."""
+"""Comparison of a value with an operand of one kind, by operator."""
 
 _EPOCH: Final = datetime(1970, 1, 1)
 
@@ -49,7 +49,7 @@ OF_KIND: Final[Mapping[str, frozenset[str]]] = {
     "boolean": frozenset({"==", "!=", "in"}),
     "date": frozenset({"==", "!=", "<", "<=", ">", ">=", "in"}),
 }
-"""Which operators a kind has (SPEC A-15)."""
+"""Operators of each kind (SPEC A-15)."""
 
 
 def evaluate(node: Node, event: Event) -> bool | None:
@@ -76,7 +76,7 @@ def holds(node: Node, attributes: Mapping[str, Any]) -> bool | None:
 
 
 def clause_holds(node: Quantified, value: Any) -> bool | None:
-    """Return whether ``value``, a scalar or a list, satisfies the clause of ``node`` as it is quantified."""
+    """Return whether ``value``, a scalar or a list, satisfies the clause of ``node`` with its quantifier."""
     if not isinstance(value, list):
         return item_holds(node.clause, value)
     combine = disjunction if node.quantifier == "any" else conjunction
@@ -127,9 +127,9 @@ def disjunction(truths: Iterable[bool | None]) -> bool | None:
 
 
 def comparable(value: Any, kind: str) -> Any:
-    """Return what stands for a ``value`` of ``kind`` in comparisons: of a date, its time since the Unix epoch.
+    """Return the representation of a ``value`` of ``kind`` in comparisons: for a date, its time since the Unix epoch.
 
-    Python compares dates of one time zone by what its clocks show, though they show some hours twice.
+    Python compares dates of one time zone by local time, though some local hours occur twice.
     """
     if kind != "date":
         return value
@@ -138,7 +138,7 @@ def comparable(value: Any, kind: str) -> Any:
 
 
 def kind_of(value: object) -> str | None:
-    """Return the kind within which values compare, or None if ``value`` compares with nothing."""
+    """Return the kind within which values compare, or None if ``value`` is not comparable."""
     match value:
         case bool():
             return "boolean"

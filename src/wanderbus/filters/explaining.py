@@ -1,10 +1,10 @@
-"""Why an expression is what it is for an event: the questions that decided, and the values that did (SPEC U-01).
+"""Explanation of a filter's result for an event: the deciding questions and values (SPEC U-01).
 
-They are as few as it takes. An ``and`` that is false is decided by its first operand that is false, an ``or`` that is
-true by its first that is true, whatever the others are; an ``and`` that is true and an ``or`` that is false by all of
-them. So it is with the tests within a clause, and with the items of a list: ``any`` that is true is decided by the
-first item for which the clause is, ``all`` that is false by the first for which it is not, else by all items together.
-What is unknown is so because of every operand that is unknown, and of the first such item of a list.
+They are as few as possible. A false ``and`` is decided by its first false operand, a true ``or`` by its first true
+operand; a true ``and`` and a false ``or`` are decided by all their operands. The same rules apply to the tests within a
+clause and to the items of a list: a true ``any`` is decided by the first item for which the clause is true, a false
+``all`` by the first item for which it is false, otherwise by all items together. An unknown result is decided by every
+unknown operand, and by the first unknown item of a list.
 """
 
 from __future__ import annotations
@@ -21,23 +21,23 @@ from wanderbus.filters.eci import write
 from wanderbus.filters.evaluate import holds, item_holds
 
 VALUE_CHARACTERS_MAX: Final = 80
-"""Of an attribute's value in words; a longer one is cut."""
+"""Longest text of an attribute's value in an explanation; a longer one is cut."""
 
 
 class Deciding(msgspec.Struct, frozen=True):
-    """A question that decided: its text, what it was (None for unknown), and ``why`` in words."""
+    """A question that decided: its text, its result (None for unknown), and ``why`` in words."""
 
     question: str
     truth: bool | None
     why: str
     attribute: str | None = None
-    """What it asks about; None where it asks about the whole event."""
+    """The attribute in question; None if the question is about the whole event."""
 
     value: Any = None
-    """What the event has there, or the item of it that decided; None where the attribute is missing."""
+    """The event's value of it, or the item that decided; None if the attribute is missing."""
 
     item: int | None = None
-    """Of a list, counted from 0, where one item decided."""
+    """Index of the deciding item of a list, counted from 0."""
 
 
 def deciding(node: Node, event: Event) -> tuple[Deciding, ...]:
@@ -51,7 +51,7 @@ def deciding(node: Node, event: Event) -> tuple[Deciding, ...]:
 
 
 def _deciders(node: Any, truth_of: Callable[[Any], bool | None]) -> Iterator[tuple[Any, bool | None]]:
-    """Give what decided ``node``, a filter or a clause, with what it was: what is no combination of others."""
+    """Yield the parts that decided ``node``, a filter or a clause, with their results: parts that combine no others."""
     match node:
         case Not(operand=operand):
             yield from _deciders(operand, truth_of)
@@ -108,7 +108,7 @@ def _of_value(node: Quantified, value: Any, truth: bool | None) -> Iterator[Deci
 
 
 def _of_item(node: Quantified, item: Any, place: int | None) -> Iterator[Deciding]:
-    """Give what of the clause decided for one value, item ``place`` of a list."""
+    """Yield the parts of the clause that decided for one value, item ``place`` of a list."""
     name = node.attribute
     where = name if place is None else f"item {place + 1} of {name}"
     for leaf, truth in _deciders(node.clause, lambda clause: item_holds(clause, item)):

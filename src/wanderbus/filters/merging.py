@@ -1,4 +1,4 @@
-"""Fewer filters for the same events: merging by structure, once or as filters come and go (SPEC B-04 to B-12, S-04).
+"""Merging: fewer filters for the same events, by structure, once or incrementally (SPEC B-04 to B-12, S-04).
 
 Filters are merged as the conjunctions of their normal forms; those of one structure, that is of the same names, types
 and quantifiers and the same residuals, with one another and with no others. Filters of different subjects do not belong
@@ -32,13 +32,13 @@ Mode = Literal["perfect", "imperfect", "adaptive"]
 MODES: Final[tuple[Mode, ...]] = get_args(Mode)
 
 PRECISION_MIN: Final = 0.9
-"""What adaptive merging keeps to where nothing else is said."""
+"""Precision of adaptive merging if none is given."""
 
 Merging = Callable[[Collection[Conjunction]], list[Conjunction]]
 
 
 class Change(msgspec.Struct, frozen=True):
-    """What an update did to the merged set: what neighbours have to be told."""
+    """Changes of the merged set by an update: what neighbours must be sent."""
 
     added: tuple[Conjunction, ...] = ()
     removed: tuple[Conjunction, ...] = ()
@@ -48,17 +48,17 @@ class Change(msgspec.Struct, frozen=True):
 
 
 class MergedSet:
-    """Filters by id, and what they merge to: always what merging all of them anew would give (SPEC B-12).
+    """A set of filters by id, and its merged form: always equal to merging all of them from scratch (SPEC B-12).
 
-    An update merges anew only the structures that it touches, and those only if it brings or takes away a conjunction
-    that no other filter has. Many filters in one :meth:`update` cost each structure one merge; the memory is that of
-    the filters' normal forms, and is given back as they are removed.
+    An update merges again only the structures that it affects, and only if it adds or removes a conjunction that no
+    other filter has. Many filters in one :meth:`update` cost each structure one merge. The memory is that of the
+    filters' normal forms, and is released as filters are removed.
     """
 
     def __init__(
         self, mode: Mode = "perfect", *, precision_min: float = PRECISION_MIN, events: Iterable[Event] = ()
     ) -> None:
-        """Begin empty; ``precision_min`` and the sample of ``events`` are for ``adaptive`` alone.
+        """Begin empty; only ``adaptive`` uses ``precision_min`` and the sample of ``events``.
 
         Raises :class:`ConfigurationError` for another mode or a precision outside 0 to 1.
         """
@@ -133,7 +133,7 @@ class MergedSet:
 
 
 class _Group:
-    """The conjunctions of one structure, with how many filters have each, and what they merge to."""
+    """The conjunctions of one structure, the number of filters that have each, and their merged form."""
 
     __slots__ = ("counts", "merged")
 
@@ -143,7 +143,7 @@ class _Group:
 
 
 class Counted(msgspec.Struct, frozen=True):
-    """How many of some events match the original filters, the merged ones, and both (SPEC B-08)."""
+    """Numbers of events that match the original filters, the merged filters, and both (SPEC B-08)."""
 
     originals: int
     merged: int
@@ -151,12 +151,12 @@ class Counted(msgspec.Struct, frozen=True):
 
     @property
     def precision(self) -> float:
-        """Return the share of what the merged filters let through that was asked for; 1 if they let nothing through."""
+        """Return the share of events let through by the merged filters that were wanted; 1 if none was let through."""
         return self.both / self.merged if self.merged else 1.0
 
     @property
     def recall(self) -> float:
-        """Return the share of what was asked for that the merged filters let through; 1 if nothing was."""
+        """Return the share of wanted events that the merged filters let through; 1 if none was wanted."""
         return self.both / self.originals if self.originals else 1.0
 
 
@@ -167,9 +167,9 @@ def merge(
     precision_min: float = PRECISION_MIN,
     events: Iterable[Event] = (),
 ) -> list[Filter]:
-    """Return what ``filters`` of one subject merge to; one that nothing merges with is returned as it was given.
+    """Return the merged form of ``filters`` of one subject; a filter that merges with none is returned as given.
 
-    ``precision_min`` and the sample of ``events`` are for ``adaptive`` alone. Raises :class:`ConfigurationError` for
+    Only ``adaptive`` uses ``precision_min`` and the sample of ``events``. Raises :class:`ConfigurationError` for
     another mode or a precision outside 0 to 1.
     """
     merging = merging_of(mode, precision_min, events)
@@ -190,7 +190,7 @@ def merge_conjunctions(
     precision_min: float = PRECISION_MIN,
     events: Iterable[Event] = (),
 ) -> list[Conjunction]:
-    """Return what ``conjunctions`` of normal forms merge to; as :func:`merge`."""
+    """Return the merged form of ``conjunctions`` of normal forms; see :func:`merge`."""
     return _merged(conjunctions, merging_of(mode, precision_min, events))
 
 

@@ -1,4 +1,4 @@
-"""Merging between perfect and imperfect: as few conjunctions as a bound on precision allows (SPEC S-04).
+"""Adaptive merging, between perfect and imperfect: as few conjunctions as a bound on precision allows (SPEC S-04).
 
 What is left of one structure after perfect merging is fused in pairs, those first that let the least through that none
 of the originals asks for, while the precision as estimated stays at or above the bound. The estimate is one of two:
@@ -35,16 +35,16 @@ from wanderbus.filters.merging_perfect import Group, imperfect
 from wanderbus.filters.normal import AttributeFilter, Conjunction, Term
 
 NEIGHBOURS: Final = 6
-"""On each side, in the order of each attribute."""
+"""Neighbours on each side, in the order of each attribute."""
 
 PARTNERS_MAX: Final = 32
-"""Pairs in which what was fused is looked at again."""
+"""Number of pairs in which a fused row is tried again."""
 
 CELLS_MAX: Final = 4_096
-"""Cells of one attribute; where filters name more ends, neighbouring cells count as one."""
+"""Largest number of cells of one attribute; if filters name more ends, neighbouring cells are joined."""
 
 Masks = tuple[int, ...]
-"""For each attribute the cells, or the events of the sample, that fit."""
+"""For each attribute, the cells or the sampled events that fit, as bits."""
 
 
 def adaptive(
@@ -66,13 +66,13 @@ def adaptive(
 
 class _Estimate(Protocol):
     def masks(self, row: Row) -> Masks:
-        """Return what fits each attribute filter of ``row``."""
+        """Return the masks of the attribute filters of ``row``."""
 
     def size(self, masks: Masks) -> float:
-        """Return how much fits all attribute filters."""
+        """Return the volume, or the number of events, that fits all attribute filters."""
 
     def accept(self, masks: Masks, unasked: float) -> bool:
-        """Return whether the bound allows a conjunction of which no more than ``unasked`` was not asked for."""
+        """Return whether the bound allows a conjunction with at most ``unasked`` unwanted events."""
 
 
 class _Volumes:
@@ -101,8 +101,9 @@ class _Volumes:
 class _Counting:
     """Events of a sample.
 
-    The mask of an attribute filter has a bit for each event. An ``all`` joined with another lets lists through that
-    neither does, so for it the items of longer lists have bits of their own, after those of the events.
+    The mask of an attribute filter has a bit for each event. An ``all`` joined with another lets through lists that
+    neither lets through alone, so for ``all`` the items of longer lists have bits of their own, after those of the
+    events.
     """
 
     def __init__(self, group: Group, rows: Sequence[Row], precision_min: float, sample: Sequence[Event]) -> None:
@@ -148,7 +149,7 @@ class _Counting:
         return through
 
     def _lists_of(self, each: AttributeFilter) -> dict[int, int]:
-        """Return of each event, by number, the bits of the items of its list of two or more, for ``all`` alone."""
+        """Return for each event, by number, the bits of the items of its list of two or more; only for ``all``."""
         lists: dict[int, int] = {}
         bit = len(self._events)
         for number, attributes in enumerate(self._events if each.quantifier == "all" else ()):
@@ -198,7 +199,7 @@ def _cell_masks(filters: Sequence[AttributeFilter]) -> tuple[list[int], int]:
 
 
 class _Fused(msgspec.Struct):
-    """What was fused of some rows."""
+    """The result of fusing some rows."""
 
     rows: tuple[Row, ...]
     masks: Masks
@@ -225,7 +226,7 @@ class _Fusing:
         heapq.heapify(self._ahead)
 
     def parts(self) -> list[tuple[Row, ...]]:
-        """Fuse what may be fused; return the rows that each result is made of."""
+        """Fuse while the bound allows; return the source rows of each result."""
         while self._ahead:
             unasked, one, other = heapq.heappop(self._ahead)
             if one in self._alive and other in self._alive:
@@ -239,7 +240,7 @@ class _Fusing:
         if not self._estimate.accept(masks, unasked):
             return
         del self._alive[one], self._alive[other]
-        # A number is used once, so what is still ahead of the two is passed over.
+        # A number is used once, so pairs of the two that are still in the queue are skipped.
         number = next(self._numbers)
         near = [each for each in sorted(mine.near | its.near) if each in self._alive]
         fused = _Fused((*mine.rows, *its.rows), masks, self._estimate.size(masks), unasked, set())
@@ -251,7 +252,7 @@ class _Fusing:
         self._alive[number] = fused
 
     def _unasked(self, one: _Fused, other: _Fused) -> float:
-        """Return how much fusing the two lets through besides what each of them does."""
+        """Return how much the fused two let through beyond what each of them does."""
         fused = self._estimate.size(_united(one.masks, other.masks))
         both = self._estimate.size(tuple([mine & its for mine, its in zip(one.masks, other.masks, strict=True)]))
         return max(0.0, fused - one.size - other.size + both)
@@ -262,7 +263,7 @@ def _united(one: Masks, other: Masks) -> Masks:
 
 
 def _neighbours(masks: Sequence[Masks]) -> Iterator[tuple[int, int]]:
-    """Give pairs of numbers of ``masks``, the lower first: all of few, else those near each other in some attribute."""
+    """Yield pairs of numbers of ``masks``, the lower first: all of few, otherwise neighbours in some attribute."""
     if len(masks) <= 4 * NEIGHBOURS:
         yield from combinations(range(len(masks)), 2)
         return

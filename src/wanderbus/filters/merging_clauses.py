@@ -1,8 +1,8 @@
-"""What merging needs of one attribute at a time (SPEC B-04; DESIGN 7.2).
+"""Merging of the attribute filters of one attribute (SPEC B-04; DESIGN 7.2).
 
-Attribute filters of one structure are joined by disjunction, and are laid out as *spans* on a line of cells, on which
-one covers another if it has all of its cells. The cells of a kind are the ends that the filters at hand name, and what
-lies between two neighbouring ends: every interval of theirs is a run of whole cells.
+Attribute filters of one structure are joined by disjunction. They are laid out as *spans* on a line of cells, on which
+one covers another if it has all cells of the other. The cells of a kind are the ends that the filters name, and the
+gaps between neighbouring ends: every interval of the filters is a run of whole cells.
 """
 
 from __future__ import annotations
@@ -16,18 +16,18 @@ from wanderbus.filters.clauses import KINDS, Terms
 from wanderbus.filters.normal import AttributeFilter, Interval, Term
 
 _ROOM: Final = limits.CLAUSE_TERMS_MAX - len(KINDS)
-"""For terms with patterns, which multiply; there is at most one of a kind without."""
+"""Largest number of terms with patterns, which multiply; terms without patterns are at most one for each kind."""
 
 
 class Spans(NamedTuple):
     """The cells of one attribute filter."""
 
     runs: list[tuple[int, int]]
-    """Of each interval of a term without patterns the first cell, and the one past the last."""
+    """For each interval of a term without patterns, its first cell and the cell after its last."""
 
     first: int
     past: int
-    """The first cell of all, and the one past the last; the same where there is none. With patterns, of the line."""
+    """The first cell of all, and the cell after the last; equal if there is none. With patterns, those of the line."""
 
     has_patterns: bool
 
@@ -43,9 +43,9 @@ class Spans(NamedTuple):
 def joined(filters: Iterable[AttributeFilter]) -> list[AttributeFilter]:
     """Return the disjunction of ``filters``, which have one structure, without terms that the rest of it covers.
 
-    It is one attribute filter but where that would be larger than :data:`wanderbus.limits.CLAUSE_TERMS_MAX`. For
-    ``any`` it holds exactly where one of ``filters`` does. For ``all`` it holds there too, and besides for lists whose
-    items do not all fit the same one.
+    The result is one attribute filter unless that would exceed :data:`wanderbus.limits.CLAUSE_TERMS_MAX`. For ``any``
+    it holds exactly where one of ``filters`` does. For ``all`` it also holds for lists whose items fit different
+    filters.
     """
     distinct = list(dict.fromkeys(filters))
     if len(distinct) < 2:
@@ -66,7 +66,7 @@ def joined(filters: Iterable[AttributeFilter]) -> list[AttributeFilter]:
 def widened(filters: Iterable[AttributeFilter]) -> AttributeFilter:
     """Return one attribute filter that holds wherever one of ``filters``, which have one structure, does.
 
-    It is the disjunction, or if that has too many patterns, what is left of it without them.
+    It is the disjunction, or if that has too many patterns, the disjunction without them.
     """
     first, *others = joined(filters)
     if not others:
@@ -76,7 +76,7 @@ def widened(filters: Iterable[AttributeFilter]) -> AttributeFilter:
 
 
 def order(each: AttributeFilter) -> tuple[Any, ...]:
-    """Return what sorts attribute filters of one structure, the same in every process."""
+    """Return a sort key for attribute filters of one structure, the same in every process."""
     return tuple([_term_order(term) for term in each.terms])
 
 
@@ -118,7 +118,7 @@ def laid_out(filters: Sequence[AttributeFilter]) -> tuple[list[Spans], int]:
 
 
 def _places(filters: Sequence[AttributeFilter]) -> tuple[dict[str, tuple[int, int, Mapping[Any, int]]], int]:
-    """Return for each kind its first cell, the one past its last, and the cells of the ends; and how many in all."""
+    """Return for each kind its first cell, the cell after its last, and the cells of the ends; and the total number."""
     ends: dict[str, set[Any]] = {}
     for each in filters:
         for term in each.terms:
@@ -131,7 +131,7 @@ def _places(filters: Sequence[AttributeFilter]) -> tuple[dict[str, tuple[int, in
     for kind in sorted(ends):
         named = ends[kind]
         named.discard(None)
-        # Between two ends lies a cell, and so does one before the first and one after the last.
+        # There is a cell between two ends, one before the first end and one after the last.
         index = {end: base + 1 + 2 * number for number, end in enumerate(sorted(named))}
         past = base + 2 * len(index) + 1
         places[kind] = base, past, index

@@ -1,9 +1,9 @@
-"""Which conjunctions of one structure are covered by others of it, without comparing all pairs (SPEC B-02, B-04, B-09).
+"""Covered conjunctions of one structure, found without comparing all pairs (SPEC B-02, B-04, B-09).
 
-Where a region covers another it has the first and the last cell of that one. For every attribute, and every cell where
-something begins or ends, the conjunctions that have the cell are the bits of one number; what may cover a conjunction
-is then one `and` of two such numbers for each of its attributes. That is exact for regions without gaps and patterns,
-and else followed by a full comparison.
+A region that covers another has the first and the last cell of that one. For every attribute, and every cell where
+something begins or ends, the conjunctions that have the cell are the bits of one number. Candidates that may cover a
+conjunction are then one `and` of two such numbers for each of its attributes. This is exact for regions without gaps
+and patterns; other regions are then compared in full.
 """
 
 from __future__ import annotations
@@ -16,13 +16,13 @@ from wanderbus.filters.merging_clauses import laid_out
 from wanderbus.filters.normal import AttributeFilter
 
 BLOCK: Final = 4_096
-"""So many conjunctions are compared with one another, and with as many of the largest.
+"""Size of a block: its conjunctions are compared with one another, and with as many of the largest.
 
-In a structure of more than twice this number, one may stay that another covers; nothing else goes wrong by it.
+In a structure of more than twice this number, a covered conjunction may remain; that is the only consequence.
 """
 
 TRIES_MAX: Final = 64
-"""Full comparisons that one conjunction may cost; after so many that fail, it stays."""
+"""Largest number of full comparisons for one conjunction; after so many failures, it stays."""
 
 Row = tuple[int, ...]
 """A conjunction as the numbers of its attribute filters in a table."""
@@ -50,7 +50,7 @@ def _in_blocks(rows: Sequence[Row], table: Sequence[AttributeFilter]) -> list[Ro
             pieces, divided = parts, place
         sizes = [size * widths[row[place]] for size, row in zip(sizes, rows, strict=True)]
     if pieces:
-        # What covers a row lies in the same piece of every attribute.
+        # A row and what covers it lie in the same piece of every attribute.
         groups: dict[int, list[Row]] = {}
         for row in rows:
             groups.setdefault(pieces[row[divided]], []).append(row)
@@ -65,7 +65,7 @@ def _in_blocks(rows: Sequence[Row], table: Sequence[AttributeFilter]) -> list[Ro
 def _along(ids: Sequence[int], table: Sequence[AttributeFilter]) -> tuple[dict[int, float], dict[int, int]]:
     """Return for each attribute filter its width, and the number of the piece of the line in which it lies.
 
-    What covers is no narrower. Pieces are what no attribute filter reaches across.
+    A covering filter is at least as wide. No attribute filter reaches from one piece into another.
     """
     spans, cells = laid_out([table[each] for each in ids])
     widths = {each: (span.past - span.first) / (cells or 1) for each, span in zip(ids, spans, strict=True)}
@@ -79,7 +79,7 @@ def _along(ids: Sequence[int], table: Sequence[AttributeFilter]) -> tuple[dict[i
 
 
 def _alive(rows: Sequence[Row], table: Sequence[AttributeFilter]) -> list[Row]:
-    """Return those of ``rows`` that no other covers, each compared with every other."""
+    """Return the rows that no other row covers, after comparing each with every other."""
     everyone = (1 << len(rows)) - 1
     columns = [_Column(ids, table, everyone) for ids in zip(*rows, strict=True)]
     alive = everyone
@@ -97,7 +97,7 @@ def _alive(rows: Sequence[Row], table: Sequence[AttributeFilter]) -> list[Row]:
 
 
 def _bits(number: int, most: int) -> Iterator[int]:
-    """Give the places of the lowest bits of ``number``, at most so many."""
+    """Yield the positions of the lowest bits of ``number``, at most ``most``."""
     while number and most:
         lowest = number & -number
         yield lowest.bit_length() - 1
@@ -114,7 +114,7 @@ class _Column:
         for number, each in enumerate(ids):
             holders[each] = holders.get(each, 0) | 1 << number
         self.perhaps = dict.fromkeys(holders, everyone)
-        """Of an attribute filter to the rows, as bits, whose own may cover it."""
+        """For each attribute filter, the rows, as bits, whose filter may cover it."""
         if len(holders) > 1:
             self._compare(holders)
 
@@ -125,7 +125,7 @@ class _Column:
         fitting = 0
         for span, rows in zip(spans, holders.values(), strict=True):
             if span.has_patterns:
-                # Cells do not tell what it covers.
+                # Cells alone do not show what it covers.
                 fitting |= rows
                 continue
             for low, past in span.runs:
@@ -140,7 +140,7 @@ class _Column:
                 self.perhaps[each] = after[span.first] & before[span.past] | fitting
 
     def covers(self, one: int, other: int) -> bool:
-        """Return whether attribute filter ``one``, which perhaps covers ``other``, does."""
+        """Return whether attribute filter ``one``, a candidate, really covers ``other``."""
         if one == other:
             return True
         mine, its = self._spans[one], self._spans[other]

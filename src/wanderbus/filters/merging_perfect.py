@@ -20,16 +20,16 @@ from wanderbus.filters.merging_covered import Row, uncovered
 from wanderbus.filters.normal import AttributeFilter, Conjunction
 
 Structure = tuple[tuple[tuple[str, str, tuple[str, ...]], ...], tuple[object, ...]]
-"""The structures of the attribute filters, and the residuals (SPEC B-05)."""
+"""Structure of a conjunction: those of its attribute filters, and its residuals (SPEC B-05)."""
 
 
 def structure_of(conjunction: Conjunction) -> Structure:
-    """Return what is the same of conjunctions that merge."""
+    """Return the structure, which is equal for conjunctions that merge."""
     return tuple([each.structure for each in conjunction.filters]), conjunction.residuals
 
 
 def perfect(conjunctions: Collection[Conjunction]) -> list[Conjunction]:
-    """Return no more conjunctions, which hold exactly where one of ``conjunctions``, of one structure, does."""
+    """Return at most as many conjunctions that hold exactly where one of ``conjunctions``, of one structure, does."""
     if len(conjunctions) < 2:
         return list(conjunctions)
     group = Group(conjunctions)
@@ -37,7 +37,7 @@ def perfect(conjunctions: Collection[Conjunction]) -> list[Conjunction]:
 
 
 def imperfect(conjunctions: Collection[Conjunction]) -> list[Conjunction]:
-    """Return one conjunction that holds where some of ``conjunctions``, of one structure, do, and perhaps elsewhere."""
+    """Return one conjunction that holds wherever one of ``conjunctions``, of one structure, does, or more."""
     if len(conjunctions) < 2:
         return list(conjunctions)
     group = Group(conjunctions)
@@ -45,14 +45,14 @@ def imperfect(conjunctions: Collection[Conjunction]) -> list[Conjunction]:
 
 
 class Group:
-    """Conjunctions of one structure as rows of numbers: those of their attribute filters in a table."""
+    """Conjunctions of one structure as rows of numbers: indices of their attribute filters in a table."""
 
     def __init__(self, conjunctions: Iterable[Conjunction]) -> None:
         distinct = list(dict.fromkeys(conjunctions))
         self.residuals = distinct[0].residuals
         self._slots = _slots_of(distinct[0].filters)
         self._names_once = len({each.attribute for each in distinct[0].filters}) == len(distinct[0].filters)
-        # Numbered in an order of their own, so that nothing hangs on how the conjunctions came.
+        # Numbered in a canonical order, so that the result does not depend on the order of the input.
         self.table: list[AttributeFilter] = []
         self._numbers: dict[AttributeFilter, int] = {}
         for _, places in self._slots:
@@ -76,7 +76,7 @@ class Group:
         )
 
     def conjunctions(self, rows: Iterable[Row]) -> list[Conjunction]:
-        """Return ``rows`` as conjunctions, without what follows from the rest of them."""
+        """Return ``rows`` as conjunctions, without filters that the others imply."""
         if self._names_once:
             return [Conjunction(tuple([self.table[each] for each in row]), self.residuals) for row in rows]
         found = (conjunction([self.table[each] for each in row], self.residuals) for row in rows)
@@ -99,9 +99,9 @@ class Group:
     def _merged_at(
         self, places: Sequence[int], rows: Iterable[Row], alive: dict[Row, None], partners: dict[Row, tuple[Row, int]]
     ) -> list[Row]:
-        """Merge each of ``rows`` with what agrees with it outside one of ``places``; change ``alive``, return the new.
+        """Merge each of ``rows`` with a row that agrees outside one of ``places``; update ``alive``, return new rows.
 
-        ``partners`` has for the rest of a row the row that was last seen with it, and what that has besides.
+        ``partners`` maps the rest of a row to the row last seen with it, and to that row's remaining filter.
         """
         alike: dict[Row, dict[Row, int]] = {}
         for row in rows:
@@ -148,7 +148,7 @@ class Group:
 
 
 def _slots_of(filters: Sequence[AttributeFilter]) -> list[tuple[str, tuple[int, ...]]]:
-    """Return the quantifier and the places of each structure of an attribute filter: several where it is repeated."""
+    """Return the quantifier and the places of each structure of an attribute filter; repeated ones have several."""
     slots: dict[object, tuple[str, tuple[int, ...]]] = {}
     for place, each in enumerate(filters):
         _, places = slots.get(each.structure, ("", ()))
@@ -157,7 +157,7 @@ def _slots_of(filters: Sequence[AttributeFilter]) -> list[tuple[str, tuple[int, 
 
 
 def _without(row: Row, place: int, places: Sequence[int]) -> Row:
-    """Return ``row`` without what is at ``place``, one of ``places``; those of them that follow move up."""
+    """Return ``row`` without the entry at ``place``, one of ``places``; later places move up."""
     if place == places[-1]:
         return row[:place] + row[place + 1 :]
     moved = list(row)

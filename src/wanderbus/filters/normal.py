@@ -1,11 +1,11 @@
-"""What covering and merging compare: filters as a set of conjunctions of attribute filters (DESIGN 7.2, SPEC A-14).
+"""Normal form of filters: a set of conjunctions of attribute filters (DESIGN 7.2, SPEC A-14).
 
-A :class:`Conjunction` is the set of ``<name, type, clause>`` of the paper. A clause is a disjunction of
-:class:`Term`; a term says of one value that it is of a kind, lies in a region, and fits every pattern. The form says
-when a filter is *true*; that something is unknown is no match, so it is no part of it.
+Covering and merging compare normal forms. A :class:`Conjunction` is the set of ``<name, type, clause>`` of the paper. A
+clause is a disjunction of :class:`Term`; a term requires that a value is of a kind, lies in a region, and fits every
+pattern. The form describes when a filter is *true*; unknown is no match, so the form omits it.
 
-Equal structs mean equal sets of values: intervals of a region are sorted, disjoint and apart, terms are sorted, at
-most one of a kind has no patterns. Data alone; made by :mod:`wanderbus.filters.normalising`.
+Equal structs mean equal sets of values: intervals of a region are sorted, disjoint and not adjacent; terms are sorted,
+and at most one of a kind has no patterns. The module has data only; :mod:`wanderbus.filters.normalising` makes it.
 """
 
 from __future__ import annotations
@@ -21,11 +21,11 @@ Kind = Literal["boolean", "date", "number", "string"]
 """Values compare within their kind (:mod:`wanderbus.filters.evaluate`)."""
 
 End = int | float | str | bool | datetime | None
-"""Where an interval ends; None where it does not."""
+"""End of an interval; None if it is unbounded."""
 
 
 class Interval(msgspec.Struct, frozen=True, array_like=True):
-    """The values of one kind between ``low`` and ``high``, with those two unless they are ``open`` or None.
+    """The values of one kind between ``low`` and ``high``, including these two unless they are ``open`` or None.
 
     A single value is ``[v, v]``. The strings with a prefix are one interval too.
     """
@@ -37,7 +37,7 @@ class Interval(msgspec.Struct, frozen=True, array_like=True):
 
 
 class Pattern(msgspec.Struct, frozen=True, array_like=True, order=True):
-    """That a string has a suffix or contains a text, or that it does not (``wanted`` is False)."""
+    """Requirement that a string has a suffix or contains a text, or that it does not (``wanted`` is False)."""
 
     operator: Literal["suffix", "contains"]
     text: str
@@ -45,7 +45,7 @@ class Pattern(msgspec.Struct, frozen=True, array_like=True, order=True):
 
 
 class Term(msgspec.Struct, frozen=True, array_like=True):
-    """A value of ``kind`` within some interval of ``region``, which fits every one of ``patterns``."""
+    """A value of ``kind`` within some interval of ``region`` that fits every one of ``patterns``."""
 
     kind: Kind
     region: tuple[Interval, ...]
@@ -53,9 +53,10 @@ class Term(msgspec.Struct, frozen=True, array_like=True):
 
 
 class AttributeFilter(msgspec.Struct, frozen=True, array_like=True):
-    """That for ``any`` or ``all`` items of ``attribute`` some of ``terms`` holds, or that it ``exists`` or not.
+    """Requirement that some of ``terms`` holds for ``any`` or ``all`` items of ``attribute``, or that it ``exists`` or
+    not.
 
-    Without terms, ``any`` holds for nothing and ``all`` for the empty list alone; ``exists`` and ``absent`` have none.
+    Without terms, ``any`` holds for nothing and ``all`` only for the empty list; ``exists`` and ``absent`` have none.
     """
 
     attribute: str
@@ -64,14 +65,14 @@ class AttributeFilter(msgspec.Struct, frozen=True, array_like=True):
 
     @property
     def structure(self) -> tuple[str, str, tuple[str, ...]]:
-        """Return the name, the quantifier and the kinds: of filters that merge, these are the same (SPEC B-05)."""
+        """Return the name, the quantifier and the kinds: filters that merge have the same (SPEC B-05)."""
         return self.attribute, self.quantifier, tuple(sorted({term.kind for term in self.terms}))
 
 
 class Conjunction(msgspec.Struct, frozen=True, array_like=True):
-    """That every one of ``filters``, sorted, and every one of ``residuals`` holds.
+    """Requirement that every one of ``filters``, sorted, and every one of ``residuals`` holds.
 
-    Residuals are what does not fit, and what would have made the form too large: evaluated, never looked into.
+    Residuals do not fit the form, or would have made it too large: they are evaluated and never inspected.
     """
 
     filters: tuple[AttributeFilter, ...] = ()
@@ -79,4 +80,4 @@ class Conjunction(msgspec.Struct, frozen=True, array_like=True):
 
 
 NormalForm = tuple[Conjunction, ...]
-"""Some conjunction of which holds; none of an empty one."""
+"""Disjunction of conjunctions; an empty one never holds."""

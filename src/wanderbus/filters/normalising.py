@@ -1,10 +1,10 @@
-"""From a tree to its normal form and back (DESIGN 7.2, SPEC A-14, B-09).
+"""Conversion of a tree to its normal form (DESIGN 7.2, SPEC A-14, B-09).
 
-The form holds exactly where the tree is *true*. `not` is pushed inwards to where it is exact: that no item fits a
-clause is that all items fail it, which is more than that they do not fit it, and both need the attribute.
+The form holds exactly where the tree is *true*. `not` is pushed inwards to where it is exact: "no item fits a clause"
+becomes "all items fail it". This is stricter than "they do not fit it", and both need the attribute.
 
-A normal form may be exponentially larger than its tree. What would pass a bound of :mod:`wanderbus.limits` stays in the
-form as the subtree that it was: exact when evaluated, opaque to covering. So everything here is polynomial, and nothing
+A normal form may be exponentially larger than its tree. A subtree that would exceed a bound of :mod:`wanderbus.limits`
+stays in the form as it was: exact when evaluated, opaque to covering. So everything here is polynomial, and no filter
 is refused.
 """
 
@@ -25,20 +25,20 @@ __all__ = ["normal_form", "to_node", "tree_of"]
 
 _OTHER: Final[dict[Quantifier, Quantifier]] = {"any": "all", "all": "any"}
 _MADE_EACH: Final = 8
-"""Conjunctions made on the way to one normal form, for each that it may have."""
+"""Intermediate conjunctions per conjunction that a normal form may have."""
 
 
 def normal_form(of: Node | Rooted, conjunctions_max: int = limits.NORMAL_FORM_CONJUNCTIONS_MAX) -> NormalForm:
-    """Return the conjunctions some of which holds exactly where ``of``, a filter or its tree, is true.
+    """Return conjunctions of which one holds exactly where ``of``, a filter or its tree, is true.
 
-    Conjunctions that another one covers are left out, and in each what follows from the rest of it. What would make
-    more than ``conjunctions_max`` of them stays in the form as the subtree that it was.
+    Conjunctions that another one covers are left out, and so are implied filters within each. A subtree that would make
+    more than ``conjunctions_max`` of them stays in the form as it was.
     """
     return tuple(map(_ordered, uncovered(_Expansion(conjunctions_max).form(tree_of(of), wanted=True))))
 
 
 def tree_of(of: Node | Rooted) -> Node:
-    """Return the tree of a filter; a tree is its own."""
+    """Return the tree of a filter; a tree is returned as it is."""
     match of:
         case Quantified() | Exists() | Residual() | Not() | And() | Or():
             return of
@@ -47,7 +47,7 @@ def tree_of(of: Node | Rooted) -> Node:
 
 
 class _Expansion:
-    """The making of one normal form."""
+    """The construction of one normal form."""
 
     def __init__(self, conjunctions_max: int) -> None:
         self._most = conjunctions_max
@@ -83,7 +83,7 @@ class _Expansion:
         return (Conjunction((attribute_filter(node.attribute, quantifier, terms),)),)
 
     def _unexpanded(self, node: Node, wanted: bool) -> NormalForm:
-        """Return ``node`` as a residual; equal ones are one and the same object."""
+        """Return ``node`` as a residual; equal residuals are the same object."""
         node = self._opaque.setdefault(node, node)
         if not wanted:
             node = self._opaque.setdefault(Not(node), Not(node))
@@ -104,7 +104,7 @@ class _Expansion:
                     wide.append((several, operand))
         first = conjunction(filters, residuals)
         found: NormalForm = () if first is None else (first,)
-        # The small ones first, so that as few as can be stay unexpanded.
+        # The small ones first, so that as few as possible stay unexpanded.
         left: list[Node] = []
         for several, operand in sorted(wide, key=lambda part: len(part[0])):
             made = len(found) * len(several)
@@ -137,7 +137,7 @@ def _product(one: NormalForm, other: NormalForm) -> NormalForm:
 
 
 def _united(conjunctions: Sequence[Conjunction]) -> NormalForm:
-    """Return the conjunctions once each, those that ask for ``any`` item of one attribute, and nothing else, as one."""
+    """Remove duplicates, and unite conjunctions that consist of one ``any`` filter of the same attribute."""
     if Conjunction() in conjunctions:
         return (Conjunction(),)
     lone: dict[str, list[Conjunction]] = {}

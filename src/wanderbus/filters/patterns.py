@@ -1,7 +1,7 @@
-"""What follows from suffixes and contained texts (SPEC B-02).
+"""Implications between suffixes and contained texts (SPEC B-02).
 
-Every string that ends in ``abc`` ends in ``bc`` and contains ``b``; one that does not contain ``b`` does not contain
-``abc``. Sound, and complete for two patterns; of more together not all is seen.
+Every string that ends in ``abc`` ends in ``bc`` and contains ``b``; a string that does not contain ``b`` does not
+contain ``abc``. The rules are sound, and complete for two patterns; joint implications of more patterns may be missed.
 """
 
 from __future__ import annotations
@@ -17,14 +17,14 @@ def fits(text: str, patterns: Iterable[Pattern]) -> bool:
 
 
 def follows(pattern: Pattern, prefix: str, known: Iterable[Pattern]) -> bool:
-    """Return whether every string that begins with ``prefix`` and fits ``known`` is seen to fit ``pattern``."""
+    """Return whether every string that begins with ``prefix`` and fits ``known`` is proved to fit ``pattern``."""
     if pattern.wanted and pattern.operator == "contains" and pattern.text in prefix:
         return True
     return any(_implies(other, pattern) for other in known)
 
 
 def are_contradictory(prefix: str, patterns: tuple[Pattern, ...]) -> bool:
-    """Return whether no string is seen to begin with ``prefix`` and fit all of ``patterns``."""
+    """Return whether it is proved that no string begins with ``prefix`` and fits all of ``patterns``."""
     return any(follows(negated(pattern), prefix, patterns) for pattern in patterns)
 
 
@@ -41,7 +41,7 @@ def _occurs(pattern: Pattern, text: str) -> bool:
 
 
 def negated(pattern: Pattern) -> Pattern:
-    """Return what the strings fit that do not fit ``pattern``."""
+    """Return the pattern of the strings that do not fit ``pattern``."""
     return Pattern(pattern.operator, pattern.text, not pattern.wanted)
 
 
@@ -53,7 +53,7 @@ def _implies(known: Pattern, asked: Pattern) -> bool:
     if asked.wanted:
         return False
     if known.wanted:
-        # A string that ends in one text ends in the other too only if one of them ends in the other.
+        # A string ends in two texts only if one of the texts ends in the other.
         both = known.operator == asked.operator == "suffix"
         return both and not known.text.endswith(asked.text) and not asked.text.endswith(known.text)
     return _occurs(known, asked.text) and (known.operator == "contains" or asked.operator == "suffix")

@@ -1,11 +1,12 @@
-"""Sets of values of one kind, as intervals: what a normal form computes with (DESIGN 7.2, SPEC B-02).
+"""Regions: sets of values of one kind, as intervals, on which normal forms are computed (DESIGN 7.2, SPEC B-02).
 
-A region is a tuple of intervals, sorted, disjoint and with some value between any two; empty of an empty set. Values
-are those that an event can hold (:func:`wanderbus.event.check_event`), so a kind is never dense: nothing lies between
-1.0 and the next double, nor between ``"a"`` and ``"a\\0"``. Every set of values that comparisons can tell is exactly
-one set of intervals but for one freedom: past the end ``> 1`` begins where ``>= 1.0000000000000002`` does.
+A region is a tuple of intervals, sorted, disjoint and with some value between any two; the empty set is the empty
+tuple. Values are those that an event can hold (:func:`wanderbus.event.check_event`), so a kind is never dense: nothing
+lies between 1.0 and the next double, nor between ``"a"`` and ``"a\0"``. Every set of values that comparisons can
+distinguish is exactly one set of intervals, with one exception: past the end, ``> 1`` begins where ``>=
+1.0000000000000002`` does.
 
-Every operation takes time in proportion to its operands, and a union that of sorting them.
+Every operation takes linear time in its operands, and a union takes the time of sorting them.
 """
 
 from __future__ import annotations
@@ -26,7 +27,7 @@ WHOLE: Final[Region] = (Interval(None, None),)
 """Every value of the kind."""
 
 _EXACT_MAX: Final = 2**52
-"""Up to here every integer is a double, and the next double is nearer than the next integer."""
+"""Largest number up to which every integer is a double, and the next double is nearer than the next integer."""
 
 _CHARACTER_MAX: Final = "\U0010ffff"
 _BEFORE_SURROGATES: Final = "\ud7ff"
@@ -34,7 +35,7 @@ _AFTER_SURROGATES: Final = "\ue000"
 
 
 def canonical(value: Any) -> Any:
-    """Return the one of all equal values that stands in a normal form: 1 for 1.0, 0 for -0.0, a date in UTC."""
+    """Return the representative of all equal values in a normal form: 1 for 1.0, 0 for -0.0, a date in UTC."""
     if isinstance(value, float) and value.is_integer() and -(2**63) <= value < 2**63:
         return int(value)
     if isinstance(value, datetime):
@@ -46,12 +47,12 @@ def canonical(value: Any) -> Any:
 
 
 def point(value: Any) -> Region:
-    """Return the region of ``value`` alone."""
+    """Return the region of a single ``value``."""
     return (Interval(value, value),)
 
 
 def interval(low: Any, high: Any, low_open: bool = False, high_open: bool = False) -> Region:
-    """Return the region between ``low`` and ``high``; None is no end. Of no value it is empty."""
+    """Return the region between ``low`` and ``high``; None is unbounded. It is empty if no value lies there."""
     if isinstance(low, bool) or isinstance(high, bool):
         return _of_booleans(low, high, low_open, high_open)
     if low is not None and high is not None:
@@ -80,7 +81,8 @@ def prefixed(text: str) -> Region:
 def after_prefix(text: str) -> str | None:
     """Return the least string above every one that begins with ``text``; None if there is none.
 
-    The last character is raised by one; the greatest cannot be, and the surrogates, no characters, are left out.
+    The last character is incremented; the greatest character cannot be, and surrogates, which are no characters, are
+    skipped.
     """
     kept = text.rstrip(_CHARACTER_MAX)
     if not kept:
@@ -90,7 +92,7 @@ def after_prefix(text: str) -> str | None:
 
 
 def union(*regions: Region) -> Region:
-    """Return what is in some of ``regions``."""
+    """Return the values that are in some of ``regions``."""
     several = [region for region in regions if region]
     if len(several) < 2:
         return several[0] if several else EMPTY
@@ -105,7 +107,7 @@ def union(*regions: Region) -> Region:
 
 
 def intersection(one: Region, other: Region) -> Region:
-    """Return what is in both."""
+    """Return the values that are in both."""
     if one == WHOLE:
         return other
     if other == WHOLE or one == other:
@@ -125,7 +127,7 @@ def intersection(one: Region, other: Region) -> Region:
 
 
 def complement(region: Region) -> Region:
-    """Return what is of the kind and not in ``region``."""
+    """Return the values of the kind that are not in ``region``."""
     if not region:
         return WHOLE
     found: list[Interval] = []
@@ -140,7 +142,7 @@ def complement(region: Region) -> Region:
 
 
 def difference(one: Region, other: Region) -> Region:
-    """Return what is in ``one`` and not in ``other``."""
+    """Return the values that are in ``one`` and not in ``other``."""
     return intersection(one, complement(other)) if other else one
 
 
@@ -150,7 +152,7 @@ def is_subset(one: Region, other: Region) -> bool:
         return _includes(other[0], one[0])
     at = 0
     for each in one:
-        # The last one that begins no later; or the next, where nothing lies between the two beginnings.
+        # The last interval that begins no later; or the next, if no value lies between the two beginnings.
         at = bisect_right(other, _low_key(each), lo=max(at - 1, 0), key=_low_key)
         if not any(_includes(outer, each) for outer in other[max(at - 1, 0) : at + 1]):
             return False
@@ -163,22 +165,22 @@ def has(region: Region, value: Any) -> bool:
 
 
 def points(region: Region) -> Iterator[Any]:
-    """Yield each value that is an interval of its own."""
+    """Yield each value that is an interval by itself."""
     return (each.low for each in region if is_point(each))
 
 
 def is_point(each: Interval) -> bool:
-    """Return whether the interval is of a single value."""
+    """Return whether the interval has a single value."""
     return each.low is not None and each.high is not None and each.low == each.high
 
 
 def shared_prefix(each: Interval) -> str:
-    """Return the longest text with which every string of the interval begins, as far as its ends tell."""
+    """Return the longest text with which every string of the interval is known to begin."""
     if not isinstance(each.low, str) or not isinstance(each.high, str):
         return ""
     length = next((at for at, (a, b) in enumerate(zip(each.low, each.high, strict=False)) if a != b), None)
     if length is None:
-        return each.low  # the low end is the beginning of the high end
+        return each.low  # the low end is a prefix of the high end
     if each.high_open and each.high == after_prefix(each.low[: length + 1]):
         length += 1
     return each.low[:length]
@@ -246,7 +248,7 @@ def _high_key(each: Interval) -> tuple[bool, Any, bool]:
 
 
 def _meet(before: Interval, after: Interval) -> bool:
-    """Return whether no value parts the two, the first of which does not begin later."""
+    """Return whether no value lies between the two intervals, of which the first does not begin later."""
     high: Any = before.high
     low: Any = after.low
     if high is None or low is None or low < high:

@@ -1,7 +1,7 @@
-"""Values that fit a clause, and events that fit a conjunction: what a counterexample is made of (SPEC B-02).
+"""Sampling of values that fit a clause, and of events that fit a conjunction, for counterexamples (SPEC B-02).
 
-Of every interval its ends are tried, what lies next to them and something plain between. Of texts that have to end in
-or contain others, some ways to put them together; such a text may be missed.
+Samples of an interval are its ends, their neighbours and a plain value between. For texts that have to end in or
+contain others, some combinations are tried; a fitting text may be missed.
 """
 
 from __future__ import annotations
@@ -28,7 +28,7 @@ _INTEGER_MAX: Final = 2**63 - 1
 
 
 def values(terms: Terms) -> Iterator[Scalar]:
-    """Yield some values for which ``terms`` hold, first one of each term's first interval."""
+    """Yield some values for which ``terms`` hold, first one from each term's first interval."""
     rows = [_of_interval(term, each) for each_row in _rows(terms) for term, each in each_row]
     seen: set[tuple[type, Any]] = set()
     for value in _in_turn(rows):
@@ -40,7 +40,7 @@ def values(terms: Terms) -> Iterator[Scalar]:
 def attributes_of(conjunction: Conjunction, variations: int) -> Iterator[dict[str, Value]]:
     """Yield some events' attributes that fit the filters of ``conjunction``, at most ``variations``.
 
-    Residuals are not looked at. Nothing is yielded where no value is found for some attribute.
+    Residuals are ignored. Nothing is yielded if no value is found for some attribute.
     """
     asked: dict[str, list[AttributeFilter]] = {}
     for each in conjunction.filters:
@@ -58,7 +58,7 @@ def attributes_of(conjunction: Conjunction, variations: int) -> Iterator[dict[st
 
 
 def _of_attribute(filters: list[AttributeFilter]) -> Iterator[Value]:
-    """Yield values, scalars where they do, for which all of ``filters`` of one attribute hold."""
+    """Yield values for which all of ``filters`` of one attribute hold: scalars if possible."""
     every = [each.terms for each in filters if each.quantifier == "all"]
     try:
         allowed = clauses.intersection(every)
@@ -140,7 +140,7 @@ def _whole(number: int) -> Iterator[int]:
 
 
 def _before(number: int | float) -> int | float:
-    """Return a number just below, which is the follower's mirror image."""
+    """Return a number just below: the mirror image of the follower."""
     after = regions.follower(-number)
     return -math.inf if after is None else -after
 
@@ -151,7 +151,8 @@ def _dates(low: Any, high: Any) -> Iterator[datetime]:
             for step in _NEAR:
                 with contextlib.suppress(OverflowError):
                     yield end + sign * step
-            yield end.replace(tzinfo=timezone(-sign * _OFFSET_MAX))  # the first and the last dates have such alone
+            # The first and the last dates have no other neighbours.
+            yield end.replace(tzinfo=timezone(-sign * _OFFSET_MAX))
     if low is None and high is None:
         yield _EPOCH
 

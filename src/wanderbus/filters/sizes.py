@@ -1,4 +1,4 @@
-"""Size of a filter, estimated from its tree alone: the same wherever and whenever it is asked."""
+"""Size of a filter, estimated only from its tree, so that every estimate of a filter is the same."""
 
 from __future__ import annotations
 
@@ -7,23 +7,23 @@ from typing import Any, Final
 from wanderbus.filters.ast import And, Exists, Not, Or, Predicate, Quantified, Residual, Rooted
 
 FILTER_BYTES: Final = 1_024
-"""A filter by itself: its subscription, its id, its row."""
+"""Bytes of a filter by itself: its subscription, its id, its row."""
 
 NAME_BYTES: Final = 4_096
-"""A name of an attribute: an index has columns for it, which other filters may share, and every event passes them."""
+"""Bytes of an attribute name: an index has columns for it, shared among filters, which every event passes."""
 
 QUESTION_BYTES: Final = 512
-"""A comparison, or whatever joins some: its tree, the function that evaluates it, and its entry in a row."""
+"""Bytes of a comparison or a combination: its tree, its compiled function, and its entry in a row."""
 
 VALUE_BYTES: Final = 192
-"""One of the values of ``in``."""
+"""Bytes of one value of ``in``."""
 
 CHARACTER_BYTES: Final = 80
-"""A character of an expression that another language evaluates in its own tree."""
+"""Bytes of a character of an expression that another language evaluates in its own tree."""
 
 
 def size_of(of: Rooted) -> int:
-    """Return the bytes of memory that a filter takes in an index, estimated: rather too many."""
+    """Return the estimated bytes of memory of a filter in an index: an upper estimate."""
     size = FILTER_BYTES
     names: set[str] = set()
     waiting: list[Any] = [of.root]
@@ -51,7 +51,7 @@ def size_of(of: Rooted) -> int:
 
 
 def has_questions(root: Any, most: int, *, values_count: bool = True) -> bool:
-    """Return whether a tree asks more than ``most`` questions; each value of ``in`` may count as a quarter of one."""
+    """Return whether a tree has more than ``most`` questions; each value of ``in`` may count as a quarter of one."""
     left = 4 * most
     waiting = [root]
     while waiting and left >= 0:

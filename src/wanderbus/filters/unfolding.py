@@ -1,7 +1,7 @@
-"""Normal forms as trees again, so that what was merged is a filter with a text (DESIGN 7.2).
+"""Conversion of normal forms back to trees, so that a merged filter has a text (DESIGN 7.2).
 
-The tree is true exactly where the form holds, and written as a person would write it: holes of single values as ``!=``
-or ``not in``, points as ``in``, the strings with a prefix as ``prefix``.
+The tree is true exactly where the form holds, and is written as a person would write it: holes of single values as
+``!=`` or ``not in``, points as ``in``, the strings with a prefix as ``prefix``.
 """
 
 from __future__ import annotations
@@ -26,7 +26,7 @@ _OF_KIND: Final[dict[str, Clause]] = {
     "number": Or((Predicate("<", 0), Predicate(">=", 0))),
     "string": Predicate("prefix", ""),
 }
-"""Of kind to a clause that is true for each of its values."""
+"""For each kind, a clause that is true for each of its values."""
 
 
 def to_node(form: NormalForm) -> Node:
@@ -59,7 +59,7 @@ def clause_of(terms: Terms) -> Clause:
 
 
 def _term_parts(term: Term) -> list[Clause]:
-    """Return clauses some of which is true for a value of ``term``."""
+    """Return clauses of which at least one is true for a value of ``term``."""
     fitting = [_pattern_clause(pattern) for pattern in term.patterns]
     if term.region == regions.WHOLE:
         return [_every(fitting)] if fitting else [_OF_KIND[term.kind]]
@@ -73,7 +73,7 @@ def _pattern_clause(pattern: Pattern) -> Clause:
 
 
 def _region_parts(region: Region) -> list[Clause]:
-    """Return clauses some of which is true for a value of ``region``: ranges with their holes first, then points."""
+    """Return clauses of which at least one is true for a value of ``region``: ranges with holes first, then points."""
     parts: list[Clause] = []
     single: list[Any] = []
     for run in _runs(region):
@@ -85,7 +85,7 @@ def _region_parts(region: Region) -> list[Clause]:
 
 
 def _runs(region: Region) -> list[list[Interval]]:
-    """Return the intervals, those together between which a single value or the strings of a prefix are missing."""
+    """Return runs of intervals between which only a single value, or the strings of one prefix, are missing."""
     runs: list[list[Interval]] = []
     for each in region:
         if runs and _hole(runs[-1][-1], each) is not None:
@@ -96,7 +96,7 @@ def _runs(region: Region) -> list[list[Interval]]:
 
 
 def _hole(before: Interval, after: Interval) -> Predicate | None:
-    """Return what is true exactly between two intervals, if one predicate says it."""
+    """Return a predicate that is true exactly for the values between two intervals, if there is one."""
     if before.high_open and after.low_open and before.high == after.low:
         return Predicate("==", before.high)  # type: ignore[arg-type]
     is_text = isinstance(before.high, str) and before.high_open and not after.low_open

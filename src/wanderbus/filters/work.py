@@ -1,7 +1,7 @@
-"""Work that a filter may be for an event: operations and characters, counted without evaluating it.
+"""Estimated work of a filter for an event: operations and characters, counted without evaluating it.
 
-A bound is linear in what the event has of the attributes that the filter names, and the same on every machine, in a
-simulation and when a log is read again. One unit is about 10 ns on the reference machine.
+A bound is linear in the sizes of the event's attributes that the filter names. It is the same on every machine, in a
+simulation and when a log is replayed. One unit is about 10 ns on the reference machine.
 """
 
 from __future__ import annotations
@@ -15,34 +15,34 @@ from wanderbus.filters.ast import And, Clause, Exists, Node, Not, Or, Predicate,
 from wanderbus.filters.compiled import is_compiled
 
 OPERATION: Final = 25
-"""Units of one comparison in a function; in a tree it is :data:`IN_A_TREE` times as much."""
+"""Units of one comparison in a compiled function; in a tree it costs :data:`IN_A_TREE` times as much."""
 
 IN_A_TREE: Final = 3
 
 SHORT_TEXT: Final = 128
-"""Characters of a sought text up to which each of a value's is looked at few times."""
+"""Length of a sought text up to which each character of a value is compared few times."""
 
 OTHER_CHARACTERS: Final = 32
-"""Characters that a value that is no text counts as, since some languages make one of it."""
+"""Length in characters assumed for a value that is not a text, because some languages convert it to one."""
 
 CASED_OTHERS: Final = 8
-"""So many characters of ASCII are as much to change in case as one of a text that has others."""
+"""Number of ASCII characters whose change of case costs as much as one character of another text."""
 
 EIGHTHS: Final = 3
-"""Work for each character is counted in eighths of a unit, as a shift."""
+"""Work for each character is counted in eighths of a unit; this is the shift."""
 
 
 class Share(msgspec.Struct):
-    """Work for what an event has of one attribute: units for each item, and eighths of one for each character."""
+    """Work for one attribute of an event: units for each item, and eighths of a unit for each character."""
 
     items: int = 0
     characters: int = 0
     cased: int = 0
-    """For each character whose case is changed."""
+    """Eighths of a unit for each character whose case is changed."""
 
 
 class Size(msgspec.Struct, frozen=True):
-    """Items and characters of one attribute of an event; ``cased`` are the characters by what changing case takes."""
+    """Items and characters of one attribute of an event; ``cased`` are characters weighted by their case change."""
 
     items: int
     characters: int
@@ -50,17 +50,17 @@ class Size(msgspec.Struct, frozen=True):
 
 
 class Work(msgspec.Struct):
-    """Work of one filter: ``fixed`` units, and by attribute what depends on the event."""
+    """Work of one filter: ``fixed`` units, and a share by attribute that depends on the event."""
 
     fixed: int = 0
     shares: dict[str, Share] = {}
 
     def share(self, name: str) -> Share:
-        """Return the share of an attribute, none of it at first."""
+        """Return the share of an attribute, zero at first."""
         return self.shares.setdefault(name, Share())
 
     def add(self, other: Work) -> None:
-        """Take the work of another filter in addition."""
+        """Add the work of another filter."""
         self.fixed += other.fixed
         for name, its in other.shares.items():
             share = self.share(name)
@@ -79,7 +79,7 @@ class Work(msgspec.Struct):
 
 
 class Sizes(dict[str, Size | None]):
-    """Sizes of the attributes of one event, each found out when it is first asked for; None of what it lacks."""
+    """Sizes of the attributes of one event, computed on first use; None for attributes that it lacks."""
 
     def __init__(self, attributes: Mapping[str, Any]) -> None:
         super().__init__()
@@ -92,7 +92,7 @@ class Sizes(dict[str, Size | None]):
 
 
 class EverySize(dict[str, Size | None]):
-    """Sizes of an event that has every attribute, a text of so many characters."""
+    """Sizes of an event that has every attribute, each a text of a given length."""
 
     def __init__(self, characters: int) -> None:
         super().__init__()

@@ -1,4 +1,4 @@
-"""A disk that keeps what was synced, and after a crash any part of what was only written (DESIGN rule 3)."""
+"""Simulated disk: keeps synced data, and after a crash any prefix of unsynced data (DESIGN rule 3)."""
 
 from __future__ import annotations
 
@@ -20,17 +20,17 @@ class Disk:
         self._synced = 0
         self._syncing = False
         self._urgent = False
-        """Whether somebody waits for what is not being synced yet."""
+        """Whether somebody waits for entries that are not being synced yet."""
         self._power = 0
         self.on_append: Callable[[], None] = lambda: None
-        """Called when something was written and not synced yet: the worst moment for a crash."""
+        """Called when entries were written but not synced yet: the worst moment for a crash."""
         self._pending: list[tuple[Mapping[str, Mapping[str, bytes | None]], int]] = []
         self._synced_to: Callable[[int], None] = lambda durable: None
 
     def append(self, entries: Sequence[LogEntry], synced: Callable[[int], None], *, urgent: bool = True) -> None:
-        """Write ``entries``; call ``synced`` with the durable next offset after each sync that group commit makes.
+        """Write ``entries``; call ``synced`` with the durable next offset after each sync of the group commit.
 
-        What is not ``urgent`` waits for what is, or for rows to save.
+        Entries that are not ``urgent`` wait for urgent ones, or for rows to save.
         """
         self.log.extend(entries)
         self._urgent |= urgent
@@ -39,13 +39,13 @@ class Disk:
         self._sync_if_wanted()
 
     def save(self, changes: Mapping[str, Mapping[str, bytes | None]], offset: int) -> None:
-        """Commit rows that reflect every record below ``offset``, not before those are durable."""
+        """Commit rows that reflect every record below ``offset``, once those records are durable."""
         self._pending.append((changes, offset))
         self._commit_rows()
         self._sync_if_wanted()
 
     def crash(self) -> None:
-        """Lose power: of what was not synced, some first part survives."""
+        """Lose power: a prefix of the unsynced data survives."""
         self._power += 1
         self._syncing = self._urgent = False
         self._pending.clear()

@@ -1,4 +1,4 @@
-"""A network that loses, repeats, delays, damages and reorders datagrams, and whose hosts come, go and move."""
+"""Simulated network: loses, repeats, delays, damages and reorders datagrams; hosts are added, removed and moved."""
 
 from __future__ import annotations
 
@@ -18,28 +18,28 @@ Receiver = Callable[[Address, bytes], None]
 
 
 class Conditions(msgspec.Struct):
-    """How bad the network is: chances from 0 to 1, one-way delays in seconds."""
+    """Quality of a network path: chances from 0 to 1, one-way delays in seconds."""
 
     loss: float = 0.0
     duplication: float = 0.0
     delay_min_s: float = 0.001
     delay_max_s: float = 0.01
     spike: float = 0.0
-    """Chance that a datagram is held up ``spike_s`` longer, so that later ones overtake it."""
+    """Chance that a datagram is delayed by ``spike_s`` more, so that later datagrams overtake it."""
     spike_s: float = 0.5
     damage: float = 0.0
-    """Chance that a few bits of a datagram are flipped and no checksum notices."""
+    """Chance that a few bits of a datagram are flipped without a checksum error."""
     bytes_per_s: float | None = None
-    """What the narrowest link carries; datagrams wait in line before it."""
+    """Rate of the narrowest link; datagrams queue before it."""
     line_s_max: float = 0.2
-    """A datagram that would have to wait longer than this is lost."""
+    """Longest wait in the queue; a datagram that would have to wait longer is lost."""
 
 
 class Network:
-    """Delivers datagrams to whoever is bound to the destination when they arrive.
+    """Delivers each datagram to the receiver that is bound to the destination on arrival.
 
-    ``towards`` has the conditions of the ways to an IP address, and ``within`` those between the sockets of one, where
-    they are not those of everywhere; ``listeners`` are those who accept streams, and the names of their sockets.
+    ``towards`` has the conditions of the paths to an IP address, and ``within`` those between the sockets of one, if
+    they differ from the general ones; ``listeners`` are the hosts that accept streams, and the names of their sockets.
     """
 
     def __init__(self, world: World, conditions: Conditions) -> None:
@@ -48,27 +48,27 @@ class Network:
         self.within: Conditions | None = None
         self.delivered = 0
         self.tap: Callable[[Address, Address, bytes], None] = lambda source, destination, data: None
-        """Sees every datagram that is sent."""
+        """Called with every datagram that is sent."""
         self.listeners: dict[Address, tuple[StreamHost, str]] = {}
         self.firewalls: dict[str, Firewall] = {}
-        """By the IP address that they stand before."""
+        """Firewalls, by the IP address that each protects."""
         self.dropped = 0
-        """Datagrams and attempts to connect that a firewall dropped."""
+        """Number of datagrams and connection attempts that a firewall dropped."""
         self._world = world
         self._bound: dict[Address, Receiver] = {}
         self._cut: set[str] = set()
         self._line_free_at: dict[str, float] = {}
 
     def bind(self, address: Address, receiver: Receiver) -> None:
-        """Let ``receiver`` have what arrives at ``address``."""
+        """Deliver what arrives at ``address`` to ``receiver``."""
         self._bound[address] = receiver
 
     def unbind(self, address: Address) -> None:
-        """Let what arrives at ``address`` be lost."""
+        """Discard what arrives at ``address``."""
         self._bound.pop(address, None)
 
     def is_bound(self, address: Address) -> bool:
-        """Return whether somebody listens at ``address``."""
+        """Return whether a receiver is bound to ``address``."""
         return address in self._bound
 
     def is_there(self, ip: str) -> bool:
@@ -76,7 +76,7 @@ class Network:
         return any(address[0] == ip for addresses in (self._bound, self.listeners) for address in addresses)
 
     def cut(self, ip: str) -> None:
-        """Lose everything to and from ``ip``."""
+        """Discard everything to and from ``ip``."""
         self._cut.add(ip)
 
     def mend(self, ip: str) -> None:
@@ -88,7 +88,7 @@ class Network:
         return not self._cut.isdisjoint(ips)
 
     def is_dropped(self, protocol: Protocol, source: Address, destination: Address) -> bool:
-        """Return whether a firewall drops what goes from ``source`` to ``destination``, which then counts."""
+        """Return whether a firewall drops a message from ``source`` to ``destination``; count it if so."""
         for host, peer in ((source, destination), (destination, source)):
             firewall = self.firewalls.get(host[0])
             if firewall is not None and firewall.drops(protocol, peer):
@@ -97,13 +97,13 @@ class Network:
         return False
 
     def conditions_of(self, source: str, destination: str) -> Conditions:
-        """Return how bad the way from one IP address to another is."""
+        """Return the conditions of the path from one IP address to another."""
         if self.within is not None and source == destination:
             return self.within
         return self.towards.get(destination, self.conditions)
 
     def send(self, source: Address, destination: Address, data: bytes) -> None:
-        """Carry a datagram as the conditions allow."""
+        """Deliver a datagram as far as the conditions allow."""
         self.tap(source, destination, data)
         draw = self._world.random
         conditions = self.conditions_of(source[0], destination[0])
@@ -125,7 +125,7 @@ class Network:
             self.carry(source, destination, self._damage(data) if damaged else data, delay)
 
     def carry(self, source: Address, destination: Address, data: bytes, delay_s: float) -> None:
-        """Have a datagram arrive in ``delay_s`` seconds, whatever the conditions; ``source`` may be a lie."""
+        """Deliver a datagram in ``delay_s`` seconds, whatever the conditions; ``source`` may be forged."""
         self._world.after(delay_s, lambda: self._arrive(source, destination, data))
 
     def _arrive(self, source: Address, destination: Address, data: bytes) -> None:
@@ -135,7 +135,7 @@ class Network:
             receiver(source, data)
 
     def _wait_in_line(self, ip: str, service_s: float, waiting_s_max: float) -> float:
-        """Return how long a datagram waits for the link towards ``ip``, its own bytes included; take its place."""
+        """Return how long a datagram waits for the link towards ``ip``, its own transmission included; enqueue it."""
         now = self._world.now
         done_at = max(self._line_free_at.get(ip, now), now) + service_s
         if done_at - now <= waiting_s_max:

@@ -1,4 +1,4 @@
-"""One machine in the simulated world: the driver's work with virtual sockets and timers."""
+"""Node: one machine in the simulated world, with a driver for virtual sockets and timers."""
 
 from __future__ import annotations
 
@@ -24,27 +24,27 @@ from wanderbus.simulation.world import World
 
 
 class Wire(Protocol):
-    """What datagrams go by: the network, or a NAT before it."""
+    """Link of a node for datagrams: the network, or a NAT before it."""
 
     def bind(self, address: Address, receiver: Callable[[Address, bytes], None]) -> None:
-        """Let ``receiver`` have what arrives at ``address``."""
+        """Deliver what arrives at ``address`` to ``receiver``."""
         ...
 
     def unbind(self, address: Address) -> None:
-        """Let what arrives at ``address`` be lost."""
+        """Discard what arrives at ``address``."""
         ...
 
     def send(self, source: Address, destination: Address, data: bytes) -> None:
-        """Carry a datagram."""
+        """Send a datagram."""
         ...
 
 
 class Node:
     """Feeds a machine and performs its outputs; reports go to ``on_report``.
 
-    ``sockets`` are for datagrams, ``streams`` for TCP and TLS, both by name, ``fingerprint`` is of its certificate,
-    and ``certified`` are the SIP domains that this names.
-    ``wire`` is what its sockets are on once they are bound again.
+    ``sockets`` are for datagrams, ``streams`` for TCP and TLS, both by name. ``fingerprint`` is that of its
+    certificate, and ``certified`` has the SIP domains that the certificate names. ``wire`` is the link of its sockets
+    from the next time they are bound.
     """
 
     def __init__(
@@ -75,11 +75,11 @@ class Node:
 
     @property
     def timer_keys(self) -> list[Hashable]:
-        """Return the keys of the timers that are set."""
+        """Return the keys of the active timers."""
         return list(self._timers)
 
     def rebind(self, sockets: Mapping[str, Address], streams: Mapping[str, Address] | None = None) -> None:
-        """Close every socket and open these, by name; the machine is told of the streams that this ends."""
+        """Close every socket and open these, by name; the machine is notified of the streams that this ends."""
         for address in self._sockets.values():
             self._bound_to.unbind(address)
         self._sockets = dict(sockets)
@@ -98,14 +98,14 @@ class Node:
         self._timers.clear()
 
     def feed(self, inputs: Sequence[Input]) -> None:
-        """Let the machine take ``inputs`` now, and do what it asks."""
+        """Feed ``inputs`` to the machine now, and perform its outputs."""
         if self.alive:
             for given in inputs:
                 self._note("<", given)
             self.perform(self.machine.step(inputs, self._world.now))
 
     def perform(self, outputs: Sequence[Output]) -> None:
-        """Do what the machine asks."""
+        """Perform the outputs of the machine."""
         for output in outputs:
             self._note(">", output)
             match output:
@@ -128,7 +128,7 @@ class Node:
         self._world.note(self.name, f"{way} {what!r}")
 
     def _transmit(self, source: Address, destination: Address, data: bytes) -> None:
-        """Have the network carry a datagram."""
+        """Send a datagram through the network."""
         self._bound_to.send(source, destination, data)
 
     def _receiver(self, socket: str) -> Callable[[Address, bytes], None]:

@@ -1,4 +1,4 @@
-"""The simulated server: registrar and proxy, access server with its broker, and the disk they leave behind."""
+"""Simulated server: registrar and proxy, access server with its broker, and their disk."""
 
 from __future__ import annotations
 
@@ -42,17 +42,17 @@ def password_of(user: str) -> str:
 
 
 class AccessNode(Node):
-    """The node of the access server: its machine is told the wall clock with every batch."""
+    """The node of the access server: its machine receives the wall clock with every batch."""
 
     def feed(self, inputs: object) -> None:
-        """Let the machine take ``inputs``, the wall clock first."""
+        """Feed ``inputs`` to the machine, the wall clock first."""
         super().feed([ClockRead(self._world.wall_us), *inputs])  # type: ignore[misc]
 
 
 class SimulatedServer:
     """Starts, crashes and restarts the server machines over one disk; with ``eci`` it serves the original ECI too.
 
-    Calls with a side behind NAT go by one of the ``relays``.
+    Calls with a side behind NAT pass one of the ``relays``.
     """
 
     def __init__(
@@ -99,14 +99,14 @@ class SimulatedServer:
         return machine.broker.state
 
     def address_of(self, user: str) -> str | None:
-        """Return where the broker sends the user's data, by its log."""
+        """Return the address to which the broker sends the user's data, by its log."""
         decoded = (decode_record(payload) for _, _, payload in reversed(self.disk.log))
         return next((r.address for r in decoded if isinstance(r, DialogStored) and r.user == user), None)
 
     def start(self) -> None:
-        """Boot from what the disk holds."""
+        """Boot from the disk."""
         random = SeededRandom(self._world)
-        # Dialogs whose way leads through the proxy go on after a restart if its key is the one of before.
+        # Dialogs through the proxy survive a restart if its key is the same.
         key = self._path_key or random.token(16)
         media = RelayDriver(self._relays, random) if self._relays else None
         sip = SIPServer(DOMAIN, SERVER_ADDRESS, password_of, random, key, media=media)
@@ -144,7 +144,7 @@ class SimulatedServer:
         self._save_later(self._access)
 
     def recovered_state(self, *, from_log_alone: bool = False) -> BrokerState:
-        """Return the state that the disk gives: rows brought up to date from the log, or the log alone."""
+        """Return the state on the disk: rows updated from the log, or rebuilt from the log alone."""
         state = BrokerState(self._config.server, self._config.publishes_remembered)
         if not from_log_alone:
             state.load({name: rows.items() for name, rows in self.disk.rows.items()}, self.disk.rows_offset)
@@ -153,7 +153,7 @@ class SimulatedServer:
         return state
 
     def crash(self, *, lose_rows: bool) -> None:
-        """Kill every server process and the power with it; perhaps the state file is gone too."""
+        """Kill every server process and the power with it; the state file may be lost too."""
         assert self._sip is not None
         assert self._access is not None
         self.crashes += 1

@@ -1,4 +1,4 @@
-"""Watch over SPEC E-07: ECIAgent Status and User Status equal the Remote Media Status after every step of a world."""
+"""Check of SPEC E-07: ECIAgent Status and User Status equal the Remote Media Status after every step of a world."""
 
 from __future__ import annotations
 
@@ -13,9 +13,9 @@ Watched = tuple[str, Agent, str]
 
 
 class StatusWatch:
-    """Notes in :attr:`problems` the first difference that it sees of each agent, and of each user at the server.
+    """Notes in :attr:`problems` the first difference of each agent, and of each user at the server.
 
-    ``agents`` and ``server`` return what lives at the moment.
+    ``agents`` and ``server`` return the machines that run at the moment.
     """
 
     def __init__(self, agents: Callable[[], Iterable[Watched]], server: Callable[[], AccessServer | None]) -> None:
@@ -25,7 +25,7 @@ class StatusWatch:
 
     @property
     def problems(self) -> list[str]:
-        """Return one line for each agent and user of whom a difference was seen."""
+        """Return one line for each agent and user with a difference."""
         return list(self._problems.values())
 
     def look(self, now: float) -> None:

@@ -1,4 +1,4 @@
-"""How much a machine keeps: what grows in it and never shrinks is found by weighing it at rest."""
+"""Memory held by a machine: weighing it at rest finds collections that grow and never shrink."""
 
 from __future__ import annotations
 
@@ -6,11 +6,11 @@ from collections import deque
 from typing import Any, Final
 
 ITEM_BYTES: Final = 60
-"""What an item of a container counts for, beside its own bytes."""
+"""Bytes that an item of a container counts for, besides its own bytes."""
 
 
 def weight_bytes(machine: object) -> int:
-    """Return about how much ``machine`` keeps: the bytes and items of everything that it and its parts hold."""
+    """Return about how much memory ``machine`` holds: the bytes and items of everything in it and its parts."""
     seen: set[int] = set()
     rest: list[Any] = [machine]
     weight = 0

@@ -1,4 +1,4 @@
-"""Virtual time, one seed and a trace: everything that happens in a simulated world happens through here."""
+"""Simulated world: virtual time, one seed, and a trace of everything that happens."""
 
 from __future__ import annotations
 
@@ -8,10 +8,10 @@ import random
 from collections.abc import Callable
 
 EPOCH_US = 1_700_000_000_000_000
-"""Wall clock at simulated second 0."""
+"""Wall clock at simulated second 0, in microseconds since the Unix epoch."""
 
 ACTIONS_AT_ONCE_MAX = 10_000
-"""More than this in one instant is a machine that goes round in circles."""
+"""Largest number of actions at one instant; more of them mean an endless loop."""
 
 
 class World:
@@ -33,16 +33,16 @@ class World:
         return EPOCH_US + round(self.now * 1e6)
 
     def at(self, when: float, action: Callable[[], None]) -> None:
-        """Do ``action`` at virtual second ``when``; actions of one instant keep the order of asking."""
+        """Do ``action`` at virtual second ``when``; actions of one instant run in the order of scheduling."""
         self._count += 1
         heapq.heappush(self._heap, (max(when, self.now), self._count, action))
 
     def after(self, seconds: float, action: Callable[[], None]) -> None:
-        """Do ``action`` in ``seconds`` from now."""
+        """Do ``action`` ``seconds`` from now."""
         self.at(self.now + seconds, action)
 
     def run(self, until: float, done: Callable[[], bool] = lambda: False) -> None:
-        """Let time pass up to ``until``, or to when ``done()`` holds."""
+        """Let time pass until ``until``, or until ``done()`` holds."""
         at_once = 0
         while self._heap and self._heap[0][0] <= until and not done():
             when, _, action = heapq.heappop(self._heap)

@@ -56,7 +56,7 @@ __all__ = ["Condition", "canonical", "evaluate", "read"]
 
 
 class Condition:
-    """An expression as the condition of a `Residual`; immutable, and equal where the trees are."""
+    """An expression as the condition of a `Residual`; immutable, and equal if the trees are."""
 
     __slots__ = ("root",)
 
@@ -76,19 +76,20 @@ class Condition:
         return write(self.root)
 
     def work(self) -> Work:
-        """Return how much work it is at most, by what an event has."""
+        """Return the greatest work of evaluating it, by the attributes of an event."""
         return work_of(self.root)
 
     def holds(self, attributes: Mapping[str, Any]) -> bool | None:
-        """Return what the expression gives; None for an error, or for what is no Boolean."""
+        """Return the result of the expression; None for an error, or for a result that is not Boolean."""
         value, error = result(self.root, attributes)
         return value if error is None and isinstance(value, bool) else None
 
 
 def read(text: str) -> Node:
-    """Return the tree of the filter that ``text`` says: true for an event where the expression is, without an error.
+    """Return the tree of the filter in ``text``: true for an event where the expression is true without an error.
 
-    Raises :class:`FilterError` with the place of the fault. Whether it is false or unknown otherwise is not kept.
+    Raises :class:`FilterError` with the position of the fault. The tree does not keep whether other results are false
+    or unknown.
     """
     root = read_expression(text)
     longest = limits.EXPRESSION_CHARACTERS_MAX
@@ -106,7 +107,7 @@ def canonical(text: str) -> str:
 def evaluate(text: str, attributes: Mapping[str, Any]) -> tuple[Value, ErrorKind | None]:
     """Return the value of ``text`` for an event with ``attributes``, and the kind of the first error, or None.
 
-    A text that cannot be read gives False and ``"parse"``.
+    An invalid text gives False and ``"parse"``.
     """
     try:
         root = read_expression(text)

@@ -1,4 +1,4 @@
-"""Values of CESQL: what attributes are to an expression, and how one type becomes another (CESQL 3.1, 3.7)."""
+"""Values of CESQL: conversion of attributes, and casts between types (CESQL 3.1, 3.7)."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ REQUIRED: Final = frozenset({"id", "source", "specversion", "type"})
 """Context attributes that every CloudEvent has."""
 
 CONTEXT: Final = REQUIRED | {"datacontenttype", "dataschema", "subject", "time"}
-"""The context attributes of CloudEvents 1.0, which are in lower case however an expression writes them."""
+"""The context attributes of CloudEvents 1.0, which are lower case even if an expression writes them otherwise."""
 
 ZERO: Final[Mapping[type[Value], Value]] = {str: "", int: 0, bool: False}
 """The zero value of each type."""
@@ -31,7 +31,7 @@ _BOOLEANS: Final = {"true": True, "false": False}
 
 
 class Failure(Exception):
-    """``node`` cannot be evaluated; it gives ``value`` all the same, and the evaluation ends."""
+    """``node`` cannot be evaluated; it still gives ``value``, and the evaluation ends."""
 
     def __init__(self, kind: ErrorKind, node: Expression, value: Value) -> None:
         super().__init__(kind)
@@ -41,7 +41,7 @@ class Failure(Exception):
 
 
 class Items(list[Value]):
-    """A list attribute; its text, which may be asked for many times, is made once."""
+    """A list attribute; its text, which may be needed many times, is made once."""
 
     @cached_property
     def text(self) -> str:
@@ -50,7 +50,7 @@ class Items(list[Value]):
 
 
 class Presented(dict[str, Any]):
-    """Attributes by name as CESQL sees them, each made once for one evaluation; None where there is none."""
+    """Attributes by name as CESQL sees them, each converted once for one evaluation; None for a missing attribute."""
 
     def __init__(self, attributes: Mapping[str, Any]) -> None:
         super().__init__()
@@ -63,20 +63,20 @@ class Presented(dict[str, Any]):
 
 
 def names(identifier: str) -> tuple[str, ...]:
-    """Return the attributes that ``identifier`` means: the first of them that an event has."""
+    """Return the attribute names that ``identifier`` may mean: the first one that an event has counts."""
     lower = identifier.lower()
     return (identifier, lower) if lower in CONTEXT and lower != identifier else (identifier,)
 
 
 def present(value: Any) -> Value | Items:
-    """Return an attribute's value as CESQL sees it; of a list, each item so."""
+    """Return an attribute's value as CESQL sees it; a list is converted item by item."""
     if isinstance(value, list):
         return Items(map(_scalar, value))
     return _scalar(value)
 
 
 def cast(value: Value | Items, wanted: type[Value]) -> Value | None:
-    """Return ``value`` as the ``wanted`` type, or None if it cannot be one."""
+    """Return ``value`` cast to the ``wanted`` type, or None if the cast fails."""
     if isinstance(value, list):
         value = value.text
     if type(value) is wanted:

@@ -1,8 +1,8 @@
-"""What an expression in CESQL gives for an event (CESQL 1.0.0, 3).
+"""Evaluation of an expression in CESQL for an event (CESQL 1.0.0, 3).
 
-The first error ends the evaluation ("fail fast", 4.1, which 1.2 advises for filters). What failed gives the value that
-its definition names (``1 / 0`` gives 0, ``LEFT('ab', -1)`` gives ``'ab'``), else the zero value of what it returns;
-and so does everything around it.
+The first error ends the evaluation ("fail fast", 4.1, which 1.2 advises for filters). A failed operation gives the
+value that its definition names (``1 / 0`` gives 0, ``LEFT('ab', -1)`` gives ``'ab'``), otherwise the zero value of its
+result type; so do all operations around it.
 """
 
 from __future__ import annotations
@@ -33,7 +33,7 @@ _SUM: Final = {"+": operator.add, "-": operator.sub, "*": operator.mul}
 
 
 def result(root: Expression, attributes: Mapping[str, Any]) -> tuple[Value, ErrorKind | None]:
-    """Return what ``root`` gives for an event with ``attributes``, and the kind of the error there was."""
+    """Return the result of ``root`` for an event with ``attributes``, and the kind of the error, if any."""
     try:
         value = _value(root, Presented(attributes))
     except Failure as failure:
@@ -42,7 +42,7 @@ def result(root: Expression, attributes: Mapping[str, Any]) -> tuple[Value, Erro
 
 
 def type_of(node: Expression) -> type[Value]:
-    """Return the type of what ``node`` gives; Boolean where only an event tells (CESQL 3.2)."""
+    """Return the result type of ``node``; Boolean if it depends on the event (CESQL 3.2)."""
     match node:
         case Constant(value=value):
             return type(value)
@@ -57,7 +57,7 @@ def type_of(node: Expression) -> type[Value]:
 
 
 def _value(node: Expression, attributes: Presented) -> Value | Items:
-    """Return what ``node`` gives; a list for an attribute that is one. Raises :class:`Failure`."""
+    """Return the result of ``node``; a list for an attribute that is one. Raises :class:`Failure`."""
     match node:
         case Constant(value=value):
             return value
@@ -91,7 +91,7 @@ def _attribute(node: Attribute, name: str, attributes: Presented) -> Value | Ite
 
 
 def _cast(value: Value | Items, wanted: type[Value], node: Expression) -> Any:
-    """Return ``value`` as the ``wanted`` type; ``node`` fails where it cannot be one."""
+    """Return ``value`` cast to the ``wanted`` type; ``node`` fails if the cast does."""
     found = casting.cast(value, wanted)
     if found is None:
         raise Failure("cast", node, ZERO[type_of(node)])
@@ -101,7 +101,7 @@ def _cast(value: Value | Items, wanted: type[Value], node: Expression) -> Any:
 def _unary(node: Unary, attributes: Presented) -> Value:
     value = _value(node.operand, attributes)
     if node.operator == "NOT":
-        # The suite has NOT of an integer fail, and what fails to be a Boolean count as false.
+        # The suite requires that NOT of an integer fails, and that a failed cast to Boolean counts as false.
         truth = None if type(value) is int else casting.cast(value, bool)
         if truth is None:
             raise Failure("cast", node, True)
@@ -158,7 +158,7 @@ def _within_32_bits(number: int, node: Expression) -> int:
 def _in(node: In, attributes: Presented) -> bool:
     left = _value(node.operand, attributes)
     items = [_value(item, attributes) for item in node.items]
-    # Each is cast once to a type, not for every item on the left.
+    # Each element is cast once to each type, not once for every item on the left.
     elements: dict[type[Value], set[Value | None]] = {}
 
     def listed(value: Value) -> bool:
@@ -173,12 +173,12 @@ def _in(node: In, attributes: Presented) -> bool:
 
 
 def _any_item(value: Value | Items, test: Callable[[Value], bool]) -> bool:
-    """Return whether ``test`` holds for ``value``; for a list, whether it does for some item."""
+    """Return whether ``test`` holds for ``value``; for a list, whether it holds for some item."""
     return _some(value, test) if isinstance(value, list) else test(value)
 
 
 def _some(values: Iterable[Any], test: Callable[[Any], bool]) -> bool:
-    """Return whether ``test`` holds for some of ``values``; where it does for none, the first failure counts."""
+    """Return whether ``test`` holds for some of ``values``; if it holds for none, the first failure is raised."""
     first: Failure | None = None
     for value in values:
         try:

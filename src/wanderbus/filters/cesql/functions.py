@@ -1,7 +1,7 @@
 """The built-in functions of CESQL (CESQL 1.0.0, 3.5).
 
-Characters are Unicode code points. White space is what Unicode says it is, so control characters that Python's
-``strip`` takes along stay.
+Characters are Unicode code points. White space is defined by Unicode, so some control characters that Python's
+``strip`` removes are kept.
 """
 
 from __future__ import annotations
@@ -22,7 +22,7 @@ WHITE_SPACE: Final = (
 
 
 class Fault(Exception):
-    """A function cannot do what it is asked; it gives ``value`` all the same."""
+    """A function cannot be applied to its arguments; it still gives ``value``."""
 
     def __init__(self, kind: ErrorKind, value: Value) -> None:
         super().__init__(kind)
@@ -31,7 +31,7 @@ class Fault(Exception):
 
 
 class Function(msgspec.Struct, frozen=True):
-    """What a function takes, gives and does."""
+    """Types of a function's arguments and result, and its implementation."""
 
     takes: tuple[type[Value], ...]
     gives: type[Value]
@@ -100,4 +100,4 @@ FUNCTIONS: Final[Mapping[str, tuple[Function, ...]]] = {
     "RIGHT": (Function((str, int), str, _right),),
     "SUBSTRING": (Function((str, int), str, _substring), Function((str, int, int), str, _substring)),
 }
-"""By name; functions of one name differ in how many arguments they take."""
+"""Functions by name; functions of one name differ in their number of arguments."""

@@ -1,6 +1,7 @@
 """The patterns of LIKE (CESQL 1.0.0, 3.4.3).
 
-``%`` is any number of characters and ``_`` is one, unless a backslash stands before it; everything else is itself.
+``%`` matches any number of characters and ``_`` matches one, unless a backslash precedes it; everything else matches
+itself.
 """
 
 from __future__ import annotations
@@ -12,11 +13,11 @@ from typing import Final
 _MARK: Final = re.compile(r"\\([%_])|(%)|(_)|(.)", re.DOTALL)
 
 Piece = tuple[str | None, ...]
-"""Characters in a row; None is any one."""
+"""Consecutive characters; None matches any one."""
 
 
 def pieces(pattern: str) -> tuple[Piece, ...]:
-    """Return what stands before, between and after the ``%`` of ``pattern``."""
+    """Return the pieces before, between and after the ``%`` of ``pattern``."""
     found: list[list[str | None]] = [[]]
     for escaped, several, one, character in _MARK.findall(pattern):
         if several:
@@ -27,7 +28,7 @@ def pieces(pattern: str) -> tuple[Piece, ...]:
 
 
 def sought(pattern: str) -> int:
-    """Return how many characters of ``pattern`` stand between two ``%``, and so may stand anywhere in a value."""
+    """Return how many characters of ``pattern`` are between two ``%``, and so may occur anywhere in a value."""
     return sum(map(len, pieces(pattern)[1:-1]))
 
 
@@ -63,10 +64,10 @@ def matcher(pattern: str) -> Callable[[str], bool]:
 
 
 def compiled(pattern: str) -> re.Pattern[str]:
-    """Return the expression that a value matches as a whole where it is LIKE ``pattern``.
+    """Return the regular expression that fully matches the values that are LIKE ``pattern``.
 
-    Each piece between two ``%`` is taken where it is first found, and for good; so no match takes longer than the
-    product of both lengths.
+    Each piece between two ``%`` is fixed at its first occurrence; so no match takes longer than the product of both
+    lengths.
     """
     first, *others = ("".join("." if each is None else re.escape(each) for each in piece) for piece in pieces(pattern))
     if others:

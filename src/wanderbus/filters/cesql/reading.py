@@ -1,10 +1,10 @@
-"""CESQL text to tree (CESQL 1.0.0, 2 and 3.6).
+"""Parser from CESQL text to tree (CESQL 1.0.0, 2 and 3.6).
 
-From the tightest: calls; ``NOT`` and ``-``; ``LIKE`` and ``IN``; ``* / %``; ``+ -``; comparisons; ``AND OR XOR``, which
-are of one precedence. Operators of one precedence group to the left. So ``NOT a = b`` is ``(NOT a) = b``.
-A sign straight before digits, where no operator may stand, is part of the integer.
+Precedence, highest first: calls; ``NOT`` and ``-``; ``LIKE`` and ``IN``; ``* / %``; ``+ -``; comparisons; ``AND OR
+XOR``, which have one precedence. Operators of one precedence group to the left. So ``NOT a = b`` is ``(NOT a) = b``. A
+sign directly before digits, where no operator may occur, is part of the integer.
 
-In a text, a backslash before the quote that the text is written in stands for that quote; any other is itself.
+In a text, a backslash before the enclosing quote stands for that quote; any other backslash is itself.
 """
 
 from __future__ import annotations
@@ -45,7 +45,7 @@ _IDENTIFIER: Final = re.compile(r"[A-Za-z0-9]+")
 _FUNCTION: Final = re.compile(r"[A-Za-z][A-Za-z_]*")
 _ESCAPE: Final = re.compile(r"\\(.)", re.DOTALL)
 KEYWORDS: Final = frozenset({"AND", "OR", "XOR", "NOT", "LIKE", "EXISTS", "IN", "TRUE", "FALSE"})
-"""Read in any case, and never the name of an attribute."""
+"""Keywords, read in any case; never the name of an attribute."""
 _HINTS: Final = {
     "'": "this quote is never closed",
     '"': "this quote is never closed",
@@ -58,7 +58,7 @@ _HINTS: Final = {
 def read(text: str) -> Expression:
     """Return the tree of ``text``.
 
-    Raises :class:`FilterError` with the place of the fault, also where a bound of :mod:`wanderbus.limits` is passed.
+    Raises :class:`FilterError` with the position of the fault, also if a bound of :mod:`wanderbus.limits` is exceeded.
     """
     longest, deepest = limits.EXPRESSION_CHARACTERS_MAX, limits.EXPRESSION_DEPTH_MAX
     if len(text) > longest:
@@ -77,7 +77,7 @@ def read(text: str) -> Expression:
 
 
 def unquoted(quoted: str) -> str:
-    """Return what a text in quotes says."""
+    """Return the value of a text in quotes."""
     quote = quoted[0]
     return _ESCAPE.sub(lambda pair: quote if pair[1] == quote else pair[0], quoted[1:-1])
 
@@ -87,13 +87,13 @@ class _Token(NamedTuple):
     """The name of a group of :data:`_TOKEN`, or ``keyword``."""
 
     text: str
-    """As written, keywords in upper case."""
+    """The text as written; keywords in upper case."""
 
     at: int
 
 
 class _Reader:
-    """Precedence climbing over one text, one token ahead."""
+    """Parser by precedence climbing over one text, with one token of lookahead."""
 
     def __init__(self, text: str) -> None:
         self._text = text
@@ -110,7 +110,7 @@ class _Reader:
         return root
 
     def _expression(self, loosest: int) -> Expression:
-        """Read operands and the binary operators between them that bind at least as tight as ``loosest``."""
+        """Read operands and the binary operators between them that bind at least as tightly as ``loosest``."""
         self._depth += 1
         if self._depth > limits.EXPRESSION_DEPTH_MAX:
             self._fail(f"nested more than {limits.EXPRESSION_DEPTH_MAX} deep")
@@ -128,7 +128,7 @@ class _Reader:
         return left
 
     def _precedence(self) -> int:
-        """Return how tight the operator ahead binds; 0 if none is ahead."""
+        """Return the precedence of the next operator; 0 if the next token is none."""
         kind, text, _ = self._ahead
         return PRECEDENCE.get("!=" if text == "<>" else text, 0) if kind in ("sign", "keyword") else 0
 
@@ -201,7 +201,7 @@ class _Reader:
         return Attribute(word.text)
 
     def _integer(self, digits: str, at: int) -> Constant:
-        # Python refuses to read thousands of digits.
+        # Python refuses to convert thousands of digits.
         significant = digits.lstrip("+-").lstrip("0") or "0"
         size = int(significant) if len(significant) <= 10 else INTEGER_MAX + 2
         value = -size if digits.startswith("-") else size
@@ -210,7 +210,7 @@ class _Reader:
         return Constant(value)
 
     def _listed(self, opening: _Token) -> tuple[Expression, ...]:
-        """Read what stands between ``opening`` and its closing parenthesis."""
+        """Read the list between ``opening`` and its closing parenthesis."""
         items: list[Expression] = []
         if self._ahead.text != ")":
             items.append(self._expression(1))
@@ -236,7 +236,7 @@ class _Reader:
         return self._advance()
 
     def _take(self, text: str) -> bool:
-        """Step over ``text`` if it is next: a keyword or a sign."""
+        """Skip ``text``, a keyword or a sign, if it is next."""
         if self._ahead.kind not in ("keyword", "sign") or self._ahead.text != text:
             return False
         self._advance()
@@ -268,6 +268,6 @@ class _Reader:
 
 
 def _shown(token: _Token) -> str:
-    """Return the token as an error message shows it, cut where it is long."""
+    """Return the token as an error message shows it, cut if it is long."""
     text = token.text if len(token.text) <= 40 else token.text[:37] + "..."
     return text if token.kind == "text" else f"'{text}'"

@@ -1,12 +1,12 @@
-"""From CESQL to the common syntax tree: exactly where that is possible, else as what is needed for a match.
+"""Translation of CESQL to the common syntax tree: exact if possible, otherwise the necessary conditions of a match.
 
-Of every Boolean expression three conditions on an event are made at once: that it is **true**, that it is **false**,
-and that it is **sound**, that is either of them, without an error. Each is exact or holds more often than it should;
-none holds less often. So ``NOT`` only swaps the first two, and no unknown ever stands below a `Not`.
+Three conditions on an event are made at once for every Boolean expression: it is **true**, it is **false**, and it is
+**sound**, which means either of them, without an error. Each condition is exact or holds too often, never too rarely.
+So ``NOT`` only swaps the first two, and there is never an unknown below a `Not`.
 
-What keeps conditions from being exact are casts: ``a = '5'`` is also true of the integer 5, ``a < 5`` of the text
-``'4'``. A text like ``'PETR4'`` is no cast of anything else, so ``a = 'PETR4'`` is exact. Conditions are meant for
-events that :func:`wanderbus.event.check_event` admits.
+Casts keep conditions from being exact: ``a = '5'`` is also true for the integer 5, and ``a < 5`` for the text ``'4'``.
+A text like ``'PETR4'`` is not a cast of anything else, so ``a = 'PETR4'`` is exact. Conditions assume events that
+:func:`wanderbus.event.check_event` admits.
 """
 
 from __future__ import annotations
@@ -35,16 +35,16 @@ from wanderbus.filters.cesql.evaluating import type_of
 from wanderbus.filters.cesql.tree import Attribute, Chain, Constant, Exists, Expression, In, Like, Unary, Value, parts
 
 WEIGHT_MAX: Final = 256
-"""Questions about attributes in one condition; a larger one gives up its exactness."""
+"""Largest number of questions in one condition; a larger condition becomes inexact."""
 
 GUARD_WEIGHT_MAX: Final = 32
-"""Questions that keep one operand of an AND or OR from counting where an operand before it fails."""
+"""Largest number of questions that guard an operand of AND or OR against the failure of an earlier operand."""
 
 DEPTH_MAX: Final = 8
-"""Nesting of one condition; a deeper one gives up its exactness."""
+"""Deepest nesting of one condition; a deeper condition becomes inexact."""
 
 PARTS_MAX: Final = 1_024
-"""Parts of an expression that is translated at all, constants apart; a larger one is evaluated for every event."""
+"""Largest number of parts, without constants, of a translated expression; a larger one is evaluated for every event."""
 
 _EPOCH: Final = datetime(1970, 1, 1, tzinfo=UTC)
 _BOOLEANS: Final = Predicate("in", (False, True))
@@ -52,25 +52,25 @@ _ANY_TEXT: Final = Predicate(">=", "")
 _NO_TEXT: Final = (
     Predicate("<", 0), Predicate(">=", 0), _BOOLEANS, Predicate("<", _EPOCH), Predicate(">=", _EPOCH),
 )  # fmt: skip
-"""Some of which every value meets that is no text."""
+"""Tests of which every value that is not a text satisfies one."""
 
 _CAST_TO_INTEGER: Final = (_ANY_TEXT, _BOOLEANS)
-"""Some of which every value meets that is no number, and may be cast to an integer."""
+"""Tests of which every value that is not a number, and may be cast to an integer, satisfies one."""
 
 _NUMERIC: Final = "+-0123456789"
 _WORDS: Final = ("true", "false", "inf", "nan")
-"""What numbers, dates and booleans are cast to starts with a numeric character, or is one of these."""
+"""First characters of the casts of numbers, dates and booleans: a numeric character, or one of these."""
 
 _CAST_CHARACTERS: Final = frozenset(_NUMERIC + ".:eTZ" + "".join(_WORDS))
 
 _OF_INTEGERS: Final[Mapping[str, tuple[Operator, Operator]]] = {
     "=": ("==", "!="), "<": ("<", ">="), "<=": ("<=", ">"), ">": (">", "<="), ">=": (">=", "<"),
 }  # fmt: skip
-"""What is asked of an integer where a comparison is true, and where it is false."""
+"""Tests of an integer where a comparison is true, and where it is false."""
 
 
 class Condition(NamedTuple):
-    """``node`` holds where it should, and nowhere else if it is ``exact``."""
+    """``node`` holds wherever the condition does, and nowhere else if it is ``exact``."""
 
     node: Node
     exact: bool = True
@@ -78,7 +78,7 @@ class Condition(NamedTuple):
 
 
 class Meaning(NamedTuple):
-    """When an expression is true, when it is false, and when it is either."""
+    """Conditions under which an expression is true, is false, and is either."""
 
     true: Condition
     false: Condition
@@ -91,7 +91,7 @@ _UNKNOWN: Final = Condition(EVERYTHING, exact=False, weight=0)
 
 
 def translate(root: Expression) -> Condition:
-    """Return when an event matches ``root``: it is true, a Boolean, and no error was met."""
+    """Return the condition under which an event matches ``root``: it is the Boolean true, without an error."""
     if _is_large(root):
         return _UNKNOWN
     if isinstance(root, Attribute) and _single(root.name):
@@ -139,7 +139,7 @@ def _negated(meaning: Meaning, negated: bool) -> Meaning:
 
 
 def _logic(node: Chain) -> Meaning:
-    """Return the meaning of ANDs and ORs: each run of one of them is taken as a whole, from the left."""
+    """Return the meaning of ANDs and ORs: each run of the same operator is handled as a whole, from the left."""
     if sum(one != other for (one, _), (other, _) in pairwise(node.steps)) > DEPTH_MAX:
         return _perhaps(node)
     run, kind = [_meaning(node.first)], node.steps[0][0]
@@ -151,9 +151,9 @@ def _logic(node: Chain) -> Meaning:
 
 
 def _run(kind: str, run: list[Meaning]) -> Meaning:
-    """Return the meaning of ``run`` with AND between; that of OR is the same with true and false swapped.
+    """Return the meaning of ``run`` joined by AND; OR is the same with true and false swapped.
 
-    An AND is false where some operand is, and those before it are sound: if one of them is false, so be it.
+    An AND is false if some operand is false and those before it are sound: one of them may be false as well.
     """
     if kind == "OR":
         return _negated(_run("AND", [_negated(each, True) for each in run]), True)
@@ -170,7 +170,7 @@ def _run(kind: str, run: list[Meaning]) -> Meaning:
 
 
 def _all(conditions: Iterable[Condition]) -> Condition:
-    """Return the conjunction, without what another part of it implies."""
+    """Return the conjunction, without conditions that another one implies."""
     given = list(conditions)
     nodes = list(dict.fromkeys(part for each in given for part in _opened(And, each.node)))
     if NOTHING in nodes:
@@ -182,7 +182,7 @@ def _all(conditions: Iterable[Condition]) -> Condition:
 
 
 def _any(conditions: Iterable[Condition]) -> Condition:
-    """Return the disjunction, without what implies another part of it."""
+    """Return the disjunction, without conditions that imply another one."""
     given = list(conditions)
     nodes = list(dict.fromkeys(part for each in given for part in _opened(Or, each.node)))
     if EVERYTHING in nodes:
@@ -213,7 +213,7 @@ def _depth(node: Node) -> int:
 
 
 def _needs(node: Node) -> frozenset[str]:
-    """Return attributes that every event has for which ``node`` holds."""
+    """Return attributes that every event for which ``node`` holds has."""
     match node:
         case Present(attribute=attribute) | Quantified(attribute=attribute):
             return frozenset({attribute})
@@ -234,13 +234,13 @@ def _present(name: str) -> Condition:
 
 
 def _perhaps(node: Expression) -> Meaning:
-    """Return all that is said of an expression that does not fit: whatever it gives, it reads its attributes."""
+    """Return the meaning of an expression that cannot be translated: it only reads its attributes."""
     read = _all(_present(name) for name in dict.fromkeys(_addressed(node)))._replace(exact=False)
     return Meaning(read, read, read)
 
 
 def _addressed(node: Expression) -> Iterable[str]:
-    """Yield the names of attributes without which ``node`` is sure to fail."""
+    """Yield the names of attributes without which ``node`` always fails."""
     match node:
         case Attribute(name=name):
             yield name
@@ -270,7 +270,7 @@ def _compared(name: str, sign: str, value: Value) -> Meaning:
 
 
 def _in(name: str, values: Sequence[Value]) -> Meaning:
-    """Return the meaning of an attribute among constants: texts are compared as such, all else is cast."""
+    """Return the meaning of an attribute among constants: texts are compared as texts, everything else is cast."""
     texts = tuple(str(casting.cast(value, str)) for value in values)
     exact = all(isinstance(value, str) and _distinct(value) for value in values)
     true = _question("any", name, Predicate("in", texts), *(() if exact else _NO_TEXT), exact=exact)
@@ -298,9 +298,10 @@ def _like(name: str, pattern: str) -> Meaning:
 
 
 def _text(name: str, clause: Clause, distinct: bool, *, whole: bool = True) -> Meaning:
-    """Return the meaning of a question to an attribute cast to a text, which cannot fail.
+    """Return the meaning of a test of an attribute cast to a text, which cannot fail.
 
-    ``distinct`` says that ``clause`` holds for no cast of a value that is no text, ``whole`` that it is all.
+    ``distinct``: ``clause`` holds for no cast of a value that is not a text. ``whole``: ``clause`` is the complete
+    test.
     """
     read = Condition(Present(name))
     if not (distinct and whole):
@@ -314,20 +315,20 @@ def _question(quantifier: Quantifier, name: str, *clauses: Clause, exact: bool =
 
 
 def _known(piece: patterns.Piece) -> str:
-    """Return the characters of ``piece`` up to where it leaves one open."""
+    """Return the characters of ``piece`` before its first wildcard."""
     return "".join(takewhile(lambda mark: mark is not None, piece))  # type: ignore[arg-type]
 
 
 def _distinct(text: str) -> bool:
-    """Return whether no value but ``text`` can be cast to it, nor it to another type."""
+    """Return whether only ``text`` itself casts to it, and it casts to no other type."""
     return not text or (text[0] not in _NUMERIC and text.lower() not in _WORDS)
 
 
 def _distinct_start(text: str) -> bool:
-    """Return whether nothing but a text, cast to one, can start with ``text``."""
+    """Return whether only a text, cast to a text, can start with ``text``."""
     return bool(text) and text[0] not in _NUMERIC and not any(word.startswith(text) for word in _WORDS)
 
 
 def _foreign(text: str) -> bool:
-    """Return whether nothing but a text, cast to one, can contain ``text``."""
+    """Return whether only a text, cast to a text, can contain ``text``."""
     return not _CAST_CHARACTERS.issuperset(text)

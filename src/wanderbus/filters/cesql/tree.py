@@ -1,7 +1,7 @@
 """The syntax tree of CESQL: plain immutable data (CESQL 1.0.0, 2).
 
-Operators of one level of precedence, which are worked off from left to right, stand side by side in one
-:class:`Chain`; so a tree is never deeper than its text is nested.
+Operators of one precedence, which are evaluated from left to right, form one :class:`Chain`; so a tree is never deeper
+than its text is nested.
 """
 
 from __future__ import annotations
@@ -15,7 +15,7 @@ import msgspec
 from wanderbus.filters.cesql import patterns
 
 Value = str | int | bool
-"""What an expression gives: String, Integer of 32 bits with a sign, or Boolean (CESQL 3.1)."""
+"""Result of an expression: String, Integer of 32 bits with a sign, or Boolean (CESQL 3.1)."""
 
 PRECEDENCE: Final = {
     "AND": 1, "OR": 1, "XOR": 1,
@@ -23,7 +23,7 @@ PRECEDENCE: Final = {
     "+": 3, "-": 3,
     "*": 4, "/": 4, "%": 4,
 }  # fmt: skip
-"""Of binary operators; the higher one binds tighter (CESQL 3.6). ``<>`` is read as ``!=``."""
+"""Precedence of binary operators; the higher one binds tighter (CESQL 3.6). ``<>`` is read as ``!=``."""
 
 
 class Constant(msgspec.Struct, frozen=True, eq=False, gc=False):
@@ -32,7 +32,7 @@ class Constant(msgspec.Struct, frozen=True, eq=False, gc=False):
     value: Value
 
     def __eq__(self, other: object) -> bool:
-        # Python holds True equal to 1.
+        # Python treats True and 1 as equal.
         return isinstance(other, Constant) and (type(self.value), self.value) == (type(other.value), other.value)
 
     def __hash__(self) -> int:
@@ -59,9 +59,9 @@ class Unary(msgspec.Struct, frozen=True, gc=False):
 
 
 class Chain(msgspec.Struct, frozen=True, gc=False):
-    """``first``, and what is done with it step by step: operators of one precedence, each with its right operand.
+    """``first``, and the operators of one precedence that follow it, each with its right operand.
 
-    Made by :func:`chain`, which keeps ``first`` from being a chain of the same precedence.
+    :func:`chain` makes it, and keeps ``first`` from being a chain of the same precedence.
     """
 
     first: Expression
@@ -77,12 +77,12 @@ class Like(msgspec.Struct, frozen=True, dict=True):
 
     @cached_property
     def matches(self) -> Callable[[str], bool]:
-        """The pattern as :func:`wanderbus.filters.cesql.patterns.matcher` has it, kept as long as the node."""
+        """The compiled pattern of :func:`wanderbus.filters.cesql.patterns.matcher`, kept as long as the node."""
         return patterns.matcher(self.pattern)
 
 
 class In(msgspec.Struct, frozen=True, gc=False):
-    """``operand [NOT] IN (item, ...)``, of one item at least."""
+    """``operand [NOT] IN (item, ...)``, with at least one item."""
 
     operand: Expression
     items: tuple[Expression, ...]
@@ -110,7 +110,7 @@ def chain(first: Expression, steps: Iterable[tuple[str, Expression]]) -> Express
 
 
 def precedence(node: Chain) -> int:
-    """Return how tight the operators of ``node`` bind."""
+    """Return the precedence of the operators of ``node``."""
     return PRECEDENCE[node.steps[0][0]]
 
 
@@ -130,7 +130,7 @@ def parts(node: Expression) -> tuple[Expression, ...]:
 
 
 def levels(root: Expression) -> Iterator[tuple[int, Expression]]:
-    """Yield every node below and with ``root``, each with how deep it lies; the root lies 1 deep."""
+    """Yield every node from ``root`` down, each with its depth; the root has depth 1."""
     waiting = [(1, root)]
     while waiting:
         deep, node = waiting.pop()

@@ -1,6 +1,6 @@
-"""Work of an expression in CESQL, counted from its tree: every node, and the texts that go through each.
+"""Estimated work of an expression in CESQL, computed from its tree: every node, and the texts it processes.
 
-How long a text is that an expression makes is linear in the lengths of attributes, so the work is too.
+The length of a text that an expression makes is linear in the lengths of attributes, so the work is too.
 """
 
 from __future__ import annotations
@@ -14,25 +14,25 @@ from wanderbus.filters.cesql.tree import Attribute, Call, Constant, Exists, Expr
 from wanderbus.filters.work import OPERATION, Work
 
 NODE: Final = 4 * OPERATION
-"""Units of one node."""
+"""Units of work of one node."""
 
 EVALUATION: Final = 16 * OPERATION
-"""Units of an evaluation by itself, which mostly ends with an error where an attribute is missing."""
+"""Units of an evaluation by itself, which usually ends with an error because an attribute is missing."""
 
 _CASED: Final = frozenset({"UPPER", "LOWER"})
 _EIGHTHS: Final = {"TRIM": 18, "UPPER": 4, "LOWER": 4}
-"""Eighths of a unit that functions take for each character; the others take one."""
+"""Eighths of a unit for each character, by function; the others take one eighth."""
 
 _CUTTING: Final = {"LEFT": 2, "RIGHT": 2, "SUBSTRING": 3}
-"""Functions whose last argument, of so many, says how long their text is."""
+"""Functions whose last of so many arguments sets the length of the result."""
 
 _NUMBER_CHARACTERS: Final = 16
 _CUT_MAX: Final = 1_024
-"""Characters up to which a text counts as what it was cut to."""
+"""Length up to which a cut text counts with its cut length."""
 
 
 class _Length(msgspec.Struct):
-    """Characters that a text has at most: so many, and so many times those of each attribute."""
+    """Upper bound of a text's length: ``fixed`` characters, and a multiple of the length of each attribute."""
 
     fixed: int = 0
     times: dict[str, int] = {}
@@ -51,7 +51,7 @@ def work_of(root: Expression) -> Work:
 
 
 def _of(node: Expression, work: Work) -> _Length:
-    """Add the work of ``node`` with all below it; return how long the text is that it gives."""
+    """Add the work of ``node`` with all nodes below it; return the length of its resulting text."""
     work.fixed += NODE
     match node:
         case Constant(value=value):
@@ -59,14 +59,14 @@ def _of(node: Expression, work: Work) -> _Length:
         case Attribute(name=identifier):
             found = _Length()
             for name in casting.names(identifier):
-                work.share(name).items += NODE  # a list is presented item by item
+                work.share(name).items += NODE  # a list is converted item by item
                 found.times[name] = 1
             return found
         case Exists():
             return _Length(_NUMBER_CHARACTERS)
     lengths = [_of(part, work) for part in parts(node)]
     for part in parts(node):
-        if isinstance(part, Attribute):  # of a list, each item is compared
+        if isinstance(part, Attribute):  # each item of a list is compared
             for name in casting.names(part.name):
                 work.share(name).items += NODE
     match node:
@@ -76,7 +76,7 @@ def _of(node: Expression, work: Work) -> _Length:
             _charge(work, lengths, _EIGHTHS.get(name, 1), name in _CASED)
             return _given(node, lengths)
         case In(items=items):
-            work.fixed += NODE * len(items)  # each is made a value of several types
+            work.fixed += NODE * len(items)  # each is cast to several types
             _charge(work, lengths, 2, False)
         case _:
             _charge(work, lengths, 2, False)
@@ -95,7 +95,7 @@ def _charge(work: Work, lengths: list[_Length], eighths: int, is_cased: bool) ->
 
 
 def _given(call: Call, lengths: list[_Length]) -> _Length:
-    """Return how long the text is that a function gives."""
+    """Return the length of the text that a function returns."""
     if call.name in _CUTTING and len(call.arguments) == _CUTTING[call.name]:
         match call.arguments[-1]:
             case Constant(value=int(most)) if 0 <= most <= _CUT_MAX:

@@ -1,4 +1,4 @@
-"""CESQL tree to text: keywords in upper case, no parenthesis that changes nothing."""
+"""Writer from CESQL tree to text: keywords in upper case, no redundant parentheses."""
 
 from __future__ import annotations
 
@@ -51,7 +51,7 @@ def write(node: Expression) -> str:
 
 
 def _within(node: Expression, loosest: int) -> str:
-    """Return the text of ``node``, in parentheses if it binds less tight than ``loosest``."""
+    """Return the text of ``node``, in parentheses if it binds less tightly than ``loosest``."""
     text = write(node)
     return text if _tightness(node) >= loosest else f"({text})"
 
@@ -75,5 +75,5 @@ def _literal(value: Value) -> str:
         case int():
             return str(value)
     in_single = "'" + value.replace("'", "\\'") + "'"
-    # A backslash before a quote can be said in the other quotes alone.
+    # A backslash before a quote can only be written in the other kind of quotes.
     return in_single if unquoted(in_single) == value else '"' + value.replace('"', '\\"') + '"'

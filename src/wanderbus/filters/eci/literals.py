@@ -1,6 +1,6 @@
 """Literals of the language: numbers, dates and quoted text.
 
-Each function takes one token and raises :class:`FilterError` with the place within it.
+Each function takes one token and raises :class:`FilterError` with the position in it.
 """
 
 from __future__ import annotations
@@ -25,7 +25,7 @@ _UNICODE: Final = re.compile("[0-9a-fA-F]{4}")
 
 
 def number_or_date(token: str) -> int | float | datetime:
-    """Return what a ``token`` says that starts with a digit or a sign."""
+    """Return the value of a ``token`` that starts with a digit or a sign."""
     if _INTEGER.fullmatch(token):
         return _integer(token)
     if _FLOAT.fullmatch(token):
@@ -63,7 +63,7 @@ def _date(token: str) -> datetime:
         value = datetime.fromisoformat(token.upper())
     except ValueError:
         raise FilterError(f"there is no date {shown(token)}", token, 0) from None
-    # A zone of no offset prints and compares like UTC, and is quicker as the same object.
+    # A zone of offset zero prints and compares like UTC, and is faster as the same object.
     return value.replace(tzinfo=UTC) if value.utcoffset() == UTC.utcoffset(None) else value
 
 
@@ -98,6 +98,6 @@ def _character(token: str, slash: int) -> str:
 
 
 def shown(token: str) -> str:
-    """Return the token as an error message shows it, cut where it is long."""
+    """Return the token as an error message shows it, cut if it is long."""
     text = token if len(token) <= 40 else token[:37] + "..."
     return text if text[:1] in ('"', "'", "`") else f"'{text}'"

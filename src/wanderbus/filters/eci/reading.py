@@ -1,6 +1,6 @@
-"""From text to its tree: recursive descent over a list of tokens.
+"""Parser from text to tree: recursive descent over a list of tokens.
 
-The places of tokens are looked for only once there is something to complain about.
+Positions of tokens are computed only for an error message.
 """
 
 from __future__ import annotations
@@ -38,8 +38,8 @@ _GOOD: Final = rf"""
   | [+-]inf\b
   | {WORD}
 """
-# What is no token is taken together with all that follows it: nothing after it is ever read. Nothing here goes back
-# over what it has passed, so that the time is linear in the text, whatever it is; blanks at the end are cut before.
+# Text that is no token is one token together with all that follows it, which is never read. No step goes back over
+# earlier text, so the time is linear for every text; trailing blanks are cut first.
 _TOKENS: Final = re.compile(rf"\s*(?:({_GOOD}|\S.*+))", re.VERBOSE | re.DOTALL)
 _TOKEN: Final = re.compile(_GOOD, re.VERBOSE | re.DOTALL)
 _SURROGATE: Final = re.compile("[\ud800-\udfff]")
@@ -48,7 +48,7 @@ _OR: Final = frozenset({"or", "Or", "oR", "OR"})
 _NOT: Final = frozenset({"not", "Not", "nOt", "noT", "NOt", "NoT", "nOT", "NOT"})
 _NAMELESS: Final = {"everything": EVERYTHING, "nothing": NOTHING}
 _BAD: Final = "?"
-"""Stands for what is no token; nothing accepts it."""
+"""Marker of text that is no token; nothing accepts it."""
 _HINTS: Final = {
     "=": "'=' is not a comparison; write '=='",
     "&": "write 'and'",
@@ -61,24 +61,24 @@ _HINTS: Final = {
 _QUOTES: Final = frozenset("\"'")
 _STARTS_OF_NUMBERS: Final = frozenset("+-.0123456789")
 _LONGER_IN_FULL: Final = 8
-"""The canonical text is not longer than this many times what was read."""
+"""The canonical text is at most this many times as long as the original."""
 
 _Leaf = Callable[[], Any]
-"""Reads what is combined: questions in a filter, tests in a clause."""
+"""Reader of operands: questions in a filter, tests in a clause."""
 
 
 class _Ands(list[Any]):
-    """The operands of an `and` that may yet be part of a wider one."""
+    """The operands of an `and` that may become part of a wider one."""
 
 
 class _Ors(list[Any]):
-    """The operands of an `or` that may yet be part of a wider one."""
+    """The operands of an `or` that may become part of a wider one."""
 
 
 def read(text: str) -> Node:
     """Return the tree of ``text``.
 
-    Raises :class:`FilterError` with the place of the fault, also where a bound of :mod:`wanderbus.limits` is passed.
+    Raises :class:`FilterError` with the position of the fault, also if a bound of :mod:`wanderbus.limits` is exceeded.
     """
     longest = limits.EXPRESSION_CHARACTERS_MAX
     if len(text) > longest:
@@ -115,7 +115,7 @@ class _Reader:
             self._fail("expected 'and', 'or' or the end")
         return node
 
-    # What filters and clauses have in common -------------------------------------------------------------------------
+    # Common to filters and clauses ------------------------------------------------------------------------------------
 
     def _disjunction(self, leaf: _Leaf) -> Any:
         part = self._conjunction(leaf)
@@ -164,7 +164,7 @@ class _Reader:
         return part
 
     def _deeper(self, tokens: int = 1) -> None:
-        """Step over the ``tokens`` that open another level."""
+        """Skip the ``tokens`` that open another level."""
         self._depth += 1
         if self._depth > limits.EXPRESSION_DEPTH_MAX:
             self._fail(f"nested more than {limits.EXPRESSION_DEPTH_MAX} deep")
@@ -180,7 +180,7 @@ class _Reader:
         return kind(self._list(lambda: _closed(self._disjunction(leaf)), "'and', 'or', ','"))
 
     def _list(self, item: Callable[[], Any], others: str) -> tuple[Any, ...]:
-        """Read items with commas between up to a parenthesis, which has been opened."""
+        """Read items separated by commas, up to the closing parenthesis; the opening one has been read."""
         opening = self._at - 1
         items: list[Any] = []
         if self._tokens[self._at] != ")":
@@ -219,7 +219,7 @@ class _Reader:
             case "cesql" if self._tokens[self._at][:1] in _QUOTES:
                 return self._cesql()
             case _:
-                return self._test(token)  # which says what it expects
+                return self._test(token)  # it raises the error
 
     def _name(self) -> str:
         token = self._tokens[self._at]
@@ -228,7 +228,7 @@ class _Reader:
         return name
 
     def _cesql(self) -> Node:
-        from wanderbus.filters import cesql  # here, so that only who uses it pays for loading it
+        from wanderbus.filters import cesql  # imported here, so that only callers that use it pay for loading it
 
         token = self._tokens[self._at]
         text = self._made(unquoted, token)
@@ -257,7 +257,7 @@ class _Reader:
         return word in WORD_OPERATORS or (word == "not" and self._tokens[self._at + 1].lower() == "in")
 
     def _test(self, name: str | None = None) -> Clause:
-        """Read a test: ``name`` is the token it follows, None within a clause in parentheses."""
+        """Read a test: ``name`` is the token before it, None within a clause in parentheses."""
         sign = self._tokens[self._at]
         if sign in SIGNS:
             self._at += 1
@@ -320,7 +320,7 @@ class _Reader:
         return word == "true"
 
     def _made(self, function: Callable[[str], Any], token: str) -> Any:
-        """Return what ``function`` makes of the ``token`` at hand."""
+        """Return the result of ``function`` for the current ``token``."""
         try:
             return function(token)
         except FilterError as error:
@@ -329,7 +329,7 @@ class _Reader:
     # Errors ----------------------------------------------------------------------------------------------------------
 
     def _fail(self, reason: str, token: int | None = None, offset: int = 0) -> NoReturn:
-        """Complain about the token of this index, the one at hand by default, at ``offset`` in it."""
+        """Raise an error at the token with this index, by default the current one, at ``offset`` in it."""
         index = self._at if token is None else token
         starts = [found.start(1) for found in _TOKENS.finditer(self._text.rstrip())]
         at = starts[index] if index < len(starts) else len(self._text)
@@ -348,7 +348,7 @@ def _is_name(token: str) -> bool:
 
 
 def _closed(part: Any) -> Any:
-    """Return the node or clause that ``part`` is, now that nothing joins it any more."""
+    """Return the finished node or clause of ``part``, which nothing can extend any more."""
     kind = type(part)
     if kind is tuple:
         return Quantified("any", *part)
@@ -358,7 +358,7 @@ def _closed(part: Any) -> Any:
 
 
 def _grouped(parts: _Ands) -> Any:
-    """Return the `and` of ``parts``, in which the tests without ``any`` of one name are one clause."""
+    """Return the `and` of ``parts``, in which the tests without ``any`` of one name form one clause."""
     tests: dict[str, list[Clause]] = {}
     operands: list[Any] = []
     for part in parts:

@@ -1,4 +1,4 @@
-"""What reading and writing share: the words of the language and how text is quoted."""
+"""Keywords of the language and quoting of text, for the reader and the writer."""
 
 from __future__ import annotations
 
@@ -16,13 +16,13 @@ WORD_OPERATORS: Final = frozenset({"prefix", "suffix", "contains", "in"})
 SIGNS: Final = frozenset({"==", "!=", "<", "<=", ">", ">="})
 ORDERING: Final = frozenset({"<", "<=", ">", ">="})
 MATCHING: Final = frozenset({"prefix", "suffix", "contains"})
-"""Of strings alone."""
+"""Operators of strings only."""
 
 KEYWORDS: Final = RESERVED | QUANTIFIERS | WORD_OPERATORS | {"exists", "everything", "nothing", "cesql"}
 """A name that is one of these is written in backquotes."""
 
 ESCAPES: Final = {"n": "\n", "r": "\r", "t": "\t", '"': '"', "'": "'", "`": "`", "\\": "\\"}
-"""From what follows a backslash to what it stands for; besides ``u`` and four hexadecimal digits."""
+"""Characters that escapes stand for, besides ``u`` and four hexadecimal digits."""
 
 _TO_ESCAPE: Final = re.compile("[\\\\\x00-\x1f\x7f-\x9f\u2028\u2029]")
 _SHORT: Final = {"\n": "\\n", "\r": "\\r", "\t": "\\t", "\\": "\\\\"}

@@ -1,4 +1,4 @@
-"""From a tree to its text: every string quoted, no parenthesis that changes nothing."""
+"""Writer from a tree to its text: every string quoted, no redundant parentheses."""
 
 from __future__ import annotations
 
@@ -27,7 +27,7 @@ def write(node: Node) -> str:
 
 
 def _boolean(node: Any, leaf: _Write) -> str:
-    """Return the text of a node or of a clause: both are combined alike, and differ in their leaves."""
+    """Return the text of a node or of a clause: they combine in the same way and differ in their leaves."""
     match node:
         case And(operands=()):
             return "everything"
@@ -46,7 +46,7 @@ def _boolean(node: Any, leaf: _Write) -> str:
 
 
 def _within(node: Any, outer: type, leaf: _Write) -> str:
-    """Return the text of an operand of ``outer``, so that it is neither opened nor taken apart."""
+    """Return the text of an operand of ``outer``, in parentheses if the reader would otherwise merge or split it."""
     if isinstance(node, And | Or) and len(node.operands) > 1:
         if isinstance(node, outer):
             return _as_it_stands(node, leaf)
@@ -70,9 +70,9 @@ class _Apart:
 
 
 def _apart(operands: Sequence[Any]) -> list[Any]:
-    """Return ``operands`` with those marked that would become one clause if they were written without ``any``.
+    """Return ``operands`` with marks on those that would merge into one clause if they were written without ``any``.
 
-    One that is several tests stays without it: in parentheses it could be deeper than the text it was read from.
+    An operand with several tests stays without it: in parentheses it could be nested deeper than the original text.
     """
     count = Counter(each.attribute for each in operands if _is_bare(each))
     kept = {each.attribute: place for place, each in reversed([*enumerate(operands)]) if _is_grouped(each)}
@@ -165,5 +165,5 @@ def _literal(value: Operand) -> str:
 def _date(value: datetime) -> str:
     try:
         return value.astimezone(UTC).isoformat().removesuffix("+00:00") + "Z"
-    except OverflowError:  # the first or the last day that there is, in a zone of its own
+    except OverflowError:  # the first or the last possible day, in its own time zone
         return value.isoformat()

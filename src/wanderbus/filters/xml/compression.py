@@ -1,7 +1,7 @@
-"""gzip of one filter, and of a stream of filters that are each of use when they arrive (SPEC O-02).
+"""gzip of one filter, and of a stream of filters that can each be used on arrival (SPEC O-02).
 
-The bytes depend on the text alone: no time and no name is written. What is read may be of several members, one after
-another (RFC 1952 2.2). Nothing is decompressed beyond a bound, however little it was compressed.
+The bytes depend only on the text: no time and no name is written. Input may consist of several members, one after
+another (RFC 1952 2.2). Decompression stops at a bound, whatever the compression ratio.
 """
 
 from __future__ import annotations
@@ -29,7 +29,7 @@ def compressed(filter: Rooted) -> bytes:
 def decompressed(data: bytes) -> Node:
     """Return the tree of a filter that :func:`compressed` wrote.
 
-    Raises :class:`FilterError` where it is no such thing, :class:`LimitExceeded` where it is too large.
+    Raises :class:`FilterError` if ``data`` is anything else, :class:`LimitExceeded` if it is too large.
     """
     pieces = decompress([data], bytes_max=limits.XML_FILTER_BYTES_MAX, limit="XML_FILTER_BYTES_MAX")
     text = b"".join(pieces)
@@ -41,7 +41,7 @@ def decompressed(data: bytes) -> Node:
 
 
 def compress(pieces: Iterable[bytes]) -> Iterator[bytes]:
-    """Yield, for each piece of a stream, bytes from which all of it can be read at once; and the end."""
+    """Yield, for each piece of a stream, bytes from which all of it can be decompressed at once; then the end."""
     compressor = _compressor()
     for piece in pieces:
         yield compressor.compress(piece) + compressor.flush(zlib.Z_SYNC_FLUSH)
@@ -54,10 +54,10 @@ def decompress(
     bytes_max: int = limits.XML_STREAM_BYTES_MAX,
     limit: str = "XML_STREAM_BYTES_MAX",
 ) -> Iterator[bytes]:
-    """Yield what ``pieces``, cut anywhere, hold, at most 64 KiB at a time.
+    """Yield the decompressed ``pieces``, which may be cut anywhere, at most 64 KiB at a time.
 
-    Raises :class:`FilterError` where they are no gzip or end too early, and :class:`LimitExceeded` with the name
-    ``limit`` where there are more than ``bytes_max`` bytes.
+    Raises :class:`FilterError` if they are not gzip or end too early, and :class:`LimitExceeded` with the name
+    ``limit`` if there are more than ``bytes_max`` bytes.
     """
     inflating = _Inflating()
     count = 0
@@ -72,15 +72,15 @@ def decompress(
 
 
 class _Inflating:
-    """One gzip member after another."""
+    """Decompressor of one gzip member after another."""
 
     def __init__(self) -> None:
         self._member = zlib.decompressobj(_GZIP)
 
     def feed(self, data: bytes) -> Iterator[bytes]:
-        """Yield what ``data`` holds, step by step."""
+        """Yield the decompressed ``data``, step by step."""
         inflated = b""
-        # A full step may leave a rest of the output behind even where no input is left.
+        # A full step may leave a rest of the output even if no input is left.
         while data or (len(inflated) == _STEP_BYTES and not self._member.eof):
             if self._member.eof:
                 self._member = zlib.decompressobj(_GZIP)
@@ -93,7 +93,7 @@ class _Inflating:
             data = self._member.unused_data if self._member.eof else self._member.unconsumed_tail
 
     def close(self) -> None:
-        """Hold the data to having ended where a member ends."""
+        """Check that the data ended at the end of a member."""
         if not self._member.eof:
             raise FilterError("gzip data that ends too early", "", None)
 

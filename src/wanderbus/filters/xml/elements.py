@@ -1,10 +1,10 @@
-"""Elements of XML read with bounds, and the escapes of what is written (SPEC O-01).
+"""Bounded reader of XML elements, and the escapes of written text (SPEC O-01).
 
-Reads XML 1.0 in UTF-8, whatever its declaration says. Document types, hence entities of one's own, and processing
-instructions are refused; comments are skipped. Time and memory grow with the input alone.
+It reads XML 1.0 in UTF-8, whatever the declaration says. Document types, hence custom entities, and processing
+instructions are refused; comments are skipped. Time and memory grow only with the input.
 
-XML 1.0 has no way to write most control characters, so in names and texts a backslash begins an escape: ``\\\\`` is a
-backslash, and ``\\u0000`` to ``\\uffff`` the character of that number.
+XML 1.0 has no way to write most control characters, so in names and texts a backslash begins an escape: ``\\`` is a
+backslash, and ``\u0000`` to ``\uffff`` the character of that number.
 """
 
 from __future__ import annotations
@@ -17,10 +17,10 @@ from xml.parsers import expat
 from wanderbus.errors import FilterError
 
 NAMESPACE: Final = "urn:wanderbus:1"
-"""Of every element; attributes have none."""
+"""Namespace of every element; attributes have none."""
 
 SPACE: Final = " \t\r\n"
-"""What XML counts as blank."""
+"""White space of XML."""
 
 T = TypeVar("T")
 
@@ -34,7 +34,7 @@ _ESCAPED: Final = re.compile(r"\\(?:(\\)|u([0-9A-Fa-f]{4})|)")
 
 
 class Bounds(NamedTuple):
-    """What one item may have at most: ``bytes_max`` of UTF-8, elements nested ``depth_max`` deep, and elements."""
+    """Bounds of one item: ``bytes_max`` of UTF-8, elements nested ``depth_max`` deep, and a number of elements."""
 
     bytes_max: int
     depth_max: int
@@ -42,7 +42,7 @@ class Bounds(NamedTuple):
 
 
 class Fault(Exception):
-    """What is wrong at byte ``at`` of the input; the reader makes a :class:`FilterError` of it."""
+    """A fault at byte ``at`` of the input; the reader makes a :class:`FilterError` of it."""
 
     def __init__(self, reason: str, at: int) -> None:
         super().__init__(reason)
@@ -70,13 +70,13 @@ class Element:
         raise Fault(reason, self.at)
 
     def check(self, required: frozenset[str], optional: frozenset[str] = frozenset()) -> None:
-        """Hold the element to having attributes of these names, and no text."""
+        """Check that the element has attributes of these names, and no text."""
         self.check_attributes(required, optional)
         if self.text.strip(SPACE):
             self.fail(f"<{self.name}> holds no text")
 
     def check_attributes(self, required: frozenset[str], optional: frozenset[str] = frozenset()) -> None:
-        """Hold the element to having attributes of these names."""
+        """Check that the element has attributes of these names."""
         given = self.attributes.keys()
         if given == required:
             return
@@ -86,7 +86,7 @@ class Element:
             self.fail(f"<{self.name}> has no attribute '{shown(name)}'")
 
     def only_child(self) -> Element:
-        """Return the one child that there must be."""
+        """Return the only child; raise if there is not exactly one."""
         if len(self.children) != 1:
             self.fail(f"<{self.name}> holds one element, not {len(self.children)}")
         return self.children[0]
@@ -101,7 +101,7 @@ class Element:
 class Reader(Generic[T]):
     """Reads the root element, or with ``within`` the children of a root of that name, one after another.
 
-    ``build`` makes of each such item what it says, and may raise :class:`Fault`.
+    ``build`` converts each such item, and may raise :class:`Fault`.
     """
 
     def __init__(self, build: Callable[[Element], T], bounds: Bounds, *, within: str | None = None) -> None:
@@ -112,7 +112,7 @@ class Reader(Generic[T]):
         self._open: list[Element] = []
         self._texts: list[str] = []
         self._elements = 0
-        # What is kept of the input begins at byte _base of it; expat has been given the first _given bytes of that.
+        # The part of the input that is kept begins at byte _base; expat has been given its first _given bytes.
         self._kept = bytearray()
         self._base = 0
         self._given = 0
@@ -120,10 +120,10 @@ class Reader(Generic[T]):
         self._parser = self._new_parser()
 
     def feed(self, data: bytes) -> None:
-        """Read on; raise :class:`FilterError` where the input is at fault, what was whole before is kept."""
+        """Continue reading; raise :class:`FilterError` if the input is wrong. Complete items are kept."""
         for start in range(0, len(data), _STEP_BYTES):
             piece = data[start : start + _STEP_BYTES]
-            # Up to the end of a tag alone: expat may leave a token that it was given in part for later.
+            # Only up to the end of a tag: expat may leave an incomplete token for later.
             end_of_tag = piece.rfind(b">") + 1
             known = len(self._kept)
             self._kept += piece
@@ -138,7 +138,7 @@ class Reader(Generic[T]):
         self._parse(len(self._kept), final=True)
 
     def take(self) -> list[T]:
-        """Return the items that are whole by now, each once."""
+        """Return the items that are complete by now, each once."""
         items, self._items = self._items, []
         return items
 
@@ -163,7 +163,7 @@ class Reader(Generic[T]):
             self._refuse(fault.reason, fault.at)
 
     def _forget(self) -> None:
-        """Drop what no complaint will show any more: the items before the one that is open."""
+        """Discard text that no error message can need any more: the items before the open one."""
         done = self._needed_from - self._base
         if done > 0:
             del self._kept[:done]
@@ -231,7 +231,7 @@ class Reader(Generic[T]):
         raise Fault("a processing instruction is not read", self._parser.CurrentByteIndex)
 
     def _refuse(self, reason: str, at: int) -> NoReturn:
-        """Raise :class:`FilterError` with the text of the item that is open, and the character of byte ``at``."""
+        """Raise :class:`FilterError` with the text of the open item, and the character of byte ``at``."""
         start = max(self._needed_from - self._base, 0)
         text = self._kept[start:].decode("utf-8", "replace")
         before = self._kept[start : max(at - self._base, start)].decode("utf-8", "replace")
@@ -239,12 +239,12 @@ class Reader(Generic[T]):
 
 
 def escaped(text: str) -> str:
-    """Return ``text`` as it is written between tags or quotes; :class:`ValueError` if no escape can hold it."""
+    """Return ``text`` as written between tags or quotes; raise :class:`ValueError` if no escape can represent it."""
     return _SPECIAL.sub(_escape, text) if _SPECIAL.search(text) else text
 
 
 def shown(text: str) -> str:
-    """Return ``text`` as an error message shows it, cut where it is long."""
+    """Return ``text`` as an error message shows it, cut if it is long."""
     return text if len(text) <= 40 else text[:37] + "..."
 
 

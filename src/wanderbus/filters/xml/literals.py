@@ -13,16 +13,16 @@ TYPES: Final = frozenset(TYPE_NAMES)
 
 
 def write_literal(value: Scalar, attribute: str = "") -> str:
-    """Return ``value`` as an element, with ``attribute`` (written, after a blank) in its tag.
+    """Return ``value`` as an element, with ``attribute`` (already written, after a blank) in its tag.
 
-    Raises :class:`ValueError` if it has no text.
+    Raises :class:`ValueError` if it cannot be written.
     """
     name = type_name(value)
     return f"<{name}{attribute}>{escaped(to_text(value))}</{name}>"
 
 
 def read_literal(element: Element) -> Scalar:
-    """Return the value of ``element``, whose name is of :data:`TYPES`; blanks count in a String alone."""
+    """Return the value of ``element``, whose name is of :data:`TYPES`; blanks matter only in a String."""
     name = cast(TypeName, element.name)
     text = element.unescaped()
     try:

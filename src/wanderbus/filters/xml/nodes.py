@@ -26,7 +26,7 @@ from wanderbus.filters.xml.elements import NAMESPACE, Bounds, Element, Reader, e
 from wanderbus.filters.xml.literals import TYPES, read_literal, read_literals, write_literal
 
 BOUNDS: Final = Bounds(limits.XML_FILTER_BYTES_MAX, limits.XML_FILTER_DEPTH_MAX, limits.XML_FILTER_ELEMENTS_MAX)
-"""Of one filter."""
+"""Bounds of one filter."""
 
 _OPEN: Final = f'<filter xmlns="{NAMESPACE}">'
 _CLOSE: Final = "</filter>"
@@ -50,7 +50,7 @@ _LANGUAGE: Final = frozenset({"language"})
 
 
 def read(text: str) -> Node:
-    """Return the tree of a ``<filter>``; raise :class:`FilterError` with the place of the fault."""
+    """Return the tree of a ``<filter>``; raise :class:`FilterError` with the position of the fault."""
     try:
         data = text.encode()
     except UnicodeEncodeError as error:
@@ -65,7 +65,7 @@ def read(text: str) -> Node:
 def write(node: Node) -> str:
     """Return ``node`` as a ``<filter>`` on one line, which :func:`read` reads back as the same tree.
 
-    Raises :class:`FilterError` for what no language can say: half a character, NaN, a date without a time zone, an
+    Raises :class:`FilterError` for what no language can express: half a character, NaN, a date without a time zone, an
     operator that the type of its operand does not have.
     """
     return f"{_OPEN}{write_content(node)}{_CLOSE}"
@@ -77,7 +77,7 @@ def write_filter(filter: Rooted) -> bytes:
 
 
 def write_content(node: Node) -> str:
-    """Return ``node`` as the element that a ``<filter>`` holds; raises as :func:`write`."""
+    """Return ``node`` as the child element of a ``<filter>``; raises as :func:`write`."""
     try:
         return _node_text(node)
     except ValueError as error:
@@ -177,7 +177,7 @@ def _predicate(element: Element) -> Predicate:
 
 
 def _residual(element: Element) -> Node:
-    from wanderbus.filters import cesql  # here, so that only who uses it pays for loading it
+    from wanderbus.filters import cesql  # imported here, so that only callers that use it pay for loading it
 
     element.check_attributes(_LANGUAGE)
     language = element.attributes["language"]

@@ -25,7 +25,7 @@ from wanderbus.filters.xml.literals import TYPES, read_literal, read_literals, w
 from wanderbus.literals import from_text
 
 BOUNDS: Final = Bounds(limits.XML_NOTIFICATION_BYTES_MAX, 4, limits.XML_NOTIFICATION_ELEMENTS_MAX)
-"""Of one notification."""
+"""Bounds of one notification."""
 
 _PLACE: Final = frozenset({"origin", "offset", "epoch", "number"})
 _NAME: Final = frozenset({"name"})
@@ -34,7 +34,7 @@ _NAME: Final = frozenset({"name"})
 def write_notification(notification: Notification) -> str:
     """Return ``notification`` as XML, which :func:`read_notification` reads back as the same.
 
-    Raises :class:`EventError` where the event may not be published or has half a character in it.
+    Raises :class:`EventError` if the event may not be published or contains half a character.
     """
     event = check_event(notification.event)
     place = {
@@ -55,7 +55,7 @@ def write_notification(notification: Notification) -> str:
 
 
 def read_notification(text: str) -> Notification:
-    """Return the notification that ``text`` says; raise :class:`EventError` with the place of the fault."""
+    """Return the notification in ``text``; raise :class:`EventError` with the position of the fault."""
     reader = Reader(_notification, BOUNDS)
     try:
         reader.feed(text.encode())

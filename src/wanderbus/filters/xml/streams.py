@@ -33,10 +33,10 @@ def write_stream(nodes: Iterable[Node]) -> Iterator[bytes]:
 
 
 def read_stream(pieces: Iterable[bytes]) -> Iterator[Node]:
-    """Yield each filter of a stream when the last of its pieces, cut anywhere, has come.
+    """Yield each filter of a stream as soon as the last of its pieces, cut anywhere, has arrived.
 
-    Raises :class:`FilterError` at the first fault, after the filters before it; its text is that of the filter at
-    fault. Keeps one filter at a time.
+    Raises :class:`FilterError` at the first fault, after the filters before it; its text is that of the faulty filter.
+    Keeps one filter at a time.
     """
     reader = Reader(read_element, BOUNDS, within="filters")
     for piece in pieces:

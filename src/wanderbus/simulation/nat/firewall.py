@@ -1,4 +1,4 @@
-"""Firewalls that drop and translate nothing: each stands before one IP address (SPEC I-08)."""
+"""Firewalls that only drop and do not translate: each protects one IP address (SPEC I-08)."""
 
 from __future__ import annotations
 
@@ -12,14 +12,14 @@ Protocol = Literal["UDP", "TCP"]
 
 
 class Firewall(msgspec.Struct, frozen=True):
-    """Drops what its host exchanges with others over ``protocols``, but with those it is ``open_to``.
+    """Drops all traffic of its host over ``protocols``, except with peers in ``open_to``.
 
-    ``open_to`` has addresses, and of hosts all of whose ports may be reached the IP addresses.
+    ``open_to`` has addresses, and the IP addresses of hosts all of whose ports are allowed.
     """
 
     protocols: frozenset[Protocol] = frozenset({"UDP"})
     open_to: frozenset[Address | str] = frozenset()
 
     def drops(self, protocol: Protocol, peer: Address) -> bool:
-        """Return whether nothing passes between the host and ``peer``."""
+        """Return whether traffic between the host and ``peer`` is dropped."""
         return protocol in self.protocols and not {peer, peer[0]} & self.open_to

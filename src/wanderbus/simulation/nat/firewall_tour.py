@@ -1,4 +1,4 @@
-"""Tour of all agents through networks with firewalls and out of them, in a world that loses nothing (SPEC I-08)."""
+"""Tour of all agents through networks with firewalls, in a world without loss (SPEC I-08)."""
 
 from __future__ import annotations
 
@@ -20,22 +20,22 @@ FIREWALLS: Final = {
     "udp-relay": Firewall(open_to=frozenset({SERVER_ADDRESS, _BROKER, RELAY_IP})),
     "tcp": Firewall(open_to=frozenset({SERVER_ADDRESS, _BROKER})),
 }
-"""Firewalls that let signalling pass, by the best way that each of them leaves."""
+"""Firewalls that let signalling pass, by the best transport that each of them leaves."""
 
 WAYS_AHEAD: Final = 2
-"""Ways that have to fail before the worst of them is taken."""
+"""Transports that have to fail before the worst of them is tried."""
 
 ROUND_TRIPS: Final = 24
-"""Signalling of three ways with digest, and the opening of TCP and TLS."""
+"""Round trips: signalling over three transports with digest, and the opening of TCP and TLS."""
 
 OPENING_S: Final = 3.0
-"""Beside round trips: pauses, and what the network was busy with before."""
+"""Time besides round trips: pauses, and earlier traffic of the network."""
 
 
 class FirewallTour:
-    """Moves every agent behind a firewall and then to an open network, and publishes at both.
+    """Moves every agent behind a firewall and then to an open network, and publishes in both.
 
-    ``move`` moves one behind a firewall, or with None to an open network.
+    ``move`` moves an agent behind a firewall, or with None to an open network.
     """
 
     def __init__(
@@ -52,13 +52,13 @@ class FirewallTour:
 
     @property
     def bound_s(self) -> float:
-        """Return the longest that an agent may take from a move until events flow."""
+        """Return the longest time that an agent may take from a move until events flow."""
         round_trip_s = 2 * self._network.conditions.delay_max_s
         patience_s = min(max(UDP_PATIENCE_S, 3 * UDP_ROUND_TRIPS * round_trip_s), PATIENCE_S_MAX)
         return WAYS_AHEAD * patience_s + ROUND_TRIPS * round_trip_s + OPENING_S
 
     def problems(self) -> Iterator[str]:
-        """Make the tour; yield whoever did not find the best way that there was, and in time."""
+        """Make the tour; yield the agents that did not find the best transport in time."""
         draw = self._world.random
         ways = {traveller.name: draw.choice([*FIREWALLS]) for traveller in self._travellers}
         for traveller in self._travellers:

@@ -1,7 +1,7 @@
-"""A simulated NAT of the worst common kind: another port for each destination, and open to that one alone.
+"""Simulated NAT of the worst common kind: another port for each destination, which only that destination may use.
 
-RFC 4787 calls it address and port dependent in mapping and filtering. What goes out keeps a mapping, what comes in
-does not; a mapping that is not kept is forgotten, and one that is lost comes back under another port.
+RFC 4787 calls it address and port dependent in mapping and filtering. Outgoing datagrams keep a mapping alive, incoming
+ones do not; an unused mapping is forgotten, and a lost mapping is replaced by one with another port.
 """
 
 from __future__ import annotations
@@ -24,12 +24,12 @@ class _Mapping(msgspec.Struct):
 
 
 class NAT:
-    """A NAT at ``ip``, which forgets a mapping that was not used for ``idle_s`` seconds; hosts bind to it."""
+    """A NAT at ``ip`` that forgets a mapping after ``idle_s`` seconds without use; hosts bind to it."""
 
     def __init__(self, ip: str, idle_s: float, world: World, network: Network) -> None:
         self.ip = ip
         self.filtered = 0
-        """Datagrams that were let in to nobody."""
+        """Number of datagrams without a mapping."""
         self._idle_s = idle_s
         self._world = world
         self._network = network
@@ -39,15 +39,15 @@ class NAT:
         self._next_port = _FIRST_PORT
 
     def bind(self, address: Address, receiver: Callable[[Address, bytes], None]) -> None:
-        """Let ``receiver`` have what is let in for the inner ``address``."""
+        """Deliver datagrams that are let in for the inner ``address`` to ``receiver``."""
         self._inside[address] = receiver
 
     def unbind(self, address: Address) -> None:
-        """Let what is let in for the inner ``address`` be lost."""
+        """Discard datagrams that are let in for the inner ``address``."""
         self._inside.pop(address, None)
 
     def send(self, source: Address, destination: Address, data: bytes) -> None:
-        """Carry a datagram out, from the port that is for this way."""
+        """Send a datagram out, from the port that is mapped for this pair of addresses."""
         port = self._ports.get((source, destination))
         if port is None or self._is_idle(self._mappings[port]):
             port = self._mapped(source, destination)
@@ -55,7 +55,7 @@ class NAT:
         self._network.send((self.ip, port), destination, data)
 
     def restart(self) -> None:
-        """Forget every mapping, as after a power cut."""
+        """Forget every mapping, like a NAT after a power cut."""
         for port in self._mappings:
             self._network.unbind((self.ip, port))
         self._mappings.clear()

@@ -1,11 +1,11 @@
-"""One simulated history behind NATs: agents that move into, out of and between them, and a media relay (SPEC I).
+"""Simulated history behind NATs: agents that move into, out of and between them, and a media relay (SPEC I).
 
 It is a history of the whole system as in :mod:`wanderbus.simulation.system.scenario`, with its checkers. Behind every
-NAT the agents have one and the same address, and nothing reaches them there that they have not sent for; NATs forget,
-and lose all that they know; the relay is restarted. Other networks have a firewall, which lets signalling pass, and of
-the data those of a relay, or those over TCP; at last all agents make a tour through such (:mod:`.firewall_tour`). In
-the end every agent is registered where it is seen and in a session with the broker, whose data go by the relay for
-those behind NAT and straight for all others, and the relay has nothing left once all are gone.
+NAT the agents have the same address, and only replies reach them there. NATs forget mappings, and lose all their state;
+the relay is restarted. Other networks have a firewall, which lets signalling pass, and data only through a relay or
+over TCP; at last all agents make a tour through such networks (:mod:`.firewall_tour`). In the end every agent is
+registered at its public address and in a session with the broker. Its data pass the relay if it is behind NAT, and go
+directly otherwise. The relay has no state left once all agents are gone.
 """
 
 from __future__ import annotations
@@ -33,14 +33,16 @@ PORTS: Final = range(30_000, 30_200)
 INSIDE_IP: Final = "192.168.0.5"
 CALLER: Final[Address] = ("198.51.100.9", 5060)
 REGISTERED_S: Final = 230.0
-"""A registration of 600 s is refreshed after a third of that; what a NAT or the server has lost is then put right."""
+"""Time to recover: a registration of 600 s is refreshed after a third of that, which repairs what a NAT or the server
+lost.
+"""
 
 IDLE_S: Final = (30.0, 60.0, 300.0)
-"""How long NATs keep a mapping; half a minute is what UDP is given by the worst (RFC 4787 4.3 asks for two)."""
+"""Time for which NATs keep a mapping; the worst give UDP half a minute (RFC 4787 4.3 requires two minutes)."""
 
 
 class NATResult(Result, frozen=True):
-    """What became of one seed: as without NATs, and what the NATs and the relay did."""
+    """Result of one seed: the result without NATs, and the counters of the NATs and the relay."""
 
     moves_into_nat: int
     moves_out_of_nat: int
@@ -48,26 +50,26 @@ class NATResult(Result, frozen=True):
     nat_restarts: int
     relay_restarts: int
     relayed: int
-    """Datagrams of data that the relay has passed on."""
+    """Datagrams of data that the relay forwarded."""
     filtered: int
-    """Datagrams that NATs let in to nobody."""
+    """Datagrams that NATs dropped for want of a mapping."""
     dropped: int
-    """Datagrams and attempts to connect that firewalls dropped."""
+    """Datagrams and connection attempts that firewalls dropped."""
 
 
 class NATTraveller(Traveller):
-    """A user whose device is behind NAT now and then."""
+    """A user whose device is sometimes behind NAT."""
 
     nat: NAT | None = None
 
     @property
     def ip(self) -> str:
-        """Return where the device is seen."""
+        """Return the public address of the device."""
         return super().ip if self.nat is None else self.nat.ip
 
     @property
     def wire(self) -> Wire:
-        """Return the NAT that the device is behind, or the network."""
+        """Return the NAT that the device is behind, or else the network."""
         return super().wire if self.nat is None else self.nat
 
     def disconnect(self) -> None:
@@ -82,7 +84,7 @@ class NATTraveller(Traveller):
 
 
 class NATScenario(Scenario):
-    """A world with one server, one relay, and a few travellers before and behind NATs."""
+    """A world with one server, one relay, and a few travellers inside and outside NATs."""
 
     traveller_class = NATTraveller
     relay_addresses = ((RELAY_IP, NG_PORT),)
@@ -114,7 +116,7 @@ class NATScenario(Scenario):
         )
 
     def plan(self, traveller: Traveller) -> None:
-        """Lose the mappings of the traveller's NAT besides, and the relay."""
+        """Also lose the mappings of the traveller's NAT, and the relay."""
         super().plan(traveller)
         draw = self.world.random
         for _ in range(draw.choice([0, 1, 2])):
@@ -123,7 +125,7 @@ class NATScenario(Scenario):
             self.world.at(draw.uniform(3, ACTIVE_S), self._restart_relay)
 
     def move(self, traveller: Traveller) -> None:
-        """Move behind another NAT, behind a firewall, or to where there is neither."""
+        """Move behind another NAT, behind a firewall, or to an open network."""
         draw = self.world.random
         nat = self._new_nat() if draw.random() < 0.5 else None
         self.move_to(traveller, nat, None if nat or draw.random() < 0.4 else draw.choice([*FIREWALLS.values()]))
@@ -142,7 +144,7 @@ class NATScenario(Scenario):
         self._settle()
 
     def move_to(self, traveller: Traveller, nat: NAT | None = None, firewall: Firewall | None = None) -> None:
-        """Move behind ``nat``, behind ``firewall``, or to where there is neither."""
+        """Move behind ``nat``, behind ``firewall``, or to an open network."""
         assert isinstance(traveller, NATTraveller)
         self.moves += 1
         self.network.mend(traveller.ip)
@@ -156,7 +158,7 @@ class NATScenario(Scenario):
             self.network.firewalls[traveller.ip] = firewall
 
     def check(self) -> list[str]:
-        """Everybody can be called; data go by the relay for those behind NAT alone; nothing is left of all of it."""
+        """Check that everybody can be called, data pass the relay only for agents behind NAT, and no state is left."""
         problems = [*self.problems, *self._call_everybody()]
         for traveller in self.travellers:
             assert isinstance(traveller, NATTraveller)
@@ -175,7 +177,7 @@ class NATScenario(Scenario):
         return problems
 
     def _call_everybody(self) -> list[str]:
-        """Ask every device something through the proxy, until it has registered after whatever its NAT lost."""
+        """Send every device a request through the proxy, until it has registered again after losses of its NAT."""
         silent = {traveller.name for traveller in self.travellers}
         asked = iter(range(1, 1_000))
 
@@ -228,5 +230,5 @@ def _question(name: str, number: int) -> bytes:
 
 
 def run_nat_seed(seed: int) -> NATResult:
-    """Return what becomes of ``seed``; the same every time."""
+    """Return the result of ``seed``; the same every time."""
     return NATScenario(seed).run()

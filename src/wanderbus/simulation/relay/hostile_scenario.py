@@ -1,10 +1,10 @@
-"""One simulated history of a relay that wants to harm: two calls go through it, and nobody else can be reached.
+"""Simulated history of a hostile relay: it carries two calls, and its victims cannot be reached otherwise.
 
-It loses, delays by minutes, reorders, repeats, cuts, lengthens and alters what it carries, sends it back, to the other
-call, or under the address of a bystander, and floods both ends with what looks like theirs. It does not have the keys.
-Then it carries everything as it should, or the parties agree on another way while it goes on. Every message then
-arrives once and in order, unless a connection failed, which leaves a beginning of them. Meanwhile a bystander is sent
-no more bytes than came in its name, and what the ends keep is bounded.
+The relay loses, delays by minutes, reorders, repeats, cuts, lengthens and alters datagrams. It sends them back, to the
+other call, or under the address of a bystander, and floods both ends with forgeries. It does not have the keys. Then it
+forwards everything correctly, or the parties agree on another path while it continues. After that every message arrives
+once and in order, unless a connection failed, which leaves a prefix of them. All the time a bystander is sent no more
+bytes than came in its name, and the memory of the ends is bounded.
 """
 
 from __future__ import annotations
@@ -39,10 +39,10 @@ SETTLE_S: Final = 90.0
 LATER_S_MAX: Final = 150.0
 FLOOD_DATAGRAMS: Final = 50
 KEPT_BYTES_MAX: Final = 110_000
-"""What an endpoint may keep beside messages that are under way: given-up packets whose ACK is still understood."""
+"""Memory of an endpoint besides messages in flight: abandoned packets whose ACK is still accepted."""
 
 MESSAGE_BYTES: Final = 600
-"""What a message under way may cost beside its bytes."""
+"""Memory of a message in flight besides its bytes."""
 
 RELAY_IP: Final = "198.51.100.1"
 BYSTANDERS: Final[tuple[Address, ...]] = (("203.0.113.66", 6_666), ("203.0.113.67", 53))
@@ -50,30 +50,30 @@ _NUMBER_OFFSET: Final = 20
 
 
 class HostileRelayResult(msgspec.Struct, frozen=True):
-    """What became of one seed; ``problems`` is empty when every promise held."""
+    """Result of one seed; ``problems`` is empty if every promise held."""
 
     seed: int
     problems: list[str]
     messages: int
     harmed: int
-    """Datagrams of the parties with which something was done."""
+    """Datagrams of the parties that the relay tampered with."""
     flooded: int
     """Datagrams that the relay made up."""
     forged: int
-    """Datagrams that a party could not open."""
+    """Datagrams that a party could not decrypt."""
     learnt: int
-    """Times that a party was led to another port of the relay."""
+    """Number of times that a party was misled to another port of the relay."""
     to_bystanders: int
-    """Bytes that bystanders were sent; each no more than what came in its name."""
+    """Bytes sent to bystanders; each gets at most the bytes that came in its name."""
     failures: int
-    """Connections that were given up."""
+    """Connections that failed."""
     datagrams: int
     virtual_s: float
     fingerprint: str
 
 
 class Party:
-    """One end of a call: what its application has sent and received."""
+    """One end of a call, with the messages that its application sent and received."""
 
     def __init__(self, scenario: HostileRelayScenario, number: int) -> None:
         self.number = number
@@ -81,7 +81,7 @@ class Party:
         self.name = "abcd"[number]
         self.address: Address = (f"192.0.2.{number + 1}", 40_000)
         self.ports: tuple[Address, Address] = ((RELAY_IP, 30_000 + number), (RELAY_IP, 31_000 + number))
-        """The relay's for this party: those that signalling named, and others."""
+        """Ports of the relay for this party: the signalled ones, and others."""
         self.sent: list[bytes] = []
         self.received: list[bytes] = []
         self.failed_at: float | None = None
@@ -106,15 +106,15 @@ class Party:
 
 
 class HostileRelay:
-    """Carries what comes to a party's port to the other party of its call, and does harm while it is ``hostile``."""
+    """Forwards between the ports of a call's two parties, and does harm while it is ``hostile``."""
 
     def __init__(self, scenario: HostileRelayScenario) -> None:
         self.hostile = True
         self.carries = True
-        """Whether what it gets from a party goes anywhere; what it has seen may come again all the same."""
+        """Whether the relay forwards datagrams at all; it may repeat earlier ones in any case."""
         self.harmed = self.flooded = 0
         self.owed: dict[Address, int] = dict.fromkeys(BYSTANDERS, 0)
-        """By bystander: bytes that were sent in its name."""
+        """Bytes sent in the name of each bystander."""
         self._world, self._network, self._parties = scenario.world, scenario.network, scenario.parties
         self._chance = scenario.world.random.choice([0.1, 0.3, 0.6, 0.95])
         self._seen: list[bytes] = []
@@ -170,7 +170,7 @@ class HostileRelay:
         return draw.choice([data[: draw.randrange(len(data))], data + draw.randbytes(40), bytes(changed), reset])
 
     def _flood(self, peer: Party, data: bytes) -> None:
-        """Send what has the ids, the kind and the size of a genuine packet, under numbers that come later."""
+        """Send datagrams with the ids, the kind and the size of a genuine packet, under later numbers."""
         draw = self._world.random
         if len(data) <= HEADER_BYTES or data[KIND_OFFSET] != SEALED:
             return
@@ -189,7 +189,7 @@ class HostileRelay:
 
 
 class HostileRelayScenario:
-    """A world with two calls and the relay between all four, set up by the seed."""
+    """A world with two calls and the relay between all four parties, set up by the seed."""
 
     def __init__(self, seed: int, *, keep_trace: bool = False) -> None:
         self.world = World(seed, keep_trace=keep_trace)
@@ -200,11 +200,11 @@ class HostileRelayScenario:
         self.parties = [Party(self, number) for number in range(4)]
         self.relay = HostileRelay(self)
         self.other_way = self.world.random.random() < 0.5
-        """Whether the parties leave the relay, which then goes on as it does."""
+        """Whether the parties leave the relay, which then continues as before."""
         self._sent_to: dict[Address, int] = dict.fromkeys(BYSTANDERS, 0)
 
     def run(self) -> HostileRelayResult:
-        """Let the world happen, and hold the ends to their promises; an exception is a broken promise too."""
+        """Run the world, and check the promises of the ends; an exception is a broken promise too."""
         try:
             self._play()
         except Exception as error:
@@ -251,14 +251,14 @@ class HostileRelayScenario:
                 party.node.feed([OpenConnection(party.local_id, peer.local_id, party.ports[0], 0, secrets)])
 
     def _leave_the_relay(self) -> None:
-        """Another way was found by signalling, which the relay is no part of; now and then it repeats what it saw."""
+        """Switch to a path that signalling found without the relay, which sometimes repeats old datagrams."""
         self.relay.carries = False
         for party in self.parties:
             peer = self.parties[party.number ^ 1]
             party.node.feed([MovedHere(party.local_id, 1), ChangePath(party.local_id, peer.address, 1)])
 
     def _agree_anew(self) -> None:
-        """Begin again with the ports that signalling names: a party may have been led to others."""
+        """Start again with the ports that signalling names: a party may have been misled to others."""
         for party in self.parties:
             party.node.feed([MovedHere(party.local_id, 1), ChangePath(party.local_id, party.ports[0], 1)])
 
@@ -268,7 +268,7 @@ class HostileRelayScenario:
         party.node.feed([SendMessage(party.local_id, message)])
 
     def _sees(self, source: Address, destination: Address, data: bytes) -> None:
-        """Whatever a party sends goes to the relay, to its peer, or to a bystander as much as came from there."""
+        """Check each datagram of a party: it goes to the relay, to its peer, or to a bystander within its budget."""
         if destination in self._sent_to:
             self._sent_to[destination] += len(data)
             if self._sent_to[destination] > self.relay.owed[destination]:
@@ -302,5 +302,5 @@ class HostileRelayScenario:
 
 
 def run_hostile_relay_seed(seed: int) -> HostileRelayResult:
-    """Return what becomes of ``seed``; the same every time."""
+    """Return the result of ``seed``; the same every time."""
     return HostileRelayScenario(seed).run()

@@ -14,7 +14,7 @@ NG_PORT: Final = 2_223
 
 
 class RelayHost(Node):
-    """A relay at ``ip``, whose ports are opened and closed as it asks."""
+    """A relay at ``ip`` whose ports are opened and closed as the machine demands."""
 
     def __init__(self, ip: str, ports: range, world: World, network: Network) -> None:
         self.ip = ip

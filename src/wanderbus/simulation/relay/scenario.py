@@ -1,9 +1,9 @@
-"""One simulated history of the media relay: two parties of reliable UDP who have nothing but it between them (SPEC I).
+"""Simulated history of the media relay: two parties of reliable UDP that can only communicate through it (SPEC I).
 
-Each may be behind NAT, where what it says of its address is of no use, and where that changes without a word; each
-may move, and say so. Datagrams are lost, repeated and late. Somebody off the path knows every port of the relay and
-sends to them, also under the parties' addresses. The relay may be restarted, and the next offer then sets it up anew.
-Still every message arrives once and in order, strangers are sent nothing, and after the call nothing is left.
+Each may be behind NAT, where its own description of its address is useless and the address changes without notice. Each
+may move, and announce it. Datagrams are lost, repeated and late. An attacker off the path knows every port of the relay
+and sends to them, also under the parties' addresses. The relay may be restarted, and the next offer then sets it up
+again. Still every message arrives once and in order, strangers are sent nothing, and no state is left after the call.
 """
 
 from __future__ import annotations
@@ -36,7 +36,7 @@ from wanderbus.sip.message.sdp import SessionDescription
 
 ACTIVE_S: Final = 30.0
 SETTLE_S: Final = 20.0
-"""Longer than a packet is repeated for."""
+"""Time longer than a packet is repeated."""
 
 RELAY_IP: Final = "198.51.100.1"
 PROXY: Final[Address] = ("198.51.100.2", 5_060)
@@ -46,7 +46,7 @@ CALL: Final = "call"
 
 
 class RelayResult(msgspec.Struct, frozen=True):
-    """What became of one seed; ``problems`` is empty when every promise held."""
+    """Result of one seed; ``problems`` is empty if every promise held."""
 
     seed: int
     problems: list[str]
@@ -56,18 +56,18 @@ class RelayResult(msgspec.Struct, frozen=True):
     """Changes of address that were not announced."""
     restarts: int
     learnt: int
-    """Times that the relay found a party elsewhere than thought."""
+    """Number of times that the relay learnt another address of a party."""
     injected: int
-    """Datagrams of the stranger."""
+    """Datagrams of the attacker."""
     refused: int
-    """Datagrams that the relay did not carry, for they came from elsewhere and named no connection."""
+    """Datagrams that the relay discarded: they came from an unknown source and named no connection."""
     datagrams: int
     virtual_s: float
     fingerprint: str
 
 
 class Party:
-    """An endpoint, where it is, what it says of that, and what its application has sent and had."""
+    """An endpoint, its address, its own description, and the messages that its application sent and received."""
 
     def __init__(self, scenario: RelayScenario, tag: str, number: int) -> None:
         draw = scenario.world.random
@@ -78,7 +78,7 @@ class Party:
         self.had: list[bytes] = []
         self.failed = False
         self.hears_from: Address | None = None
-        """Where the other party is for it: the relay."""
+        """Address of the other party as this one knows it: the relay's."""
         self._number = number
         self._places = 0
         keepalive_s = 1.0 if self.is_behind_nat else None
@@ -89,12 +89,12 @@ class Party:
 
     @property
     def address(self) -> Address:
-        """Return where it is, as seen from outside."""
+        """Return its public address."""
         return f"192.0.{self._number}.{self._places + 1}", 40_000 + self._places
 
     @property
     def description(self) -> str:
-        """Return what it says of itself: behind NAT always the same."""
+        """Return its own description of its address: behind NAT always the same."""
         end = ChannelEnd(
             address=("10.0.0.5", 40_000) if self.is_behind_nat else self.address,
             connection=self.local_id,
@@ -104,7 +104,7 @@ class Party:
         return text.decode()
 
     def change_address(self) -> None:
-        """Be elsewhere from now on."""
+        """Change the address."""
         self._places += 1
         self.node.rebind({"data": self.address})
 
@@ -117,7 +117,7 @@ class Party:
 
 
 class RelayNode(RelayHost):
-    """The relay's host, where what is answered to the proxy is kept."""
+    """The relay's host, which keeps the responses to the proxy."""
 
     def __init__(self, scenario: RelayScenario) -> None:
         self.answers: list[bytes] = []
@@ -131,7 +131,7 @@ class RelayNode(RelayHost):
 
 
 class RelayScenario:
-    """A world with two parties, a relay, and a proxy that gives it commands, set up by the seed."""
+    """A world with two parties, a relay, and a proxy that sends commands, set up by the seed."""
 
     def __init__(self, seed: int, *, keep_trace: bool = False) -> None:
         self.world = World(seed, keep_trace=keep_trace)
@@ -158,7 +158,7 @@ class RelayScenario:
         self._active = True
 
     def run(self) -> RelayResult:
-        """Let the world happen, and hold the relay to its promises; an exception is a broken promise too."""
+        """Run the world, and check the promises of the relay; an exception is a broken promise too."""
         try:
             self._play()
         except Exception as error:
@@ -189,7 +189,7 @@ class RelayScenario:
                 world.at(draw.uniform(0, ACTIVE_S), lambda party=party: self._send(party))  # type: ignore[misc]
         when = draw.uniform(2, 6)
         while when < ACTIVE_S:
-            # One at a time, with time to heal: what two at once would take is signalling's affair.
+            # One at a time, with time to heal: two simultaneous changes would need signalling.
             world.at(when, self._disturb)
             when += draw.uniform(6, 10)
         world.after(0.1, self._shout)
@@ -199,10 +199,10 @@ class RelayScenario:
         world.run(ACTIVE_S + SETTLE_S)
         self._check()
 
-    # What happens -----------------------------------------------------------------------------------------------------
+    # Events --------------------------------------------------------------------------------------------------------
 
     def _set_up(self) -> None:
-        """Agree on the call, and open both ends of the connection."""
+        """Set up the call, and open both ends of the connection."""
         keys = [self.world.random.randbytes(32) for _ in range(2)]
         self._agree(*self.parties)
         for number, (party, peer) in enumerate((self.parties, self.parties[::-1])):
@@ -233,13 +233,13 @@ class RelayScenario:
             self.world.after(self.world.random.uniform(0.01, 1.0), lambda: self._tell(party))
 
     def _restart(self, party: Party) -> None:
-        """Lose the relay with all that it knew; somebody notices, and offers anew."""
+        """Restart the relay without its state; a party notices, and sends a new offer."""
         self.relays[-1].kill()
         self.relays.append(RelayNode(self))
         self.world.after(self.world.random.uniform(0.1, 3.0), lambda: self._tell(party))
 
     def _tell(self, party: Party) -> None:
-        """Re-INVITE: the offer goes by the relay, and so does its answer."""
+        """Send a re-INVITE: the offer and its answer pass the relay."""
         peer = self.parties[party is self.parties[0]]
         self._agree(party, peer)
         for each, other in ((party, peer), (peer, party)):
@@ -247,7 +247,7 @@ class RelayScenario:
             each.node.feed([ChangePath(each.local_id, each.hears_from, other.generation)])
 
     def _agree(self, offering: Party, answering: Party) -> None:
-        """Let the proxy pass an offer and its answer by the relay; each party learns where to send."""
+        """Have the proxy pass an offer and its answer through the relay; each party learns its destination."""
         tags = {"call_id": CALL, "from_tag": offering.tag, "to_tag": answering.tag}
         answering.hears_from = self._described(ng.describe("offer", offering.description, **tags))
         offering.hears_from = self._described(ng.describe("answer", answering.description, **tags))
@@ -258,7 +258,7 @@ class RelayScenario:
         return medium.address, medium.port
 
     def _command(self, command: ng.Fields) -> ng.Fields:
-        """Give a command; now and then it is repeated, to which the answer has to be the same."""
+        """Send a command; sometimes it is repeated, and must get the same response."""
         self._cookies += 1
         node, data = self.relays[-1], ng.write_command(b"%d" % self._cookies, command)
         for _ in range(self.world.random.choice([1, 1, 2])):
@@ -270,7 +270,7 @@ class RelayScenario:
         return reply
 
     def _shout(self) -> None:
-        """Let the stranger send something to a port of the relay, from its own address or as if it were a party."""
+        """Send a datagram of the attacker to a port of the relay, from its own address or a forged one."""
         if not self._active:
             return
         draw = self.world.random
@@ -283,11 +283,11 @@ class RelayScenario:
         self.world.after(draw.expovariate(10.0), self._shout)
 
     def _sees(self, source: Address, destination: Address, data: bytes) -> None:
-        """Whatever the relay sends goes to where a party is, or has been, or says that it is."""
+        """Check that the relay only sends to where a party is, was, or says that it is."""
         if destination == STRANGER:
             self.problems.append(f"the stranger was sent {len(data)} bytes at {self.world.now:.3f}")
 
-    # What has to hold -------------------------------------------------------------------------------------------------
+    # Checks --------------------------------------------------------------------------------------------------------
 
     def _check(self) -> None:
         for party, peer in (self.parties, self.parties[::-1]):
@@ -305,5 +305,5 @@ class RelayScenario:
 
 
 def run_relay_seed(seed: int) -> RelayResult:
-    """Return what becomes of ``seed``; the same every time."""
+    """Return the result of ``seed``; the same every time."""
     return RelayScenario(seed).run()

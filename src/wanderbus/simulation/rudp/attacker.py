@@ -1,8 +1,8 @@
-"""Somebody who wants a world of reliable UDP to fail: off the path, or on it, without the keys.
+"""Attacker of reliable UDP: off the path, or on it without the keys.
 
-Off the path it knows the addresses alone. On the path it sees every datagram and sends what it makes of it: altered,
-cut short, longer, of another kind, under a number that comes later, again after a while, from elsewhere, or sooner
-than the genuine one. In plain mode whoever reads a datagram can forge the next, so there it only repeats and resets.
+Off the path it only knows the addresses. On the path it sees every datagram and sends variants: altered, cut short,
+longer, of another kind, under a later number, repeated after a while, from elsewhere, or before the genuine one. In
+plain mode everybody who reads a datagram can forge the next, so there the attacker only repeats and resets.
 """
 
 from __future__ import annotations
@@ -21,7 +21,7 @@ _NUMBER_OFFSET: Final = 20
 
 
 class Attacker:
-    """``chance`` is that of making something of a datagram seen; ``noise_per_s`` is sent blindly."""
+    """``chance``: of making a variant of an observed datagram. ``noise_per_s``: rate of datagrams sent blindly."""
 
     def __init__(self, world: World, network: Network, chance: float, noise_per_s: float) -> None:
         self.injected = 0
@@ -32,7 +32,7 @@ class Attacker:
         self._noise_per_s = noise_per_s
 
     def begin(self, victims: Callable[[], list[Address]]) -> None:
-        """Send noise to wherever ``victims`` are, as long as this attacker is active."""
+        """Send noise to the current addresses of ``victims`` as long as this attacker is active."""
         draw = self._world.random
 
         def noise() -> None:
@@ -50,7 +50,7 @@ class Attacker:
             self._world.after(draw.expovariate(self._noise_per_s), noise)
 
     def sees(self, source: Address, destination: Address, data: bytes) -> None:
-        """Look at a datagram that is being sent."""
+        """Observe a datagram that is being sent."""
         draw = self._world.random
         if not self.active or draw.random() >= self._chance or len(data) <= HEADER_BYTES:
             return
@@ -70,7 +70,7 @@ class Attacker:
         return data[:KIND_OFFSET] + bytes([RESET]) + self._world.random.randbytes(16)
 
     def _forged(self, data: bytes) -> bytes:
-        """Make something of a sealed packet that its receiver must not believe."""
+        """Return a forgery of a sealed packet, which its receiver must not accept."""
         draw = self._world.random
         match draw.randrange(7):
             case 0:

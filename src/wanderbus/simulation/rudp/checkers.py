@@ -1,4 +1,4 @@
-"""What must hold of reliable UDP once the network is mended: all is delivered in time, and nothing is left over."""
+"""Checks of reliable UDP in a repaired network: everything is delivered in time, and no state is left."""
 
 from __future__ import annotations
 
@@ -13,31 +13,31 @@ if TYPE_CHECKING:
     from wanderbus.simulation.rudp.scenario import RudpScenario
 
 REST_S: Final = 20.0
-"""Seconds in which nothing may be sent any more but keepalives."""
+"""Seconds in which only keepalives may be sent."""
 
 PROBE_S: Final = 1.0
-"""Seconds between the probes of a connection that failed."""
+"""Seconds between the probes of a failed connection."""
 
 FRAME_BYTES: Final = 1_100
-"""What one datagram carries of a message, a little less than it does."""
+"""Bytes of a message that one datagram carries: slightly underestimated."""
 
 REST_WEIGHT: Final = 3_000
-"""What an endpoint may keep at rest for each connection, bytes: no message, no packet, some numbers and keys."""
+"""Memory of an endpoint at rest for each connection, bytes: no message, no packet, some numbers and keys."""
 
 FRAME_WEIGHT: Final = 500
-"""What a frame on the way may cost beside its bytes: its place in queues, and the packet that it is in."""
+"""Memory of a frame in flight besides its bytes: its place in queues, and its packet."""
 
 FLIGHT_WEIGHT: Final = 100_000
-"""What the given-up packets of a connection may cost, whose ACK is still understood."""
+"""Memory of the abandoned packets of a connection whose ACK is still accepted."""
 
 WEIGHED_EACH_S: Final = 2.0
 
 FINISHING_LOSS: Final = 0.4
-"""What is lost for two round trips after all have said their last word; far fewer than the repeats of it."""
+"""Largest number of losses in the two round trips after the last messages; far fewer than their repeats."""
 
 
 def settle_s(config: RudpConfig, rtt_s: float, packets: int, rate: float | None, stall_s: float) -> float:
-    """Return within how many seconds an undisturbed connection delivers ``packets`` outstanding ones, at most::
+    """Return an upper bound, in seconds, for an undisturbed connection to deliver ``packets`` outstanding packets::
 
         wait + rtt * (1 + rounds) + stalls * (stall + rtt) + packets * datagram_bytes_max / (rate / 2)
 
@@ -58,7 +58,7 @@ def settle_s(config: RudpConfig, rtt_s: float, packets: int, rate: float | None,
 
 
 def check_weight(scenario: RudpScenario) -> None:
-    """Hold every endpoint, from now on and again and again, to what is under way from it and to it."""
+    """Check the memory of every endpoint, repeatedly from now on, against its messages in flight, both ways."""
     for party in scenario.parties:
         living = [end for end in party.ends if end.state == "open"]
         under_way = sum(_weight_of(message) for end in living for message in end.peer.sent[end.taken :])
@@ -72,9 +72,9 @@ def check_weight(scenario: RudpScenario) -> None:
 
 
 def check_settled(scenario: RudpScenario) -> float:
-    """Hold every living connection to :func:`settle_s`, and probe every one that failed.
+    """Check every living connection against :func:`settle_s`, and probe every failed one.
 
-    Returns how long they took, as a share of that.
+    Returns the time they took, as a share of the bound.
     """
     world, parties, config = scenario.world, scenario.parties, scenario.parties[0].config
     began, rtt_s = world.now, _worst_rtt_s(scenario)
@@ -99,9 +99,10 @@ def check_settled(scenario: RudpScenario) -> float:
 
 
 def check_finished(scenario: RudpScenario) -> None:
-    """Who lives says that this was all; who sends to somebody that is gone finds out. Then there is rest.
+    """Check that all connections finish: living ends finish, senders to a lost peer notice, then all is at rest.
 
-    Of the last words and their ACKs some are lost; :meth:`Party.check_acknowledged` sees who may leave all the same.
+    Some of the last messages and their ACKs are lost; :meth:`Party.check_acknowledged` checks that ends may leave
+    anyway.
     """
     config = scenario.parties[0].config
     living = [channel for channel in scenario.channels if channel.lives and channel.can_meet]
@@ -127,7 +128,7 @@ def _lose(scenario: RudpScenario, loss: float) -> None:
 
 
 def check_retired(scenario: RudpScenario) -> None:
-    """With the last connection closed nothing is left."""
+    """Check that no state is left after the last connection is closed."""
     for party in scenario.parties:
         for end in party.ends:
             party.close(end)
@@ -139,7 +140,7 @@ def check_retired(scenario: RudpScenario) -> None:
 
 
 def _check_rest(scenario: RudpScenario) -> None:
-    """Nothing is sent any more, nothing waits but keepalives, and nothing is kept."""
+    """Check that only keepalives are sent, only keepalive timers are active, and no state is kept."""
     before = scenario.network.delivered
     scenario.world.run(scenario.world.now + REST_S)
     for party in scenario.parties:
@@ -176,7 +177,7 @@ def _worst_rtt_s(scenario: RudpScenario) -> float:
 
 
 def _learning_s(scenario: RudpScenario, channel: Channel) -> float:
-    """Return how long it takes until both sides know the way: a keepalive or a repeat, and a challenge."""
+    """Return the time until both sides know the path: a keepalive or a repeat, and a challenge."""
     if all(end.leads_to_peer for end in channel.ends):
         return 0.0
     keepalives = [party.config.keepalive_s or 0.0 for party in scenario.parties]
@@ -184,12 +185,12 @@ def _learning_s(scenario: RudpScenario, channel: Channel) -> float:
 
 
 def _packets(end: End) -> int:
-    """Return how many packets what is outstanding takes, at most."""
+    """Return an upper bound of the packets that the outstanding messages need."""
     return sum(1 + len(message) // FRAME_BYTES for message in end.sent[end.peer.taken :])
 
 
 def _is_settled(channel: Channel) -> bool:
-    """Return whether nothing of a connection is under way; one that failed meanwhile has nothing any more."""
+    """Return whether no message of a connection is in flight; a connection that failed meanwhile has none."""
     return not channel.lives or not any(
         end.outstanding or not end.party.endpoint.all_confirmed(end.local_id) for end in channel.ends
     )

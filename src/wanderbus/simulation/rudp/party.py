@@ -1,4 +1,4 @@
-"""A party of a world of reliable UDP: an endpoint, its address, and an application that sends and compares."""
+"""Party of a reliable UDP world: an endpoint, its address, and an application that sends and compares."""
 
 from __future__ import annotations
 
@@ -35,11 +35,11 @@ from wanderbus.simulation.world import SeededRandom, World
 PORT: Final = 40_000
 
 State = Literal["waiting", "open", "failed", "reset", "closed"]
-"""``waiting``: the other side may know the id already; ``closed``: the owner, or a crash, has forgotten it."""
+"""``waiting``: the peer may know the id already; ``closed``: the owner, or a crash, has forgotten it."""
 
 
 class End:
-    """What the application of one side knows of one connection."""
+    """One application's view of one connection."""
 
     channel: Channel
 
@@ -53,7 +53,7 @@ class End:
         self.taken = 0
         self.generation = 0
         self.known: tuple[int, Address] = (0, party.address)
-        """Generation and address of the peer, as far as signalling and challenges have told."""
+        """Generation and address of the peer, as learnt from signalling and challenges."""
         self.unconsumed = 0
         self.finished = False
         self.peer_finished = False
@@ -62,17 +62,17 @@ class End:
 
     @property
     def outstanding(self) -> int:
-        """Messages that the peer's application has not had yet."""
+        """Messages that the peer's application has not received yet."""
         return len(self.sent) - self.peer.taken
 
     @property
     def leads_to_peer(self) -> bool:
-        """Whether this side sends to where the peer is."""
+        """Return whether this side sends to the peer's current address."""
         return self.known[1] == self.peer.party.address
 
 
 class Channel:
-    """The two ends of a connection, by who asked for it."""
+    """The two ends of a connection: the requesting one first."""
 
     def __init__(self, dialled: End, accepted: End) -> None:
         self.dialled = dialled
@@ -84,7 +84,7 @@ class Channel:
 
     @property
     def lives(self) -> bool:
-        """Return whether both sides take it for open."""
+        """Return whether both sides regard it as open."""
         return all(end.state == "open" for end in self.ends)
 
     @property
@@ -95,17 +95,17 @@ class Channel:
 
     @property
     def can_meet(self) -> bool:
-        """Return whether one side at least knows where the other is; if none does, only signalling could help."""
+        """Return whether at least one side knows the other's address; otherwise only signalling could help."""
         return any(end.leads_to_peer for end in self.ends)
 
 
 class PartyNode(Node):
-    """The node of a party: it shows everything that leaves and arrives to the watch, and notes it in short."""
+    """The node of a party: shows all its traffic to the watch, and notes it in short."""
 
     party: Party
 
     def perform(self, outputs: Sequence[Output]) -> None:
-        """Do what the endpoint asks."""
+        """Perform the outputs of the endpoint."""
         super().perform(outputs)
         self.party.check_acknowledged()
 
@@ -124,7 +124,7 @@ class PartyNode(Node):
         super()._transmit(source, destination, data)
 
     def feed(self, inputs: Sequence[Input]) -> None:
-        """Let the endpoint take ``inputs``, datagrams one at a time."""
+        """Feed ``inputs`` to the endpoint, datagrams one at a time."""
         if self.alive:
             for given in inputs:
                 if isinstance(given, DatagramReceived):
@@ -135,7 +135,7 @@ class PartyNode(Node):
 class Party:
     """One endpoint at one address; its reset key survives a restart, its connections do not.
 
-    ``conditions`` are those of the way towards it, ``think_s`` is how long its application takes to consume, and
+    ``conditions`` are those of the path towards it, ``think_s`` is the time its application takes to consume, and
     ``on_ended`` is called with an end that failed or was reset.
     """
 
@@ -172,19 +172,19 @@ class Party:
 
     @property
     def address(self) -> Address:
-        """Return where the party is now, as seen from outside."""
+        """Return the current public address of the party."""
         return (f"10.{self._number}.0.{self._places % 250 + 1}", PORT + self._places // 250)
 
     @property
     def endpoint(self) -> Endpoint:
-        """Return the endpoint of the present life."""
+        """Return the current endpoint."""
         assert isinstance(self.node.machine, Endpoint)
         return self.node.machine
 
-    # What the world does to it ------------------------------------------------------------------------------------
+    # World ---------------------------------------------------------------------------------------------------------
 
     def change_address(self) -> None:
-        """Be reached at another address from now on; the endpoint is not told (RFC 4787: a NAT binding changed)."""
+        """Change the public address; the endpoint is not notified (RFC 4787: a NAT binding changed)."""
         self._places += 1
         self._settle_in()
         self.node.rebind({"data": self.address})
@@ -208,17 +208,17 @@ class Party:
         node.party = self
         return node
 
-    # What its application does ------------------------------------------------------------------------------------
+    # Application ---------------------------------------------------------------------------------------------------
 
     def allocate(self) -> End:
-        """Return a new end, whose id the peer may be told."""
+        """Return a new end, whose id may be signalled to the peer."""
         end = End(self, self.endpoint.allocate())
         self.ends.append(end)
         self._by_id[end.local_id] = end
         return end
 
     def open(self, end: End, secrets: Secrets | None) -> None:
-        """Open ``end`` towards where signalling says that the peer is."""
+        """Open ``end`` towards the signalled address of the peer."""
         if end.state == "waiting" and end.local_id in self._by_id:
             end.state = "open"
             generation, remote = end.known
@@ -234,7 +234,7 @@ class Party:
             self.node.feed([SendMessage(end.local_id, message) for message in messages])
 
     def finish(self, end: End) -> None:
-        """Say that this was all."""
+        """Finish sending."""
         end.finished = True
         self.node.feed([FinishSending(end.local_id)])
 
@@ -245,11 +245,11 @@ class Party:
             self.node.feed([CloseConnection(end.local_id)])
 
     def probe(self, end: End) -> None:
-        """Ask whether the peer answers."""
+        """Probe whether the peer answers."""
         self.node.feed([Probe(end.local_id)])
 
     def moved(self) -> None:
-        """Tell every connection that this side is elsewhere."""
+        """Notify every connection that this side has moved."""
         known: list[Input] = []
         for end in self._by_id.values():
             end.generation += 1
@@ -258,7 +258,7 @@ class Party:
         self.node.feed(known)
 
     def hear_of(self, end: End, generation: int, remote: Address) -> None:
-        """Signalling says that the peer of ``end`` is at ``remote``; words of different moves may come out of order."""
+        """Handle signalling that the peer of ``end`` is at ``remote``; messages of different moves may be reordered."""
         if generation >= end.known[0]:
             end.known = (generation, remote)
             if end.state == "open":
@@ -266,10 +266,10 @@ class Party:
         if end.state in ("open", "failed"):
             self.node.feed([ChangePath(end.local_id, remote, generation)])
 
-    # What its endpoint does ---------------------------------------------------------------------------------------
+    # Endpoint ------------------------------------------------------------------------------------------------------
 
     def arriving(self, given: DatagramReceived) -> None:
-        """Show a datagram to the watch before the endpoint has it."""
+        """Show a datagram to the watch before the endpoint receives it."""
         way = self.watch.arrives(self.name, given.source, given.data, self._world.now)
         if way is not None and way.due:
             if way.end.peer.state == "open":
@@ -278,7 +278,7 @@ class Party:
                 way.due.clear()
 
     def check_acknowledged(self) -> None:
-        """What arrived has been acknowledged by the end of the step."""
+        """Check that what arrived has been acknowledged by the end of the step."""
         for end in self._due:
             self._complain(end.peer, self.watch.way(end).check_acknowledged())
         self._due.clear()
@@ -287,7 +287,7 @@ class Party:
                 self._check_may_leave(end)
 
     def _check_may_leave(self, end: End) -> None:
-        """Who has heard everything may leave: the peer knows that all of its own has arrived."""
+        """Check that an end with everything received may leave: the peer knows that all its messages arrived."""
         knows = end.peer.state != "open" or end.peer.party.endpoint.all_confirmed(end.peer.local_id)
         if self.endpoint.all_heard(end.local_id) and not knows:
             self._complain(end, ["may leave while the peer waits for an acknowledgement"])
@@ -332,7 +332,7 @@ class Party:
         self._on_ended(end)
 
     def _take(self, end: End, payload: bytes) -> None:
-        """Each message is the next one that the peer sent."""
+        """Check that each message is the next one that the peer sent."""
         sent = end.peer.sent
         if end.state != "open":
             self._complain(end, [f"delivers though it is {end.state}"])

@@ -1,4 +1,4 @@
-"""What happens when in a world of reliable UDP, drawn from the seed."""
+"""Plans of a reliable UDP world: the schedule of its events, drawn from the seed."""
 
 from __future__ import annotations
 
@@ -10,12 +10,12 @@ if TYPE_CHECKING:
     from wanderbus.simulation.rudp.scenario import RudpScenario
 
 SIZES: Final = (0, 1, 40, 200, 1_100, 1_139, 1_140, 1_141, 1_143, 1_144, 1_145, 1_156, 2_300, 5_000, 65_536)
-"""Bytes of messages: about what fits one datagram, plain and sealed, and what needs many."""
+"""Sizes of messages in bytes: about what fits one datagram, plain and sealed, and what needs many."""
 
 LARGE: Final = (120_000, 300_000, 600_000)
 
 CALM_PAUSE_S: Final = 8.0
-"""Seconds between two changes of address where nothing may fail."""
+"""Seconds between two changes of address in worlds where nothing may fail."""
 
 
 def plan(scenario: RudpScenario, active_s: float) -> None:
@@ -30,7 +30,7 @@ def plan(scenario: RudpScenario, active_s: float) -> None:
 
 
 def plan_traffic(scenario: RudpScenario, channel: Channel, until: float) -> None:
-    """Draw what the two applications of a channel send: much at once, or little now and then, or nothing."""
+    """Draw the messages of a channel's two applications: many at once, a few sometimes, or none."""
     draw = scenario.world.random
     for end in channel.ends:
         kind = draw.choices(["bulk", "many", "sparse", "none"], [25, 15, 50, 10])[0]
@@ -51,7 +51,7 @@ def _plan_sending(scenario: RudpScenario, end: End, sizes: list[int], until: flo
 
 
 def _plan_calm_moves(scenario: RudpScenario, active_s: float) -> None:
-    """One change of address at a time, with time to heal before the next."""
+    """Plan one change of address at a time, with time to heal before the next."""
     draw = scenario.world.random
     when = draw.uniform(3, 8)
     while when < active_s and draw.random() < 0.8:
@@ -61,14 +61,14 @@ def _plan_calm_moves(scenario: RudpScenario, active_s: float) -> None:
 
 
 def _plan_change(scenario: RudpScenario, party: Party, when: float) -> None:
-    """Announce the move, or not where keepalives make up for it."""
+    """Announce the move, or not if keepalives suffice."""
     unannounced = party.config.keepalive_s is not None and scenario.world.random.random() < 0.5
     change = scenario.rebind_nat if unannounced else scenario.move
     scenario.world.at(when, lambda: change(party))
 
 
 def _plan_accidents(scenario: RudpScenario, active_s: float) -> None:
-    """Everything that can go wrong does, some of it at once."""
+    """Plan all kinds of failures, some of them simultaneous."""
     world, draw = scenario.world, scenario.world.random
     for party in scenario.parties:
         for _ in range(draw.choice([0, 0, 1, 2, 4])):

@@ -1,8 +1,8 @@
-"""One simulated history of reliable UDP alone: two endpoints, their connections, and what gets in between (SPEC F).
+"""Simulated history of reliable UDP alone: two endpoints, their connections, and disturbances (SPEC F).
 
 A third of the seeds are calm: nothing is lost, addresses change one at a time, and no connection may fail. In the
-others whatever can go wrong does. Then the network is mended, and :mod:`.checkers` holds every connection to its
-promises. Attackers are in both kinds.
+others all kinds of failures happen. Then the network is repaired, and :mod:`.checkers` checks the promises of every
+connection. Both kinds have attackers.
 """
 
 from __future__ import annotations
@@ -26,11 +26,11 @@ from wanderbus.simulation.rudp.watch import Watch
 from wanderbus.simulation.world import World
 
 ACTIVE_S: Final = 30.0
-"""Seconds in which things happen."""
+"""Seconds with planned events."""
 
 
 class RudpResult(msgspec.Struct, frozen=True):
-    """What became of one seed; ``problems`` is empty when every promise held."""
+    """Result of one seed; ``problems`` is empty if every promise held."""
 
     seed: int
     problems: list[str]
@@ -41,14 +41,14 @@ class RudpResult(msgspec.Struct, frozen=True):
     rebindings: int
     """Changes of address that were not announced."""
     learnt: int
-    """Times that an endpoint found its peer elsewhere by a challenge."""
+    """Number of times that an endpoint found its peer's new address by a challenge."""
     failures: int
     resets: int
     injected: int
     """Datagrams of attackers."""
     datagrams: int
     settle_share: float
-    """The longest time to settle as a share of its bound."""
+    """Longest time to settle, as a share of its bound."""
     virtual_s: float
     fingerprint: str
 
@@ -69,9 +69,9 @@ class RudpScenario:
         self.settle_share = 0.0
         self._dead_until = 0.0
         self._known_at = 0.0
-        """When the last word of signalling arrives."""
+        """Time when the last signalling message arrives."""
         self.settled_by = math.inf
-        """When a connection has no more excuse to fail, once the network is mended."""
+        """Time after which no connection may fail any more, in the repaired network."""
         self._rtt_s = math.exp(draw.uniform(math.log(0.04), math.log(2.0)))
         config = self._config()
         self.watch = Watch(config)
@@ -91,7 +91,7 @@ class RudpScenario:
         )
 
     def _party(self, number: int, config: RudpConfig) -> Party:
-        """Draw how a party is reached and whether it is behind a NAT, and so sends keepalives."""
+        """Draw the paths to a party, and whether it is behind a NAT and therefore sends keepalives."""
         draw = self.world.random
         keepalive_s = draw.choice([1.0, 3.0]) if draw.random() < 0.5 else None
         return Party(
@@ -106,7 +106,7 @@ class RudpScenario:
         )
 
     def _conditions(self, delay_s: float) -> Conditions:
-        """Draw those of one direction; the other has its own."""
+        """Draw the conditions of one direction; the other has its own."""
         draw = self.world.random
         conditions = Conditions(
             delay_min_s=delay_s,
@@ -123,7 +123,7 @@ class RudpScenario:
         return conditions
 
     def run(self) -> RudpResult:
-        """Let the world happen, mend it, and hold every connection to its promises.
+        """Run the world, repair it, and check the promises of every connection.
 
         An exception out of an endpoint ends the world: that is a broken promise too.
         """
@@ -156,7 +156,7 @@ class RudpScenario:
 
     @property
     def ends(self) -> list[End]:
-        """Return the ends of all connections that ever were."""
+        """Return the ends of all connections, past and present."""
         return [end for channel in self.channels for end in channel.ends]
 
     def _play(self) -> None:
@@ -169,10 +169,10 @@ class RudpScenario:
         check_finished(self)
         check_retired(self)
 
-    # What the plans do --------------------------------------------------------------------------------------------
+    # Actions of the plans ------------------------------------------------------------------------------------------
 
     def open_channel(self) -> None:
-        """Agree on a connection by signalling; who was asked is open first, and the other while that is told."""
+        """Set up a connection by signalling; the callee opens first, the caller when the answer arrives."""
         draw = self.world.random
         dialling, accepting = draw.sample(self.parties, 2)
         channel = Channel(dialling.allocate(), accepting.allocate())
@@ -194,7 +194,7 @@ class RudpScenario:
         end.party.send(end, [self.world.random.randbytes(size) for size in sizes])
 
     def move(self, party: Party) -> None:
-        """Change the address of ``party``, which tells its peers, and hears from them where they are."""
+        """Change the address of ``party``, which notifies its peers and learns their addresses."""
         self.moves += 1
         party.change_address()
         party.moved()
@@ -203,19 +203,19 @@ class RudpScenario:
                 self._signal(end.peer, end.generation, party.address, answered=True)
 
     def rebind_nat(self, party: Party) -> None:
-        """Change the address of ``party`` and tell nobody."""
+        """Change the address of ``party`` without notice."""
         self.rebindings += 1
         party.change_address()
 
     def restart(self, party: Party) -> None:
-        """Crash and restart ``party``; what it forgot is opened anew."""
+        """Crash and restart ``party``; its connections are opened again."""
         lost = [end for end in party.ends if end.state != "closed"]
         party.restart()
         for _ in lost[:1]:
             self.world.after(self.world.random.uniform(0, 5), self._open_again)
 
     def kill_network(self, seconds: float) -> None:
-        """Lose everything, both ways, for a while."""
+        """Lose everything, in both directions, for a while."""
         self._dead_until = max(self._dead_until, self.world.now + seconds)
         for party in self.parties:
             self.network.cut(party.address[0])
@@ -227,7 +227,7 @@ class RudpScenario:
                 self.network.mend(party.address[0])
 
     def _signal(self, end: End, generation: int, address: tuple[str, int], *, answered: bool) -> None:
-        """Have ``end`` hear where its peer is, one delay of signalling later; it answers where it is itself."""
+        """Send ``end`` its peer's address, one signalling delay later; it answers with its own."""
 
         def heard() -> None:
             end.party.hear_of(end, generation, address)
@@ -242,7 +242,7 @@ class RudpScenario:
         return self._rtt_s * self.world.random.choice([0.5, self.world.random.uniform(0.5, 3)])
 
     def _ended(self, end: End) -> None:
-        """A connection failed or was reset; in most cases the owners agree on a new one."""
+        """Handle a connection that failed or was reset; in most cases the owners agree on a new one."""
         if end.state == "failed":
             if self.calm:
                 self.problems.append(f"{end.party.name}: a connection failed in a calm world at {self.world.now:.3f}")
@@ -252,7 +252,7 @@ class RudpScenario:
             self.world.after(self._signalling_s(), self._open_again)
 
     def _open_again(self) -> None:
-        """Close what does not live on both sides, and open a new connection instead."""
+        """Close each connection that does not live on both sides, and open a new one instead."""
         broken = [channel for channel in self.channels if channel.is_broken]
         if self.world.now >= ACTIVE_S:
             return
@@ -263,7 +263,7 @@ class RudpScenario:
             self.open_channel()
 
     def _mend(self) -> None:
-        """Undo everything that harms, and let the last word of signalling and the last datagram held up arrive."""
+        """Undo everything harmful, and let the last signalling message and the last delayed datagram arrive."""
         self.attacker.active = False
         self._dead_until = self.world.now
         self._revive_network()
@@ -276,5 +276,5 @@ class RudpScenario:
 
 
 def run_rudp_seed(seed: int) -> RudpResult:
-    """Return what becomes of ``seed``; the same every time."""
+    """Return the result of ``seed``; the same every time."""
     return RudpScenario(seed).run()

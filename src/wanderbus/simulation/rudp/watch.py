@@ -1,12 +1,11 @@
-"""What must hold of every packet of a world of reliable UDP, checked as packets leave and arrive.
+"""Checks of every packet of a reliable UDP world, as packets leave and arrive.
 
-The watcher has the keys and reads everything. It holds the two ends to this:
-
+The watcher has the keys and reads everything. It checks the two ends: |
 - A packet number is used once. Only what arrived unaltered is acknowledged: once as fresh, and at once.
 - Nothing is sent beyond what the other side has granted.
-- While nothing is heard, the gaps between repeats of one DATA frame grow as the formula says,
+- While nothing is received, the gaps between repeats of one DATA frame grow by the formula,
   ``gap[k + 1] = min(gap[k] * backoff_factor, timeout_max_s)`` with ``timeout_min_s <= gap[0] <= timeout_max_s``, and
-  there are no more of them than ``retries_max`` (SPEC F-05, F-06).
+  there are at most ``retries_max`` of them (SPEC F-05, F-06).
 - A connection fails only after a silence: no packet was acknowledged that left in the last ``patience_min_s``.
 - Addresses that are not the peer's get no more bytes than came from them (RFC 9000 8.1).
 """
@@ -29,16 +28,16 @@ INITIAL_GRANT: Final = 1024
 """DATA frames that may be sent before the first WINDOW: a constant of the protocol."""
 
 REPLAY_WINDOW: Final = 1024
-"""A packet that is this much older than the newest need not be taken any more; nor one of the key before the last."""
+"""Age of a packet, in numbers behind the newest, from which it need not be accepted; nor one of an older key epoch."""
 
 NOTHING: Final = Packet(-1, 0, 0, (), (), (), 0, False, False)
 
 GRAIN_S: Final = 1e-6
-"""How exactly timers fire."""
+"""Precision of timers."""
 
 
 def patience_min_s(config: RudpConfig) -> float:
-    """Return how long the last packet that arrives must lie back before a connection can fail, at least.
+    """Return the least age of the last packet that arrives, for a connection to fail.
 
     That is the sum of the gaps after the first, of which a part may have passed when it left.
     """
@@ -62,12 +61,13 @@ class Way:
         self.due: list[int] = []
         """Packets that arrived just now and must be acknowledged in the same step."""
         self.quiet_since = 0.0
-        """When the sending side last heard something, or took another path."""
+        """Time when the sending side last received something, or changed its path."""
         self.path_changed_at = -1.0
-        """When the sending side took another path last; it may say once more there what arrived last, as it may with
-        its last words."""
+        """Time when the sending side last changed its path; on the new path it may acknowledge once more what arrived
+        last, as it may in its last packets.
+        """
         self.answered_at = 0.0
-        """When the latest packet left whose acknowledgement came."""
+        """Departure time of the latest packet whose acknowledgement arrived."""
         self.times: defaultdict[int, list[float]] = defaultdict(list)
         self._config = config
         self._tap = Wiretap(secrets)
@@ -75,7 +75,7 @@ class Way:
         self._newest_arrived = NOTHING
 
     def leaves(self, datagram: bytes, back: Way, now: float) -> list[str]:
-        """Take a packet that ``end`` sends; return what is wrong with it."""
+        """Record a packet that ``end`` sends; return the problems with it."""
         try:
             packet = self._tap.read(datagram)
         except (ValueError, struct.error) as error:
@@ -120,7 +120,7 @@ class Way:
         return problems
 
     def arrives(self, packet: Packet, back: Way, now: float) -> None:
-        """Take a genuine packet that is about to be given to the peer of ``end``."""
+        """Record a genuine packet that is about to be delivered to the peer of ``end``."""
         newest = self._newest_arrived
         if packet.number not in self.arrived:
             self.arrived.add(packet.number)
@@ -135,14 +135,14 @@ class Way:
             back.answered_at = max(back.answered_at, back.sent_at.get(number, 0.0))
 
     def check_acknowledged(self) -> list[str]:
-        """Return what should have been acknowledged by now; called after the step that took it."""
+        """Return what should have been acknowledged by now; called after the step that received it."""
         due, self.due = self.due, []
         missing = [number for number in due if number not in self.acknowledged]
         return [f"did not acknowledge {missing[:5]}, which arrived"] if missing else []
 
 
 class Watch:
-    """All connections of a world, and the addresses of nobody."""
+    """All connections of a world, and the addresses that belong to nobody."""
 
     def __init__(self, config: RudpConfig) -> None:
         self.problems: list[str] = []
@@ -154,7 +154,7 @@ class Watch:
         self._went: defaultdict[tuple[str, Address], int] = defaultdict(int)
 
     def owned(self, address: Address) -> None:
-        """Note that ``address`` is, from now on or once more, that of one of the parties."""
+        """Note that ``address`` belongs, from now on or again, to one of the parties."""
         self._owned.add(address)
 
     def opened(self, end: End, secrets: Secrets | None) -> None:
@@ -166,7 +166,7 @@ class Watch:
         return self._ways[end.remote_id, end.local_id]
 
     def leaves(self, name: str, destination: Address, datagram: bytes, now: float) -> None:
-        """Look at what the party ``name`` sends."""
+        """Examine a datagram that the party ``name`` sends."""
         if destination not in self._owned:
             self._went[name, destination] += len(datagram)
             if self._went[name, destination] > self._came[name, destination]:
@@ -186,7 +186,7 @@ class Watch:
         self.repeats += packet is not None and bool(packet.data) and len(way.times) == before
 
     def arrives(self, name: str, source: Address, datagram: bytes, now: float) -> Way | None:
-        """Look at what is about to be given to the party ``name``; return the way if it is genuine."""
+        """Examine a datagram that the party ``name`` is about to receive; return its direction if it is genuine."""
         if source not in self._owned:
             self._came[name, source] += len(datagram)
         ids = ids_of(datagram)
@@ -198,12 +198,12 @@ class Watch:
         return way
 
     def path_changed(self, end: End, now: float) -> None:
-        """The formula begins anew on another path."""
+        """Restart the repeat formula after a change of path."""
         way = self.way(end)
         way.quiet_since = way.path_changed_at = now
 
     def failed(self, end: End, reason: str, now: float) -> list[str]:
-        """Return what is wrong with a failure that ``end`` reports."""
+        """Return the problems with a failure that ``end`` reports."""
         way, config = self.way(end), self._config
         if not reason.startswith("the other side"):
             return [f"failed because {reason}"]

@@ -1,6 +1,6 @@
-"""Reads reliable UDP off the wire, for those who watch or attack it: written from the format, not from ``rudp``.
+"""Reader of reliable UDP datagrams, for watchers and attackers: written from the format, independent of ``rudp``.
 
-So what both ends of a connection would get wrong alike is noticed here.
+So an error that both ends of a connection share is noticed here.
 """
 
 from __future__ import annotations
@@ -29,37 +29,37 @@ _PING, _WINDOW, _CHALLENGE, _RESPONSE, _TOKEN, _FINISH = range(0x04, 0x0A)
 _BYTES: Final = {0x00: 0, _PING: 0, _WINDOW: 8, _CHALLENGE: 8, _RESPONSE: 8, _TOKEN: 16, _FINISH: 8}
 _NOT_ELICITING: Final = (0x00, _ACK_KIND, _CHALLENGE, _RESPONSE)
 _NEVER: Final = 2**62
-"""Packets until a watcher would change keys by itself: it only opens."""
+"""Packets until a watcher would change keys by itself: it only decrypts."""
 
 
 class Packet(msgspec.Struct, frozen=True):
-    """One packet as it was sent: what a watcher that has the keys reads in it."""
+    """One packet as it was sent, as a watcher with the keys reads it."""
 
     number: int
     epoch: int
     """The low 8 bits of the key epoch."""
     generation: int
     data: tuple[int, ...]
-    """The DATA numbers within, that of a FINISH included."""
+    """The DATA numbers in it, including that of a FINISH."""
     fresh: tuple[int, ...]
     """Packet numbers that are acknowledged as just arrived."""
     again: tuple[int, ...]
-    """Packet numbers that are acknowledged once more."""
+    """Packet numbers that are acknowledged again."""
     granted: int
-    """The highest DATA number, exclusive, that may be sent; 0 if nothing is said of it."""
+    """The highest DATA number, exclusive, that may be sent; 0 if the packet does not mention it."""
     challenges: bool
     eliciting: bool
 
 
 class Wiretap:
-    """Reads what one side of a connection sends; ``secrets`` are those of that side, None in plain mode."""
+    """Reads the datagrams of one side of a connection; ``secrets`` are those of that side, None in plain mode."""
 
     def __init__(self, secrets: Secrets | None) -> None:
         swapped = Secrets(sending=secrets.receiving, receiving=secrets.sending) if secrets else None
         self._opener = Sealer(swapped, _NEVER) if swapped else None
 
     def read(self, datagram: bytes) -> Packet:
-        """Return the packet; ``ValueError`` or ``struct.error`` if it is not as the format says."""
+        """Return the packet; raise ``ValueError`` or ``struct.error`` if its format is wrong."""
         _, _, kind, epoch, generation, number = _HEADER.unpack_from(datagram)
         if kind != (SEALED if self._opener else PLAIN):
             raise ValueError(f"kind {kind} is not that of the connection")

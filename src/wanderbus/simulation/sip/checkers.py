@@ -1,4 +1,4 @@
-"""What must hold in a mended world of the SIP layer: registered where one is, connected on both sides, nothing left."""
+"""Checks of a repaired SIP world: registrations match addresses, both sides are connected, no state is left."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from wanderbus.sip.proxy.sip_server import SIPServer
 
 
 def check_mended(servers: Mapping[str, SIPServer], parties: Sequence[SIPParty], now: float) -> list[str]:
-    """Return one line for every broken promise in a mended world that has come to rest; ``servers`` are by domain."""
+    """Return one line for every broken promise in a repaired world at rest; ``servers`` are by domain."""
     by_uri = {party.uri: party for party in parties}
     problems: list[str] = []
     for party in parties:
@@ -26,7 +26,7 @@ def check_mended(servers: Mapping[str, SIPServer], parties: Sequence[SIPParty], 
 
 
 def check_left_over(nodes: Sequence[Node], servers: Mapping[str, SIPServer], parties: Sequence[SIPParty]) -> list[str]:
-    """Return one line for everything that is still there after every party retired and all timers had their time."""
+    """Return one line for all state that remains after every party retired and all timers expired."""
     problems = [f"{node.name}: timer {key!r} is left" for node in nodes for key in node.timer_keys]
     counts = {party.name: party.agent.transaction_count for party in parties}
     counts |= {f"registrar of {domain}": server._layer.transaction_count for domain, server in servers.items()}

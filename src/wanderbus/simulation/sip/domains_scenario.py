@@ -1,8 +1,7 @@
 """Simulated histories of two home domains: parties call and move across them (SPEC D-13).
 
-Lookups of domains fail or are slow. The servers find each other by lookups alone, connect over TLS, and vouch for their
-users. Whatever goes wrong in the rough worlds of :mod:`.scenario` goes wrong here too, and each server restarts at
-its own time.
+Lookups of domains fail or are slow. The servers find each other only by lookups, connect over TLS, and vouch for their
+users. All failures of the rough worlds of :mod:`.scenario` happen here too, and each server restarts at its own time.
 """
 
 from __future__ import annotations
@@ -28,11 +27,11 @@ HOMES: Final = (Home(DOMAIN, SERVER_ADDRESS, (OTHER_DOMAIN,)), Home(OTHER_DOMAIN
 TLS_PORT: Final = 5061
 
 NOBODY: Final = "10.0.0.3"
-"""Where the lookup may say that a server is, and none is."""
+"""Wrong address of a server that the lookup may return."""
 
 
 class _Site:
-    """The server of one home through its lives: its key outlives them, its bindings mostly do."""
+    """The server of one home across restarts: its key is kept, its bindings usually too."""
 
     def __init__(self, key: bytes) -> None:
         self.key = key
@@ -47,7 +46,7 @@ class _Site:
 
 
 class DomainsScenario(SIPScenario):
-    """A world with two SIP servers, of whose users each may call any other, set up by the seed."""
+    """A world with two SIP servers whose users may all call each other, set up by the seed."""
 
     calm_share = 0.0
 
@@ -60,7 +59,7 @@ class DomainsScenario(SIPScenario):
 
     @property
     def servers(self) -> Mapping[str, SIPServer]:
-        """Return the SIP servers of their present lives, by domain."""
+        """Return the running SIP servers, by domain."""
         return {domain: site.server for domain, site in self._sites.items()}
 
     def stop_server(self, *, forgetful: bool) -> None:
@@ -72,7 +71,7 @@ class DomainsScenario(SIPScenario):
             site.node.kill()
 
     def start_server(self) -> None:
-        """Start the servers that are down, with the bindings that were kept."""
+        """Start the servers that are down, with the kept bindings."""
         for home in HOMES:
             site = self._sites[home.domain]
             if site.node is None or not site.node.alive:
@@ -108,7 +107,7 @@ class DomainsScenario(SIPScenario):
         site.node.perform(server.restore(site.kept, self.world.now))
 
     def _look_up(self, node: Node, wanted: FindDomain) -> None:
-        """Answer after a while: too late, with a failure, or with a server that is down first, unless all is mended."""
+        """Answer after a while: too late, with a failure, or with a dead server first, unless the world is repaired."""
         self.lookups += 1
         draw = self.world.random
         rough = not self._mended
@@ -139,5 +138,5 @@ class DomainsScenario(SIPScenario):
 
 
 def run_domains_seed(seed: int) -> SIPResult:
-    """Return what becomes of ``seed``; the same every time."""
+    """Return the result of ``seed``; the same every time."""
     return DomainsScenario(seed).run()

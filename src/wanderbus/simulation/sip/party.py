@@ -1,8 +1,8 @@
-"""A simulated party of the SIP layer: a user agent and an owner that calls, answers, moves and stores its sessions.
+"""Simulated party of the SIP layer: a user agent and an owner that calls, answers, moves and stores its sessions.
 
-The owner is as plain as an application can be: it wants one session with each peer it calls, tells every session
-where it is after a move (SPEC D-08), makes a session that failed anew, answers what it is offered, and keeps one
-session with each caller. Its disk holds the established sessions (:meth:`SIPSession.snapshot`).
+The owner is as simple as an application can be: it wants one session with each peer it calls, announces its address to
+every session after a move (SPEC D-08), replaces a session that failed, answers every offer, and keeps one session with
+each caller. Its disk holds the established sessions (:meth:`SIPSession.snapshot`).
 """
 
 from __future__ import annotations
@@ -44,31 +44,31 @@ from wanderbus.sip.message.sdp import MediaDescription
 SIP_PORT: Final = 5060
 DATA_PORT: Final = 40_000
 AUTHENTICATION_FAILURES: Final = (401, 403, 407)
-"""Statuses that nobody with the right password may see."""
+"""Statuses that a client with the right password must never get."""
 
 
 class Manner(msgspec.Struct, frozen=True):
-    """How a party and its owner behave."""
+    """Behaviour of a party and its owner."""
 
     register_expires_s: int = 60
     session_expires_s: int = 90
-    """Session interval (RFC 4028): without it a BYE that never arrives leaves the other side alone for ever."""
+    """Session interval (RFC 4028): without it a lost BYE leaves the other side's session open for ever."""
     authenticates: bool = False
-    """Whether callers have to prove who they are."""
+    """Whether callers have to authenticate."""
     answer_s_max: float = 0.0
-    """How long the owner thinks about an offer at most."""
+    """Longest time that the owner thinks about an offer."""
     rings: bool = False
     refusal: float = 0.0
     """Chance that the owner is busy when called."""
     pause_s_min: float = 0.2
     pause_s_max: float = 2.0
-    """How long the owner waits before it calls again after a failure."""
+    """Time that the owner waits before it calls again after a failure."""
     method: Literal["INVITE", "UPDATE"] = "INVITE"
-    """How moves are told."""
+    """Method that announces moves."""
 
 
 class Home(msgspec.Struct, frozen=True):
-    """A home domain: where its server is, and for which other domains it vouches."""
+    """A home domain: the address of its server, and the other domains that it vouches for."""
 
     domain: str = DOMAIN
     address: Address = SERVER_ADDRESS
@@ -76,9 +76,9 @@ class Home(msgspec.Struct, frozen=True):
 
 
 class SIPParty:
-    """One user of ``home`` on one device, through all its lives.
+    """One user of ``home`` on one device, across restarts.
 
-    ``on_established`` is told of each session that both sides agreed on, with whether it was an update.
+    ``on_established`` is called with each session that both sides agreed on, and whether it was an update.
     """
 
     def __init__(
@@ -90,7 +90,7 @@ class SIPParty:
         self.ip = ip
         self.manner = manner
         self.wanted: dict[str, str | None] = {}
-        """URI of each peer to be in a session with, and the id of the present one."""
+        """URI of each wanted peer, and the id of the present session with it."""
         self.disk: dict[str, bytes] = {}
         self.problems: list[str] = []
         self.node: Node | None = None
@@ -104,22 +104,22 @@ class SIPParty:
 
     @property
     def contact(self) -> Address:
-        """Return where the party is reached."""
+        """Return the party's contact address."""
         return self.ip, SIP_PORT
 
     @property
     def media(self) -> MediaDescription:
-        """Return where the party receives data."""
+        """Return the address at which the party receives data."""
         return MediaDescription(address=self.ip, port=DATA_PORT)
 
     @property
     def running(self) -> bool:
-        """Return whether the process lives."""
+        """Return whether the process runs."""
         return self.node is not None
 
     @property
     def agent(self) -> UserAgent:
-        """Return the user agent of the present life."""
+        """Return the current user agent."""
         assert self.node is not None
         assert isinstance(self.node.machine, UserAgent)
         return self.node.machine
@@ -130,7 +130,7 @@ class SIPParty:
         return self.agent.sessions if self.running else {}
 
     def start(self, *, forgetful: bool = False) -> None:
-        """Begin a life with what the disk holds, or without if ``forgetful``."""
+        """Start with the contents of the disk, or without if ``forgetful``."""
         self._life += 1
         if forgetful:
             self.disk.clear()
@@ -147,13 +147,13 @@ class SIPParty:
             self._call_later(uri)
 
     def kill(self) -> None:
-        """Die as by kill -9; the disk stays."""
+        """Die as by kill -9; the disk is kept."""
         assert self.node is not None
         self.node.kill()
         self.node = None
 
     def move(self, ip: str) -> None:
-        """Be at ``ip`` from now on; the registration and every session hear of it (SPEC D-08)."""
+        """Change the address to ``ip``; update the registration and every session (SPEC D-08)."""
         self.ip = ip
         if self.node is not None:
             self.node.rebind({"sip": self.contact})
@@ -165,14 +165,14 @@ class SIPParty:
             self._create(uri)
 
     def end(self, uri: str) -> None:
-        """Want no session with ``uri`` any more."""
+        """Stop wanting a session with ``uri``."""
         self.wanted.pop(uri, None)
         for session in list(self.sessions.values()):
             if session.remote_uri == uri and session.created_here:
                 self._terminate(session.id)
 
     def hang_up(self) -> None:
-        """End whatever others called us for; they may call again."""
+        """End all sessions that others called; they may call again."""
         for session in list(self.sessions.values()):
             if not session.created_here:
                 self._terminate(session.id)
@@ -184,7 +184,7 @@ class SIPParty:
         self._feed(Stop())
 
     def talks_to(self, peer: SIPParty, id: str) -> bool:
-        """Return whether session ``id`` is CONNECTED here and leads to where ``peer`` is."""
+        """Return whether session ``id`` is CONNECTED here and leads to the address of ``peer``."""
         session = self.sessions.get(id)
         return (
             session is not None
@@ -235,7 +235,7 @@ class SIPParty:
         self._feed(TerminateSession(id))
 
     def _report_later(self, output: Output) -> None:
-        """Let the owner hear of it when the machine's outputs are performed: its reply must not overtake them."""
+        """Call the owner after the machine's outputs are performed: its reply must not overtake them."""
         life = self._life
 
         def report() -> None:
@@ -260,7 +260,7 @@ class SIPParty:
                 self.problems.append(f"registering failed with {status} despite the right password")
 
     def _consider(self, id: str, *, update: bool) -> None:
-        """Answer an offer, at once or after some thought; what was offered may be gone by then."""
+        """Answer an offer, at once or after a delay; the offer may be withdrawn by then."""
         draw = self._world.random
         life = self._life
 
@@ -280,7 +280,7 @@ class SIPParty:
         self._world.after(draw.uniform(0.0, self.manner.answer_s_max), answer)
 
     def _established(self, id: str, *, update: bool) -> None:
-        """Store the session; a caller that calls anew has given up what it had (one session with each caller)."""
+        """Store the session; a caller that calls again has given up its old one (one session with each caller)."""
         session = self.sessions.get(id)
         if session is None or session.dialog is None:
             return

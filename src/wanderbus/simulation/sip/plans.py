@@ -1,4 +1,4 @@
-"""What happens when in a simulated history of the SIP layer, drawn from the seed."""
+"""Plans of a SIP world: the schedule of its events, drawn from the seed."""
 
 from __future__ import annotations
 
@@ -10,10 +10,10 @@ if TYPE_CHECKING:
     from wanderbus.simulation.sip.scenario import SIPScenario
 
 CALM_PAUSE_S: Final = 1.5
-"""Seconds between two moves in a calm world: more than a move takes to heal."""
+"""Seconds between two moves in a calm world: longer than a move takes to heal."""
 
 RACE_S: Final = 0.2
-"""How close together things happen that are meant to meet, in seconds: about a round trip."""
+"""Distance in seconds between events that should collide: about a round trip."""
 
 Pair = tuple[SIPParty, SIPParty]
 
@@ -31,7 +31,7 @@ def plan_calm(scenario: SIPScenario, active_s: float) -> None:
 
 
 def plan_rough(scenario: SIPScenario, active_s: float) -> None:
-    """Let everything go wrong that can."""
+    """Plan all kinds of failures."""
     draw = scenario.world.random
     for pair in _pairs(scenario):
         _plan_pair(scenario, pair, active_s)
@@ -45,7 +45,7 @@ def plan_rough(scenario: SIPScenario, active_s: float) -> None:
 
 
 def _pairs(scenario: SIPScenario) -> list[Pair]:
-    """Draw who calls whom: everybody but perhaps the last calls one or two others."""
+    """Draw the pairs of callers and callees: everybody but perhaps the last calls one or two others."""
     draw = scenario.world.random
     pairs: list[Pair] = []
     for caller in scenario.parties:
@@ -56,7 +56,7 @@ def _pairs(scenario: SIPScenario) -> list[Pair]:
 
 
 def _plan_pair(scenario: SIPScenario, pair: Pair, active_s: float) -> None:
-    """Call, end and call again; move on either side, on both at once, and while a request is under way."""
+    """Plan calls and ends of a pair, and moves of either side or both, also during a request."""
     world, draw = scenario.world, scenario.world.random
     caller, callee = pair
     start = draw.uniform(0.5, 15)
@@ -86,7 +86,7 @@ def _move_soon(scenario: SIPScenario, party: SIPParty, when: float) -> None:
 
 
 def _plan_party(scenario: SIPScenario, party: SIPParty, active_s: float) -> None:
-    """Move, lose the network, die and come back now and then."""
+    """Plan moves, network loss, crashes and restarts of a party."""
     world, draw = scenario.world, scenario.world.random
     for _ in range(draw.randint(0, 3)):
         when = draw.uniform(2, active_s)

@@ -1,8 +1,9 @@
-"""One simulated history of the SIP layer alone: parties that call and move around one registrar (SPEC C, D; U-06).
+"""Simulated history of the SIP layer alone: parties that call and move around one registrar (SPEC C, D; U-06).
 
 A quarter of the seeds are calm: nothing is lost, every datagram takes the same time and one party moves at a time, so
-that the time to heal can be held to one round trip. In the others whatever can go wrong does, and then the world is
-mended and has to come to rest: everybody registered where they are, every wanted session CONNECTED on both sides.
+the time to heal can be checked against one round trip. In the others all kinds of failures happen. Then the world is
+repaired and has to come to rest: everybody is registered at their address, and every wanted session is CONNECTED on
+both sides.
 """
 
 from __future__ import annotations
@@ -26,26 +27,26 @@ from wanderbus.sip.proxy.location import Binding
 from wanderbus.sip.proxy.sip_server import SIPServer
 
 ACTIVE_S: Final = 40.0
-"""Seconds in which things happen."""
+"""Seconds with planned events."""
 
 SETTLE_S: Final = 300.0
-"""Seconds that a mended world has to come to rest: a session expires 90 s after its last refresh (RFC 4028)."""
+"""Seconds in which a repaired world has to come to rest: a session expires 90 s after its last refresh (RFC 4028)."""
 
 REST_S: Final = 60.0
-"""Seconds that a world has to stay at rest; every session is refreshed once in them."""
+"""Seconds for which a world has to stay at rest; every session is refreshed once in them."""
 
 RETIRED_S: Final = 200.0
-"""Seconds after which nothing may be left of those who retired: timer C is 180 s (RFC 3261 16.6)."""
+"""Seconds after which no state of retired parties may be left: timer C is 180 s (RFC 3261 16.6)."""
 
 HEAL_RTT_GOAL: Final = 1.0
-"""A move heals in one round trip."""
+"""Round trips in which a move heals."""
 
 HEAL_RTT_MAX: Final = 1.05
-"""Round trips in which an undisturbed move has to be known on both sides: one, and the grain of the clock."""
+"""Round trips in which both sides must know an undisturbed move: one, and the grain of the clock."""
 
 
 class SIPResult(msgspec.Struct, frozen=True):
-    """What became of one seed; ``problems`` is empty when every promise held."""
+    """Result of one seed; ``problems`` is empty if every promise held."""
 
     seed: int
     problems: list[str]
@@ -57,7 +58,7 @@ class SIPResult(msgspec.Struct, frozen=True):
     heals: int
     """Undisturbed moves of a session that were measured."""
     heal_rtt: float
-    """The longest of these took this many round trips."""
+    """Round trips of the longest of these."""
     datagrams: int
     virtual_s: float
     fingerprint: str
@@ -67,7 +68,7 @@ class SIPScenario:
     """A world with one SIP server and two to fifty parties, set up by the seed."""
 
     calm_share = 0.25
-    """The share of seeds in which nothing goes wrong."""
+    """Share of calm seeds, in which nothing goes wrong."""
 
     def __init__(self, seed: int, *, keep_trace: bool = False) -> None:
         self.world = World(seed, keep_trace=keep_trace)
@@ -92,18 +93,18 @@ class SIPScenario:
 
     @property
     def server(self) -> SIPServer:
-        """Return the SIP server of its present life."""
+        """Return the running SIP server."""
         assert self._registrar is not None
         assert isinstance(self._registrar.machine, SIPServer)
         return self._registrar.machine
 
     @property
     def servers(self) -> Mapping[str, SIPServer]:
-        """Return the SIP servers of their present lives, by domain."""
+        """Return the running SIP servers, by domain."""
         return {DOMAIN: self.server}
 
     def run(self) -> SIPResult:
-        """Let the world happen, mend it, let it come to rest, and check it.
+        """Run the world, repair it, let it come to rest, and check it.
 
         An exception out of a machine ends the world: that is a broken promise too.
         """
@@ -200,14 +201,14 @@ class SIPScenario:
             self.revive(party)
 
     def _retire(self) -> None:
-        """Let everybody leave; when all timers had their time, nothing may be left of them."""
+        """Retire all parties; once all timers have expired, no state of them may be left."""
         for party in self.parties:
             party.retire()
         self.world.run(self.world.now + RETIRED_S)
         nodes = [node for node in (*self._registrars(), *(party.node for party in self.parties)) if node is not None]
         self.problems += check_left_over(nodes, self.servers, self.parties)
 
-    # What the plans do --------------------------------------------------------------------------------------------
+    # Actions of the plans ------------------------------------------------------------------------------------------
 
     def call(self, party: SIPParty, peer: SIPParty) -> None:
         """Let ``party`` want a session with ``peer``."""
@@ -215,7 +216,7 @@ class SIPScenario:
         party.call(peer.uri)
 
     def move(self, party: SIPParty) -> None:
-        """Give ``party`` another address, sometimes one that somebody else left."""
+        """Give ``party`` another address, sometimes a former address of another party."""
         self.moves += 1
         self.network.mend(party.ip)
         left = [ip for ip in self._left if not self.network.is_bound((ip, party.contact[1]))]
@@ -247,7 +248,7 @@ class SIPScenario:
             self._registrar.kill()
 
     def start_server(self) -> None:
-        """Start the server if it is down, with the bindings that were kept."""
+        """Start the server if it is down, with the kept bindings."""
         if self._registrar is None or not self._registrar.alive:
             random = SeededRandom(self.world)
             server = SIPServer(DOMAIN, SERVER_ADDRESS, password_of, random, random.token(16), expires_min_s=5)
@@ -257,21 +258,21 @@ class SIPScenario:
             self._registrar.perform(server.restore(self._kept, self.world.now))
 
     def cut_server(self, seconds: float) -> None:
-        """Cut the server off for a while."""
+        """Disconnect the server for a while."""
         self.network.cut(SERVER_IP)
         self.world.after(seconds, lambda: self.network.mend(SERVER_IP))
 
     def _ignore_report(self, output: Output) -> None:
-        """The bindings are read from the server itself."""
+        """Ignore reports: the bindings are read from the server itself."""
 
     def _fresh_ip(self) -> str:
         self._places += 1
         return f"10.1.{self._places // 250}.{self._places % 250 + 1}"
 
-    # How fast moves heal ------------------------------------------------------------------------------------------
+    # Healing time of moves -----------------------------------------------------------------------------------------
 
     def _expect_heals(self, party: SIPParty) -> None:
-        """Hold every session that is at rest to :data:`HEAL_RTT_MAX`, unless the peer has to challenge us first."""
+        """Check every session at rest against :data:`HEAL_RTT_MAX`, unless the peer must challenge the mover first."""
         for id, session in party.sessions.items():
             peer = self._by_uri[session.remote_uri]
             challenged = session.created_here and all(s.remote_uri == peer.uri for s in party.sessions.values())
@@ -285,7 +286,7 @@ class SIPScenario:
             self.problems.append(f"{party.name}: a second after an undisturbed move session {id} has not healed")
 
     def _established(self, party: SIPParty, id: str, update: bool) -> None:
-        """Measure how long a move took, when both sides know it."""
+        """Measure the duration of a move, once both sides know it."""
         moved_at = self._moved_at.pop((party.name, id), None)
         if moved_at is None or not update:
             return
@@ -298,5 +299,5 @@ class SIPScenario:
 
 
 def run_sip_seed(seed: int) -> SIPResult:
-    """Return what becomes of ``seed``; the same every time."""
+    """Return the result of ``seed``; the same every time."""
     return SIPScenario(seed).run()
