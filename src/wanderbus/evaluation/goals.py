@@ -1,4 +1,4 @@
-"""What the runs of an evaluation are held to."""
+"""Goals of an evaluation: figures and their bounds."""
 
 from __future__ import annotations
 
@@ -8,28 +8,28 @@ import msgspec
 
 
 class Goal(msgspec.Struct, frozen=True):
-    """One figure and what it should be, as the reports of all measurements have it."""
+    """One figure and its bound, as in the reports of all measurements."""
 
     name: str
     value: float
     unit: str
     goal: float | tuple[float, float]
-    """The figure, or the least and the most that it may be."""
+    """The required figure, or its least and greatest value."""
     met: bool
 
     @classmethod
     def exactly(cls, name: str, value: float, unit: str, goal: float) -> Self:
-        """Return that ``value`` has to be ``goal``."""
+        """Return the goal that ``value`` equals ``goal``."""
         return cls(name, round(value, 4), unit, goal, value == goal)
 
     @classmethod
     def within(cls, name: str, value: float, unit: str, goal: tuple[float, float]) -> Self:
-        """Return that ``value`` has to be from the least to the most of ``goal``."""
+        """Return the goal that ``value`` lies within the bounds ``goal``."""
         return cls(name, round(value, 4), unit, goal, goal[0] <= value <= goal[1])
 
     @classmethod
     def at_most(cls, name: str, value: float, unit: str, goal: float) -> Self:
-        """Return that ``value`` must not be above ``goal``."""
+        """Return the goal that ``value`` is at most ``goal``."""
         return cls(name, round(value, 4), unit, round(goal, 4), value <= goal)
 
     def __str__(self) -> str:

@@ -1,4 +1,4 @@
-"""The paper's Table 2: which cells it has, what was published, and what a simple model says (SPEC R-02, X34)."""
+"""Grid of the paper's Table 2: its cells, the published losses, and the prediction of a model (SPEC R-02, X34)."""
 
 from __future__ import annotations
 
@@ -19,11 +19,14 @@ EVENTS: Final = 2_000
 """Events of a sample."""
 
 OUTAGE_S: Final = 9.9
-"""From the last event received before a change of address to the first after it. The paper does not say how long its
-changes took; 10 s is what its losses imply, and at 10 s a buffer of 200 is on the edge."""
+"""Time from the last event received before a change of address to the first after it.
+
+The paper does not give the duration of its changes; 10 s follows from its losses, and at 10 s a buffer of 200 is
+exactly full.
+"""
 
 TOLERANCE_POINTS: Final = 5.0
-"""A cell is reproduced if its mean loss is within so many percentage points of the published one. Our choice."""
+"""Largest distance in percentage points between the mean loss of a reproduced cell and the published. Our choice."""
 
 
 class Cell(msgspec.Struct, frozen=True, order=True):
@@ -37,7 +40,7 @@ class Cell(msgspec.Struct, frozen=True, order=True):
 
     @classmethod
     def parse(cls, text: str) -> Cell:
-        """Return the cell that is written as ``BUFFER/PERIOD``."""
+        """Return the cell that ``BUFFER/PERIOD`` denotes."""
         for cell in GRID:
             if str(cell) == text:
                 return cell
@@ -60,23 +63,23 @@ PUBLISHED: Final[Mapping[Cell, float]] = {
 GRID: Final = tuple(PUBLISHED)
 
 APART: Final = Cell(150, 20)
-"""Its published loss does not fit its neighbours' (SPEC X34): it is reported, and held to nothing."""
+"""True if its published loss contradicts its neighbours' (SPEC X34): it is reported, and has no goal."""
 
 
 class Outage(StrEnum):
-    """How long a change of address keeps the consumer away."""
+    """Duration for which a change of address keeps the consumer away."""
 
     IMPOSED = "imposed"
     """Always equally long, as in the paper."""
 
     OURS = "ours"
-    """The new address can be used at once: what is left is detection, signalling and recovery."""
+    """None beyond the change: the new address is usable at once; detection, signalling and recovery remain."""
 
     RANDOM = "random"
-    """Evenly from a fifth of the imposed one to nine fifths of it, as a service like DHCP may take (SPEC S-08)."""
+    """Uniform from a fifth to nine fifths of the imposed one, as a service like DHCP may take (SPEC S-08)."""
 
     def draw(self, outage_s: float, random: Random) -> float:
-        """Return how long the next one is, when the imposed one lasts ``outage_s``."""
+        """Return the duration of the next one, if the imposed one lasts ``outage_s``."""
         match self:
             case Outage.IMPOSED:
                 return outage_s
@@ -87,7 +90,7 @@ class Outage(StrEnum):
 
 
 class Experiment(msgspec.Struct, frozen=True):
-    """What all cells have in common."""
+    """Parameters that all cells share."""
 
     outage: Outage
     outage_s: float = OUTAGE_S
@@ -96,17 +99,17 @@ class Experiment(msgspec.Struct, frozen=True):
 
     @property
     def sample_s(self) -> float:
-        """Return how long it takes to publish a sample."""
+        """Return the duration of publishing a sample."""
         return self.events / self.rate_per_s
 
     @property
     def as_published(self) -> bool:
-        """Return whether it is the paper's experiment, as far as the paper tells it."""
+        """Return whether it is the paper's experiment, as far as the paper describes it."""
         return self.outage is Outage.IMPOSED and (self.rate_per_s, self.events) == (RATE_PER_S, EVENTS)
 
 
 def model_loss_percent(cell: Cell, experiment: Experiment) -> float:
-    """Return n max(0, rx - B) in percent of the sample, for n changes of x seconds; of random ones the mean of that."""
+    """Return n max(0, rx - B) in percent of the sample, for n changes of x seconds; for random changes, the mean."""
     changes = experiment.sample_s / cell.period_s
     if experiment.outage is Outage.RANDOM:
         steps = 1_000

@@ -1,10 +1,10 @@
-"""The hosts of a run in real time: one for servers and publisher, which stays, and one for each consumer.
+"""Hosts of a run in real time: a fixed one for servers and publisher, and one for each consumer.
 
-In network namespaces (as root) an address really goes and another comes, and the consumer's agent finds out by itself::
+In network namespaces (as root) addresses are really removed and added, and the consumer's agent detects it by itself::
 
     consumer n: eth0 10.78.<n>.<2..5>/24 ──veth── w<n> 10.78.<n>.1/24 :fixed, 10.78.255.1 on lo
 
-On the loopback interface hosts share 127.78.0.0/16, and an agent is told which address to use: none can be taken away.
+On the loopback interface hosts share 127.78.0.0/16, where no address can be removed; an agent is given its address.
 """
 
 from __future__ import annotations
@@ -18,17 +18,17 @@ from wanderbus.errors import ConfigurationError
 from wanderbus.evaluation.namespaces import Namespaces
 
 PLACES: Final = 4
-"""The pool of addresses of a consumer, taken in turn."""
+"""The pool of addresses of a consumer, used in turn."""
 
 _FIXED: Final = "fixed"
 
 
 class Hosts(Protocol):
-    """The hosts of one run, made for the length of a ``with`` block."""
+    """The hosts of one run, which exist for a ``with`` block."""
 
     server_address: str
     told: bool
-    """Whether an agent has to be told its address, because the kernel does not show it."""
+    """True if an agent has to be given its address, because the kernel does not show it."""
 
     def __enter__(self) -> Self: ...
 
@@ -37,7 +37,7 @@ class Hosts(Protocol):
     ) -> None: ...
 
     def fixed(self, argv: Sequence[str]) -> list[str]:
-        """Return the command line that runs ``argv`` on the host that stays."""
+        """Return the command line that runs ``argv`` on the fixed host."""
         ...
 
     def mobile(self, number: int, argv: Sequence[str]) -> list[str]:
@@ -45,20 +45,20 @@ class Hosts(Protocol):
         ...
 
     def address(self, number: int) -> str:
-        """Return the address that consumer ``number`` has, or had last."""
+        """Return the present or last address of consumer ``number``."""
         ...
 
     def leave(self, number: int) -> None:
-        """Take the address from the host of consumer ``number``."""
+        """Remove the address from the host of consumer ``number``."""
         ...
 
     def arrive(self, number: int) -> str:
-        """Give the host of consumer ``number`` the next address of its pool, in place of the one it has; return it."""
+        """Give the host of consumer ``number`` the next address of its pool instead of the present one; return it."""
         ...
 
 
 class _Places:
-    """Which address of its pool each consumer has."""
+    """Index of each consumer's address in its pool."""
 
     def __init__(self, network: str, consumers: int) -> None:
         self.server_address = f"{network}.255.1"
@@ -66,7 +66,7 @@ class _Places:
         self._places = [0] * consumers
 
     def address(self, number: int) -> str:
-        """Return the address that consumer ``number`` has, or had last."""
+        """Return the present or last address of consumer ``number``."""
         return f"{self._network}.{number}.{2 + self._places[number] % PLACES}"
 
     def _next(self, number: int) -> str:
@@ -75,7 +75,7 @@ class _Places:
 
 
 class LoopbackHosts(_Places):
-    """See the module; it takes no privilege, and knows no outage."""
+    """Hosts on the loopback interface; they need no privilege, and support no outage."""
 
     told = True
 
@@ -88,7 +88,7 @@ class LoopbackHosts(_Places):
     def __exit__(
         self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
     ) -> None:
-        """Leave everything as it was: nothing was made."""
+        """Do nothing: nothing was created."""
 
     def fixed(self, argv: Sequence[str]) -> list[str]:
         """Return ``argv`` as it is."""
@@ -103,12 +103,12 @@ class LoopbackHosts(_Places):
         raise ConfigurationError("an outage takes network namespaces")
 
     def arrive(self, number: int) -> str:
-        """Return the next address, for the agent to be told."""
+        """Return the next address, for the agent."""
         return self._next(number)
 
 
 class NamespaceHosts(_Places):
-    """See the module and :class:`Namespaces`."""
+    """Hosts in network namespaces (:class:`Namespaces`)."""
 
     told = False
     missing = staticmethod(Namespaces.missing)
@@ -131,7 +131,7 @@ class NamespaceHosts(_Places):
         self._namespaces.__exit__(kind, error, trace)
 
     def fixed(self, argv: Sequence[str]) -> list[str]:
-        """Return the command line that runs ``argv`` on the host that stays, under the same process id."""
+        """Return the command line that runs ``argv`` on the fixed host, under the same process id."""
         return self._namespaces.command(_FIXED, argv)
 
     def mobile(self, number: int, argv: Sequence[str]) -> list[str]:
@@ -139,12 +139,12 @@ class NamespaceHosts(_Places):
         return self._namespaces.command(number, argv)
 
     def leave(self, number: int) -> None:
-        """Take the address from the host; its route goes with it."""
+        """Remove the address from the host, and with it its route."""
         self._namespaces.configure(number, [self._lose(number)])
         self._there[number] = False
 
     def arrive(self, number: int) -> str:
-        """Give the host its next address, in place of the one it has."""
+        """Give the host its next address instead of the present one."""
         lost = [self._lose(number)] if self._there[number] else []
         address = self._next(number)
         self._namespaces.configure(number, [*lost, *self._gain(number)])

@@ -1,7 +1,7 @@
-"""Network namespaces for the hosts of a run in real time: made as root, named for us, and never left behind.
+"""Network namespaces for the hosts of a run in real time: created as root, with our own names, and always removed.
 
-They are named ``wbeval<process id>-<random>-<host>``; the machine's own network is left alone, and what a killed
-process left behind is removed by the next.
+They are named ``wbeval<process id>-<random>-<host>``. The machine's own network is not changed, and namespaces of a
+killed process are removed by the next one.
 """
 
 from __future__ import annotations
@@ -30,7 +30,7 @@ _CLONE_NEWNET: Final = 0x40000000
 
 
 class Namespaces:
-    """The namespaces of one run, removed at the end of the ``with`` block with all that is in them."""
+    """The namespaces of one run, removed at the end of the ``with`` block with everything in them."""
 
     def __init__(self) -> None:
         self._prefix = f"wbeval{os.getpid()}-{secrets.token_hex(2)}"
@@ -38,7 +38,7 @@ class Namespaces:
 
     @staticmethod
     def missing() -> str | None:
-        """Return why there can be none here, None if nothing is known to be in the way."""
+        """Return why namespaces cannot be made here, None if no obstacle is known."""
         if os.geteuid() != 0:
             return "network namespaces take root"
         if shutil.which("ip") is None:
@@ -61,7 +61,7 @@ class Namespaces:
         return f"{self._prefix}-{host}"
 
     def add(self, host: object) -> None:
-        """Make the namespace of ``host``; :class:`ConfigurationError` if it cannot be had, as with all below."""
+        """Create the namespace of ``host``; raise :class:`ConfigurationError` if that fails, like all methods below."""
         self._made.append(self.name(host))
         _ip("netns", "add", self.name(host))
 
@@ -71,7 +71,7 @@ class Namespaces:
         _ip(*f"link add {ends}".split())
 
     def configure(self, host: object, lines: Sequence[str]) -> None:
-        """Give ``host`` lines of commands for ``ip``."""
+        """Run lines of ``ip`` commands on ``host``."""
         _ip("-netns", self.name(host), "-batch", "-", text="\n".join(lines) + "\n")
 
     def command(self, host: object, argv: Sequence[str]) -> list[str]:
@@ -79,12 +79,12 @@ class Namespaces:
         return ["ip", "netns", "exec", self.name(host), *argv]
 
     def run(self, host: object, argv: Sequence[str], text: str | None = None) -> str:
-        """Run a command on ``host`` to its end, and return what it prints."""
+        """Run a command on ``host`` to its end, and return its output."""
         return _run(self.command(host, argv), text)
 
 
 def inside(namespace: str, do: Callable[[], Opened]) -> Opened:
-    """Return what ``do`` returns, called in a namespace: sockets that it opens belong there, whoever uses them."""
+    """Return the result of ``do``, called in a namespace: sockets that it opens belong there, whoever uses them."""
 
     def enter_and_do() -> Opened:
         with (_DIRECTORY / namespace).open("rb") as there:
@@ -92,13 +92,13 @@ def inside(namespace: str, do: Callable[[], Opened]) -> Opened:
                 raise ConfigurationError(f"{namespace} cannot be entered: {os.strerror(ctypes.get_errno())}")
         return do()
 
-    # It is a thread's own affair which network it is in, and this one ends here.
+    # The network namespace is a property of a thread, and this thread ends here.
     with ThreadPoolExecutor(1) as threads:
         return threads.submit(enter_and_do).result()
 
 
 def _sweep() -> None:
-    """Remove the namespaces of processes that are no more."""
+    """Remove the namespaces of processes that no longer exist."""
     for path in _DIRECTORY.glob("wbeval*") if _DIRECTORY.is_dir() else ():
         match = _NAME.match(path.name)
         if match and not Path("/proc", match[1]).exists():

@@ -1,4 +1,4 @@
-"""What came of a run, and what many runs of a cell say together."""
+"""Outcome of a run, and the summary of many runs of a cell."""
 
 from __future__ import annotations
 
@@ -16,37 +16,37 @@ from wanderbus.evaluation.plan import Plan
 from wanderbus.evaluation.roaming import Measured
 
 LOSSLESS: Final = (Cell(200, 60), Cell(200, 30))
-"""Cells in which the paper says that nothing is lost."""
+"""Cells in which, according to the paper, nothing is lost."""
 
 
 class Receipts(msgspec.Struct):
-    """What the consumer received: numbers of events in the order they came, and how many were dropped between them.
+    """Events that the consumer received: their numbers in order of arrival, and how many were dropped between them.
 
     Everything published is for the consumer's one subscription, so it has a place of its own in its session's stream,
-    and a gap stands for the places since the last item.
+    and a gap covers the places since the last item.
     """
 
     numbers: list[int] = msgspec.field(default_factory=list)
     dropped: int = 0
     marked: int = 0
-    """What the gap markers say was dropped; more than that where the broker dropped what was on its way."""
+    """Drops reported by gap markers; more than their places if the broker dropped events in flight."""
     place: int = 0
-    """Of the last item."""
+    """Place of the last item."""
 
     def event(self, number: int, place: int) -> None:
-        """Take event ``number``."""
+        """Record event ``number``."""
         self.numbers.append(number)
         self.place = place
 
     def gap(self, count: int, place: int) -> None:
-        """Take a marker that says ``count`` and ends at ``place``."""
+        """Record a marker of ``count`` drops that ends at ``place``."""
         self.dropped += place - self.place
         self.marked += count
         self.place = place
 
     @property
     def accounted(self) -> int:
-        """Return of how many events the consumer knows what became of them."""
+        """Return the number of events whose outcome the consumer knows."""
         return len(self.numbers) + self.dropped
 
 
@@ -61,12 +61,12 @@ class Outcome(msgspec.Struct, frozen=True):
     received: int
     dropped: int
     marked: int
-    """Events that the gap markers said were dropped."""
+    """Events that gap markers reported as dropped."""
     repeated: int
     """Events that were received again, or out of order."""
     sample_lost: int
     loss_percent: float
-    """Of the sample: published less received (SPEC R-02)."""
+    """Loss of the sample: published less received (SPEC R-02)."""
     changes: int
     measured: tuple[Measured, ...]
 
@@ -77,7 +77,7 @@ class Outcome(msgspec.Struct, frozen=True):
 
 
 def outcome(cell: Cell, run: int, plan: Plan, receipts: Receipts, measured: Sequence[Measured]) -> Outcome:
-    """Return what came of a run."""
+    """Return the outcome of a run."""
     numbers = receipts.numbers
     events = plan.experiment.events
     in_sample = {number for number in numbers if plan.first <= number < plan.first + events}
@@ -99,14 +99,14 @@ def outcome(cell: Cell, run: int, plan: Plan, receipts: Receipts, measured: Sequ
 
 
 class Times(msgspec.Struct, frozen=True):
-    """Of all changes in a cell."""
+    """Summary of the times of all changes in a cell."""
 
     p50_s: float
     max_s: float
 
     @classmethod
     def of(cls, values_s: Sequence[float]) -> Self | None:
-        """Return what ``values_s`` say, None if there are none."""
+        """Return the summary of ``values_s``, None if there are none."""
         return cls(statistics.median(values_s), max(values_s)) if values_s else None
 
 
@@ -117,11 +117,11 @@ class CellSummary(msgspec.Struct, frozen=True):
     outage: Outage
     runs: int
     published_percent: float | None
-    """What the paper has; None if its experiment was another one."""
+    """Published loss; None if the paper's experiment was another one."""
     model_percent: float
     mean_percent: float
     deviation_percent: float
-    """Standard deviation between runs; 0 for a single one."""
+    """Standard deviation between runs; 0 for a single run."""
     least_percent: float
     most_percent: float
     outages: Times | None
@@ -162,7 +162,7 @@ def _summary(cell: Cell, experiment: Experiment, outcomes: Sequence[Outcome]) ->
 
 
 def goals(summaries: Sequence[CellSummary]) -> list[Goal]:
-    """Return what ``summaries``, of one or more experiments, are held to; nothing of what was not run."""
+    """Return the goals of ``summaries``, of one or more experiments; none for what was not run."""
     found = []
     compared = [s for s in summaries if s.difference_points is not None and s.cell != APART]
     if compared:
@@ -179,7 +179,7 @@ def goals(summaries: Sequence[CellSummary]) -> list[Goal]:
 
 
 def _trends_broken(summaries: Sequence[CellSummary]) -> int:
-    """Return in how many pairs of neighbours loss grows with the buffer, or with the period."""
+    """Return the number of neighbouring pairs in which loss grows with the buffer, or with the period."""
     loss: Mapping[Cell, float] = {s.cell: s.mean_percent for s in summaries}
     buffers, periods = ((100, 150), (150, 200)), ((20, 30), (30, 60))
     pairs = [(Cell(few, p), Cell(many, p)) for few, many in buffers for p in (20, 30, 60)]

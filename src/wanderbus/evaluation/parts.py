@@ -1,7 +1,7 @@
-"""The two programs of a run in real time: ``python -m wanderbus.evaluation.parts consumer|publisher JSON``.
+"""Programs of a run in real time: ``python -m wanderbus.evaluation.parts consumer|publisher JSON``.
 
-They use the public interface alone. Each prints ``"ready"``, then one JSON line for everything that happens, with the
-second of the monotonic clock, which all processes of a machine share; orders come as JSON lines on standard input.
+They use only the public interface. Each prints ``"ready"``, then one JSON line for everything that happens, with the
+second of the monotonic clock, which all processes of a machine share; orders arrive as JSON lines on standard input.
 """
 
 from __future__ import annotations
@@ -21,7 +21,7 @@ from wanderbus.event import Gap
 
 
 class Account(msgspec.Struct, frozen=True):
-    """How one of the two is connected."""
+    """Connection of one of the two."""
 
     user: str
     password: str
@@ -30,7 +30,7 @@ class Account(msgspec.Struct, frozen=True):
     local_address: str | None = None
 
     def agent(self) -> Agent:
-        """Return its agent."""
+        """Return the agent for it."""
         return connect(
             self.user,
             password=self.password,
@@ -41,14 +41,14 @@ class Account(msgspec.Struct, frozen=True):
 
 
 class ConsumerTask(msgspec.Struct, frozen=True):
-    """Receive what is published to ``subject``."""
+    """Task to receive what is published to ``subject``."""
 
     account: Account
     subject: str
 
 
 class PublisherTask(msgspec.Struct, frozen=True):
-    """Publish ``count`` events to ``subject``, evenly, the first ``begin_s`` after the start that is ordered."""
+    """Task to publish ``count`` events to ``subject``, evenly, the first ``begin_s`` after the ordered start."""
 
     account: Account
     subject: str
@@ -58,9 +58,9 @@ class PublisherTask(msgspec.Struct, frozen=True):
 
 
 class Heard(msgspec.Struct, frozen=True, omit_defaults=True):
-    """A line of the consumer: when it received what at which place of its stream.
+    """A line of the consumer: what it received, when, and at which place of its stream.
 
-    That is event ``number``, or else a gap marker that says ``count``.
+    That is event ``number``, or else a gap marker of ``count`` events.
     """
 
     at_s: float
@@ -70,7 +70,7 @@ class Heard(msgspec.Struct, frozen=True, omit_defaults=True):
 
 
 class Order(msgspec.Struct, frozen=True):
-    """A line to either: begin at this second, or use this address from now on."""
+    """An order to either: begin at this second, or use this address from now on."""
 
     start_s: float | None = None
     address: str | None = None
@@ -83,7 +83,7 @@ def say(what: Any) -> None:
 
 
 async def consume(task: ConsumerTask) -> None:
-    """Receive until cancelled."""
+    """Consume until cancelled."""
     async with task.account.agent() as agent, agent.subscribe(task.subject, gaps=True) as notifications:
         say("ready")
         async with asyncio.TaskGroup() as group:
@@ -105,7 +105,7 @@ async def _follow_orders(agent: Agent) -> None:
 
 
 async def publish(tasks: Sequence[PublisherTask]) -> None:
-    """Publish all of ``tasks`` side by side; returns when every event is durable."""
+    """Publish all of ``tasks`` concurrently; return when every event is durable."""
     async with contextlib.AsyncExitStack() as stack:
         agents = [await stack.enter_async_context(task.account.agent()) for task in tasks]
         say("ready")
@@ -130,7 +130,7 @@ async def _orders() -> AsyncIterator[Order]:
 
 
 async def lines_of_standard_input() -> AsyncIterator[bytes]:
-    """Yield the lines of standard input as they come."""
+    """Yield the lines of standard input as they arrive."""
     reader = asyncio.StreamReader()
     await asyncio.get_running_loop().connect_read_pipe(lambda: asyncio.StreamReaderProtocol(reader), sys.stdin)
     while line := await reader.readline():
@@ -138,7 +138,7 @@ async def lines_of_standard_input() -> AsyncIterator[bytes]:
 
 
 def main(role: str, tasks: str) -> None:
-    """Be one of the two."""
+    """Run one of the two programs."""
     if role == "consumer":
         asyncio.run(consume(msgspec.json.decode(tasks, type=ConsumerTask)))
     else:

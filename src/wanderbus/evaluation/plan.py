@@ -1,8 +1,9 @@
-"""When the consumer's address changes in one run, and what is published meanwhile (DESIGN rule 3: a plan is data).
+"""Plan of one run: the consumer's changes of address, and the events published meanwhile (DESIGN rule 3: a plan is
+data).
 
-The consumer changes its address all the time, and the sample is a stretch of that: where it begins between two
-changes is the run's phase. Events are published from before the sample if a change is then under way, and go on until
-the last outage is over, so that losses at the edges are those of the middle.
+The consumer changes its address all the time, and the sample is a section of that: the position of its start between
+two changes is the run's phase. Events are published from before the sample if a change is then in progress, and until
+the last outage is over, so that losses at the edges equal those in the middle.
 """
 
 from __future__ import annotations
@@ -17,11 +18,13 @@ from wanderbus.errors import ConfigurationError
 from wanderbus.evaluation.grid import Cell, Experiment, Outage
 
 CONNECTED_S_MIN: Final = 1.0
-"""Between two outages the consumer has at least this time to take what waited."""
+"""Least time between two outages, for the consumer to receive what waited."""
 
 
 class Change(msgspec.Struct, frozen=True):
-    """The address goes at second ``at_s`` of the sample; an event comes again ``outage_s`` after the last one."""
+    """A change: the address is lost at second ``at_s`` of the sample; events arrive again ``outage_s`` after the last
+    one.
+    """
 
     at_s: float
     outage_s: float
@@ -32,25 +35,27 @@ class Plan(msgspec.Struct, frozen=True):
 
     changes: tuple[Change, ...]
     begin_s: float
-    """When the first event is published: before the sample, or with it."""
+    """Time of the first event: before the sample, or with it."""
     first: int
-    """Number of the sample's first event; the first of all has number 0."""
+    """Number of the sample's first event; the very first event has number 0."""
     published: int
-    """Events in all, the sample among them."""
+    """Number of all events, including the sample."""
     experiment: Experiment
 
     def at_s(self, number: int) -> float:
-        """Return when event ``number`` is published."""
+        """Return the time at which event ``number`` is published."""
         return self.begin_s + number / self.experiment.rate_per_s
 
     @property
     def end_s(self) -> float:
-        """Return when the last event is published."""
+        """Return the time at which the last event is published."""
         return self.at_s(self.published - 1)
 
 
 def plan(cell: Cell, experiment: Experiment, phase: float, random: Random) -> Plan:
-    """Return the plan of a run whose sample begins so far, from 0 to 1, before a change; ``random`` draws outages."""
+    """Return the plan of a run whose sample begins at ``phase``, from 0 to 1, before a change; ``random`` draws
+    outages.
+    """
     longest_s = {Outage.OURS: 0.0, Outage.IMPOSED: 1.0, Outage.RANDOM: 1.8}[experiment.outage] * experiment.outage_s
     if longest_s + CONNECTED_S_MIN > cell.period_s:
         raise ConfigurationError(
@@ -61,7 +66,7 @@ def plan(cell: Cell, experiment: Experiment, phase: float, random: Random) -> Pl
     all_changes = [Change(at_s, experiment.outage.draw(experiment.outage_s, random)) for at_s in moments_s]
     changes = tuple(each for each in all_changes if each.at_s + each.outage_s > 0 and each.at_s < sample_s)
     first = math.ceil(max(0.0, -changes[0].at_s) * experiment.rate_per_s) if changes else 0
-    # The consumer leaves after an event it has received and the pause after that, hence one event more.
+    # The consumer leaves after a received event and the pause after that, hence one event more.
     over_s = max((each.at_s + each.outage_s + 2 / experiment.rate_per_s for each in changes), default=0.0)
     published = first + max(experiment.events, math.ceil(over_s * experiment.rate_per_s) + 1)
     return Plan(changes, -first / experiment.rate_per_s, first, published, experiment)

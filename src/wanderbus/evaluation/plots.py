@@ -1,4 +1,4 @@
-"""The table of losses as a picture."""
+"""Plots of the table of losses."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Processes of a run in real time: started, heard line by line, and never left behind."""
+"""Processes of a run in real time: started, read line by line, and always ended."""
 
 from __future__ import annotations
 
@@ -32,7 +32,7 @@ class _Failed(msgspec.Struct):
 
 
 class Child:
-    """A running process; ``hear`` is given each line that it prints."""
+    """A running process; ``hear`` is called with each line that it prints."""
 
     def __init__(self, name: str, process: asyncio.subprocess.Process, errors: Path) -> None:
         self.name = name
@@ -45,7 +45,7 @@ class Child:
         self._process.stdin.write(msgspec.json.encode(order) + b"\n")
 
     async def line(self) -> bytes:
-        """Return the next line; :class:`WanderbusError` with its last words if it has ended."""
+        """Return the next line; raise :class:`WanderbusError` with its last error output if it has ended."""
         assert self._process.stdout is not None
         line = await self._process.stdout.readline()
         if not line:
@@ -53,12 +53,12 @@ class Child:
         return line
 
     async def listen(self, hear: Callable[[bytes], None]) -> None:
-        """Give every line to ``hear``, until cancelled; as :meth:`line` if it ends."""
+        """Pass every line to ``hear``, until cancelled; raises like :meth:`line` if it ends."""
         while True:
             hear(await self.line())
 
     async def end(self) -> None:
-        """Ask it to end, and kill it if it does not."""
+        """Request its end, and kill it if that fails."""
         for number in (signal.SIGTERM, signal.SIGKILL):
             with contextlib.suppress(ProcessLookupError):
                 self._process.send_signal(number)
@@ -69,7 +69,7 @@ class Child:
 
 
 def last_words(complaints: str) -> str:
-    """Return the last line of what a program complained of; of an error in JSON its message."""
+    """Return the last line of a program's error output; for an error in JSON, its message."""
     lines = complaints.strip().splitlines()
     if not lines:
         return "it said nothing"
@@ -81,9 +81,9 @@ def last_words(complaints: str) -> str:
 
 @contextlib.asynccontextmanager
 async def child(name: str, argv: Sequence[str], directory: Path) -> AsyncIterator[Child]:
-    """Run ``argv`` for the block, with what it complains of in ``directory``.
+    """Run ``argv`` for the block, with its error output in ``directory``.
 
-    It is in a session of its own, so that Ctrl-C reaches us alone, and dies when we do, however that happens.
+    It runs in a session of its own, so that Ctrl-C reaches only this process, and ends with this process in any case.
     """
     errors = directory / f"{name}.log"
     with errors.open("wb") as log:

@@ -1,8 +1,8 @@
-"""Runs of the grid in real time, all cells side by side: real servers, agents and changes of address.
+"""Runs of the grid in real time, all cells concurrently: real servers, agents and changes of address.
 
-Three servers, one for each buffer, and one process that publishes are on a host that stays; each consumer is a process
-on a host of its own. The sample of a single run lies so that it begins midway between two changes: then the number of
-whole changes in it is the mean number, rounded.
+Three servers, one for each buffer, and one process that publishes run on a fixed host; each consumer is a process on a
+host of its own. The sample of a single run begins midway between two changes: then the number of whole changes in it is
+the rounded mean.
 """
 
 from __future__ import annotations
@@ -30,14 +30,14 @@ from wanderbus.evaluation.processes import Child, child
 from wanderbus.evaluation.roaming import Measured, Script, roam
 
 START_S: Final = 1.0
-"""From when everybody is ready to the first event."""
+"""Time from readiness of all programs to the first event."""
 
 APART_S: Final = 0.25
-"""Between the beginnings of two samples, so that not all consumers move at once."""
+"""Time between the beginnings of two samples, so that not all consumers move at once."""
 
 READY_S_MAX: Final = 90.0
 REST_S_MAX: Final = 30.0
-"""The consumers have come to rest so long after the last event at the latest."""
+"""Time after the last event at which the consumers must be at rest."""
 
 _DOMAIN: Final = "eval.test"
 _PASSWORD: Final = "of the evaluation"
@@ -45,7 +45,7 @@ _PROGRAM: Final = (sys.executable, "-m", "wanderbus.evaluation.parts")
 
 
 class RealRun:
-    """One cell: its plan, the consumer that goes through it, and what that receives."""
+    """One cell: its plan, its consumer, and what the consumer receives."""
 
     def __init__(self, number: int, cell: Cell, experiment: Experiment, phase: float, run: int) -> None:
         self.number = number
@@ -59,15 +59,15 @@ class RealRun:
         self._news = asyncio.Event()
         self._measured: list[Measured] = []
         self._times_s: list[float] = []
-        """When events were received."""
+        """Times at which events were received."""
 
     @property
     def received_s(self) -> float:
-        """Return when the last event was received."""
+        """Return the time of the last received event."""
         return self._times_s[-1]
 
     def settle_on(self, hosts: Hosts, consumer: Child) -> None:
-        """Take the place where the consumer lives; called in the event loop, unlike what the script does."""
+        """Set the host where the consumer runs; called in the event loop, unlike the script's actions."""
         self._loop = asyncio.get_running_loop()
         self._hosts = hosts
         self._consumer = consumer
@@ -77,13 +77,13 @@ class RealRun:
         self._hosts.leave(self.number)
 
     def arrive(self) -> None:
-        """Have another address; the agent is told where it cannot see that."""
+        """Get another address; the agent is given it if it cannot detect it."""
         address = self._hosts.arrive(self.number)
         if self._hosts.told:
             self._loop.call_soon_threadsafe(self._consumer.send, Order(address=address))
 
     def hear(self, line: bytes) -> None:
-        """Take a line of the consumer."""
+        """Process a line of the consumer."""
         heard = msgspec.json.decode(line, type=Heard)
         if heard.number is None:
             self.receipts.gap(heard.count, heard.place)
@@ -95,7 +95,7 @@ class RealRun:
             self.rested.set()
 
     async def roam(self, began_s: float) -> None:
-        """Go through the plan, with all runs' second 0 at ``began_s``, until everything published is accounted for."""
+        """Run the plan, with second 0 of all runs at ``began_s``, until everything published is accounted for."""
         spacing_s = 1 / self.plan.experiment.rate_per_s
         began_s += self.begin_s
         script = roam(self.plan.changes, began_s, spacing_s, self, self._measured)
@@ -120,19 +120,19 @@ class RealRun:
                 wanted = script.send(moment_s)
 
     async def _next_event(self, after_s: float) -> float:
-        """Return when the first event after ``after_s`` was received, which may be in the past: we hear of it later."""
+        """Return the time of the first event after ``after_s``; it may be in the past, because reports are late."""
         while (place := bisect_right(self._times_s, after_s)) == len(self._times_s):
             self._news.clear()
             await self._news.wait()
         return self._times_s[place]
 
     def outcome(self) -> Outcome:
-        """Return what came of it."""
+        """Return the outcome."""
         return outcome(self.cell, self._run, self.plan, self.receipts, self._measured)
 
 
 async def run_side_by_side(runs: Sequence[RealRun], hosts: Hosts, tell: Callable[[str], None]) -> list[Outcome]:
-    """Let all runs happen at once; ``tell`` hears how far it is. Whatever happens, nothing is left behind.
+    """Run all runs at the same time; ``tell`` is called with the progress. Everything is cleaned up in any case.
 
     Raises :class:`WanderbusError` if one of the processes fails.
     """
@@ -159,11 +159,11 @@ class _Crew:
         self._stack = stack
         self._servers: list[Child] = []
         self._addresses: dict[int, str] = {}
-        """Of the servers, by buffer."""
+        """Servers by buffer."""
         self._consumers: list[Child] = []
 
     async def start(self) -> None:
-        """Start everybody, and wait until all are connected and have subscribed."""
+        """Start all programs, and wait until all are connected and have subscribed."""
         users = self._work / "users"
         names = [f"{role}-{run.name}" for run in self._runs for role in ("publisher", "consumer")]
         users.touch(0o600)
@@ -179,7 +179,7 @@ class _Crew:
             await each.line()
 
     async def play(self, tell: Callable[[str], None]) -> None:
-        """Let everybody do their part, up to when all consumers have come to rest."""
+        """Run all programs until all consumers are at rest."""
         began_s = time.monotonic() + START_S - min(run.plan.begin_s for run in self._runs)
         self._publisher.send(Order(start_s=began_s))
         hear = [run.hear for run in self._runs] + [_ignore] * len(self._servers)
@@ -251,4 +251,4 @@ class _Crew:
 
 
 def _ignore(line: bytes) -> None:
-    """Take no note of what a server says."""
+    """Ignore a server's output."""

@@ -1,8 +1,8 @@
-"""Remedies for changes of address that take an unknown time: a larger buffer, and a limited rate (SPEC S-08).
+"""Remedies for changes of address of unknown duration: a larger buffer, and a limited rate (SPEC S-08).
 
 The consumer is away for a random time at each change, as a service such as DHCP may take. Without a remedy the broker
-keeps 100 events and the publisher publishes 20 a second. Each remedy changes one of the two; a seed draws the same
-moments and outages for all of them, and a sample is as long for each, so that they differ in the remedy alone.
+keeps 100 events and the publisher publishes 20 a second. Each remedy changes one of the two. A seed draws the same
+moments and outages for all of them, and each sample has the same duration, so that only the remedy differs.
 """
 
 from __future__ import annotations
@@ -31,7 +31,7 @@ class Remedy(msgspec.Struct, frozen=True):
 
     @property
     def cell(self) -> Cell:
-        """Return the cell of the grid that it is."""
+        """Return the corresponding cell of the grid."""
         return Cell(self.buffer, PERIOD_S)
 
     def experiment(self, outage_s: float) -> Experiment:
@@ -60,7 +60,7 @@ class Remedied(msgspec.Struct, frozen=True):
 
 
 def summarize(remedy: Remedy, outage_s: float, outcomes: Sequence[Outcome]) -> Remedied:
-    """Return what the runs with one remedy say together."""
+    """Return the summary of the runs with one remedy."""
     losses = [each.loss_percent for each in outcomes]
     return Remedied(
         remedy=remedy,
@@ -76,7 +76,7 @@ def summarize(remedy: Remedy, outage_s: float, outcomes: Sequence[Outcome]) -> R
 
 
 def goals(found: Iterable[Remedied]) -> list[Goal]:
-    """Return what the remedies are held to: more of one never loses more, and enough of it loses nothing."""
+    """Return the goals of the remedies: more of a remedy never loses more, and enough of it loses nothing."""
     loss = {each.remedy: each.mean_percent for each in found}
     held = []
     for name, remedies in (("larger_buffer", BUFFERS), ("limited_rate", RATES)):

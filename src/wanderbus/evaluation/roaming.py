@@ -1,8 +1,8 @@
-"""What a consumer that changes its address goes through: one script, for virtual time and for real time.
+"""Script of a roaming consumer: its changes of address, for virtual time and for real time.
 
-An imposed outage lasts from the last event received before it to the first one after it. The script sees the events:
-it lets the address go midway between two of them, so that what was received is acknowledged, and lets the next one
-come earlier than the outage ends, by the time that healing took the last time. What came of that is measured.
+An imposed outage lasts from the last event received before it to the first one after it. The script observes the
+events: it removes the address midway between two of them, so that received events are acknowledged. It adds the next
+address before the outage ends, earlier by the duration of the last healing. The resulting outage is measured.
 """
 
 from __future__ import annotations
@@ -15,15 +15,15 @@ import msgspec
 from wanderbus.evaluation.plan import Change
 
 HEALING_S: Final = 0.03
-"""Assumed of the first change: from when a new address is given until an event has come to it."""
+"""Assumed healing time of the first change: from a new address to the first event."""
 
 
 class Device(Protocol):
-    """What the consumer runs on."""
+    """Device of the consumer."""
 
     @property
     def received_s(self) -> float:
-        """Return when the last event was received."""
+        """Return the time of the last received event."""
         ...
 
     def leave(self) -> None:
@@ -31,25 +31,25 @@ class Device(Protocol):
         ...
 
     def arrive(self) -> None:
-        """Have another address at once, whether or not the old one was lost before."""
+        """Get another address at once, whether or not the old one was lost before."""
         ...
 
 
 class Measured(msgspec.Struct, frozen=True):
-    """One change of address as it was, in seconds."""
+    """Measurement of one change of address, in seconds."""
 
     outage_s: float
-    """From the last event received before it to the first after it."""
+    """Time from the last event received before it to the first after it."""
     healing_s: float
-    """The part of that from when the new address was given."""
+    """The part of that since the new address was given."""
 
 
 Script = Generator[float | Callable[[], None] | None, float, None]
-"""Yields a moment to wait for, None for the next event, or a deed to do; is sent when that was, or was begun."""
+"""Script: yields a moment to wait for, None for the next event, or an action to do; receives the actual time."""
 
 
 def roam(changes: Sequence[Change], began_s: float, spacing_s: float, device: Device, done: list[Measured]) -> Script:
-    """Go through ``changes`` from ``began_s`` on and add what each was to ``done``; events are ``spacing_s`` apart."""
+    """Run ``changes`` from ``began_s`` on and append their measurements to ``done``; events are ``spacing_s`` apart."""
     healing_s = HEALING_S
     for change in changes:
         yield began_s + change.at_s

@@ -1,6 +1,6 @@
-"""Runs of the grid in virtual time: agents, SIP, reliable UDP and broker as they are, on a simulated network and disk.
+"""Runs of the grid in virtual time: real agents, SIP, reliable UDP and broker, on a simulated network and disk.
 
-The seed of a run is all that chance there is: the same seed gives the same run, whatever else is run beside it.
+The seed of a run is its only source of chance: the same seed gives the same run, whatever other runs do.
 """
 
 from __future__ import annotations
@@ -26,20 +26,20 @@ from wanderbus.simulation.world import World
 from wanderbus.subscription import QueuePolicy
 
 NEARBY: Final = Conditions(delay_min_s=0.001, delay_max_s=0.01)
-"""Of every way: a wireless network next to the server, without loss."""
+"""Delay of every path: a wireless network next to the server, without loss."""
 
 READY_S: Final = 3.0
-"""Everybody is connected and has subscribed by then."""
+"""Time at which all are connected and have subscribed."""
 
 REST_S_MAX: Final = 60.0
-"""The consumer has come to rest so long after the last event at the latest."""
+"""Time after the last event at which the consumer must be at rest."""
 
 Job = tuple[Cell, Experiment, int]
 """A run: its cell, its experiment and its seed."""
 
 
 class SimulatedRun:
-    """A world with a server, a publisher that stays, and a consumer that goes through the plan of a seed."""
+    """A world with a server, a fixed publisher, and a consumer that follows the plan of a seed."""
 
     def __init__(self, cell: Cell, experiment: Experiment, seed: int) -> None:
         self._cell = cell
@@ -70,7 +70,7 @@ class SimulatedRun:
         self._consumer.on_arrival = self._arrived
 
     def run(self) -> Outcome:
-        """Let the plan happen; :class:`WanderbusError` if it cannot, or the end is never reached."""
+        """Run the plan; raise :class:`WanderbusError` if it fails or never ends."""
         world, made = self._world, self.plan
         self.server.start()
         self._publisher.start()
@@ -88,16 +88,16 @@ class SimulatedRun:
         return outcome(self._cell, self._seed, made, self.receipts, measured)
 
     def leave(self) -> None:
-        """Lose the address: nothing reaches the consumer, and nothing it says leaves it."""
+        """Lose the address: nothing reaches the consumer or leaves it."""
         self._network.cut(self._consumer.ip)
 
     def arrive(self) -> None:
-        """Have another address."""
+        """Get another address."""
         self._network.mend(self._consumer.ip)
         self._consumer.move()
 
     def _go_on(self, moment_s: float | None) -> None:
-        """Go on with the script up to its next wait."""
+        """Continue the script until its next wait."""
         try:
             wanted = next(self._script) if moment_s is None else self._script.send(moment_s)
             while callable(wanted):
@@ -127,11 +127,11 @@ class SimulatedRun:
 
 
 def run_one(job: Job) -> Outcome:
-    """Return what comes of one run; the same every time."""
+    """Return the outcome of one run; the same every time."""
     return SimulatedRun(*job).run()
 
 
 def run_all(jobs: Sequence[Job]) -> Iterator[Outcome]:
-    """Yield what comes of ``jobs`` in their order, with every processor at work."""
+    """Yield the outcomes of ``jobs`` in their order, using every processor."""
     with ProcessPoolExecutor(os.cpu_count()) as pool:
         yield from pool.map(run_one, jobs)

@@ -1,4 +1,4 @@
-"""Pictures without a library: self-contained SVG of few shapes, with nothing to fetch."""
+"""SVG pictures without a library: self-contained, with few shapes and no external resources."""
 
 from __future__ import annotations
 
@@ -7,7 +7,7 @@ from html import escape
 
 
 def document(width: int, height: int, parts: Iterable[str]) -> str:
-    """Return the file that shows ``parts`` on white."""
+    """Return the file that draws ``parts`` on white."""
     return (
         f"<svg xmlns='http://www.w3.org/2000/svg' viewBox='0 0 {width} {height}' role='img'>"
         f"<rect width='{width}' height='{height}' fill='white'/>{''.join(parts)}</svg>\n"
@@ -15,13 +15,13 @@ def document(width: int, height: int, parts: Iterable[str]) -> str:
 
 
 def rect(x: float, y: float, width: float, height: float, colour: str, title: str = "") -> str:
-    """Return a filled rectangle; ``title`` shows where it is pointed at."""
+    """Return a filled rectangle; ``title`` is its tooltip."""
     label = f"<title>{escape(title)}</title>" if title else ""
     return f"<rect x='{x:.1f}' y='{y:.1f}' width='{width:.1f}' height='{height:.1f}' fill='{colour}'>{label}</rect>"
 
 
 def text(x: float, y: float, words: str, *, size: int = 12) -> str:
-    """Return one line of text that begins at ``x`` and stands on ``y``."""
+    """Return one line of text that begins at ``x``, with its baseline at ``y``."""
     return f"<text x='{x:.1f}' y='{y:.1f}' font-size='{size}' font-family='sans-serif'>{escape(words)}</text>"
 
 

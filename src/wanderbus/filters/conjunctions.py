@@ -2,7 +2,8 @@
 
 Conditions on one attribute are independent of other attributes. So a conjunction implies an attribute filter if its own
 filters of that attribute imply it. A value may be a list, of which all items satisfy the filters of ``all``, and for
-each ``any`` there is some item; the empty list satisfies every ``all`` and no ``any``. Hence, for one attribute: |
+each ``any`` there is some item; the empty list satisfies every ``all`` and no ``any``. Hence, for one attribute:
+
 - an ``any`` follows from an ``any`` that is at least as strict, once the filters of ``all`` are taken into account;
 - an ``all`` follows only from the filters of ``all``;
 - ``exists`` follows from any of the two, and ``absent`` from itself.

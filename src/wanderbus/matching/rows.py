@@ -78,7 +78,7 @@ class Rows(NamedTuple):
 
     rows: list[Row]
     is_exact: bool
-    """Whether the filter is true wherever a row holds, for events without lists."""
+    """True if the filter is true wherever a row holds, for events without lists."""
     is_exact_on_lists: bool
     """The same for events with lists."""
 

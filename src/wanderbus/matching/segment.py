@@ -64,7 +64,7 @@ class Segment:
         """The least key of each block."""
         self.sizes: Array = np.zeros(3, np.int64)
         self.is_frozen = False
-        """Whether it is being rebuilt: rows may be removed, but none may be added."""
+        """True if it is being rebuilt: rows may be removed, but none may be added."""
         self._settle()
 
     def _settle(self) -> None:

@@ -1,4 +1,4 @@
-"""What became of every traveller's notifications in a run: evidence against the lake (SPEC T-08).
+"""Journeys: the fate of every traveller's notifications in a run, as evidence against the lake (SPEC T-08).
 
 Evidence is four files of JSON lines, written by whoever ran the travellers (:data:`EVIDENCE_SCHEMAS`): the rows
 each should receive, the rows each took and in which order, its moves, and its times away. The lake says what was
@@ -37,7 +37,7 @@ LATENCY_BUCKETS_PER_OCTAVE: Final = 2
 
 
 class Journey(msgspec.Struct, frozen=True, kw_only=True):
-    """How one traveller fared, or all of them together.
+    """Result of one traveller, or of all together.
 
     ``delivered`` are expected rows taken at least once, ``lost`` those never taken; ``repeated`` are takings beyond
     a row's first, ``unexpected`` rows taken that were not expected. ``out_of_order`` are rows whose first taking came
@@ -71,7 +71,7 @@ class Traveller(Journey, frozen=True, kw_only=True):
 
 
 class LatencyBucket(msgspec.Struct, frozen=True, kw_only=True):
-    """How many deliveries took longer than ``above_ms``, and at most ``up_to_ms``."""
+    """Number of deliveries that took longer than ``above_ms``, and at most ``up_to_ms``."""
 
     above_ms: float
     up_to_ms: float
@@ -177,7 +177,7 @@ def journey_rows(facts: list[DataFrame]) -> DataFrame:
 
 
 def latency_buckets(facts: DataFrame) -> DataFrame:
-    """Count deliveries in buckets of growing width; what arrived within a millisecond shares the first."""
+    """Count deliveries in buckets of growing width; latencies within a millisecond share the first bucket."""
     octave = F.log2(F.greatest("latency_ms", F.lit(1.0))) * LATENCY_BUCKETS_PER_OCTAVE
     return (
         facts.where("latency_ms is not null")
@@ -188,7 +188,7 @@ def latency_buckets(facts: DataFrame) -> DataFrame:
 
 
 def journeys(spark: SparkSession, lake_dir: Path, evidence_dir: Path, subject: str) -> JourneysResult:
-    """Read the lake and the evidence, and return how every traveller fared with the events of ``subject``.
+    """Read the lake and the evidence, and return the result of every traveller for the events of ``subject``.
 
     Raises ``StorageError``, in one line, when a file of the evidence is missing or has lines that cannot be used.
     """

@@ -1,4 +1,4 @@
-"""From the event log to the lake: typed Parquet, partitioned by kind and date, every record once (SPEC T-03).
+"""Ingestion from the event log to the lake: typed Parquet, partitioned by kind and date, every record once (SPEC T-03).
 
 Transforms are ``DataFrame -> DataFrame`` and know no files; :func:`ingest` is the job: read, transform, write.
 """
@@ -55,7 +55,7 @@ def lake_rows(records: DataFrame) -> DataFrame:
 
 
 def _notified() -> Column:
-    """The notifications of an event: JSON has them as mixed arrays, which Spark reads as texts."""
+    """Return the notifications of an event: in JSON they are mixed arrays, which Spark reads as texts."""
     return F.transform(
         "fields.notified",
         lambda item: F.struct(

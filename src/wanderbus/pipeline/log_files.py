@@ -1,7 +1,7 @@
-"""The event log as a reader outside the server sees it: durable records only, exact positions (SPEC T-02).
+"""Reader of the event log outside the server: durable records only, exact positions (SPEC T-02).
 
-Nothing here knows Spark, takes the writer's lock or changes a file. What lies at or beyond the durable mark does
-not exist for this module: it may be half written.
+This module does not use Spark, take the writer's lock or change a file. It never reads at or beyond the durable mark,
+because records there may be half written.
 """
 
 from __future__ import annotations
@@ -30,7 +30,7 @@ _MARK_PAUSE_S: Final = 0.005
 
 
 class Slice(NamedTuple):
-    """The records from offset ``first`` up to ``end`` of one segment, which lie in these bytes of it."""
+    """The records of one segment from offset ``first`` up to ``end``, and the range of bytes that contains them."""
 
     path: str
     first: int
@@ -42,7 +42,7 @@ class Slice(NamedTuple):
 def durable_end(directory: Path) -> int:
     """Return the durable mark: the offset after the last record that may be read; 0 if there is none yet.
 
-    A mark can be met half written, so a spoilt one is looked at again; ``LogCorrupt`` if it stays so.
+    A read may meet a half-written mark, so an invalid mark is read again; ``LogCorrupt`` if it stays invalid.
     """
     path = directory / HIGH_WATER
     for attempt in range(_MARK_ATTEMPTS):
@@ -91,9 +91,9 @@ class LogFiles:
         return slices
 
     def end_within(self, first: int, end: int, bytes_max: int) -> int:
-        """Return how far one can go from ``first`` without exceeding ``bytes_max`` bytes of frames, at most ``end``.
+        """Return the largest offset up to ``end`` such that the frames from ``first`` have at most ``bytes_max`` bytes.
 
-        One record is always allowed, however large, or a reader would stand still before it.
+        One record is always allowed, however large; otherwise a reader would never pass it.
         """
         reached, room = first, bytes_max
         bases = [base for base in self._bases() if base < end]
@@ -121,7 +121,7 @@ class LogFiles:
 
 
 class _SegmentIndex:
-    """Where some of the records of a segment begin; a record between two of them is found by walking lengths."""
+    """Positions of some records of a segment; a record between two of them is found by reading frame lengths."""
 
     def __init__(self, path: Path, base: int) -> None:
         self.path = path
@@ -162,7 +162,7 @@ class _SegmentIndex:
         return byte + FRAME_OVERHEAD_BYTES + int(length)
 
     def _first_damage(self, offset: int) -> LogCorrupt:
-        """Say where the damage is: a spoilt length is only noticed at ``offset``, wherever it led to."""
+        """Return the error that locates the damage: an invalid length is only noticed at ``offset``."""
         expected, end = self._offsets[0], self._bytes[0]
         for frame in frames(self.path.read_bytes(), end):
             if frame.offset != expected or expected == offset:

@@ -17,7 +17,7 @@ LOG_SCHEMA: Final = (
     "offset bigint, at_us bigint, kind string, user string, session string, device string, subject string, "
     "record string"
 )
-"""One row per log record. ``record`` is the whole record as JSON; the others are drawn from it where it has them."""
+"""One row per log record. ``record`` is the whole record as JSON; the other columns are extracted from it."""
 
 LOG_ARROW_SCHEMA: Final = pa.schema(
     [("offset", pa.int64()), ("at_us", pa.int64())]
@@ -47,7 +47,9 @@ _json = msgspec.json.Encoder()
 
 
 def log_row(offset: int, record: AnyRecord) -> tuple[Any, ...]:
-    """Return the row of :data:`LOG_SCHEMA` for ``record``; infinite figures become null, JSON has no word for them."""
+    """Return the row of :data:`LOG_SCHEMA` for ``record``; infinite numbers become null, because JSON cannot represent
+    them.
+    """
     subscription = getattr(record, "subscription", None)
     source = record if subscription is None or isinstance(subscription, str) else subscription
     return (

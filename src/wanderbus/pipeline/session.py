@@ -1,4 +1,4 @@
-"""The local Spark session of the pipeline: quick to start, quiet, and clear when Java is missing (DESIGN 8)."""
+"""Local Spark session of the pipeline: quick to start, quiet, with a clear error if Java is missing (DESIGN 8)."""
 
 from __future__ import annotations
 
@@ -28,15 +28,15 @@ _OWN_LINE = re.compile(rf"wanderbus\.\S*?\b({'|'.join(_OWN_ERRORS)}): ([^\n]+)")
 
 
 class JavaMissing(WanderbusError):
-    """There is no Java that Spark can run on; the message says what to install."""
+    """No Java that Spark can run on; the message says what to install."""
 
 
 def spark_session(application: str = "wanderbus", *, cores: int = 2, memory: str = "1g") -> SparkSession:
-    """Return the Spark session of this process, begun if need be, with the source ``wanderbus`` registered.
+    """Return the Spark session of this process, started if necessary, with the source ``wanderbus`` registered.
 
-    It runs in this machine on ``cores`` threads with ``memory`` for its Java heap (as ``"1g"``), speaks UTC and ends
-    with this process or with ``stop()``. Plans stay as they were made: at this size, planning anew after each shuffle
-    costs more than it saves. Raises :class:`JavaMissing` before Spark could fail at length.
+    It runs on this machine on ``cores`` threads with ``memory`` for its Java heap (as ``"1g"``), uses UTC and ends with
+    this process or with ``stop()``. Adaptive planning is off: at this size, planning again after each shuffle costs
+    more than it saves. Raises :class:`JavaMissing` before Spark could fail at length.
     """
     check_java()
     _prepare_environment()
@@ -67,7 +67,7 @@ def spark_session(application: str = "wanderbus", *, cores: int = 2, memory: str
 def check_java() -> None:
     """Return if there is a Java that Spark can run on; raise :class:`JavaMissing` otherwise.
 
-    Looked for where Spark looks: ``JAVA_HOME`` first, then the search path.
+    The search is the same as Spark's: ``JAVA_HOME`` first, then the search path.
     """
     home = os.environ.get("JAVA_HOME")
     program = shutil.which("java", path=f"{home}/bin") if home else shutil.which("java")
@@ -83,7 +83,7 @@ def check_java() -> None:
 
 @contextmanager
 def plain_errors() -> Iterator[None]:
-    """Turn an error of ours, which Spark wraps in pages of its own, back into itself: one line."""
+    """Turn an error of ours, which Spark wraps in pages of its own, back into one line."""
     try:
         yield
     except PySparkException as error:
@@ -94,7 +94,7 @@ def plain_errors() -> Iterator[None]:
 
 
 def _prepare_environment() -> None:
-    """Have Spark's workers run this very Python and find this very package, also from a source tree."""
+    """Make Spark's workers use this Python and this package, also from a source tree."""
     os.environ["PYSPARK_PYTHON"] = os.environ["PYSPARK_DRIVER_PYTHON"] = sys.executable
     os.environ.setdefault("SPARK_LOCAL_IP", "127.0.0.1")
     root = Path(wanderbus.__file__).resolve().parents[1]

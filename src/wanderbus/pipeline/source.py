@@ -124,7 +124,7 @@ class LogPartition(InputPartition):
 
 
 class WanderbusSource(DataSource):
-    """What ``spark.dataSource.register`` takes; :func:`wanderbus.pipeline.session.spark_session` has done so."""
+    """Data source for ``spark.dataSource.register``; :func:`wanderbus.pipeline.session.spark_session` calls that."""
 
     @classmethod
     def name(cls) -> str:
@@ -170,11 +170,11 @@ class LogStreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
         self._target: int | None = None
 
     def initialOffset(self) -> Offset:  # noqa: N802
-        """Return where a query without a checkpoint begins."""
+        """Return the start offset of a query without a checkpoint."""
         return {"offset": _first_offset(self._options, self._files, self._end())}
 
     def getDefaultReadLimit(self) -> ReadLimit:  # noqa: N802
-        """Return how much one micro-batch takes, by the options."""
+        """Return the size of one micro-batch, by the options."""
         if self._options.rows_max:
             return ReadMaxRows(self._options.rows_max)
         if self._options.bytes_max:
@@ -182,7 +182,7 @@ class LogStreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
         return ReadAllAvailable()
 
     def prepareForTriggerAvailableNow(self) -> None:  # noqa: N802
-        """Fix the end of an available-now query: what becomes durable later is for the next one."""
+        """Fix the end of an available-now query: records that become durable later are for the next query."""
         self._target = durable_end(self._options.path)
 
     def reportLatestOffset(self) -> Offset:  # noqa: N802
@@ -235,7 +235,7 @@ def _partitions(files: LogFiles, first: int, end: int, options: SourceOptions) -
 
 
 def _batches(partition: InputPartition) -> Iterator[pa.RecordBatch]:
-    """Yield what ``partition`` holds; Spark plans a partition without a value when there is nothing to read."""
+    """Yield the content of ``partition``; Spark plans a partition without a value when there is nothing to read."""
     if partition.value is None:
         return
     part = Slice(*partition.value)

@@ -20,7 +20,7 @@ class Disk:
         self._synced = 0
         self._syncing = False
         self._urgent = False
-        """Whether somebody waits for entries that are not being synced yet."""
+        """True if somebody waits for entries that are not being synced yet."""
         self._power = 0
         self.on_append: Callable[[], None] = lambda: None
         """Called when entries were written but not synced yet: the worst moment for a crash."""

@@ -1,8 +1,8 @@
-"""Simulated TCP: reliable pipes that take time to open, break in silence, and tell of it late or never (SPEC X37).
+"""Simulated TCP: reliable pipes that take time to open, break silently, and report it late or never (SPEC X37).
 
-Bytes arrive in order, cut anew at random. Where the way is cut or the other host is gone, nothing is said: what was
-sent is tried again for a while, and only then is the connection given up. Who sends nothing hears nothing. The words
-of the machine are those of ``runtime/net/streams.py``: a connection is opened by the first thing sent to its target.
+Bytes arrive in order, split at random. If the path is cut or the other host is gone, no error is reported: the sender
+retransmits for a while, and only then the connection fails. An idle connection does not notice the break. The inputs
+and outputs of the machine are those of ``runtime/net/streams.py``: the first data to a target opens a connection.
 """
 
 from __future__ import annotations
@@ -16,13 +16,13 @@ from wanderbus.simulation.network import Network
 from wanderbus.simulation.world import World
 
 CONNECT_S_MAX: Final = 5.0
-"""How long opening may take, as ``StreamLimits.connect_s_max``."""
+"""Longest time to open, as ``StreamLimits.connect_s_max``."""
 
 UNSENT_BYTES_MAX: Final = 2**20
-"""What one connection may hold back, as ``StreamLimits.unsent_bytes_max``."""
+"""Largest backlog of one connection, as ``StreamLimits.unsent_bytes_max``."""
 
 REPEAT_S: Final = 0.2
-"""Before a lost segment goes again the first time; doubled each time (RFC 6298 2, with the least of Linux)."""
+"""Time before the first retransmission of a lost segment; doubled each time (RFC 6298 2, with Linux's minimum)."""
 
 REPEAT_S_MAX: Final = 8.0
 
@@ -45,16 +45,16 @@ class StreamEnd:
         self.closed = False
         self.heard = False
         self.under_way: deque[tuple[float, bytes]] = deque()
-        """What was sent and has not arrived, and when it would if nothing held it up."""
+        """Sent data that has not arrived, with its arrival time on an undisturbed path."""
         self.moving = False
-        """Whether the first of ``under_way`` is awaited, or waits to be tried again."""
+        """True if the arrival of the first of ``under_way`` is scheduled, or waits for a retransmission."""
 
 
 class StreamHost:
     """The connections and listeners of one node.
 
-    ``feed`` gives its machine what happens, ``fingerprint`` is that of the certificate that it shows under TLS, and
-    ``certified`` are the SIP domains that this names.
+    ``feed`` passes inputs to its machine, ``fingerprint`` is that of the certificate that it shows under TLS, and
+    ``certified`` has the SIP domains that the certificate names.
     """
 
     def __init__(
@@ -83,8 +83,8 @@ class StreamHost:
     def bind(self, sockets: dict[str, Address]) -> list[Input]:
         """Listen at these addresses, by name of socket, and at no others.
 
-        The connections of before are gone, as their address may be: the other side hears nothing of it. Returns
-        what the machine has to be told.
+        The old connections are lost, because their address may be gone; the other side is not notified. Returns the
+        inputs for the machine.
         """
         for address in self._sockets.values():
             self._network.listeners.pop(address, None)
@@ -97,7 +97,7 @@ class StreamHost:
         return told
 
     def kill(self) -> None:
-        """The process dies; its system resets every connection."""
+        """End the process; its system resets every connection."""
         ends = list(self._ends.values())
         self.bind({})
         for end in ends:
@@ -117,7 +117,7 @@ class StreamHost:
             self._move(end)
 
     def close(self, number: int) -> None:
-        """Close a connection at once; what is still under way on it may be lost."""
+        """Close a connection at once; its data in flight may be lost."""
         end = self._ends.get(number)
         if end is not None:
             self._lose(end, "closed here")
@@ -141,7 +141,7 @@ class StreamHost:
         return end
 
     def _open(self, end: StreamEnd, until: float) -> None:
-        """Open ``end`` if the other side listens; a way that is cut may be mended in time."""
+        """Open ``end`` if the other side listens; a cut path may be repaired in time."""
         if end.closed:
             return
         host, name = self._network.listeners.get(end.peer, (None, ""))
@@ -175,10 +175,10 @@ class StreamHost:
     def _is_cut(self, end: StreamEnd) -> bool:
         return self._network.is_cut(*_way(end)) or self._network.is_dropped("TCP", end.local, end.peer)
 
-    # Bytes under way ----------------------------------------------------------------------------------------------
+    # Data in flight ------------------------------------------------------------------------------------------------
 
     def _pieces(self, data: bytes) -> list[bytes]:
-        """Cut ``data`` as a network does that knows nothing of messages."""
+        """Split ``data`` like a network, which does not know messages."""
         draw = self._world.random
         if len(data) < 2 or draw.random() < 0.5:
             return [data] if data else []
@@ -186,7 +186,7 @@ class StreamHost:
         return [data[:at], data[at:]]
 
     def _leaving(self, end: StreamEnd, pieces: list[bytes]) -> list[tuple[float, bytes]]:
-        """Return these with when they arrive if they leave now."""
+        """Return the pieces with their arrival times if they leave now."""
         return [(self._world.now + self._delay_s(*_way(end)), piece) for piece in pieces]
 
     def _move(self, end: StreamEnd) -> None:
@@ -198,7 +198,7 @@ class StreamHost:
         self._world.at(arrives_at, lambda: self._arrive(end, REPEAT_S, give_up_at))
 
     def _arrive(self, end: StreamEnd, repeat_s: float, give_up_at: float) -> None:
-        """What is under way from ``end`` is there, or has to be tried again."""
+        """Deliver the data in flight from ``end``, or schedule a retransmission."""
         other = end.other
         if end.closed or other is None:
             return
@@ -219,24 +219,24 @@ class StreamHost:
             self._move(end)
 
     def take(self, end: StreamEnd, data: bytes) -> None:
-        """Give the machine what arrived at ``end``."""
+        """Feed data that arrived at ``end`` to the machine."""
         end.heard = True
         name = self._names[end.number]
         certified = end.other.host.certified if end.other is not None and end.kind == "TLS" else ()
         self._feed([StreamReceived(name, end.number, end.peer, data, end.kind, end.target, certified)])
 
-    # The end of a connection --------------------------------------------------------------------------------------
+    # End of a connection -------------------------------------------------------------------------------------------
 
     def _lose(self, end: StreamEnd, reason: str) -> None:
         self._later(self._forget(end, reason))
 
     def _later(self, told: list[Input]) -> None:
-        """Tell the machine, not within its own step."""
+        """Feed inputs to the machine later, not within its own step."""
         if told:
             self._world.after(0.0, lambda: self._feed(told))
 
     def _forget(self, end: StreamEnd, reason: str) -> list[Input]:
-        """Drop an end; one that others opened and never used is not told of."""
+        """Remove an end; return the inputs for the machine, none if the peer opened it and never used it."""
         if end.closed:
             return []
         end.closed = True
@@ -248,7 +248,7 @@ class StreamHost:
         return [StreamClosed(name, end.number, reason, end.target)] if told else []
 
     def _tell_other(self, end: StreamEnd, reason: str) -> None:
-        """Let the other side know, if the way is not cut; part of what was under way may still arrive first."""
+        """Notify the other side if the path is not cut; part of the data in flight may still arrive first."""
         other = end.other
         last = b"".join(piece for _, piece in end.under_way) if self._world.random.random() < 0.5 else b""
 
@@ -262,7 +262,7 @@ class StreamHost:
         self._world.after(self._delay_s(*_way(end)), tell)
 
     def _delay_s(self, source: str, destination: str) -> float:
-        """Return how long a segment takes, with its repetitions where it was lost."""
+        """Return the delay of a segment, including retransmissions after losses."""
         draw = self._world.random
         conditions = self._network.conditions_of(source, destination)
         delay_s, repeat_s = draw.uniform(conditions.delay_min_s, conditions.delay_max_s), REPEAT_S

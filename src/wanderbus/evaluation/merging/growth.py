@@ -1,4 +1,4 @@
-"""How long merging takes as the set of filters grows (SPEC B-09): the slope of the logarithms of time and size."""
+"""Growth of the time of merging with the set of filters (SPEC B-09): the slope of log time over log size."""
 
 from __future__ import annotations
 
@@ -18,11 +18,11 @@ from wanderbus.filters import parse
 SIZES: Final = (200, 400, 800, 1_600, 3_200)
 TUPLES: Final = 3
 TIMES: Final = 3
-"""Of each size; the least is kept."""
+"""Measurements of each size; the least counts."""
 
 
 class Growth(msgspec.Struct, frozen=True):
-    """The seconds that merging takes of each size."""
+    """Seconds of merging for each size."""
 
     method: Method
     sizes: tuple[int, ...]
@@ -30,13 +30,13 @@ class Growth(msgspec.Struct, frozen=True):
 
     @property
     def slope(self) -> float:
-        """Return the power of the size that time grows with."""
+        """Return the power of the size with which time grows."""
         slope, _ = statistics.linear_regression(*(list(map(math.log, each)) for each in (self.sizes, self.merge_s)))
         return slope
 
 
 def growth(method: Method, precision_min: float, seed: int) -> Growth:
-    """Return how long ``method`` takes for the reference mix, in more and more filters of its ten schemas."""
+    """Return the growth of ``method`` for the reference mix, with more and more filters of its ten schemas."""
     filters = [parse(each.text) for each in workload(REFERENCE, TUPLES, seed, max(SIZES)).subscriptions]
 
     def least_s(size: int) -> float:
@@ -46,5 +46,5 @@ def growth(method: Method, precision_min: float, seed: int) -> Growth:
 
 
 def growths(precision_min: float, seed: int) -> Iterator[Growth]:
-    """Yield how long each way of merging takes."""
+    """Yield the growth of each method."""
     return (growth(method, precision_min, seed) for method in Method if method is not Method.UNMERGED)

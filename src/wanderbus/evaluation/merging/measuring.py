@@ -1,4 +1,4 @@
-"""One replication: its subscriptions merged in every way, and what comes of each (SPEC B-08, R-04, R-05, R-06)."""
+"""One replication: its subscriptions merged by every method, and the results (SPEC B-08, R-04, R-05, R-06)."""
 
 from __future__ import annotations
 
@@ -20,34 +20,35 @@ from wanderbus.filters.xml import compress, compressed, write, write_stream
 from wanderbus.matching import ScanIndex
 
 EVENTS: Final = 1_000
-"""Events that precision is counted with, of the largest set of subscriptions; smaller sets are counted with a quarter
-of them, since nothing is published of those."""
+"""Events for the precision of the largest set of subscriptions; smaller sets use a quarter of them, since the paper
+publishes no precision of those.
+"""
 
 P = ParamSpec("P")
 Returned = TypeVar("Returned")
 
 
 class Counted(msgspec.Struct, frozen=True, array_like=True):
-    """Of how many events a merged set let through which (SPEC B-08)."""
+    """Numbers of events that a merged set let through, by kind (SPEC B-08)."""
 
     wanted: int = 0
-    """Matched an original and the merged set."""
+    """Events that matched an original and the merged set."""
     unwanted: int = 0
-    """Matched the merged set alone: false positives."""
+    """Events that matched only the merged set: false positives."""
     missed: int = 0
-    """Matched an original alone: false negatives, which no merging may have."""
+    """Events that matched only an original: false negatives, which no merging may have."""
 
     def __add__(self, other: Counted) -> Counted:
         return Counted(self.wanted + other.wanted, self.unwanted + other.unwanted, self.missed + other.missed)
 
     @property
     def precision_percent(self) -> float | None:
-        """Return the share of what was let through that is wanted, None if nothing was."""
+        """Return the share of the events let through that was wanted; None if none was let through."""
         return _percent(self.wanted, self.unwanted)
 
     @property
     def recall_percent(self) -> float | None:
-        """Return the share of what is wanted that was let through, None if nothing is."""
+        """Return the share of the wanted events that was let through; None if none was wanted."""
         return _percent(self.wanted, self.missed)
 
 
@@ -59,7 +60,7 @@ class Weight(msgspec.Struct, frozen=True):
 
     @property
     def percent(self) -> float:
-        """Return what gzip leaves."""
+        """Return the size after gzip in percent."""
         return 100 * self.gzip_bytes / self.plain_bytes
 
 
@@ -70,13 +71,13 @@ class Job(msgspec.Struct, frozen=True):
     tuples: int
     seed: int
     subscriptions: tuple[int, ...]
-    """Sizes of its sets of subscriptions: each the first so many of the largest."""
+    """Sizes of its sets of subscriptions: each set is a prefix of the largest."""
     precision_min: float
     events: int = EVENTS
 
 
 class Outcome(msgspec.Struct, frozen=True):
-    """One set of subscriptions, merged in one way. Times are of the processor, and all that differs between runs."""
+    """One set of subscriptions, merged by one method. Only times, which are processor times, differ between runs."""
 
     mix: str
     tuples: int
@@ -91,21 +92,21 @@ class Outcome(msgspec.Struct, frozen=True):
     by_schema: tuple[Counted, ...]
     told: Told
     xml_each: Weight
-    """Each filter a document of its own, compressed alone."""
+    """Size with each filter as a document of its own, compressed alone."""
     xml_stream: Weight
-    """All filters in one document, compressed as a stream of which each filter can be read as it comes."""
+    """Size with all filters in one document, compressed as a stream from which each filter can be read on arrival."""
     merge_ms: float
     match_us: float
-    """To find what an event matches, with the filters in :class:`wanderbus.matching.ScanIndex`."""
+    """Time to find all matches of an event, with the filters in :class:`wanderbus.matching.ScanIndex`."""
 
     @property
     def counted(self) -> Counted:
-        """Return what was let through of events of all schemas."""
+        """Return the counts of events of all schemas."""
         return sum(self.by_schema, Counted())
 
 
 def run_one(job: Job) -> list[Outcome]:
-    """Return what comes of one replication; the same every time, apart from times."""
+    """Return the results of one replication; the same every time, except times."""
     made = workload(job.mix, job.tuples, job.seed, max(job.subscriptions))
     filters = [parse(each.text) for each in made.subscriptions]
     history = {method: told(method, filters, job.precision_min) for method in Method}
@@ -121,7 +122,7 @@ def run_one(job: Job) -> list[Outcome]:
 def _of_set(
     job: Job, made: Workload, filters: Sequence[Filter], told_so_far: Mapping[Method, Told]
 ) -> Iterator[Outcome]:
-    """Yield what comes of one set of subscriptions, merged in every way."""
+    """Yield the results of one set of subscriptions, merged by every method."""
     events = job.events if len(filters) == max(job.subscriptions) else job.events // 4
     trials = made.trials(events, Random(f"events/{job.seed}/{len(filters)}"))
     originals, match_s = match(filters, trials)
@@ -149,13 +150,13 @@ def _of_set(
 
 
 def run_all(jobs: Sequence[Job]) -> Iterator[list[Outcome]]:
-    """Yield what comes of ``jobs`` in their order, with every processor at work."""
+    """Yield the results of ``jobs`` in their order, using every processor."""
     with ProcessPoolExecutor(os.cpu_count()) as pool:
         yield from pool.map(run_one, jobs)
 
 
 def match(filters: Sequence[Filter], trials: Sequence[Trial]) -> tuple[list[bool], float]:
-    """Return which of ``trials`` match some of ``filters``, and how many seconds it took to find all they match."""
+    """Return which of ``trials`` match some of ``filters``, and the seconds it took to find all matches."""
     index = ScanIndex()
     for number, each in enumerate(filters):
         index.add(str(number), SUBJECT, each)
@@ -165,7 +166,7 @@ def match(filters: Sequence[Filter], trials: Sequence[Trial]) -> tuple[list[bool
 
 
 def count_matches(trials: Sequence[Trial], originals: Sequence[bool], matched: Sequence[bool]) -> tuple[Counted, ...]:
-    """Return what a merged set let through, by schema: ``matched`` beside what matched the ``originals``."""
+    """Return the counts by schema: ``matched`` by a merged set, beside the matches of the ``originals``."""
     counts: dict[int, Counted] = {}
     for trial, is_wanted, is_matched in zip(trials, originals, matched, strict=True):
         one = Counted(is_wanted and is_matched, is_matched and not is_wanted, is_wanted and not is_matched)
@@ -174,20 +175,20 @@ def count_matches(trials: Sequence[Trial], originals: Sequence[bool], matched: S
 
 
 def weigh_each(filters: Sequence[Filter]) -> Weight:
-    """Return what ``filters`` weigh, each alone."""
+    """Return the size of ``filters``, each as its own document."""
     return Weight(
         sum(len(write(each.root).encode()) for each in filters), sum(len(compressed(each)) for each in filters)
     )
 
 
 def weigh_stream(filters: Sequence[Filter]) -> Weight:
-    """Return what ``filters`` weigh one after the other."""
+    """Return the size of ``filters`` in one stream."""
     pieces = list(write_stream(each.root for each in filters))
     return Weight(sum(map(len, pieces)), sum(map(len, compress(pieces))))
 
 
 def predicates(node: Node | Clause) -> int:
-    """Return how many comparisons, and questions of existence, ``node`` is made of."""
+    """Return the number of comparisons, and of questions of existence, in ``node``."""
     match node:
         case Predicate(operand=operand):
             return len(operand) if isinstance(operand, tuple) else 1
@@ -202,7 +203,7 @@ def predicates(node: Node | Clause) -> int:
 
 
 def timed(work: Callable[P, Returned], *args: P.args, **kwargs: P.kwargs) -> tuple[Returned, float]:
-    """Return what ``work`` returns, and the seconds of the processor that it took."""
+    """Return the result of ``work``, and the processor seconds that it took."""
     began_s = time.process_time()
     done = work(*args, **kwargs)
     return done, time.process_time() - began_s

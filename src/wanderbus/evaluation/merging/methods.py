@@ -1,4 +1,4 @@
-"""The ways to keep a set of filters that are compared."""
+"""Methods of merging that are compared."""
 
 from __future__ import annotations
 
@@ -13,14 +13,15 @@ from wanderbus.filters.merging import PRECISION_MIN, MergedSet, Mode, merge
 
 
 class Method(StrEnum):
-    """How a set of filters is made smaller."""
+    """Method of making a set of filters smaller."""
 
     UNMERGED = "unmerged"
     PERFECT = "perfect"
     IMPERFECT = "imperfect"
     ADAPTIVE = "adaptive"
-    """Ours: between the two, as far as a bound of precision allows (SPEC S-04). The precision is estimated from the
-    filters alone, without a sample of events."""
+    """Adaptive merging, between the two, up to a bound of precision (SPEC S-04). The precision is estimated from the
+    filters alone, without a sample of events.
+    """
 
 
 _MODES: Final[dict[Method, Mode]] = {
@@ -31,23 +32,23 @@ _MODES: Final[dict[Method, Mode]] = {
 
 
 class Told(msgspec.Struct, frozen=True):
-    """What neighbours were told while subscriptions came one by one."""
+    """Updates to neighbours while subscriptions arrived one by one."""
 
     updates: int
     """Subscriptions that changed the set at all."""
     filters: int
-    """Filters that were added to the set, and taken from it."""
+    """Filters that were added to the set, and removed from it."""
 
 
 def merged(method: Method, filters: Sequence[Filter], precision_min: float = PRECISION_MIN) -> list[Filter]:
-    """Return the filters that stand for ``filters``; ``precision_min``, from 0 to 1, binds adaptive merging alone."""
+    """Return the merged ``filters``; only adaptive merging uses ``precision_min``, from 0 to 1."""
     if method is Method.UNMERGED:
         return list(filters)
     return merge(filters, _MODES[method], precision_min=precision_min)
 
 
 def told(method: Method, filters: Sequence[Filter], precision_min: float = PRECISION_MIN) -> list[Told]:
-    """Return what neighbours have been told after each of ``filters``, in the order in which they come."""
+    """Return the updates to neighbours after each of ``filters``, in their order."""
     if method is Method.UNMERGED:
         return [Told(number, number) for number in range(1, len(filters) + 1)]
     kept = MergedSet(_MODES[method], precision_min=precision_min)

@@ -1,7 +1,8 @@
-"""The readings of the paper's workload: what subscriptions ask, of what, and which events they are tried with.
+"""Readings of the paper's workload: constraints of subscriptions, and the events to evaluate them.
 
-What the paper states is the same in all: 10 schemas, 200 subscriptions, 2 to 4 tuples, integer, double, Boolean and
-string constraints, 100 random strings, a number range of 1000, everything uniform. A mix that departs says so.
+All follow what the paper states: 10 schemas, 200 subscriptions, 2 to 4 tuples, integer, double, Boolean and string
+constraints, 100 random strings, a number range of 1000, everything uniform. A mix that deviates says so in its
+description.
 """
 
 from __future__ import annotations
@@ -14,14 +15,14 @@ import msgspec
 from wanderbus.errors import ConfigurationError
 
 Type = Literal["integer", "double", "boolean", "string"]
-"""Of an attribute; integer and double are one kind to filters, and so one structure."""
+"""Types of an attribute; integer and double are one kind to filters, and so one structure."""
 
 Operator = Literal["==", "!=", "<", "<=", ">", ">=", "between", "prefix"]
-"""What a constraint asks; ``between`` is two-sided, a ``>=`` and a ``<=``."""
+"""Operators of a constraint; ``between`` is two-sided, a ``>=`` and a ``<=``."""
 
 
 class Structures(StrEnum):
-    """How subscriptions get their schemas."""
+    """Assignment of schemas to subscriptions."""
 
     IN_TURN = "in turn"
     """Every schema has equally many."""
@@ -34,30 +35,31 @@ class Structures(StrEnum):
 
 
 class Values(StrEnum):
-    """From where in their range the ends of constraints are drawn."""
+    """Distribution of the ends of constraints in their range."""
 
     UNIFORM = "uniform"
 
     CLUSTERED = "clustered"
-    """About the middle, as the mean of three uniform ones."""
+    """Around the middle, as the mean of three uniform draws."""
 
     COARSE = "coarse"
-    """From ten places of the range, so that subscribers often ask exactly the same."""
+    """Ten places of the range, so that subscribers often have equal constraints."""
 
 
 class Events(StrEnum):
-    """Which events precision is counted with; all draw their schema evenly from those with subscriptions."""
+    """Events for counting precision; all draw their schema uniformly from those with subscriptions."""
 
     UNIFORM = "uniform"
     """Each value is drawn from its whole range."""
 
     WANTED = "wanted"
-    """Each value is drawn from those that some subscription to the schema asks for in that attribute: uniform events
-    less those that no merging could let through. Where equality is asked for, others hardly ever match."""
+    """Each value is drawn from those that some subscription to the schema matches in that attribute: uniform events
+    without those that no merging could let through. With constraints of equality, others hardly ever match.
+    """
 
 
 class Mix(msgspec.Struct, frozen=True):
-    """One reading. Booleans are always compared by ``==``: nothing else is simple for them."""
+    """One reading. Booleans are always compared by ``==``, their only simple constraint."""
 
     name: str
     about: str
@@ -80,7 +82,7 @@ class Mix(msgspec.Struct, frozen=True):
 _COMPARISONS: Final[tuple[Operator, ...]] = ("==", "!=", "<", "<=", ">", ">=")
 
 REFERENCE: Final = Mix("one-sided", "< and > of numbers and strings, == of Booleans")
-"""The most likely reading: every constraint holds of half the values."""
+"""The most likely reading: every constraint holds for half the values."""
 
 MIXES: Final = (
     REFERENCE,

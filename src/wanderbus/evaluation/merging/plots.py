@@ -1,4 +1,4 @@
-"""A mix as a picture, in the manner of the paper's figure 1: a column for each number of tuples, over subscriptions."""
+"""Plot of a mix, in the style of the paper's figure 1: a column for each number of tuples, over subscriptions."""
 
 from __future__ import annotations
 
@@ -62,7 +62,7 @@ def merging_plot(mix: Mix, summaries: Sequence[Summary]) -> str:
 
 
 class _Panel:
-    """One pair of axes, of subscriptions and of something else from 0 up."""
+    """One pair of axes: subscriptions, and another quantity from 0 up."""
 
     def __init__(self, x: float, y: float) -> None:
         self._x = x
@@ -86,7 +86,7 @@ class _Panel:
         return parts
 
     def published(self, least: float, most: float, summaries: Sequence[Summary]) -> str:
-        """Return the published range as a bar, nothing where the figure does not reach so far."""
+        """Return the published range as a bar, or nothing if it is outside the figure."""
         if not any(each.cell.subscriptions == SUBSCRIPTIONS for each in summaries):
             return ""
         (x, top), (_, floor) = self._at(SUBSCRIPTIONS, most), self._at(SUBSCRIPTIONS, least)

@@ -1,4 +1,4 @@
-"""What the replications say together, beside what was published, and what they are held to."""
+"""Summary of the replications, beside the published values, and their goals."""
 
 from __future__ import annotations
 
@@ -22,17 +22,17 @@ PUBLISHED: Final[Mapping[int, tuple[float, float]]] = {2: (99.5, 100.0), 3: (92.
 """Precision in percent by tuples, for 200 subscriptions; "100%" is what rounds to it."""
 
 SHOWN: Final = {2: "100", 3: "92-99", 4: "60-82"}
-"""The same as it was published."""
+"""The same as published."""
 
 RANDOM_REDUCTION_PERCENT_MAX: Final = 5.0
-"""What counts as next to nothing."""
+"""Bound in percent that counts as next to nothing."""
 
 SLOPE_MAX: Final = 2.0
-"""Of the time of merging: a polynomial, and a low one."""
+"""Largest slope of the time of merging: a polynomial of low degree."""
 
 
 class Spread(msgspec.Struct, frozen=True):
-    """Over the replications."""
+    """Distribution over the replications."""
 
     least: float
     mean: float
@@ -40,7 +40,7 @@ class Spread(msgspec.Struct, frozen=True):
 
 
 class Cell(msgspec.Struct, frozen=True, order=True):
-    """What was replicated."""
+    """Parameters of the replications."""
 
     mix: str
     tuples: int
@@ -49,7 +49,7 @@ class Cell(msgspec.Struct, frozen=True, order=True):
 
 
 class Summary(msgspec.Struct, frozen=True):
-    """The replications of one cell; what is not a spread is a mean."""
+    """The replications of one cell; values that are not a spread are means."""
 
     cell: Cell
     runs: int
@@ -57,18 +57,18 @@ class Summary(msgspec.Struct, frozen=True):
     filters: float
     predicates: float
     reduction_percent: float
-    """How many filters fewer there are than subscriptions."""
+    """Reduction: how many filters fewer there are than subscriptions."""
     precision_percent: Spread | None
-    """None if no event got through in any replication."""
+    """Precision; None if no event got through in any replication."""
     schema_quartiles_percent: tuple[float, float] | None
-    """Between these lies the precision of the middle half of all schemas of all replications."""
+    """Quartiles of the precision of all schemas of all replications."""
     recall_percent: float | None
-    """Of all replications together; None if no event was wanted."""
+    """Recall of all replications together; None if no event was wanted."""
     events: int
-    """Let through, in all replications together: what the precision is counted from."""
+    """Events let through in all replications together, on which the precision is based."""
     updates: float
     told: float
-    """Subscriptions that neighbours had to be told something for, and filters that they were told of."""
+    """Subscriptions that required updates to neighbours, and filters in these updates."""
     xml_each: Weight
     xml_stream: Weight
     merge_ms: float
@@ -76,14 +76,14 @@ class Summary(msgspec.Struct, frozen=True):
 
     @property
     def published(self) -> tuple[float, float] | None:
-        """Return the published precision, None where nothing is."""
+        """Return the published precision, None if there is none."""
         cell = self.cell
         is_the_papers = Mix.named(cell.mix).structures is not Structures.OWN and cell.subscriptions == SUBSCRIPTIONS
         return PUBLISHED.get(cell.tuples) if cell.method is Method.IMPERFECT and is_the_papers else None
 
 
 def summarize(outcomes: Iterable[Outcome]) -> list[Summary]:
-    """Return the cells that were run, in the order in which they came."""
+    """Return the cells that were run, in order of arrival."""
     by_cell: dict[Cell, list[Outcome]] = {}
     for each in outcomes:
         by_cell.setdefault(Cell(each.mix, each.tuples, each.subscriptions, each.method), []).append(each)
@@ -129,7 +129,7 @@ def _present(values: Iterable[float | None]) -> list[float]:
 
 
 def goals(summaries: Sequence[Summary], growths: Iterable[Growth], precision_min: float) -> list[Goal]:
-    """Return what the runs are held to; nothing of what was not run."""
+    """Return the goals of the cells that were run."""
     found = [
         Goal.within(f"precision_{each.cell.tuples}", each.precision_percent.mean, "%", each.published)
         for each in summaries

@@ -1,7 +1,7 @@
 """Schemas, subscriptions and events of one replication, all drawn from one seed.
 
-A range of values is its places in order, and a constraint is the places that it holds of: what a filter means is known
-here without evaluating it.
+A range of values is a list of places in order, and a constraint is the set of places for which it holds: so the meaning
+of a filter is known here without evaluating it.
 """
 
 from __future__ import annotations
@@ -21,7 +21,7 @@ SCHEMAS: Final = 10
 SUBSCRIPTIONS: Final = 200
 STRINGS: Final = 100
 NUMBER_RANGE: Final = 1_000
-"""Numbers are from 0 up to this, which is out."""
+"""Exclusive upper bound of numbers, which start at 0."""
 
 NAMES: Final = 100
 """Random attribute names that schemas draw from; the paper does not say how many there were."""
@@ -29,12 +29,12 @@ NAMES: Final = 100
 SUBJECT: Final = "Merging"
 
 _HUNDREDTHS: Final = 100
-"""Doubles are whole hundredths."""
+"""Resolution of doubles: whole hundredths."""
 
 _COARSE_PLACES: Final = 10
 
 Places = tuple[range, ...]
-"""Of values: disjoint, ascending, none of them empty."""
+"""Ranges of places: disjoint, ascending, none of them empty."""
 
 
 class Attribute(msgspec.Struct, frozen=True):
@@ -46,7 +46,7 @@ class Attribute(msgspec.Struct, frozen=True):
 
 
 class Constraint(msgspec.Struct, frozen=True):
-    """What a subscription asks of one attribute, as an expression, and of which places of its values that holds."""
+    """Constraint of a subscription on one attribute, as an expression, and the places of values that satisfy it."""
 
     text: str
     places: Places
@@ -79,11 +79,11 @@ class Workload(msgspec.Struct, frozen=True):
     subscriptions: tuple[Subscription, ...]
 
     def first(self, count: int) -> Workload:
-        """Return the same with the first ``count`` subscriptions alone."""
+        """Return the same with only the first ``count`` subscriptions."""
         return msgspec.structs.replace(self, subscriptions=self.subscriptions[:count])
 
     def trials(self, count: int, random: Random) -> list[Trial]:
-        """Return ``count`` events, of the kind that the mix is counted with; of schemas with subscriptions alone."""
+        """Return ``count`` events, of the kind that the mix specifies; only of schemas with subscriptions."""
         ranges = {number: self._ranges(number) for number in {each.schema for each in self.subscriptions}}
         choice = sorted(ranges)
         return [self._trial(number, ranges[number], random) for number in random.choices(choice, k=count)]
@@ -95,7 +95,7 @@ class Workload(msgspec.Struct, frozen=True):
         )
 
     def _ranges(self, schema: int) -> list[Places]:
-        """Return of each attribute of the schema the places that its values are drawn from."""
+        """Return, for each attribute of the schema, the places that its values are drawn from."""
         attributes = self.schemas[schema]
         if self.mix.events is Events.UNIFORM:
             return [(range(len(each.values)),) for each in attributes]
@@ -104,7 +104,7 @@ class Workload(msgspec.Struct, frozen=True):
 
 
 def workload(mix: Mix, tuples: int, seed: int, subscriptions: int = SUBSCRIPTIONS) -> Workload:
-    """Return the replication of ``seed``, of schemas with so many ``tuples``."""
+    """Return the replication of ``seed``, with schemas of ``tuples`` tuples."""
     random = Random(f"{mix.name}/{tuples}/{seed}")
     own = mix.structures is Structures.OWN
     schemas = _schemas(mix, tuples, subscriptions if own else SCHEMAS, random)
@@ -128,7 +128,7 @@ def union(all_places: Iterable[Places]) -> Places:
 
 
 def one_of(places: Places, random: Random) -> int:
-    """Return one of ``places``, each as likely as the others."""
+    """Return one of ``places``, drawn uniformly."""
     left = random.randrange(sum(map(len, places)))
     for each in places:
         if left < len(each):
@@ -138,7 +138,7 @@ def one_of(places: Places, random: Random) -> int:
 
 
 def _schemas(mix: Mix, tuples: int, count: int, random: Random) -> tuple[tuple[Attribute, ...], ...]:
-    """Return schemas of random names and types; unless each subscription has its own, all differ in their names."""
+    """Return schemas of random names and types, with different names unless each subscription has its own schema."""
     names, strings = (sorted(_random_strings(random, size)) for size in (NAMES, STRINGS))
     values: dict[Type, Sequence[str | int | float | bool]] = {
         "integer": range(NUMBER_RANGE),
@@ -168,7 +168,7 @@ def _random_strings(random: Random, count: int) -> set[str]:
 
 
 def _constraint(mix: Mix, attribute: Attribute, random: Random) -> Constraint:
-    """Return a constraint that some value satisfies; one that none does is drawn again."""
+    """Return a constraint that some value satisfies; unsatisfiable ones are drawn again."""
     operators: tuple[Operator, ...]
     match attribute.type:
         case "boolean":
@@ -207,7 +207,7 @@ def _between(attribute: Attribute, first: int, last: int) -> Constraint:
 
 
 def _prefix(attribute: Attribute, place: int) -> Constraint:
-    """Return the constraint that a string begins as the one at ``place`` does, with the same letter."""
+    """Return the constraint that a string begins with the same letter as the one at ``place``."""
     strings = attribute.values
     assert isinstance(strings, list)
     letter = strings[place][0]

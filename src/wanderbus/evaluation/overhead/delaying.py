@@ -1,7 +1,7 @@
-"""A link that takes time: ``python -m wanderbus.evaluation.overhead.delaying HOST DEVICE HOST DEVICE SECONDS``.
+"""Delayed link: ``python -m wanderbus.evaluation.overhead.delaying HOST DEVICE HOST DEVICE SECONDS``.
 
-Each end is a TUN device in the namespace of its host; what comes out of one goes into the other so many seconds later.
-It prints ``ready`` when both devices are there, and ends when it is told to.
+Each end is a TUN device in the namespace of its host; each packet from one end enters the other after the delay. It
+prints ``ready`` when both devices exist, and ends on a signal.
 """
 
 from __future__ import annotations
@@ -23,7 +23,7 @@ from wanderbus.evaluation.namespaces import inside
 TUN: Final = Path("/dev/net/tun")
 
 WAITING_MAX: Final = 10_000
-"""Packets on their way in one direction; more are dropped, as a link drops them."""
+"""Largest number of packets in flight in one direction; more are dropped, as on a real link."""
 
 _TUNSETIFF: Final = 0x400454CA
 _IFF_TUN_NO_PI: Final = 0x1001
@@ -31,7 +31,7 @@ _PACKET_BYTES_MAX: Final = 65_536
 
 
 class Direction:
-    """Packets that go from one end to the other, each after the same time."""
+    """Packets from one end to the other, each with the same delay."""
 
     def __init__(self, delay_s: float, send: Callable[[bytes], None]) -> None:
         self._delay_s = delay_s
@@ -40,22 +40,22 @@ class Direction:
 
     @property
     def due_s(self) -> float | None:
-        """Return when the next packet is to come out, None if none is on its way."""
+        """Return when the next packet leaves, None if none is in flight."""
         return self._waiting[0][0] if self._waiting else None
 
     def enter(self, packet: bytes, now_s: float) -> None:
-        """Take a packet, or drop it where too many are on their way."""
+        """Enqueue a packet, or drop it if too many are in flight."""
         if len(self._waiting) < WAITING_MAX:
             self._waiting.append((now_s + self._delay_s, packet))
 
     def leave(self, now_s: float) -> None:
-        """Send what is due."""
+        """Send the packets that are due."""
         while self._waiting and self._waiting[0][0] <= now_s:
             self._send(self._waiting.popleft()[1])
 
 
 def device(namespace: str, name: str) -> int:
-    """Make a TUN device in a namespace and return its descriptor; it goes when that is closed."""
+    """Create a TUN device in a namespace and return its descriptor; closing it removes the device."""
 
     def make() -> int:
         descriptor = os.open(TUN, os.O_RDWR | os.O_NONBLOCK)
@@ -66,7 +66,7 @@ def device(namespace: str, name: str) -> int:
 
 
 def carry(one: int, other: int, delay_s: float) -> None:
-    """Carry packets between two devices for ever."""
+    """Forward packets between two devices for ever."""
     ways = {one: Direction(delay_s, lambda packet: _write(other, packet))}
     ways[other] = Direction(delay_s, lambda packet: _write(one, packet))
     while True:
@@ -88,7 +88,7 @@ def _write(end: int, packet: bytes) -> None:
 
 
 def main(one: str, device_of_one: str, other: str, device_of_other: str, delay_s: str) -> None:
-    """Make both ends and carry between them."""
+    """Create both ends and forward between them."""
     ends = device(one, device_of_one), device(other, device_of_other)
     print("ready", flush=True)
     carry(*ends, float(delay_s))

@@ -1,4 +1,4 @@
-"""The four configurations, what they have in common, and in which order they are measured (SPEC R-01)."""
+"""The four configurations, their common parameters, and the order of measurements (SPEC R-01)."""
 
 from __future__ import annotations
 
@@ -17,24 +17,25 @@ EVENTS: Final = 2_000
 """Events of a sample."""
 
 CONSUMERS: Final = (1, 2, 4, 8, 16)
-"""Numbers of consumers; the paper's are lost."""
+"""Numbers of consumers; those of the paper are lost."""
 
 WIFI_RTT_S: Final = 0.002
-"""Round trip between the device and its access point. The paper does not say."""
+"""Round trip between the device and its access point. The paper does not state it."""
 
 RELAY_RTT_S: Final = 0.004
-"""Round trip between the network of the broker and a relay that is remote from it. The paper does not say."""
+"""Round trip between the network of the broker and a relay that is remote from it. The paper does not state it."""
 
 TURN_EVENTS: Final = 20
-"""Events that are published in one configuration before it is another one's turn: few, so that whatever else the
-machine does falls on all of them alike."""
+"""Events published in one configuration before the next one's turn: few, so that other load of the machine affects all
+configurations equally.
+"""
 
 
 class Configuration(IntEnum):
-    """What is measured; the number is the paper's rank, 1 the fastest."""
+    """Configuration; the number is the paper's rank, 1 the fastest."""
 
     ECI = 1
-    """The original ECI: datagrams that nothing acknowledges, between addresses."""
+    """The original ECI: datagrams without acknowledgement, between addresses."""
 
     MOBILE = 2
     """Reliable UDP, with SIP mobility; the device is not behind NAT."""
@@ -47,12 +48,12 @@ class Configuration(IntEnum):
 
     @property
     def behind_nat(self) -> bool:
-        """Return whether the device is at its private address."""
+        """Return whether the device uses its private address."""
         return self >= Configuration.RELAY_BESIDE
 
     @property
     def about(self) -> str:
-        """Return what it is, for tables and plots."""
+        """Return a description for tables and plots."""
         return _ABOUT[self]
 
 
@@ -65,7 +66,7 @@ _ABOUT: Final = {
 
 
 class Experiment(msgspec.Struct, frozen=True):
-    """What all configurations have in common."""
+    """Parameters that all configurations share."""
 
     configurations: tuple[Configuration, ...] = tuple(Configuration)
     consumers: tuple[int, ...] = CONSUMERS
@@ -74,11 +75,11 @@ class Experiment(msgspec.Struct, frozen=True):
     wifi_rtt_s: float = WIFI_RTT_S
     relay_rtt_s: float = RELAY_RTT_S
     encryption: bool = True
-    """Whether events travel encrypted, as they do unless told otherwise; those of the original ECI never do."""
+    """True if events are encrypted, the default; those of the original ECI never are."""
 
     @property
     def sample_s(self) -> float:
-        """Return how long it takes to publish a sample."""
+        """Return the duration of publishing a sample."""
         return self.events / self.rate_per_s
 
 
@@ -91,7 +92,9 @@ class Turn(msgspec.Struct, frozen=True):
 
 
 def rounds(experiment: Experiment, random: Random) -> Iterator[Sequence[Turn]]:
-    """Yield rounds, four at least, in which every configuration has a turn in random order; together each's sample."""
+    """Yield rounds, at least four, in which every configuration has a turn in random order; together they make each
+    sample.
+    """
     count = max(1, min(TURN_EVENTS, experiment.events // 4))
     for first in range(0, experiment.events, count):
         turns = [Turn(each, first, min(count, experiment.events - first)) for each in experiment.configurations]

@@ -37,7 +37,7 @@ PRIVATE: Final = "192.168.79.2"
 
 SIP_PORTS: Final = {each: 5060 + each for each in Configuration}
 RELAY_PORTS: Final = {Configuration.RELAY_BESIDE: "20000-24999", Configuration.RELAY_APART: "25000-29999"}
-"""Of which the relay of each configuration takes its own, below those that the system hands out."""
+"""Ports of each configuration's relay, below the range of ephemeral ports."""
 
 ECHO_S_MAX: Final = 2.0
 
@@ -77,8 +77,8 @@ _LINES: Final = {
         "route add default via 10.79.4.254 dev eth0",
     ),
 }
-# Datagrams that leave the private address are counted by where they go: to a relay, or around them. (The kernel itself
-# says by ICMP that a program has ended.)
+# Datagrams that leave the private address are counted by destination: a relay, or elsewhere. (The kernel itself reports
+# by ICMP that a program has ended.)
 _RULES: Final = f"""
 table ip wanderbus {{
     counter relay-3 {{ }}
@@ -101,7 +101,7 @@ table ip wanderbus {{
 
 
 class Relayed(msgspec.Struct, frozen=True):
-    """Datagrams that the device has sent from behind NAT so far, besides signalling."""
+    """Datagrams that the device has sent from behind NAT so far, without signalling."""
 
     beside: int
     """To the relay beside the broker."""
@@ -112,7 +112,7 @@ class Relayed(msgspec.Struct, frozen=True):
 
 
 class Network:
-    """The hosts of a run, once they are there."""
+    """The hosts of a run, once they exist."""
 
     def __init__(self, namespaces: Namespaces) -> None:
         self._namespaces = namespaces
@@ -122,13 +122,13 @@ class Network:
         return self._namespaces.command(host, argv)
 
     def relayed(self) -> Relayed:
-        """Return what the router has counted."""
+        """Return the counters of the router."""
         listing = msgspec.json.decode(self._namespaces.run(_NAT, ["nft", "--json", "list", "counters"]))
         each = {row["counter"]["name"]: row["counter"]["packets"] for row in listing["nftables"] if "counter" in row}
         return Relayed(each["relay-3"], each["relay-4"], each["around"])
 
     def round_trips_s(self, one: str, other: str, times: int) -> list[float]:
-        """Return how long a datagram took from one host to another and back, with nobody to wait for there."""
+        """Return the durations of round trips of a datagram between two hosts, without processing time."""
         found = []
         with self._socket(one) as here, self._socket(other) as there:
             there.bind((ADDRESSES[other], 0))
@@ -151,7 +151,7 @@ class Network:
 
 
 def missing(experiment: Experiment) -> str | None:
-    """Return why there can be no such network here, None if nothing is known to be in the way."""
+    """Return why the network cannot be made here, None if no obstacle is known."""
     if reason := Namespaces.missing():
         return reason
     if shutil.which("nft") is None:
@@ -163,7 +163,7 @@ def missing(experiment: Experiment) -> str | None:
 
 @contextlib.asynccontextmanager
 async def network(experiment: Experiment, directory: Path) -> AsyncIterator[Network]:
-    """Have the network for the block; :class:`ConfigurationError` if it cannot be had."""
+    """Provide the network for the block; raise :class:`ConfigurationError` if that fails."""
     async with contextlib.AsyncExitStack() as stack:
         namespaces = stack.enter_context(Namespaces())
         for host in _LINES:

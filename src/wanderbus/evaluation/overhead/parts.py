@@ -1,8 +1,8 @@
-"""The two programs on the device: ``python -m wanderbus.evaluation.overhead.parts consumer|publisher JSON``.
+"""Programs of the device: ``python -m wanderbus.evaluation.overhead.parts consumer|publisher JSON``.
 
-They use the public interface alone, the same in all configurations. Each prints ``"ready"``, and then answers every
+They use only the public interface, the same in all configurations. Each prints ``"ready"``, and then answers every
 order, a JSON line on standard input, by a JSON line. Times are of the monotonic clock, which all processes of a machine
-share, so there is nothing to synchronise.
+share, so no synchronisation is needed.
 """
 
 from __future__ import annotations
@@ -23,22 +23,22 @@ from wanderbus.event import Event
 
 SUBJECT: Final = "overhead"
 LATE_S_MAX: Final = 3.0
-"""What has not arrived so long after the last event was published is lost."""
+"""Time after the last event was published from which a missing event is lost."""
 
 
 class Party(msgspec.Struct, frozen=True):
-    """How a program is connected: what ``connect`` is given."""
+    """Connection of a program: the arguments of ``connect``."""
 
     uri: str
     given: dict[str, Any]
 
     def agent(self) -> Agent:
-        """Return its agent."""
+        """Return the agent for it."""
         return connect(self.uri, **self.given)
 
 
 class Publish(msgspec.Struct, frozen=True):
-    """Publish events from number ``first``, evenly from second ``start_s`` on; those below 0 do not count."""
+    """Order to publish events from number ``first``, evenly from second ``start_s`` on; those below 0 do not count."""
 
     start_s: float
     first: int
@@ -47,19 +47,19 @@ class Publish(msgspec.Struct, frozen=True):
 
 
 class Published(msgspec.Struct, frozen=True):
-    """Every event has been answered, or will not be."""
+    """Report: every event has been acknowledged, or will not be."""
 
     unanswered: int
 
 
 class Report(msgspec.Struct, frozen=True):
-    """Say what has arrived, when event ``until`` has or cannot be expected any more."""
+    """Order to report what has arrived, once event ``until`` has arrived or is lost."""
 
     until: int
 
 
 class Received(msgspec.Struct, frozen=True):
-    """The sample so far, as the paper's consumers compute it, and how long each event took since the last report."""
+    """The sample so far, computed as by the paper's consumers, and the latency of each event since the last report."""
 
     events: int
     sum_s: float
@@ -68,7 +68,7 @@ class Received(msgspec.Struct, frozen=True):
 
 
 class Ledger:
-    """What a consumer keeps of the events that it receives."""
+    """Record of the events that a consumer received."""
 
     def __init__(self) -> None:
         self._events = 0
@@ -78,7 +78,7 @@ class Ledger:
         self._arrived = asyncio.Event()
 
     def take(self, event: Event, arrived_us: int) -> None:
-        """Take an event that has arrived."""
+        """Record an event that has arrived."""
         number, published_us = event["Number"], event["Published"]
         assert isinstance(number, int)
         assert isinstance(published_us, int)
@@ -91,7 +91,7 @@ class Ledger:
         self._arrived.set()
 
     async def report(self, order: Report) -> Received:
-        """Do as told."""
+        """Execute the order."""
         with contextlib.suppress(TimeoutError):
             async with asyncio.timeout(LATE_S_MAX):
                 while self._last < order.until:
@@ -103,7 +103,7 @@ class Ledger:
 
 
 async def consume(party: Party) -> None:
-    """Receive until the end of the orders."""
+    """Consume until the end of the orders."""
     ledger = Ledger()
     async with party.agent() as agent, agent.subscribe(SUBJECT) as notifications:
 
@@ -119,7 +119,7 @@ async def consume(party: Party) -> None:
 
 
 async def publish(party: Party) -> None:
-    """Publish as told until the end of the orders."""
+    """Publish by orders until their end."""
     async with party.agent() as agent:
         say("ready")
         async for line in lines_of_standard_input():
@@ -132,7 +132,7 @@ async def publish(party: Party) -> None:
 
 
 async def _publish(agent: Agent, number: int) -> bool:
-    """Publish an event; return whether the broker has answered."""
+    """Publish an event; return whether the broker has acknowledged it."""
     try:
         await agent.publish(SUBJECT, {"Number": number, "Published": now_us()})
     except WanderbusError:
@@ -146,7 +146,7 @@ def now_us() -> int:
 
 
 def main(role: str, party: str) -> None:
-    """Be one of the two."""
+    """Run one of the two programs."""
     program = {"consumer": consume, "publisher": publish}[role]
     asyncio.run(program(msgspec.json.decode(party, type=Party)))
 

@@ -1,4 +1,4 @@
-"""The paper's figure 8: the sum over the number of consumers, a curve for each configuration."""
+"""Plot of the paper's figure 8: the sum over the number of consumers, a curve for each configuration."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ _LEFT, _RIGHT, _TOP, _FLOOR = 60, 740, 80, 350
 
 
 def overhead_plot(title: str, summaries: Sequence[Summary]) -> str:
-    """Return the picture; whiskers are the least and the most of the consumers' sums."""
+    """Return the plot; whiskers are the least and the greatest of the consumers' sums."""
     counts = sorted({each.consumers for each in summaries})
     most_s = max((each.most_s for each in summaries), default=1.0)
 

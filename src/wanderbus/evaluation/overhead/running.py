@@ -1,6 +1,6 @@
 """Runs of the experiment: real servers, relays, publishers and consumers, all configurations in turns.
 
-For each number of consumers there is a crew for every configuration at once, and one of them at a time has events.
+For each number of consumers there is a crew for every configuration at once, and only one of them at a time has events.
 """
 
 from __future__ import annotations
@@ -39,22 +39,22 @@ from wanderbus.evaluation.overhead.summary import Places, Sample
 from wanderbus.evaluation.processes import Child, child
 
 READY_S_MAX: Final = 180.0
-"""Some eighty processes begin at once."""
+"""Longest time to start: some eighty processes begin at once."""
 
 START_S: Final = 0.05
-"""From the order to publish to the first event."""
+"""Time from the order to publish to the first event."""
 
 OVERDUE_S: Final = 60.0
-"""So long after the last event of a turn everybody has answered, or the run has failed."""
+"""Time after the last event of a turn in which all programs must answer; otherwise the run has failed."""
 
 WARM_UP: Final = 20
-"""Events before the sample, which do not count: every way has been used, and every program has done everything."""
+"""Events before the sample, which do not count: they exercise every path and every program."""
 
 PROBES: Final = 2
-"""Of the disk and of each link before every round."""
+"""Probes of the disk and of each link before every round."""
 
 SYNC_BYTES: Final = 300
-"""Written before each sync of the disk, about a record of the log."""
+"""Bytes written before each sync of the disk, about a record of the log."""
 
 _DOMAIN: Final = "eval.test"
 _PASSWORD: Final = "of the evaluation"
@@ -62,13 +62,14 @@ _NG: Final = f"{ADDRESSES[RELAY]}:2223"
 
 
 async def run(experiment: Experiment, runs: int, seed: int, tell: Callable[[str], None]) -> tuple[list[Sample], Places]:
-    """Measure every configuration with every number of consumers so many times; return that, and what disk and links
-    were like. Whatever happens, nothing is left behind.
+    """Measure every configuration with every number of consumers ``runs`` times; return samples, disk and link times.
+
+    Everything is cleaned up in any case.
 
     :param seed: decides on the order of turns in the first run
-    :param tell: hears how far it is
-    :raises WanderbusError: a program fails, or something goes around the relays
-    :raises ConfigurationError: the network cannot be had
+    :param tell: is called with the progress
+    :raises WanderbusError: a program fails, or traffic bypasses the relays
+    :raises ConfigurationError: the network cannot be created
     """
     samples: list[Sample] = []
     with tempfile.TemporaryDirectory(prefix="wanderbus-eval-") as directory:
@@ -97,7 +98,7 @@ def _all(numbers: Sequence[int]) -> str:
 async def _crews(
     experiment: Experiment, consumers: int, hosts: Network, work: Path
 ) -> AsyncIterator[dict[Configuration, _Crew]]:
-    """Have a crew for each configuration, connected and warm."""
+    """Provide a crew for each configuration, connected and warm."""
     async with contextlib.AsyncExitStack() as stack:
         crews = {
             each: _Crew(each, experiment, consumers, hosts, work / str(each)) for each in experiment.configurations
@@ -116,7 +117,7 @@ async def _crews(
 
 
 class _Crew:
-    """One configuration with so many consumers."""
+    """One configuration with its consumers."""
 
     def __init__(
         self, configuration: Configuration, experiment: Experiment, consumers: int, hosts: Network, work: Path
@@ -129,13 +130,13 @@ class _Crew:
         self._consumers: list[Child] = []
         self._unanswered = 0
         self._totals: list[Received] = []
-        """Of each consumer, after the last turn."""
+        """Report of each consumer, after the last turn."""
         self._latencies_us: list[int] = []
         self._rounds_ms: list[float] = []
         """Mean of each turn."""
 
     async def start(self, stack: contextlib.AsyncExitStack) -> None:
-        """Start everybody; publisher and consumers are still to become :meth:`ready`."""
+        """Start all programs; publisher and consumers are not yet :meth:`ready`."""
         self._work.mkdir(parents=True)
         names = ["publisher", *(f"consumer-{number}" for number in range(self._count))]
         (self._work / "users").touch(0o600)
@@ -153,16 +154,16 @@ class _Crew:
         self._publisher = await self._run(stack, names[0], DEVICE, [*_PARTS, "publisher", parties[names[0]]])
 
     async def ready(self) -> None:
-        """Return when all are connected and have subscribed."""
+        """Wait until all are connected and have subscribed."""
         for each in (self._publisher, *self._consumers):
             await each.line()
 
     async def warm_up(self) -> None:
-        """Publish what does not count."""
+        """Publish events that do not count."""
         await self._publish(-WARM_UP, WARM_UP)
 
     async def play(self, turn: Turn) -> None:
-        """Publish the events of a turn, and take down how long they took."""
+        """Publish the events of a turn, and record their latencies."""
         self._totals = await self._publish(turn.first, turn.count)
         fresh_us = [latency_us for each in self._totals for latency_us in each.latencies_us]
         self._latencies_us += fresh_us
@@ -170,7 +171,7 @@ class _Crew:
             self._rounds_ms.append(statistics.fmean(fresh_us) / 1_000)
 
     def sample(self, run: int) -> Sample:
-        """Return what came of all turns."""
+        """Return the sample of all turns."""
         return Sample.of(
             run,
             self._configuration,
@@ -195,7 +196,7 @@ class _Crew:
             raise WanderbusError(f"{self._configuration.about}: a program does not answer any more") from None
 
     def _settings(self) -> str:
-        """Return the server's file of settings."""
+        """Return the server's settings file."""
         common = (
             f'domain = "{_DOMAIN}"\nhost = "{ADDRESSES[BROKER]}"\nport = {SIP_PORTS[self._configuration]}\n'
             f'users = "{self._work / "users"}"\ndata_dir = "{self._work / "data"}"\n'
@@ -240,7 +241,7 @@ def _relay_options() -> list[str]:
 
 
 class _Probing:
-    """Measures the disk and the links between turns, when nothing else is to be measured."""
+    """Measures the disk and the links between turns, when no turn is measured."""
 
     def __init__(self, hosts: Network, directory: Path) -> None:
         self._hosts = hosts
@@ -251,7 +252,7 @@ class _Probing:
         }
 
     def probe(self) -> None:
-        """Measure everything a few times."""
+        """Measure everything several times."""
         for (one, other), found_s in self._round_trips_s.items():
             found_s += self._hosts.round_trips_s(one, other, PROBES)
         descriptor = os.open(self._file, os.O_WRONLY | os.O_CREAT | os.O_APPEND)
@@ -273,7 +274,7 @@ class _Probing:
 
 
 def check_ways(experiment: Experiment, seen: Relayed) -> None:
-    """Raise :class:`WanderbusError` unless what was to go by a relay did, and nothing else went from behind NAT."""
+    """Raise :class:`WanderbusError` unless exactly the intended traffic from behind NAT passed a relay."""
     through = {Configuration.RELAY_BESIDE: seen.beside, Configuration.RELAY_APART: seen.apart}
     for configuration, datagrams in through.items():
         if (configuration in experiment.configurations) != (datagrams > 0):

@@ -1,4 +1,4 @@
-"""What came of the runs, and whether the paper's ranking holds."""
+"""Summary of the runs, and a test of the paper's ranking."""
 
 from __future__ import annotations
 
@@ -14,15 +14,15 @@ from wanderbus.evaluation.goals import Goal
 from wanderbus.evaluation.overhead.experiment import Configuration
 
 MOBILITY_MS_MAX: Final = 1.0
-"""What reliable UDP may add to an event's way, besides one sync of the disk. Our choice."""
+"""Largest latency that reliable UDP may add to an event, besides one sync of the disk. Our choice."""
 
 
 class Places(msgspec.Struct, frozen=True):
-    """What disk and links were like during the runs: medians."""
+    """Times of disk and links during the runs: medians."""
 
     sync_p50_ms: float
     round_trip_p50_ms: dict[str, float]
-    """By ``host-host``; with what it takes the links that are made by programs."""
+    """Round trip by ``host-host``, including the delay of links that are programs."""
 
 
 class Sample(msgspec.Struct, frozen=True):
@@ -32,7 +32,7 @@ class Sample(msgspec.Struct, frozen=True):
     configuration: Configuration
     consumers: int
     sums_s: tuple[float, ...]
-    """Of each consumer: arrival less publication, of all events."""
+    """Mean per consumer: arrival less publication, over all events."""
     mean_ms: float
     p50_ms: float
     p95_ms: float
@@ -41,9 +41,9 @@ class Sample(msgspec.Struct, frozen=True):
     rounds_ms: tuple[float, ...]
     """Mean of each round."""
     missing: int
-    """Events that did not arrive, of all consumers."""
+    """Events that did not arrive, over all consumers."""
     unanswered: int
-    """Events of which the publisher has not heard that they are durable."""
+    """Events that the broker did not acknowledge as durable."""
 
     @classmethod
     def of(
@@ -57,7 +57,7 @@ class Sample(msgspec.Struct, frozen=True):
         missing: int,
         unanswered: int,
     ) -> Self:
-        """Return what the events of all consumers say."""
+        """Return the summary of the events of all consumers."""
         ordered_ms = sorted(each / 1_000 for each in latencies_us) or [math.inf]
         p50, p95, p99 = (ordered_ms[min(len(ordered_ms) * part // 100, len(ordered_ms) - 1)] for part in (50, 95, 99))
         mean = statistics.fmean(ordered_ms)
@@ -67,39 +67,39 @@ class Sample(msgspec.Struct, frozen=True):
 
 
 class Summary(msgspec.Struct, frozen=True):
-    """All runs of one configuration with one number of consumers; means of the runs, if nothing else is said."""
+    """All runs of one configuration with one number of consumers; values are means unless stated otherwise."""
 
     configuration: Configuration
     consumers: int
     runs: int
     sum_s: float
-    """Mean of the consumers' sums: what the paper's curves plot."""
+    """Mean of the consumers' sums: the value of the paper's curves."""
     least_s: float
     most_s: float
-    """Of the consumers' sums."""
+    """Least and greatest of the consumers' sums."""
     mean_ms: float
     p50_ms: float
     p95_ms: float
     p99_ms: float
     max_ms: float
-    """The longest of all runs."""
+    """Maximum of all runs."""
     missing: int
-    """In all runs."""
+    """Total of all runs."""
 
 
 class Step(msgspec.Struct, frozen=True):
-    """How much slower one configuration is than another, by event, round by round."""
+    """Slowdown of one configuration relative to another, per event, round by round."""
 
     consumers: int
     lower: Configuration
     upper: Configuration
     mean_ms: float
     error_ms: float
-    """Standard error of it; 0 with a single round."""
+    """Its standard error; 0 with a single round."""
 
 
 def summarize(samples: Iterable[Sample]) -> list[Summary]:
-    """Return what ``samples`` say, by number of consumers and configuration."""
+    """Return the summaries of ``samples``, by number of consumers and configuration."""
     by_place: dict[tuple[int, Configuration], list[Sample]] = {}
     for each in samples:
         by_place.setdefault((each.consumers, each.configuration), []).append(each)
@@ -125,7 +125,7 @@ def _summary(configuration: Configuration, samples: Sequence[Sample]) -> Summary
 
 
 def steps(samples: Iterable[Sample]) -> list[Step]:
-    """Return how much each configuration is slower than the one before it; rounds are compared one by one."""
+    """Return the slowdown of each configuration relative to the one before it; rounds are compared one by one."""
     rounds_ms: dict[int, dict[Configuration, list[float]]] = {}
     for each in sorted(samples, key=lambda each: (each.consumers, each.configuration, each.run)):
         rounds_ms.setdefault(each.consumers, {}).setdefault(each.configuration, []).extend(each.rounds_ms)
@@ -139,24 +139,24 @@ def steps(samples: Iterable[Sample]) -> list[Step]:
 def _step(
     consumers: int, lower: tuple[Configuration, Sequence[float]], upper: tuple[Configuration, Sequence[float]]
 ) -> Step:
-    # A round in which nothing arrived at all is none; events that are missing are a goal of their own.
+    # A round without any arrival is left out; missing events have a goal of their own.
     differences = [more - less for less, more in zip(lower[1], upper[1], strict=False)]
     error = statistics.stdev(differences) / math.sqrt(len(differences)) if len(differences) > 1 else 0.0
     return Step(consumers, lower[0], upper[0], statistics.fmean(differences), error)
 
 
 def ranking(summaries: Iterable[Summary]) -> dict[int, bool]:
-    """Return, by number of consumers, if all configurations were run, whether each sum is above the one before it."""
+    """Return, by number of consumers, if all configurations were run, whether each sum exceeds the one before it."""
     return {consumers: all(a < b for a, b in pairwise(sums)) for consumers, sums in _complete(summaries)}
 
 
 def small_increase(summaries: Iterable[Summary]) -> dict[int, bool]:
-    """Return, by number of consumers, whether mobility adds less to the sum than NAT and a remote relay do on top."""
+    """Return, by number of consumers, whether mobility adds less to the sum than NAT and a remote relay add on top."""
     return {consumers: sums[1] - sums[0] < sums[3] - sums[1] for consumers, sums in _complete(summaries)}
 
 
 def mobility_ms(summaries: Iterable[Summary]) -> dict[int, float]:
-    """Return how much slower the median event is with mobility than in the original ECI, by number of consumers."""
+    """Return the slowdown of the median event with mobility over the original ECI, by number of consumers."""
     return {
         consumers: own[Configuration.MOBILE].p50_ms - own[Configuration.ECI].p50_ms
         for consumers, own in _by_consumers(summaries).items()
@@ -178,7 +178,7 @@ def _by_consumers(summaries: Iterable[Summary]) -> Mapping[int, Mapping[Configur
 
 
 def goals(summaries: Sequence[Summary], places: Places) -> list[Goal]:
-    """Return what the runs are held to; nothing of what was not run."""
+    """Return the goals of the runs; none for what was not run."""
     found = []
     if ranks := ranking(summaries):
         found.append(Goal.exactly("ranking_holds", float(all(ranks.values())), "", 1.0))

@@ -111,7 +111,7 @@ class HostileRelay:
     def __init__(self, scenario: HostileRelayScenario) -> None:
         self.hostile = True
         self.carries = True
-        """Whether the relay forwards datagrams at all; it may repeat earlier ones in any case."""
+        """True if the relay forwards datagrams at all; it may repeat earlier ones in any case."""
         self.harmed = self.flooded = 0
         self.owed: dict[Address, int] = dict.fromkeys(BYSTANDERS, 0)
         """Bytes sent in the name of each bystander."""
@@ -200,7 +200,7 @@ class HostileRelayScenario:
         self.parties = [Party(self, number) for number in range(4)]
         self.relay = HostileRelay(self)
         self.other_way = self.world.random.random() < 0.5
-        """Whether the parties leave the relay, which then continues as before."""
+        """True if the parties leave the relay, which then continues as before."""
         self._sent_to: dict[Address, int] = dict.fromkeys(BYSTANDERS, 0)
 
     def run(self) -> HostileRelayResult:

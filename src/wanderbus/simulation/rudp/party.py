@@ -58,7 +58,7 @@ class End:
         self.finished = False
         self.peer_finished = False
         self.answered = False
-        """Whether a probe was answered after the connection failed."""
+        """True if a probe was answered after the connection failed."""
 
     @property
     def outstanding(self) -> int:

@@ -1,6 +1,7 @@
 """Checks of every packet of a reliable UDP world, as packets leave and arrive.
 
-The watcher has the keys and reads everything. It checks the two ends: |
+The watcher has the keys and reads everything. It checks the two ends:
+
 - A packet number is used once. Only what arrived unaltered is acknowledged: once as fresh, and at once.
 - Nothing is sent beyond what the other side has granted.
 - While nothing is received, the gaps between repeats of one DATA frame grow by the formula,

@@ -54,7 +54,7 @@ class Manner(msgspec.Struct, frozen=True):
     session_expires_s: int = 90
     """Session interval (RFC 4028): without it a lost BYE leaves the other side's session open for ever."""
     authenticates: bool = False
-    """Whether callers have to authenticate."""
+    """True if callers have to authenticate."""
     answer_s_max: float = 0.0
     """Longest time that the owner thinks about an offer."""
     rings: bool = False

@@ -1,4 +1,4 @@
-"""What must hold in every history: nothing lost, nothing twice, in order, nothing stuck, state equals log."""
+"""Checks of every history: nothing lost, nothing twice, in order, nothing stuck, state equals log."""
 
 from __future__ import annotations
 
@@ -34,7 +34,7 @@ def _check_stuck(traveller: Traveller) -> Iterator[str]:
 
 
 def _check_publishes(log: Sequence[records.AnyRecord], traveller: Traveller) -> Iterator[str]:
-    """What was acknowledged is in the log under the id that was told, and in the order of publishing."""
+    """Check that acknowledged events are in the log under the acknowledged id, in the order of publishing."""
     for uid, identity in traveller.accepted.items():
         record = log[identity.offset] if identity.offset < len(log) else None
         if not isinstance(record, records.Published) or record.event["Uid"] != uid:
@@ -54,7 +54,7 @@ def _check_uids(log: Sequence[records.AnyRecord]) -> Iterator[str]:
 
 
 def _check_stream(log: Sequence[records.AnyRecord], traveller: Traveller) -> Iterator[str]:
-    """The application saw what each subscription asked for, by the reference evaluator over the log."""
+    """Check the application's stream: the matches of each subscription, by the reference evaluator over the log."""
     for place, expression in enumerate(traveller.expressions, 1):
         expected = list(_expected(log, traveller, expression))
         for problem in _check_items(traveller, traveller.committed.items.get(place, ()), expected):
@@ -78,7 +78,7 @@ def _check_items(
             yield f"number {item.position.number} came again"
     if dropped == 0 and seen != expected:
         yield _difference(expected, seen)
-    # A gap tells whoever does not say what was committed of that too, as far as it was not acknowledged.
+    # For an application that does not report commits, a gap also covers committed items that were not acknowledged.
     told_again = 0 if traveller.resumes else len(seen)
     if dropped and not (0 <= len(seen) + dropped - len(expected) <= told_again and _in_order(seen, expected)):
         yield f"{len(seen)} seen and {dropped} dropped do not make {len(expected)} in order"
@@ -110,7 +110,7 @@ def _difference(expected: Sequence[object], seen: Sequence[object]) -> str:
 
 
 def _check_state(server: SimulatedServer) -> Iterator[str]:
-    """The live state is what the log gives, with the rows of the state file and without (DESIGN 5.1)."""
+    """Check that the live state equals that of the log, with the rows of the state file and without (DESIGN 5.1)."""
     live = _as_rows(server.state)
     if live != _as_rows(server.recovered_state()):
         yield "the state file brought up to date from the log differs from the live state"

@@ -1,4 +1,4 @@
-"""One simulated history: who publishes, moves, disappears and crashes is drawn from the seed."""
+"""Simulated history of the whole system: the seed decides who publishes, moves, disappears and crashes."""
 
 from __future__ import annotations
 
@@ -30,26 +30,26 @@ EXPRESSIONS: Final = (
 STOCKS: Final = ("PETR4", "VALE3", "ITUB4")
 
 ACTIVE_S: Final = 40.0
-"""Seconds in which things happen."""
+"""Seconds with planned events."""
 
 HEAL_S: Final = 1.5
-"""Without loss, a moved agent is reached at its new address within this time: three round trips and no timeout."""
+"""Bound for a moved agent to be reached at its new address, without loss: three round trips and no timeout."""
 
 NEAR_S: Final = 0.02
 """The longest delay between two sockets of one host."""
 
 SETTLE_S: Final = 450.0
-"""Seconds that a mended world has to come to rest."""
+"""Seconds in which a repaired world has to come to rest."""
 
 CALM_S: Final = 8.0
-"""Seconds for which it then stays at rest, longer than a data channel is on trial."""
+"""Seconds for which it then stays at rest, longer than the trial of a data channel."""
 
 SETTLE_ROUNDS_MAX: Final = 5
-"""Times that it may come to rest and lose it again: there are four ways for data."""
+"""Number of times that it may come to rest and leave it again: there are four transports for data."""
 
 
 class Result(msgspec.Struct, frozen=True):
-    """What became of one seed; ``problems`` is empty when every promise held."""
+    """Result of one seed; ``problems`` is empty if every promise held."""
 
     seed: int
     problems: list[str]
@@ -69,7 +69,7 @@ class Scenario:
     traveller_class: type[Traveller] = Traveller
     relay_addresses: Sequence[Address] = ()
     over_tcp = 0.3
-    """Chance that a traveller's data go over TCP."""
+    """Chance that a traveller's data use TCP."""
 
     def __init__(self, seed: int, *, keep_trace: bool = False) -> None:
         self.world = World(seed, keep_trace=keep_trace)
@@ -113,7 +113,7 @@ class Scenario:
         self.world.on_step = lambda: self.watch.look(self.world.now)
 
     def run(self) -> Result:
-        """Let the world happen, mend it, let it come to rest, and check it.
+        """Run the world, repair it, let it come to rest, and check it.
 
         An exception out of a machine ends the world: that is a broken promise too.
         """
@@ -139,10 +139,10 @@ class Scenario:
         )
 
     def tour(self) -> None:
-        """Let more happen in the mended world, before it is checked."""
+        """Let more happen in the repaired world, before it is checked."""
 
     def check(self) -> list[str]:
-        """Return one line for each promise beyond the usual ones that is broken."""
+        """Return one line for each broken promise beyond the usual ones."""
         return []
 
     def _play(self) -> None:
@@ -161,12 +161,13 @@ class Scenario:
         for _ in range(SETTLE_ROUNDS_MAX):
             self.world.run(self.world.now + SETTLE_S, self.at_rest)
             self.world.run(self.world.now + CALM_S)
-            # A data channel behind a firewall may have failed its trial meanwhile, and its agent be on another way.
+            # Meanwhile the trial of a data channel behind a firewall may have failed, so that its agent uses another
+            # transport.
             if self.at_rest():
                 return
 
     def _conditions(self) -> Conditions:
-        """Draw those of the ways to the travellers, now and then as long as over a satellite."""
+        """Draw the conditions of the paths to the travellers, sometimes as long as over a satellite."""
         draw = self.world.random
         bad = max(0.0, draw.uniform(-0.5, 1))
         far_s = draw.uniform(0.2, 0.95) if draw.random() < 0.1 else 0.0
@@ -179,13 +180,13 @@ class Scenario:
         )
 
     def _other_way(self, conditions: Conditions) -> Conditions:
-        """Draw those of the way to the server: like the other way, or losing more or less."""
+        """Draw the conditions of the path to the server: like the other direction, or with more or less loss."""
         draw = self.world.random
         loss = conditions.loss * draw.choice([0.0, 2.0]) if draw.random() < 0.3 else conditions.loss
         return msgspec.structs.replace(conditions, loss=min(loss, 0.3))
 
     def plan(self, traveller: Traveller) -> None:
-        """Publish at a rate of its own; move, lose the network, die and come back now and then."""
+        """Plan publishing at the traveller's own rate, moves, network loss, crashes and restarts."""
         draw = self.world.random
         for _ in range(draw.randint(5, 20)):
             start = draw.uniform(3, ACTIVE_S)
@@ -203,7 +204,7 @@ class Scenario:
             self.world.at(start + draw.uniform(0.05, 8), lambda: self._revive(traveller))
 
     def _plan_server_crashes(self) -> None:
-        """Crash at any time, or just after something was written and before it was synced."""
+        """Plan crashes at any time, or directly after data was written and before it was synced."""
         draw = self.world.random
         for _ in range(draw.randint(1, 3)):
             start = draw.uniform(3, ACTIVE_S - 6)
@@ -233,7 +234,7 @@ class Scenario:
             traveller.publish({"Stock": draw.choice(STOCKS), "Price": draw.randint(1, 50)})
 
     def move(self, traveller: Traveller) -> None:
-        """Move; in a world without loss the broker must know the new address within a bound (SPEC D-08)."""
+        """Move; in a world without loss the broker must learn the new address within a bound (SPEC D-08)."""
         self.moves += 1
         self.network.mend(traveller.ip)
         was_connected = traveller.connected
@@ -277,7 +278,7 @@ class Scenario:
             self._revive(traveller)
 
     def at_rest(self) -> bool:
-        """Return whether everyone is connected, updates nothing, and has taken all that the broker has for them."""
+        """Return whether everyone is connected, updates nothing, and has consumed all that the broker has for them."""
         if not self.network.is_bound((SERVER_IP, 5060)):
             return False
         state = self.server.state
@@ -287,5 +288,5 @@ class Scenario:
 
 
 def run_seed(seed: int) -> Result:
-    """Return what becomes of ``seed``; the same every time."""
+    """Return the result of ``seed``; the same every time."""
     return Scenario(seed).run()

@@ -1,4 +1,4 @@
-"""A simulated user: an agent machine and an application that commits what it takes (DESIGN 5.5)."""
+"""Simulated user: an agent machine and an application that commits what it consumes (DESIGN 5.5)."""
 
 from __future__ import annotations
 
@@ -34,9 +34,9 @@ SUBJECT = "Trade"
 
 
 class Committed(msgspec.Struct):
-    """The application's own disk: by subscription, items in the order it committed them, and the last position.
+    """The application's own disk: by subscription, the committed items in order, and the last position.
 
-    A subscription is known by its place among the expressions, from 1.
+    The key of a subscription is its place among the expressions, from 1.
     """
 
     items: dict[int, list[Notification | Gap]] = msgspec.field(default_factory=dict)
@@ -46,8 +46,8 @@ class Committed(msgspec.Struct):
 class Traveller:
     """One user's device.
 
-    ``resumes`` says whether the application commits the position with its results, ``think_s_max`` how long it
-    looks at a notification at most before it takes it.
+    ``resumes``: whether the application commits the position with its results. ``think_s_max``: the longest time that
+    it processes a notification.
     """
 
     def __init__(
@@ -77,7 +77,7 @@ class Traveller:
         self.subscribed = False
         self.problems: list[str] = []
         self.on_arrival: Callable[[Notification | Gap], None] = lambda item: None
-        """Sees every item when it reaches the device, before the application takes it."""
+        """Called with every item when it reaches the device, before the application consumes it."""
         self._world = world
         self._network = network
         self._rudp = rudp
@@ -90,7 +90,7 @@ class Traveller:
         self._status = "DISCONNECTED"
         self._in_hand: list[tuple[Notification | Gap, str]] = []
         self._requests: dict[str, int] = {}
-        """By id of a subscription: its place among the expressions."""
+        """Place of each subscription among the expressions, by id."""
         self._asked: set[int] = set()
         self._published_in_life = 0
         self._unsettled: dict[int, int] = {}
@@ -102,12 +102,12 @@ class Traveller:
 
     @property
     def wire(self) -> Wire:
-        """Return what the device's datagrams go by."""
+        """Return the link of the device's datagrams."""
         return self._network
 
     @property
     def running(self) -> bool:
-        """Return whether the agent process lives."""
+        """Return whether the agent process runs."""
         return self._node is not None
 
     @property
@@ -117,7 +117,7 @@ class Traveller:
 
     @property
     def way(self) -> str:
-        """Return the way of the agent's data channel."""
+        """Return the transport of the agent's data channel."""
         return self._agent.way
 
     @property
@@ -127,22 +127,22 @@ class Traveller:
 
     @property
     def settled(self) -> bool:
-        """Return whether nothing of this application is still under way."""
+        """Return whether no work of this application is in progress."""
         return self.is_answered and not self._in_hand
 
     @property
     def is_answered(self) -> bool:
-        """Return whether the broker has answered everything; what has arrived may be in the application's hands."""
+        """Return whether the broker has answered everything; the application may still process what arrived."""
         return self.running and self.subscribed and not self._unsettled
 
     @property
     def is_updating(self) -> bool:
-        """Return whether its agent waits for the answer to an update of its session."""
+        """Return whether its agent waits for the response to an update of its session."""
         return self._agent.is_updating
 
     @property
     def sends_to(self) -> str | None:
-        """The IP address that its agent sends data to; None while none is agreed on."""
+        """The IP address to which its agent sends data; None if none is agreed on."""
         address = self._agent.sends_to
         return None if address is None else address[0]
 
@@ -180,19 +180,19 @@ class Traveller:
         self._node.feed([Connect(), *(self._subscribe(request) for request in self._asked)])
 
     def _subscribe(self, request: int) -> Ask:
-        """Ask for a subscription: one that is kept goes on, from where it was committed."""
+        """Request a subscription: an existing one continues from its committed position."""
         expression = self.expressions[request - 1]
         position = self.committed.positions.get(request) if self.resumes else None
         return Ask(protocol.Subscribe(request, SUBJECT, expression, None, (), False, resume=position), reads=True)
 
     def kill(self) -> None:
-        """Kill the agent process; what the application committed stays."""
+        """Kill the agent process; committed results are kept."""
         assert self._node is not None
         self._node.kill()
         self._node = None
 
     def move(self) -> None:
-        """Change the device's address: the old one is gone at once."""
+        """Change the device's address: the old one is lost at once."""
         self._moves += 1
         if self._node is not None:
             self._node.wire = self.wire
@@ -237,7 +237,7 @@ class Traveller:
                 self._status = status
 
     def _think(self) -> None:
-        """The application looks at the first item in hand, commits its result, and asks for the next."""
+        """Process the first waiting item, commit its result, and request the next."""
         life = self._life
 
         def commit() -> None:

@@ -1,4 +1,4 @@
-"""What the bounds of the queues allow, counted anew each time (SPEC G-15 to G-18, U-02)."""
+"""Checks of the bounds of queues, recounted each time (SPEC G-15 to G-18, U-02)."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ _OWN: Final = "subscription."
 
 
 def check_bounds(config: BrokerConfig, streams: Streams, known: Mapping[str, Known], event: Published) -> Iterator[str]:
-    """Yield what is over its bounds once ``event`` is in its queues, and what had to give way has given way."""
+    """Yield the exceeded bounds once ``event`` is in its queues and the excess was dropped."""
     for notified in event.notified:
         stream = streams[notified.user, notified.session]
         yield from _over(config.queue, list(stream.queue()), f"{notified.user}/{notified.session}")
@@ -33,7 +33,7 @@ def check_bounds(config: BrokerConfig, streams: Streams, known: Mapping[str, Kno
 
 
 def may_refuse(config: BrokerConfig, streams: Streams, wanted: Collection[tuple[str, str]], size: int) -> Iterator[str]:
-    """Yield the operator's bounds that an event of ``size`` bytes would exceed in the queues of those who want it."""
+    """Yield the operator's bounds that an event of ``size`` bytes would exceed in the queues of its subscribers."""
     for user, session in wanted:
         yield from _exceeded(config.queue, list(streams[user, session].queue()), size)
     users = [user for user, _ in wanted]
@@ -72,7 +72,7 @@ def check_drop(
     *,
     asked_for: Collection[str],
 ) -> Iterator[str]:
-    """Yield what is wrong with a drop of these entries, before it is done; somebody asked for reasons ``asked_for``."""
+    """Yield the problems with a drop of these entries, before it is done; reasons ``asked_for`` were requested."""
     stream = streams[record.user, record.session]
     if record.reason == f"policy.{LATEST}":
         for identity in record.subscriptions:
@@ -98,7 +98,7 @@ def _check_drop(
     waiting: Sequence[Entry],
     asked_for: Collection[str],
 ) -> Iterator[str]:
-    """Yield what is wrong with it by one ``policy``, the system's or a subscription's, for what is ``waiting``."""
+    """Yield the problems with it by one ``policy``, the system's or a subscription's, for ``waiting`` entries."""
     stream = streams[record.user, record.session]
     if not dropped:
         yield f"nothing was dropped by {record}"
@@ -124,19 +124,19 @@ def _check_drop(
 
 
 def _length(waiting: Sequence[Entry], record: Dropped) -> int:
-    """Return how long a queue is by what is bounded."""
+    """Return the length of a queue in the bounded unit."""
     return len(waiting) if record.reason == "queue.notifications_max" else sum(entry.size for entry in waiting)
 
 
 def _longest(stream: Stream, record: Dropped) -> list[list[Entry]]:
-    """Return the longest queues of a session's subscriptions: one of them has to give way (SPEC G-25)."""
+    """Return the longest queues of a session's subscriptions: one of them has to be cut (SPEC G-25)."""
     queues = [stream.waiting_for(each) for each in {s: None for entry in stream.queue() for s in entry.waiting}]
     most = max(_length(queue, record) for queue in queues)
     return [queue for queue in queues if _length(queue, record) == most]
 
 
 def _short_ones(stream: Stream, record: Dropped) -> Iterator[str]:
-    """Yield the subscriptions that lose something to one whose queue is more than twice as long."""
+    """Yield the subscriptions that lose entries to one whose queue is more than twice as long."""
     most = _length(_longest(stream, record)[0], record)
     for identity in record.subscriptions:
         if 2 * _length(stream.waiting_for(identity), record) < most:
@@ -146,7 +146,7 @@ def _short_ones(stream: Stream, record: Dropped) -> Iterator[str]:
 def _is_met(
     reason: str, config: BrokerConfig, policy: QueuePolicy, streams: Streams, stream: Stream, waiting: Sequence[Entry]
 ) -> bool:
-    """Return whether a bound of number or size is exceeded, and the stream is the one to give way."""
+    """Return whether a bound of number or size is exceeded, and this stream is the one to be cut."""
     if reason in ("queue.notifications_max", "queue.bytes_max"):
         return any(True for _ in _over(policy, waiting, ""))
     longest = stream.queued_bytes

@@ -1,4 +1,4 @@
-"""What must hold in every history of weeks: each match delivered, waiting, or told of as lost; nothing else said."""
+"""Checks of every history of weeks: each match is delivered, waits, or is reported as lost; nothing else is sent."""
 
 from __future__ import annotations
 
@@ -16,16 +16,16 @@ from wanderbus.simulation.weeks.stream import Stream, name_of
 from wanderbus.simulation.weeks.truth import Happened, Truth
 
 _NEWS_US: Final = 5_000_000
-"""What was decided so long before the end may still be on its way."""
+"""Age from which a decision must have arrived; a younger one may still be in flight at the end."""
 
 _UNMARKED: Final = frozenset({"device_left", "forgotten"})
-"""Reasons of drops that leave no gap: nobody is there to be told."""
+"""Reasons of drops that leave no gap: nobody is left to be notified."""
 
 _UNTOLD: Final = _UNMARKED | {"discarded", "unsubscribed"}
-"""Reasons of drops of which a device need not hear: it asked for them, or could not."""
+"""Reasons of drops of which a device need not be notified: it requested them, or could not be reached."""
 
 _HELD_S: Final = 1.0
-"""A notification decided upon waits for the disk for less than this before it goes out."""
+"""Bound of the time that a notification waits for the disk before it is sent."""
 
 
 def check_weeks(server: WeeksServer, devices: Sequence[WeeksDevice]) -> list[str]:
@@ -63,7 +63,7 @@ def _happened(server: WeeksServer, devices: Sequence[WeeksDevice]) -> Happened:
 
 
 def _check_counters(server: WeeksServer, truth: Truth) -> Iterator[str]:
-    """What the broker counts is what the log tells (SPEC G-21)."""
+    """Check that the broker's counters equal those of the log (SPEC G-21)."""
     assert server.broker is not None
     state = server.broker.state
     for row in state.sessions.values():
@@ -92,7 +92,7 @@ def _check_counters(server: WeeksServer, truth: Truth) -> Iterator[str]:
 
 
 def _check_growth(server: WeeksServer, truth: Truth) -> Iterator[str]:
-    """Nothing is kept for longer than somebody may ask for it."""
+    """Check that nothing is kept for longer than somebody may request it."""
     assert server.broker is not None
     state, config = server.broker.state, server.config
     queues = [its_own for _, queue in state.queue.waiting() for its_own in queue.queues.values()]
@@ -120,7 +120,7 @@ def _check_growth(server: WeeksServer, truth: Truth) -> Iterator[str]:
 
 
 def _check_said(server: WeeksServer, truth: Truth, log: Sequence[AnyRecord]) -> Iterator[str]:
-    """Nothing went out that had waited for too long (SPEC G-17)."""
+    """Check that no notification was sent that had waited for too long (SPEC G-17)."""
     for said in server.said:
         matched = [truth.known[identity] for identity in said.subscriptions]
         policies = [each.subscription.queue for each in matched if said.at_us <= (each.forgotten_us or said.at_us)]
@@ -134,7 +134,9 @@ def _check_said(server: WeeksServer, truth: Truth, log: Sequence[AnyRecord]) -> 
 
 
 def _check_publishes(device: WeeksDevice, log: Sequence[AnyRecord], truth: Truth) -> Iterator[str]:
-    """What was acknowledged is in the log under the id that was told; what was refused for want of room is not."""
+    """Check that acknowledged events are in the log under the acknowledged id, and events refused for lack of room are
+    not.
+    """
     for uid, identity in device.accepted.items():
         record = log[identity.offset]
         if not isinstance(record, Published) or name_of(record.event) != uid:
@@ -145,7 +147,7 @@ def _check_publishes(device: WeeksDevice, log: Sequence[AnyRecord], truth: Truth
 
 
 def _check_streams(server: WeeksServer, device: WeeksDevice, log: Sequence[AnyRecord], truth: Truth) -> Iterator[str]:
-    """The application saw each match that concerns its device once and in order, or a gap that says what was lost."""
+    """Check that the application saw each match that concerns its device once and in order, or a gap with the loss."""
     seen: dict[str, set[int]] = {}
     told: dict[str, set[int]] = {}
     for life in device.lives:
@@ -173,7 +175,9 @@ def _check_processed(life: Life) -> Iterator[str]:
 
 
 def _check_owed(device: WeeksDevice, life: Life, truth: Truth, told: dict[str, set[int]]) -> Iterator[str]:
-    """In the end everything was heard of, whatever else the device or the user does not read (SPEC G-25)."""
+    """Check that at the end every match was received or reported, even if the device or the user leaves others unread
+    (SPEC G-25).
+    """
     stream = truth.stream(device.user, life.session)
     for subscription, number in sorted(truth.owed.get((device.user, device.name), ())):
         if truth.known[subscription].subscription.session != life.session:
@@ -183,13 +187,15 @@ def _check_owed(device: WeeksDevice, life: Life, truth: Truth, told: dict[str, s
         if number in told.get(present, ()) or lost & _UNTOLD:
             continue
         if lost and truth.known[present].forgotten_us:
-            continue  # nobody can ask for it any more
+            continue  # nobody can request it any more
         if number > truth.has_taken(device.user, device.name, subscription):
             yield f"{number} of {subscription} was never heard of in the end ({lost or 'not lost'})"
 
 
 def _check_ends(server: WeeksServer, device: WeeksDevice, life: Life, truth: Truth) -> Iterator[str]:
-    """Whoever asked for a subscription has learnt that it is over, and what stands for it (SPEC G-10 to G-12, X21)."""
+    """Check that every subscriber was notified of the end of its subscription, and of its replacement (SPEC G-10 to
+    G-12, X21).
+    """
     assert server.broker is not None
     told = {over.subscription.id for over in life.over}
     for identity in life.wanted:
@@ -205,7 +211,7 @@ def _check_ends(server: WeeksServer, device: WeeksDevice, life: Life, truth: Tru
 
 
 class _Listener:
-    """Follows one life's streams; ``told`` collects what was heard of, in a notification or a gap."""
+    """Follows one life's streams; collects the matches that a notification or a gap reported."""
 
     def __init__(
         self, device: WeeksDevice, life: Life, truth: Truth, seen: dict[str, set[int]], told: dict[str, set[int]]
@@ -219,7 +225,7 @@ class _Listener:
         self._stream: Stream = truth.stream(device.user, life.session)
 
     def hear(self, heard: Heard) -> Iterator[str]:
-        """Yield what is wrong with a message, after all before it."""
+        """Yield the problems with a message, after all messages before it."""
         match heard.message:
             case protocol.Notify() as notify:
                 yield from self._notified(notify, heard)
@@ -255,7 +261,7 @@ class _Listener:
                 yield f"{number} of {present} was seen in an earlier life and is not marked"
 
     def _gap(self, gap: protocol.NotifyGap, heard: Heard) -> Iterator[str]:
-        """A gap says how many matches were dropped, for which subscription and why (SPEC U-02)."""
+        """Check a gap: how many matches were dropped, for which subscription and why (SPEC U-02)."""
         (present,) = self._present(loss.subscription for loss in gap.lost)
         lost: Counter[str] = Counter()
         numbers = set()

@@ -1,4 +1,4 @@
-"""A wall clock that is set now and then, and what the broker's own clock must make of it (DESIGN 5.8)."""
+"""Wall clock that is sometimes set, and a check of the broker's own clock (DESIGN 5.8)."""
 
 from __future__ import annotations
 
@@ -7,7 +7,7 @@ from typing import Final
 from wanderbus.simulation.world import World
 
 _ROUNDING_US: Final = 5
-"""Both clocks are read in whole microseconds."""
+"""Resolution of both clocks: a whole microsecond."""
 
 
 class WallClock:
@@ -19,7 +19,7 @@ class WallClock:
         self._ahead_us = start_us
 
     def read(self) -> int:
-        """Return what the clock shows, µs since the Unix epoch."""
+        """Return the time that the clock shows, µs since the Unix epoch."""
         return self._ahead_us + round(self._world.now * 1e6)
 
     def jump(self, seconds: float) -> None:
@@ -39,11 +39,11 @@ class ClockWatch:
         self._ahead_of_log_us = 0
 
     def booted(self, last_us: int) -> None:
-        """A broker starts from a log whose last record is of ``last_us``."""
+        """Handle the start of a broker from a log whose last record is of ``last_us``."""
         self._read, self._ahead_of_log_us = None, last_us
 
     def observe(self, now: float, wall_us: int, shown_us: int) -> None:
-        """The broker's clock shows ``shown_us`` when the wall clock shows ``wall_us``."""
+        """Check that the broker's clock may show ``shown_us`` when the wall clock shows ``wall_us``."""
         if self._read is None:
             expected_us = max(wall_us, self._ahead_of_log_us)
         else:

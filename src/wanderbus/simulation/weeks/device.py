@@ -1,4 +1,4 @@
-"""A device of a user over weeks: an application on the agent's conversation that comes, goes, crashes and moves."""
+"""Simulated device over weeks: an application on the agent's conversation that starts, stops, crashes and moves."""
 
 from __future__ import annotations
 
@@ -34,42 +34,42 @@ Item = Notification | Gap
 Request = protocol.OfSubscriptions | protocol.Purge | protocol.Kick
 
 _PATIENCE_S: Final = 7_200.0
-"""An outbox that may try again does so this much later: a full queue may stay full for days."""
+"""Delay before an outbox tries again; a full queue may stay full for days."""
 
 _OUTBOX: Final = 7
 """The epoch of every device's outbox."""
 
 _NOTICE_S_MAX: Final = 180.0
-"""A broken link is noticed within this time, by each side for itself."""
+"""Bound for noticing a broken link, for each side by itself."""
 
 
 class Habits(msgspec.Struct, frozen=True):
-    """What the application on a device is like."""
+    """Behaviour of the application on a device."""
 
     resumes: bool
-    """Whether it commits its position together with its results, and says so when it starts."""
+    """True if it commits its position together with its results, and reports it on start."""
     think_s: float
-    """How long it takes over what has arrived, at most."""
+    """Longest processing time of what has arrived."""
     delay_s: float
-    """How long a message travels."""
+    """Travel time of a message."""
     on_ended: Literal["ignore", "renew", "resubmit"]
-    """What its agent does about a subscription that has ended."""
+    """Reaction of its agent to a subscription that has ended."""
     ignores: float = 0.0
-    """How many of its subscriptions it does not read, of 1."""
+    """Share of its subscriptions that it does not read."""
 
     @property
     def renews(self) -> bool:
-        """Return whether a subscription that has ended is had back, so that it should not end every minute."""
+        """Return whether it renews a subscription that has ended; such a subscription should not end every minute."""
         return self.on_ended != "ignore"
 
 
 class Heard(msgspec.Struct, frozen=True):
-    """A message of the stream as it came down ``link``, and what the conversation passed on of it."""
+    """A message of the stream as it arrived on ``link``, and the part that the conversation passed on."""
 
     link: int
     message: protocol.Attachment | protocol.Notify | protocol.NotifyGap
     items: tuple[tuple[Item, tuple[str, ...]], ...]
-    """Each with the subscriptions that it is for."""
+    """Items, each with its subscriptions."""
 
 
 @dataclass
@@ -81,9 +81,9 @@ class Life:
     keep: bool
     heard: list[Heard] = field(default_factory=list)
     processed: list[tuple[Item, str]] = field(default_factory=list)
-    """Each item that the application has taken, with its subscription."""
+    """Each item that the application has consumed, with its subscription."""
     wanted: dict[str, None] = field(default_factory=dict)
-    """Subscriptions that it asked for and has not asked to end."""
+    """Subscriptions that it requested and has not requested to end."""
     over: list[SubscriptionOver] = field(default_factory=list)
     publishes: int = 0
     requests: int = 0
@@ -101,23 +101,23 @@ class WeeksDevice:
         self.alive = False
         self.reachable = True
         self.retired = False
-        """Whether it does not come back, should it be away."""
+        """True if it never returns once it is away."""
         self.hurries = False
-        """Whether it takes at once what arrives, whatever its habits."""
+        """True if it consumes at once what arrives, whatever its habits."""
         self.accepted: dict[str, EventId] = {}
-        """Of every event that was acknowledged, by its name, the id that was told."""
+        """Acknowledged id of every event, by the event's name."""
         self.refused: dict[str, PublishSettled] = {}
         self.taken: dict[str, int] = {}
-        """By subscription: up to where the application has taken."""
+        """Consumed position, by subscription."""
         self.ignored: set[str] = set()
         """Subscriptions that nobody reads here, until everybody hurries."""
         self.stalled: set[str] = set()
-        """Subscriptions whose reader takes nothing, until everybody hurries."""
+        """Subscriptions whose reader consumes nothing, until everybody hurries."""
         self.leaves = 0
-        """How often it has said that it will not come back."""
+        """Number of times it announced that it will not return."""
         self.events = 0
         self.subscriptions: list[str] = []
-        """Ids of what it has asked for."""
+        """Ids of its requests."""
         self.unsubscribed: list[str] = []
         self.purges = 0
         self.kicks = 0
@@ -127,7 +127,7 @@ class WeeksDevice:
         self._server = server
         self._leaving = False
         self._positions: dict[str, Position] = {}
-        """By subscription: the last position that the application has committed."""
+        """Last position that the application has committed, by subscription."""
         self._looked_at: set[str] = set()
         self._conversation: Conversation | None = None
         self._untaken: list[tuple[Item, str]] = []
@@ -140,14 +140,15 @@ class WeeksDevice:
 
     @property
     def settled(self) -> bool:
-        """Return whether the application has its answers and has taken what arrived."""
+        """Return whether the application has its responses and has consumed what arrived."""
         conversation = self._conversation
         return conversation is not None and conversation.attached and not conversation.unanswered and not self._untaken
 
-    # Coming and going ------------------------------------------------------------------------------------------
+    # Start and end
+    # -----------------------------------------------------------------------------------------------------
 
     def start(self, *, session: str | None = None, keep: bool = True, keep_queue: bool = False) -> None:
-        """Begin a new life, unless there is one; without ``keep`` the session's subscriptions are given up."""
+        """Begin a new life unless there is one; without ``keep`` it gives up the session's subscriptions."""
         if self.alive or self.retired:
             return
         self.session = session or self.session
@@ -173,20 +174,20 @@ class WeeksDevice:
         self.connect()
 
     def crash(self) -> None:
-        """End this life at once; what was not taken is forgotten."""
+        """End this life at once; items that were not consumed are forgotten."""
         if self.alive:
             self._note("crashes")
             self._end_life()
 
     def move(self) -> None:
-        """Be elsewhere: a new link, while the broker may still hold the old one."""
+        """Move to a new link, while the broker may still keep the old one."""
         self._note("moves")
         self.reachable = True
         self._drop_wire()
         self.connect()
 
     def lose(self, *, up: bool = True, down: bool = True) -> None:
-        """Let the link break, in one direction or both; each side notices in its own time."""
+        """Break the link, in one direction or both; each side notices after its own time."""
         wire = self.wire
         if wire is None:
             return
@@ -199,18 +200,18 @@ class WeeksDevice:
         self._notices_later(wire)
 
     def go_away(self) -> None:
-        """Be out of reach until :meth:`come_back`."""
+        """Be unreachable until :meth:`come_back`."""
         self.reachable = False
         self.lose()
 
     def come_back(self) -> None:
-        """Be within reach again."""
+        """Be reachable again."""
         if not self.retired:
             self.reachable = True
             self.connect()
 
     def leave(self) -> None:
-        """Say that this device will not come back, if all it has said is answered; that is so once this is."""
+        """Announce that this device will not return, once all its requests are answered; the answer makes it true."""
         conversation = self._conversation
         if conversation is not None and conversation.attached and not conversation.unanswered and self.wire is not None:
             self._leaving = True
@@ -232,7 +233,7 @@ class WeeksDevice:
             wire.up.send(payload)
 
     def server_crashed(self) -> None:
-        """The link is gone with the server; that is noticed late."""
+        """Handle a crash of the server; the broken link is noticed late."""
         if wire := self.wire:
             self._notices_later(wire)
 
@@ -263,12 +264,13 @@ class WeeksDevice:
         self._asked.clear()
         self._uids = {key: uid for key, uid in self._uids.items() if key[0]}
 
-    # What the application does ---------------------------------------------------------------------------------
+    # Application
+    # -------------------------------------------------------------------------------------------------------
 
     def publish(
         self, subject: str, attributes: dict[str, str | int], *, twice: bool = False, outbox: bool = False
     ) -> None:
-        """Publish an event under a name of its own; ``twice`` says the same message again at once."""
+        """Publish an event under its own name; ``twice`` repeats the message at once."""
         if not self.alive:
             return
         self.events += 1
@@ -287,7 +289,7 @@ class WeeksDevice:
             self._say(PublishEvent(number, event), twice=twice)
 
     def _send_stored(self) -> None:
-        """Publish what the outbox lets go; after a refusal try again some time later."""
+        """Publish what the outbox releases; after a refusal try again some time later."""
         if not self.alive:
             return
         now = self._world.now
@@ -298,7 +300,7 @@ class WeeksDevice:
             self._world.at(at + _PATIENCE_S, lambda: self._send_stored() if self._outbox is outbox else None)
 
     def ask(self, request: Request) -> None:
-        """Make a request about the session's subscriptions, or about what is the user's."""
+        """Send a request about the session's or the user's subscriptions."""
         if not self.alive:
             return
         request = msgspec.structs.replace(request, request=self._request())
@@ -324,7 +326,7 @@ class WeeksDevice:
                 self.wire.up.send(payload)
 
     def _take_all(self) -> None:
-        """Take what has arrived: its results are committed with the position, if this application does so."""
+        """Consume what has arrived; the results are committed with the position if this application does so."""
         taken = [each for each in self._untaken if self.hurries or each[1] not in self.stalled]
         self._untaken = [each for each in self._untaken if each not in taken]
         last = {subscription: item.position for item, subscription in taken}
@@ -336,14 +338,14 @@ class WeeksDevice:
             self._say(Acknowledge(subscription, position))
 
     def hurry(self) -> None:
-        """Read everything and take at once what arrives, from now on."""
+        """From now on, read everything, and consume at once what arrives."""
         self.hurries = True
         if self.alive and self._untaken:
             self._take_all()
         self.read_all()
 
     def read_all(self) -> None:
-        """Read every subscription of the session, but some that nobody reads here (SPEC G-25)."""
+        """Read every subscription of the session, except some that nobody reads here (SPEC G-25)."""
         broker, conversation = self._server.broker, self._conversation
         if broker is None or conversation is None or not conversation.attached:
             return
@@ -359,7 +361,8 @@ class WeeksDevice:
             if self.hurries or identity not in self.ignored:
                 self._say(StartReading(identity, self._positions.get(identity) if self.habits.resumes else None))
 
-    # What it hears ---------------------------------------------------------------------------------------------
+    # Received messages
+    # -------------------------------------------------------------------------------------------------
 
     def _hear(self, link: int, payloads: Sequence[bytes]) -> None:
         for payload in payloads:
@@ -380,7 +383,7 @@ class WeeksDevice:
                 self.read_all()
 
     def _say_unsaid(self) -> None:
-        """Say what the agent asks of its own accord, which is repeated on the next link if there is none now."""
+        """Send the agent's own requests; if there is no link, they are repeated on the next one."""
         for payload in self._conversation.unsaid() if self._conversation else ():
             message = protocol.decode_from_agent(payload)
             if isinstance(message, protocol.Unsubscribe):

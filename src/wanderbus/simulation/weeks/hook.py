@@ -1,4 +1,4 @@
-"""An operator's hook for disconnections, and what it makes of each device (SPEC G-24)."""
+"""Operator's hook for disconnections, and its treatment of each device (SPEC G-24)."""
 
 from __future__ import annotations
 
@@ -8,10 +8,10 @@ from zlib import crc32
 from wanderbus.broker.disconnection import DeviceChange, Handling
 
 GRACE_S: Final = 36_000.0
-"""How long devices of the kind ``grace`` may be away."""
+"""Longest absence of devices of the kind ``grace``."""
 
 STALE_S: Final = 3_600.0
-"""For devices of the kind ``drop`` what has waited while they were away for longer is dropped."""
+"""Age from which notifications for absent devices of the kind ``drop`` are dropped."""
 
 Treatment = Literal["always", "grace", "drop", "leave", "fault"]
 
@@ -19,12 +19,12 @@ _TREATMENTS: Final[tuple[Treatment, ...]] = ("always", "always", "always", "grac
 
 
 def treatment_of(user: str, device: str) -> Treatment:
-    """Return how the hook treats a device: always the same way."""
+    """Return the hook's treatment of a device: always the same."""
     return _TREATMENTS[crc32(f"{user}/{device}".encode()) % len(_TREATMENTS)]
 
 
 def handled(change: DeviceChange) -> Handling | None:
-    """Decide for the broker; it fails for some devices, which changes nothing."""
+    """Decide for the broker; the hook fails for some devices, which changes nothing."""
     treatment = treatment_of(change.user, change.device)
     if change.change != "disconnected":
         is_stale = change.change == "reconnected" and treatment == "drop" and change.away_s > STALE_S

@@ -1,4 +1,4 @@
-"""What is drawn for a world of weeks: a broker's bounds, people's habits, events, subscriptions, restrictions."""
+"""Draws for a world of weeks: a broker's bounds, people's habits, events, subscriptions, restrictions."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ STARTS_S: Final = (
     1_759_276_800,  # 1 October 2025: Lord Howe goes forward by half an hour
     1_324_900_000,  # 26 December 2011: Apia leaves out a day
 )
-"""When worlds begin, seconds since the Unix epoch: some days before clocks are changed somewhere."""
+"""Begin of worlds, seconds since the Unix epoch: some days before clocks are changed somewhere."""
 
 ZONES: Final = (
     "Europe/Berlin",
@@ -62,7 +62,7 @@ _FREQUENCIES: Final[tuple[tuple[float, Unit], ...]] = (
 
 
 def draw_config(draw: Random) -> BrokerConfig:
-    """Return a broker's bounds: most are wide, some are met all the time."""
+    """Return a broker's bounds: most are wide, some are reached all the time."""
     when_full: WhenFull = "drop_newest" if draw.random() < 0.3 else "drop_oldest"
     tight = draw.random() < 0.5
     lifetime_max_s = draw.choice([None, None, 7 * DAY_S])
@@ -92,7 +92,7 @@ def draw_config(draw: Random) -> BrokerConfig:
 
 
 def draw_habits(draw: Random) -> Habits:
-    """Return what one device's application is like."""
+    """Return the habits of one device's application."""
     return Habits(
         resumes=draw.random() < 0.5,
         think_s=draw.choice([0.0, 1.0, 600.0, 4 * HOUR_S]),
@@ -109,7 +109,9 @@ def draw_event(draw: Random) -> tuple[str, dict[str, str | int]]:
 
 
 def draw_subscribe(draw: Random, wall_us: int, *, lasting: bool) -> protocol.Subscribe:
-    """Return what an application asks for when its own clock shows ``wall_us``; ``lasting`` is for days."""
+    """Return an application's request to subscribe when its clock shows ``wall_us``; ``lasting`` subscriptions last
+    days.
+    """
     lifetime_s, expires_us = draw_lifetime(draw, wall_us, lasting=lasting)
     return protocol.Subscribe(
         0,
@@ -124,7 +126,7 @@ def draw_subscribe(draw: Random, wall_us: int, *, lasting: bool) -> protocol.Sub
 
 
 def draw_lifetime(draw: Random, wall_us: int, *, lasting: bool) -> tuple[float | None, int | None]:
-    """Return a lifetime in seconds or an instant, which may have gone by, or neither."""
+    """Return a lifetime in seconds or an instant, possibly in the past, or neither."""
     lifetime_s = draw.uniform(0.5, 2) * draw.choice(
         [DAY_S, 3 * DAY_S] if lasting else [1.0, 60.0, HOUR_S, DAY_S, 7 * DAY_S]
     )

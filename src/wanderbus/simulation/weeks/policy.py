@@ -1,4 +1,4 @@
-"""A queue policy of the operator's, and what it must come to (SPEC G-23)."""
+"""Queue policy of an operator, and checks of its effect (SPEC G-23)."""
 
 from __future__ import annotations
 
@@ -9,10 +9,10 @@ from wanderbus.broker.queues.queue_policies import Queue
 from wanderbus.simulation.weeks.stream import Entry
 
 LATEST: Final = "latest"
-"""Name of the policy: the newest quote of each stock waits, the others are dropped."""
+"""Name of the policy: the newest quote of each stock waits, older quotes are dropped."""
 
 UNLUCKY: Final = 13
-"""A price at which the policy fails, which drops nothing."""
+"""A price for which the policy fails; then nothing is dropped."""
 
 
 def latest(queue: Queue) -> Collection[int]:
@@ -24,14 +24,14 @@ def latest(queue: Queue) -> Collection[int]:
 
 
 def check_stale(waiting: Sequence[Entry], whose: str) -> Iterator[str]:
-    """Yield what still waits for a subscription though a newer quote of its stock was queued just now."""
+    """Yield what still waits for a subscription although a newer quote of its stock was just queued."""
     last = waiting[-1] if waiting else None
     if last is not None and last.price != UNLUCKY and any(each.stock == last.stock for each in waiting[:-1]):
         yield f"an older quote of {last.stock} waits for {whose} beside {last.number}"
 
 
 def check_superseded(waiting: Sequence[Entry], dropped: Entry, whose: str) -> Iterator[str]:
-    """Yield what is wrong with a drop by the policy, before it is done."""
+    """Yield the problems with a drop by the policy, before it is done."""
     if not any(each.number > dropped.number and each.stock == dropped.stock for each in waiting):
         yield f"{dropped.number} was dropped for {whose}, it is the latest of {dropped.stock}"
     if waiting[-1].price == UNLUCKY:

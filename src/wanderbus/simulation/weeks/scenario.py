@@ -1,4 +1,4 @@
-"""One simulated history of weeks: people with several devices, a broker that crashes, clocks that are set."""
+"""Simulated history of weeks: people with several devices, a broker that crashes, clocks that are set."""
 
 from __future__ import annotations
 
@@ -30,11 +30,11 @@ from wanderbus.simulation.weeks.server import WeeksServer
 from wanderbus.simulation.world import World
 
 SETTLE_S: Final = 2 * DAY_S
-"""Seconds that a mended world has to come to rest."""
+"""Seconds in which a repaired world has to come to rest."""
 
 
 class WeeksResult(msgspec.Struct, frozen=True):
-    """What became of one seed; ``problems`` is empty when every promise held."""
+    """Result of one seed; ``problems`` is empty if every promise held."""
 
     seed: int
     problems: list[str]
@@ -70,7 +70,7 @@ class WeeksScenario:
         self._problems: list[str] = []
 
     def run(self) -> WeeksResult:
-        """Let the weeks happen, mend everything, let it come to rest, and check it.
+        """Run the weeks, repair everything, let it come to rest, and check it.
 
         An exception out of a machine ends the world: that is a broken promise too.
         """
@@ -121,7 +121,7 @@ class WeeksScenario:
         self._problems += self.server.check_reported()
 
     def _instant(self) -> float:
-        """Draw a second of the world; most things happen by day."""
+        """Draw a second of the world; most are by day."""
         draw = self.world.random
         hour = draw.uniform(8, 20) if draw.random() < 0.8 else draw.uniform(0, 24)
         return (draw.randrange(self.days) + hour / 24) * DAY_S
@@ -129,7 +129,7 @@ class WeeksScenario:
     # Plans -----------------------------------------------------------------------------------------------------
 
     def _plan_events(self) -> None:
-        """Publish one at a time mostly, now and then many at once."""
+        """Plan events: mostly one at a time, sometimes many at once."""
         draw = self.world.random
         for _ in range(draw.randint(20, 120)):
             at = self._instant()
@@ -144,7 +144,7 @@ class WeeksScenario:
         device.publish(subject, attributes, twice=draw.random() < 0.1, outbox=draw.random() < 0.2)
 
     def _plan_wishes(self, device: WeeksDevice) -> None:
-        """Subscribe to something at first, and change one's mind later."""
+        """Plan subscriptions: some at first, with changes later."""
         draw, world = self.world.random, self.world
         for _ in range(draw.randint(1, 3)):
             world.at(draw.uniform(0.5, 1) * DAY_S, lambda: self._subscribe(device))
@@ -198,19 +198,19 @@ class WeeksScenario:
                     self.world.at(at + self._pause(), lambda: self._start(device))
 
     def _go_away(self, device: WeeksDevice) -> None:
-        """Be out of reach, now and then just after something was published and before it is answered."""
+        """Be unreachable for a while, sometimes directly after publishing and before the acknowledgement."""
         draw = self.world.random
         if draw.random() < 0.4:
             self._publish(device)
         self.world.after(draw.uniform(0, 3) * device.habits.delay_s, device.go_away)
 
     def _pause(self) -> float:
-        """Draw how long somebody is away: seconds to days."""
+        """Draw the duration of an absence: seconds to days."""
         draw = self.world.random
         return draw.uniform(0.3, 3) * draw.choice([10.0, HOUR_S, DAY_S, 3 * DAY_S])
 
     def _replace(self, device: WeeksDevice) -> None:
-        """A new process with the same device id takes over from one that is there."""
+        """Start a new process that takes over the device id of a running one."""
         device.crash()
         self._start(device)
 
@@ -220,7 +220,9 @@ class WeeksScenario:
         device.start(session=session, keep=draw.random() > 0.1, keep_queue=draw.random() < 0.3)
 
     def _plan_server(self) -> None:
-        """Crash at any time, or just after something was written; set the clock at any time, also while it is down."""
+        """Plan crashes at any time or directly after a write, and clock changes at any time, also while the server is
+        down.
+        """
         draw = self.world.random
         for _ in range(draw.choice([0, 0, 1, 2, 4])):
             crash = draw.choice([self._crash, self._crash_at_next_append])
@@ -259,10 +261,11 @@ class WeeksScenario:
         if self.server.broker is None:
             self.server.start()
 
-    # The end ---------------------------------------------------------------------------------------------------
+    # End
+    # ---------------------------------------------------------------------------------------------------------------
 
     def _look_around(self) -> None:
-        """Let every application read what others of its user have subscribed to since."""
+        """Let every application read the newer subscriptions of its user's other applications."""
         for device in self.devices:
             device.read_all()
         self.world.after(HOUR_S, self._look_around)
@@ -271,7 +274,7 @@ class WeeksScenario:
         self._problems += [f"at {self.world.now:.0f} s: {problem}" for problem in self.server.check_now()]
 
     def _mend(self) -> None:
-        """Bring everything back but some devices, which stay away for good."""
+        """Bring everything back, except some devices that stay away for good."""
         draw = self.world.random
         self.server.disk.on_append = lambda: None
         self._boot()
@@ -284,7 +287,7 @@ class WeeksScenario:
                 device.retired = True
 
     def _at_rest(self) -> bool:
-        """Whoever is there has its answers and has taken all that the broker has for it."""
+        """Return whether reachable devices have their responses and have consumed all that the broker has."""
         broker = self.server.broker
         if broker is None:
             return False
@@ -297,7 +300,7 @@ class WeeksScenario:
 
     @staticmethod
     def _waits(state: BrokerState, session: SessionRow, device: WeeksDevice) -> bool:
-        """Return whether something still waits for a device."""
+        """Return whether a notification still waits for a device."""
         if (queue := state.queue.get(session.key)) is None:
             return False
         for identity in queue.queues:
@@ -310,5 +313,5 @@ class WeeksScenario:
 
 
 def run_weeks_seed(seed: int) -> WeeksResult:
-    """Return what becomes of ``seed``; the same every time."""
+    """Return the result of ``seed``; the same every time."""
     return WeeksScenario(seed).run()

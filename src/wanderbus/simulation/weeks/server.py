@@ -1,4 +1,4 @@
-"""The broker alone, on a simulated disk, under a wall clock that is set now and then; links are made to order."""
+"""Simulated broker alone, on a simulated disk, with a wall clock that is sometimes set; links are made on request."""
 
 from __future__ import annotations
 
@@ -44,18 +44,18 @@ _HOUR_S: Final = 3_600.0
 
 
 class Said(msgspec.Struct, frozen=True):
-    """A notification went down a link to a device when the broker's clock showed ``at_us``."""
+    """A notification that was sent to a device when the broker's clock showed ``at_us``."""
 
     at_us: int
     user: str
     device: str
     notify: protocol.Notify
     subscriptions: tuple[str, ...]
-    """For whose readers it was."""
+    """Subscriptions whose readers it was for."""
 
 
 class Offered(msgspec.Struct, frozen=True):
-    """An event was offered to the broker, which decided at one of the log's offsets ``first`` to ``last``."""
+    """An event that was offered to the broker, which decided at one of the log's offsets ``first`` to ``last``."""
 
     event: Event
     first: int
@@ -65,7 +65,7 @@ class Offered(msgspec.Struct, frozen=True):
 
 
 class WeeksServer:
-    """Starts, crashes and restarts a broker, and writes down what the log does not say."""
+    """Starts, crashes and restarts a broker, and records what the log does not contain."""
 
     def __init__(self, world: World, clock: WallClock, config: BrokerConfig) -> None:
         self.config = config
@@ -74,30 +74,31 @@ class WeeksServer:
         self.crashes = 0
         self.broker: Broker | None = None
         self.walls_us: dict[int, int] = {}
-        """By offset of a record: what the wall clock showed when it was decided."""
+        """Wall clock at each decision, by offset of its record."""
         self.said: list[Said] = []
         self.offered: dict[str, Offered] = {}
-        """By an event's name: when it was offered last."""
+        """Time when each event was last offered, by name."""
         self.offsets: dict[int, int] = {}
-        """By link: the log's next offset when it was opened."""
+        """Next offset of the log when each link was opened, by link."""
         self.problems: list[str] = []
         self._world = world
         self._clock = clock
         self._links = 0
         self._wires: dict[int, Wire] = {}
         self._open: dict[int, tuple[str, str]] = {}
-        """User and device of every link that the broker has to hold for open."""
+        """User and device of every link that the broker has to regard as open."""
         self._attached: set[int] = set()
         self._statuses: dict[str, str] = {}
         self._timers: dict[Hashable, object] = {}
         self._durable = 0
         self._overdue_us: dict[tuple[str, str], int] = {}
-        """Of devices that are away for longer than the grace, and not the last: since when that is known."""
+        """Absent devices past the grace time, except the last device: the time when that was known."""
 
-    # The host --------------------------------------------------------------------------------------------------
+    # Host
+    # --------------------------------------------------------------------------------------------------------------
 
     def start(self) -> None:
-        """Boot from what the disk holds."""
+        """Boot from the disk."""
         state = self.recovered()
         self._durable = len(self.disk.log)
         self.watch.booted(state.wall_us)
@@ -113,7 +114,7 @@ class WeeksServer:
         self._save_later(self.broker)
 
     def crash(self, *, lose_rows: bool) -> None:
-        """Lose power, and with it every link; perhaps the state file is gone too."""
+        """Lose power, and with it every link; the state file may be lost too."""
         self.crashes += 1
         self.problems += self.check_rows()
         self.broker = None
@@ -131,7 +132,7 @@ class WeeksServer:
             self.disk.forget_rows()
 
     def recovered(self, *, from_log_alone: bool = False) -> BrokerState:
-        """Return the state that the disk gives: rows brought up to date from the log, or the log alone."""
+        """Return the state on the disk: rows updated from the log, or rebuilt from the log alone."""
         state = BrokerState(self.config.server, self.config.publishes_remembered)
         log = self.disk.log
         if not from_log_alone and self.disk.rows_offset:
@@ -142,7 +143,7 @@ class WeeksServer:
         return state
 
     def feed(self, *inputs: Input) -> None:
-        """Let the broker take ``inputs``, the wall clock first, and do what it asks."""
+        """Feed ``inputs`` to the broker, the wall clock first, and perform its outputs."""
         if self.broker is None:
             return
         wall_us = self._clock.read()
@@ -197,7 +198,7 @@ class WeeksServer:
     # Links -----------------------------------------------------------------------------------------------------
 
     def open(self, user: str, device: str, delay_s: float, hear: Callable[[int, Sequence[bytes]], None]) -> Wire | None:
-        """Open a link to a device, whose earlier one is over; None while the server is down."""
+        """Open a link to a device, which replaces its earlier one; None while the server is down."""
         if self.broker is None:
             return None
         self._links += 1
@@ -216,7 +217,7 @@ class WeeksServer:
         return wire
 
     def close(self, link: int, reason: str) -> None:
-        """Notice that a link is gone, if it is not known yet."""
+        """Report a link as lost, unless it is known already."""
         if self._wires.pop(link, None) is not None:
             self._open.pop(link, None)
             self._note(f"link {link} closes: {reason}")
@@ -259,10 +260,11 @@ class WeeksServer:
     def _note(self, what: str) -> None:
         self._world.note("server", what)
 
-    # What must hold at any moment ------------------------------------------------------------------------------
+    # Checks at any moment
+    # ----------------------------------------------------------------------------------------------
 
     def check_now(self) -> Iterator[str]:
-        """Yield what does not add up in the live broker."""
+        """Yield the inconsistencies of the live broker."""
         if self.broker is None:
             return
         state = self.broker.state
@@ -281,7 +283,7 @@ class WeeksServer:
                 yield f"{user} is {self.broker.status(user)}, it should be {expected}"
 
     def _check_readers(self, broker: Broker) -> Iterator[str]:
-        """Yield the readers that get nothing though they have room, and those whose window is over its bound."""
+        """Yield the readers with room that receive nothing, and those whose window exceeds its bound."""
         for link, reader in broker.unserved():
             yield f"{reader.subscription} is read on {link.user}/{link.device} and not sent, though it has room"
         for link, reader in broker.readers_of_all():
@@ -289,7 +291,7 @@ class WeeksServer:
                 yield f"more than a window of {reader.subscription} is on its way to {link.user}/{link.device}"
 
     def _check_overdue(self, state: BrokerState) -> Iterator[str]:
-        """Yield the devices that should have left their sessions, as they are away for too long (SPEC X40)."""
+        """Yield the devices that should have left their sessions because they are away for too long (SPEC X40)."""
         before = self._overdue_us
         self._overdue_us = {}
         for row in state.devices.values():
@@ -303,14 +305,14 @@ class WeeksServer:
                     yield f"{key} is away for {away_us / 1e6:.0f} s and still a member"
 
     def check_reported(self) -> Iterator[str]:
-        """Yield the users whose status was reported last as something else than it is; nothing may be on its way."""
+        """Yield the users whose last reported status is wrong; no report may be in flight."""
         if self.broker is not None:
             for user, status in self._statuses.items():
                 if status != self.broker.status(user):
                     yield f"{user} is {self.broker.status(user)}, it was reported {status}"
 
     def check_rows(self) -> Iterator[str]:
-        """Yield where live state, rows with the rest of the log, and the log alone differ (DESIGN 5.1)."""
+        """Yield the differences between live state, rows with the rest of the log, and the log alone (DESIGN 5.1)."""
         if self.broker is None:
             return
         live = _rows(self.broker.state)

@@ -1,4 +1,4 @@
-"""One session's stream as the log tells it: every notification there ever was, and what became of each match."""
+"""Stream of one session, rebuilt from the log: every notification ever made, and the outcome of each match."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ from wanderbus.subscription import Subscription
 
 @dataclass
 class Known:
-    """A subscription, how it fares, and when it last generated a notification."""
+    """A subscription, its state, and the time of its last notification."""
 
     subscription: Subscription
     live: bool = True
@@ -22,17 +22,17 @@ class Known:
     ended_us: int = 0
     reason: str = ""
     forgotten_us: int = 0
-    """When it was forgotten, and its own bounds with it; 0 for not yet."""
+    """Time when it was forgotten, with its own bounds; 0 if not yet."""
 
 
 def name_of(event: Event) -> str:
-    """Return the name by which an event is told from all others of its world."""
+    """Return the name that identifies an event in its world."""
     return str(event["Uid"])
 
 
 @dataclass
 class Entry:
-    """A notification: the subscriptions that it was for, with the device of those that are bound."""
+    """A notification: its subscriptions, with the device of those that are bound."""
 
     number: int
     offset: int
@@ -43,7 +43,7 @@ class Entry:
     matches: dict[str, str | None]
     waiting: dict[str, None]
     lost: dict[str, str] = field(default_factory=dict)
-    """Subscription to the reason for which this notification was dropped for it."""
+    """Reason for which this notification was dropped, by subscription."""
 
     def concerns(self, device: str) -> dict[str, None]:
         """Return the subscriptions that this notification is, or was, for on ``device`` (SPEC E-05)."""
@@ -52,28 +52,28 @@ class Entry:
 
 @dataclass
 class Stream:
-    """A session: its notifications by number, its members with how far each has taken what, and counters."""
+    """A session: its notifications by number, its members with their consumed positions, and counters."""
 
     user: str
     name: str
     entries: dict[int, Entry] = field(default_factory=dict)
     first: int = 1
-    """Nothing of a lower number waits."""
+    """Lowest number that may wait."""
     next: int = 1
     members: list[str] = field(default_factory=list)
     places: dict[tuple[str, str], int] = field(default_factory=dict)
-    """Of a subscription and a member: up to where it has taken."""
+    """Consumed position, by subscription and member."""
     generated: int = 0
     delivered: int = 0
     restricted: int = 0
     dropped: Counter[str] = field(default_factory=Counter)
     at_us: int = 0
-    """Time of the record that is taken now."""
+    """Time of the current record."""
     settled_us: dict[str, int] = field(default_factory=dict)
-    """Of a subscription: when a match of it ceased to wait the last time."""
+    """Time when a match last ceased to wait, by subscription."""
 
     def add(self, offset: int, record: Published, notified: Notified) -> None:
-        """Put a new notification at the end."""
+        """Append a new notification."""
         matches = dict.fromkeys(notified.subscriptions) | dict(notified.bound)
         size = len(encode_event(record.event))
         stock, price = str(record.event.get("Stock")), int(record.event.get("Price", 0))
@@ -84,7 +84,7 @@ class Stream:
         self.trim()
 
     def queue(self) -> Iterator[Entry]:
-        """Yield what waits, oldest first; what was dropped altogether does not."""
+        """Yield what waits, oldest first, without notifications that were dropped altogether."""
         for number in range(self.first, self.next):
             if self.entries[number].waiting:
                 yield self.entries[number]
@@ -100,11 +100,11 @@ class Stream:
 
     @property
     def queued_bytes(self) -> int:
-        """Return the bytes of what waits."""
+        """Return the size in bytes of what waits."""
         return sum(entry.size for entry in self.queue())
 
     def drop(self, entry: Entry, subscription: str, reason: str) -> None:
-        """A notification is lost to one subscription."""
+        """Drop a notification for one subscription."""
         self._settle(entry, subscription)
         entry.lost[subscription] = reason
         self.dropped[reason] += 1
@@ -114,20 +114,20 @@ class Stream:
         self.settled_us[subscription] = self.at_us
 
     def join(self, device: str) -> None:
-        """A device is a member from now on; everything that waits waits for it too."""
+        """Add a device as a member; everything that waits also waits for it."""
         if device not in self.members:
             self.members.append(device)
             self.trim()
 
     def leave(self, device: str) -> None:
-        """A device is no member any more."""
+        """Remove a device as a member."""
         if device in self.members:
             self.members.remove(device)
             self.places = {key: number for key, number in self.places.items() if key[1] != device}
             self.trim()
 
     def inherit(self, ended: str, heir: str) -> None:
-        """What waits for a subscription that has ended waits for another one from now on."""
+        """Assign what waits for an ended subscription to another one."""
         for entry in self.queue():
             if ended in entry.waiting:
                 del entry.waiting[ended]
@@ -138,7 +138,7 @@ class Stream:
                 self.places[heir, member] = number
 
     def trim(self) -> None:
-        """What every member that it is for has taken is done with; without members all stays (SPEC X40)."""
+        """Remove what every concerned member has consumed; without members everything stays (SPEC X40)."""
         if not self.members:
             return
         for entry in self.queue():

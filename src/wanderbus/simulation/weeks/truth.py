@@ -1,6 +1,7 @@
-"""What the log must say, told from the log itself and from what happened: slow, and by other means than the broker.
+"""Expected contents of the log, derived from the log itself and from recorded facts: slow, and independent of the
+broker.
 
-The log is the order in which the broker decided. At every record this asks whether the decision was right.
+The log is the order in which the broker decided. For every record this module checks whether the decision was right.
 """
 
 from __future__ import annotations
@@ -27,41 +28,41 @@ _ROUNDING_US: Final = 2
 
 @dataclass
 class Member:
-    """A device: the session that it is in, and since when it has been away."""
+    """A device: its session, and the time since which it has been away."""
 
     session: str = ""
     away_since_us: int | None = 0
     grace_s: float | None = None
-    """How long it may be away this time, where the operator's hook has said so (SPEC G-24)."""
+    """Longest absence this time, if the operator's hook set one (SPEC G-24)."""
     discards: bool = False
-    """Whether it began anew, and may give up what waits for it (SPEC G-09, X20)."""
+    """True if it began again, and may give up what waits for it (SPEC G-09, X20)."""
 
 
 @dataclass
 class Happened:
-    """What the log does not say, but the world knows."""
+    """Facts that are not in the log, but known to the world."""
 
     walls_us: Mapping[int, int]
-    """By offset of a record: the wall clock as it was read when the broker decided."""
+    """Wall clock at each decision of the broker, by offset of its record."""
     anew: Collection[tuple[str, str, int]]
-    """User, device and epoch of lives that said to keep nothing."""
+    """User, device and epoch of lives that requested to keep nothing."""
     taken: Mapping[tuple[str, str, str], int]
-    """Of user, device and subscription: the highest number that the application there has taken."""
+    """Highest number that the application consumed, by user, device and subscription."""
     left: Collection[tuple[str, str]]
-    """Users' devices that said they would not come back."""
+    """Users' devices that announced not to return."""
     purgers: Collection[str]
-    """Users who asked to drop what waits for them."""
+    """Users who requested to drop what waits for them."""
     kickers: Collection[str]
-    """Users who asked to end connections of theirs."""
+    """Users who requested to end connections of theirs."""
     unsubscribed: Collection[str]
-    """Subscriptions that somebody asked to end."""
+    """Subscriptions that somebody requested to end."""
     refused: Sequence[tuple[Offered, str]]
-    """Events that were refused, and because of which bound."""
+    """Refused events, and the bound that each exceeded."""
 
 
 @dataclass
 class Truth:
-    """A fold over the log, beside the broker's own."""
+    """A fold over the log, independent of the broker's own."""
 
     config: BrokerConfig
     happened: Happened
@@ -69,29 +70,29 @@ class Truth:
     known: dict[str, Known] = field(default_factory=dict)
     devices: dict[tuple[str, str], Member] = field(default_factory=dict)
     heirs: dict[str, str] = field(default_factory=dict)
-    """Of ended subscriptions: which one has inherited what waited for them."""
+    """Heir of each ended subscription, which inherited what waited for it."""
     joined: set[tuple[str, str, int]] = field(default_factory=set)
     """User, device and epoch of lives in which a device became a member."""
     owed: dict[tuple[str, str], set[tuple[str, int]]] = field(default_factory=dict)
-    """Of every device: the matches, by subscription and number, that it is to hear of or has heard of."""
+    """For every device, the matches, by subscription and number, that it is to receive or has received."""
     gone: set[tuple[str, str]] = field(default_factory=set)
-    """Devices that have left because they asked to, and have not come back."""
+    """Devices that left on request and have not returned."""
     events: dict[str, int] = field(default_factory=dict)
-    """Of every event's name to its offset."""
+    """Offset of every event, by name."""
     problems: list[str] = field(default_factory=list)
     _at_us: int = 0
     _rightly_refused: set[str] = field(default_factory=set)
     _acknowledgements: list[tuple[int, records.Acknowledged, str, int]] = field(default_factory=list)
-    """Offset, record, subscription, and where the device was in it before."""
+    """Offset, record, subscription, and the earlier position of the device in it."""
     _published: records.Published | None = None
-    """The last event, until all that was dropped on its account is."""
+    """The last event, until all drops that it caused are recorded."""
     _due: type[records.Dropped | records.Left] | None = None
-    """What the operator's hook has decided just now, which the next record says."""
+    """Latest decision of the operator's hook, which the next record contains."""
     _treated: tuple[str, str] | None = None
-    """User and session of the device that it was asked about."""
+    """User and session of the device that the hook decided about."""
 
     def fold(self, log: Iterable[AnyRecord]) -> None:
-        """Take the whole log."""
+        """Process the whole log."""
         offset = 0
         for offset, record in enumerate(log):
             self._look_at_refusals(offset)
@@ -115,7 +116,7 @@ class Truth:
                 )
 
     def _look_at_refusals(self, offset: int) -> None:
-        """Note whether what was refused about now would have exceeded the bound that was named."""
+        """Check that each event that was refused now would have exceeded the reported bound."""
         for offered, limit in self.happened.refused:
             if offered.first <= offset <= offered.last and self._is_refused(offered.event.subject):
                 wanted, _ = self._wanted(offered.event, offered.at_us, offered.wall_us)
@@ -127,15 +128,15 @@ class Truth:
         return any(fnmatchcase(subject, pattern) for pattern in self.config.refuse_when_full)
 
     def stream(self, user: str, session: str) -> Stream:
-        """Return a session, made when it is first named."""
+        """Return a session, created on first use."""
         return self.streams.setdefault((user, session), Stream(user, session))
 
     def is_away(self, user: str) -> bool:
-        """Return whether no device of ``user`` can be reached (SPEC E-06)."""
+        """Return whether no device of ``user`` is reachable (SPEC E-06)."""
         return all(member.away_since_us is not None for (of, _), member in self.devices.items() if of == user)
 
     def of_owner(self, owner: str) -> list[Known]:
-        """Return what is known of a user's subscriptions, also of those that have ended."""
+        """Return the known subscriptions of a user, including ended ones."""
         return [known for known in self.known.values() if known.subscription.owner == owner]
 
     def _wrong(self, offset: int, what: str) -> None:
@@ -201,7 +202,7 @@ class Truth:
     def _wanted(
         self, event: Event, at_us: int, wall_us: int
     ) -> tuple[dict[tuple[str, str], list[str]], dict[str, int]]:
-        """Return which subscriptions must be notified, by session, and what forbids the others that match."""
+        """Return the subscriptions that must be notified, by session, and the reasons that forbid the other matches."""
         allowed: dict[tuple[str, str], list[str]] = {}
         forbidden: dict[str, int] = {}
         for identity, known in self.known.items():
@@ -259,7 +260,7 @@ class Truth:
     # Devices ---------------------------------------------------------------------------------------------------
 
     def _take_status(self, offset: int, record: records.StatusChanged) -> None:
-        """Take a change, which the hook may have decided something about (SPEC G-24)."""
+        """Process a status change, about which the hook may have decided (SPEC G-24)."""
         member = self._member(record)
         away_s = 0.0 if member.away_since_us is None else (record.at_us - member.away_since_us) / 1e6
         is_gone = record.status == "DISCONNECTED"
@@ -279,13 +280,13 @@ class Truth:
         return self.devices.setdefault((record.user, record.device), Member(away_since_us=record.at_us))
 
     def present(self, subscription: str) -> str:
-        """Return which subscription has by now what waited for this one."""
+        """Return the subscription that now has what waited for this one."""
         while subscription in self.heirs:
             subscription = self.heirs[subscription]
         return subscription
 
     def has_taken(self, user: str, device: str, subscription: str) -> int:
-        """Return up to where the application on a device has taken a subscription, by whatever name it knew it."""
+        """Return the position that a device's application has consumed of a subscription, under any of its names."""
         present = self.present(subscription)
         taken = [
             number
@@ -317,7 +318,7 @@ class Truth:
         return named and subscription.session == record.session
 
     def _check_acknowledgements(self) -> None:
-        """Look whether the applications took what is said to be taken; who inherits what is known by now."""
+        """Check that applications consumed what was acknowledged; by now all heirs are known."""
         for offset, record, identity, place in self._acknowledgements:
             stream = self.stream(record.user, record.session)
             taken = self.has_taken(record.user, record.device, identity)
@@ -404,7 +405,7 @@ class Truth:
             if subscription.id in self.heirs:
                 self._wrong(offset, f"{subscription.id} lives again, {self.heirs[subscription.id]} stands for it")
             known.live = True
-            # One that lives again has its place behind the others: what it matches is told in that order.
+            # A renewed subscription is placed behind the others, and its matches are sent in that order.
             self.known[subscription.id] = self.known.pop(subscription.id)
             self._check_quota(offset, subscription.owner)
         if subscription.expires_us != known.subscription.expires_us:

@@ -1,4 +1,4 @@
-"""What restrictions mean, said another way than the broker says it: slow, and to be read off the page (SPEC H)."""
+"""Meaning of restrictions, written differently from the broker: slow, and easy to verify (SPEC H)."""
 
 from __future__ import annotations
 
@@ -12,17 +12,17 @@ from wanderbus.event import Event
 from wanderbus.subscription import Custom, Daily, Frequency, Interval, Subscription
 
 LOTS: Final = "lots"
-"""A kind of restriction that the operator has added: only prices that are multiples of ``of`` (SPEC H-10)."""
+"""A kind of restriction that the operator added: only prices that are multiples of ``of`` (SPEC H-10)."""
 
 
 def are_lots(parameters: Mapping[str, Any], asked: Asked) -> bool:
-    """Decide for the broker; ``KeyError`` for an event without a price, which is as good as no."""
+    """Decide for the broker; ``KeyError`` for an event without a price, which counts as no."""
     price: int = asked.event.attributes["Price"]
     return price % int(parameters["of"]) == 0
 
 
 def is_open(window: Interval | Daily, instant_us: int) -> bool:
-    """Return whether ``window`` lets notifications through at ``instant_us`` of the wall clock."""
+    """Return whether ``window`` allows notifications at ``instant_us`` of the wall clock."""
     if isinstance(window, Interval):
         return window.start_us <= instant_us and not instant_us >= window.end_us
     shown = datetime.fromtimestamp(instant_us // 1_000_000, UTC).astimezone(ZoneInfo(window.zone or "UTC"))
@@ -30,16 +30,16 @@ def is_open(window: Interval | Daily, instant_us: int) -> bool:
 
 
 def _began_on(window: Daily, shown: datetime) -> int | None:
-    """Return the weekday on which the window began that is open when clock and calendar show this; None if none is.
+    """Return the weekday on which the window began that is open at this local time; None if none is.
 
-    Of the last time the hands stood at its start and the last time they stood at its end, the later one counts.
+    The later of two counts: the last time that the clock showed its start, and the last time that it showed its end.
     """
     since_start, since_end = (_since(shown, hands) for hands in (window.start, window.end))
     return (shown - since_start).isoweekday() if since_start < since_end else None
 
 
 def _since(shown: datetime, hands: str) -> timedelta:
-    """Return how far the hands have gone round since they stood so."""
+    """Return the time since the clock last showed ``hands``."""
     hour, minute, second = (int(part) for part in (hands + ":00").split(":")[:3])
     then = shown.replace(hour=hour, minute=minute, second=second)
     return (shown - then) % timedelta(days=1)
@@ -48,7 +48,7 @@ def _since(shown: datetime, hands: str) -> timedelta:
 def forbidding(
     subscription: Subscription, event: Event, *, at_us: int, wall_us: int, last_us: int | None, away: bool
 ) -> int | None:
-    """Return the place of the restriction that forbids a notification, None if all that apply allow it.
+    """Return the index of the restriction that forbids a notification, None if all that apply allow it.
 
     ``at_us`` is by the broker's clock, ``wall_us`` the wall clock as read, ``last_us`` the last notification.
     """

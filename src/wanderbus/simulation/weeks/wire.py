@@ -1,4 +1,4 @@
-"""A link as broker and agent see it, without the transport below: it delays, keeps order, and breaks."""
+"""Link between broker and agent, without the transport below: it delays, keeps order, and breaks."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ from wanderbus.simulation.world import World
 
 
 class Way:
-    """One direction of a link: what is sent arrives in order after ``delay_s``, until the way is cut."""
+    """One direction of a link: messages arrive in order after ``delay_s``, until it is cut."""
 
     def __init__(self, world: World, delay_s: float, deliver: Callable[[Sequence[bytes]], None]) -> None:
         self._world = world
@@ -18,7 +18,7 @@ class Way:
         self._is_cut = False
 
     def send(self, payload: bytes) -> None:
-        """Send a message; what is sent until it arrives arrives together with it."""
+        """Send a message; messages sent before it arrives arrive together with it."""
         if self._is_cut:
             return
         self._under_way.append(payload)
@@ -26,7 +26,7 @@ class Way:
             self._world.after(self._delay_s, self._arrive)
 
     def cut(self) -> None:
-        """Break: of what is under way some first part still arrives, the rest is lost."""
+        """Break: a prefix of the messages in flight still arrives, the rest is lost."""
         if self._is_cut:
             return
         self._is_cut = True
@@ -40,7 +40,7 @@ class Way:
 
 
 class Wire:
-    """Both ways of one link."""
+    """Both directions of one link."""
 
     def __init__(self, link: int, up: Way, down: Way) -> None:
         self.link = link
@@ -50,6 +50,6 @@ class Wire:
         """Called when the broker ends the link."""
 
     def cut(self) -> None:
-        """Break both ways."""
+        """Break both directions."""
         self.up.cut()
         self.down.cut()
