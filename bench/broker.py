@@ -1,4 +1,4 @@
-"""The broker beside others: durable publishes, delivery, latency, syncs, restart, idle users, slow and unread ones.
+"""Benchmark of the broker beside others: durable publishes, delivery, latency, syncs, restart, idle and slow users.
 
 Publisher, broker and consumers are processes on loopback; the others are measured by their Python clients in the same
 run where they are installed. What each acknowledgement means differs: see the modules of the peers. ``disk`` is the
@@ -38,14 +38,14 @@ SECTIONS: Final = ("publish", "deliver", "latency", "syncs", "restart", "idle", 
 
 
 class Size(NamedTuple):
-    """How much is measured."""
+    """Amount of each measurement."""
 
     runs: int
     publish_events: Mapping[int, int]
-    """By window."""
+    """Events by window."""
     deliver_events: int
     latency_events: Mapping[int, int]
-    """By rate."""
+    """Events by rate."""
     queued_users: int
     queued_each: int
     idle_users: int
@@ -100,7 +100,7 @@ def _measure(section: str, size: Size, peers: list[Peer]) -> list[Result]:
 
 
 def _unless_it_fails(peer: Peer, measure: Callable[[Peer, Size], list[Result]], size: Size) -> list[Result]:
-    """Return a run's figures; where another broker fails, none, so that its failure costs no figure of the others."""
+    """Return a run's figures; none if another broker fails, so that its failure costs no figure of the others."""
     try:
         return measure(peer, size)
     except RuntimeError as error:
@@ -111,7 +111,7 @@ def _unless_it_fails(peer: Peer, measure: Callable[[Peer, Size], list[Result]], 
 
 
 def _publishes(peer: Peer, size: Size) -> list[Result]:
-    """Acknowledged publishes that nobody is subscribed to."""
+    """Measure acknowledged publishes without any subscriber."""
     found: list[Result] = []
     with _directory() as directory, peer.server(directory) as place, Worker() as publisher:
         for window in WINDOWS:
@@ -126,7 +126,7 @@ def _publishes(peer: Peer, size: Size) -> list[Result]:
 
 
 def _deliveries(peer: Peer, size: Size) -> list[Result]:
-    """Events to one consumer and to many, as fast as the publisher's window of acknowledgements allows."""
+    """Deliver events to one consumer and to many, as fast as the publisher's window of acknowledgements allows."""
     found: list[Result] = []
     for consumers in (1, FANOUT):
         events = size.deliver_events // (1 if consumers == 1 else 4)
@@ -142,13 +142,13 @@ def _deliveries(peer: Peer, size: Size) -> list[Result]:
 
 
 def _latencies(peer: Peer, size: Size) -> list[Result]:
-    """From publishing to one consumer's hands, at a quiet and at a busy rate."""
+    """Measure latency from publishing to one consumer, at a low and at a high rate."""
     found: list[Result] = []
     with _directory() as directory, peer.server(directory) as place, Worker() as publisher, Worker() as reader:
         for number, rate in enumerate(RATES_PER_S):
             events = size.latency_events[rate]
             before = sum(size.latency_events[each] for each in RATES_PER_S[:number])
-            # A consumer of a stream that is kept reads what came before it, too.
+            # A consumer of a persistent stream reads earlier events too.
             replayed = before if peer.name.startswith(("jetstream", "redis")) else 0
             reader.start(consume, peer, place, number, 1, events + replayed).hear()
             publisher.start(publish_paced, peer, place, rate, events).hear()

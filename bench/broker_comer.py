@@ -20,7 +20,7 @@ COMER: Final = "comer"
 OTHERS: Final = 5
 OTHERS_PER_S: Final = 200
 TURNS: Final = 4
-"""Of each kind; at 2,000 a second a backlog of 100,000 lasts for 50 s."""
+"""Turns of each kind; at 2,000 events a second a backlog of 100,000 lasts for 50 s."""
 
 
 def comer(queued: int, turn_s: float) -> dict[str, Any]:
@@ -45,7 +45,7 @@ def comer(queued: int, turn_s: float) -> dict[str, Any]:
                 progress(f"comer: {'with' if is_there else 'without'}, {turn + 1} of {TURNS}")
                 if is_there:
                     taker.start(_take, place).hear()
-                # Other users each time: what waits for those of an earlier turn would come first.
+                # Other users in each turn: events that wait for those of an earlier turn would be delivered first.
                 found[is_there].append(_others_ms(place, reader, publisher, OTHERS * phase, turn_s))
                 phase += 1
                 if is_there:
@@ -72,7 +72,7 @@ def _others_ms(place: Place, reader: Worker, publisher: Worker, first: int, turn
 
 
 async def _take(line: Line, place: Place) -> int:
-    """Come back, say so once the backlog comes, and take it until told to leave; return how much that was."""
+    """Reconnect, report the first event of the backlog, and consume until stopped; return the number of events."""
     taken = 0
     async with connected(place, COMER) as agent, agent.subscribe(SUBJECT, keep=True) as notifications:
         await anext(notifications)

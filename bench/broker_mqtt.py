@@ -27,12 +27,12 @@ _UP_S_MAX: Final = 10.0
 
 
 class Mosquitto:
-    """See the module."""
+    """Mosquitto with its Python client; see the module."""
 
     name = "mosquitto_qos1"
 
     def available(self) -> bool:
-        """Whether the broker is installed."""
+        """Return whether the broker is installed."""
         return _program() is not None
 
     @contextlib.contextmanager
@@ -47,7 +47,7 @@ class Mosquitto:
 
     @contextlib.asynccontextmanager
     async def publishing(self, place: Place) -> AsyncIterator[Publisher]:
-        """Be a publisher."""
+        """Connect a publisher."""
         client, up = _client(""), asyncio.Event()
         loop = asyncio.get_running_loop()
 
@@ -60,7 +60,7 @@ class Mosquitto:
 
     @contextlib.asynccontextmanager
     async def consuming(self, place: Place, number: int, heard: Heard) -> AsyncIterator[None]:
-        """Be a consumer."""
+        """Connect a consumer."""
         client, up = _client(f"consumer{number}"), asyncio.Event()
         loop = asyncio.get_running_loop()
 

@@ -25,18 +25,18 @@ _SUBJECT: Final = "events.departure"
 
 
 class JetStream:
-    """See the module."""
+    """JetStream with its Python client; see the module."""
 
     def __init__(self, *, synced: bool) -> None:
         self.synced = synced
 
     @property
     def name(self) -> str:
-        """What the figures are called by."""
+        """Name in the figures."""
         return "jetstream_synced" if self.synced else "jetstream"
 
     def available(self) -> bool:
-        """Whether server and client are installed, and the directory can be made synchronous if that is wanted."""
+        """Return whether server and client are installed, and the directory can be made synchronous if requested."""
         return _program() is not None
 
     @contextlib.contextmanager
@@ -52,13 +52,13 @@ class JetStream:
 
     @contextlib.asynccontextmanager
     async def publishing(self, place: Place) -> AsyncIterator[Publisher]:
-        """Be a publisher."""
+        """Connect a publisher."""
         async with _connected(place) as stream:
             yield _Publishing(stream)
 
     @contextlib.asynccontextmanager
     async def consuming(self, place: Place, number: int, heard: Heard) -> AsyncIterator[None]:
-        """Be a consumer."""
+        """Connect a consumer."""
 
         async def received(message: Any) -> None:
             heard(stamp_of(message.data))

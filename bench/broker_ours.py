@@ -16,18 +16,18 @@ from bench.broker_peer import EVENT_BYTES, Heard, Place, Publisher, reading
 
 SUBJECT: Final = "Departure"
 _FRAME_BYTES: Final = 44
-"""What the event takes besides its filling."""
+"""Bytes of an event besides its filling."""
 
 CONSUMERS_MAX: Final = 64
 
 
 class Ours:
-    """See the module."""
+    """Our broker with its agents; see the module."""
 
     name = "wanderbus"
 
     def available(self) -> bool:
-        """It is here."""
+        """Return True: our broker is always available."""
         return True
 
     @contextlib.contextmanager
@@ -39,13 +39,13 @@ class Ours:
 
     @contextlib.asynccontextmanager
     async def publishing(self, place: Place) -> AsyncIterator[Publisher]:
-        """Be the publisher."""
+        """Connect the publisher."""
         async with connected(place, "publisher") as agent:
             yield _Publishing(agent)
 
     @contextlib.asynccontextmanager
     async def consuming(self, place: Place, number: int, heard: Heard) -> AsyncIterator[None]:
-        """Be one of the consumers."""
+        """Connect one of the consumers."""
         async with connected(place, f"consumer{number}") as agent, agent.subscribe(SUBJECT) as notifications:
 
             async def read() -> None:
@@ -66,7 +66,7 @@ class _Publishing:
 
 
 def attributes() -> Mapping[str, Any]:
-    """Return what makes an event of :data:`EVENT_BYTES`."""
+    """Return the attributes of an event of :data:`EVENT_BYTES`."""
     return {"At": time.monotonic(), "Filling": "x" * (EVENT_BYTES - _FRAME_BYTES)}
 
 
@@ -91,7 +91,7 @@ def running(directory: Path, users: Sequence[str], *options: str) -> Iterator[Pl
 
 @contextlib.asynccontextmanager
 async def connected(place: Place, user: str) -> AsyncIterator[wanderbus.Agent]:
-    """Be connected as ``user`` for the block, as a new device."""
+    """Connect as ``user`` for the block, as a new device."""
     with tempfile.TemporaryDirectory(prefix="wanderbus-bench-") as state:
         agent = wanderbus.connect(
             f"sip:{user}@localhost", password="secret", server=place["server"], state_dir=state, connect_s_max=60.0

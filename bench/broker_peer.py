@@ -1,4 +1,4 @@
-"""What is measured by :mod:`bench.broker`: ours and other brokers behind one face, and the jobs of the two sides.
+"""Interface of the brokers that :mod:`bench.broker` measures, and the jobs of the two sides.
 
 An event is a payload of :data:`EVENT_BYTES` bytes with the monotonic second of its publishing in front; ours carries
 it as the attributes of an event, the others as bytes.
@@ -20,7 +20,7 @@ from bench.workers import Line
 
 EVENT_BYTES: Final = 200
 QUIET_S: Final = 20.0
-"""A consumer that has heard nothing for so long will hear nothing more."""
+"""Silence after which a consumer will receive nothing more."""
 
 HOST: Final = "127.0.0.1"
 START_S_MAX: Final = 10.0
@@ -28,10 +28,10 @@ START_S_MAX: Final = 10.0
 _STAMP: Final = struct.Struct("!d")
 
 Place = Mapping[str, Any]
-"""Where a server is and how to reach it, in values that can be pickled; ``pid`` is its process."""
+"""Address of a server, in values that can be pickled; ``pid`` is its process."""
 
 Heard = Callable[[float], None]
-"""Told the second at which an event that has arrived was published; from any thread."""
+"""Callback with the second at which an arrived event was published; called from any thread."""
 
 
 class Publisher(Protocol):
@@ -47,11 +47,11 @@ class Peer(Protocol):
 
     @property
     def name(self) -> str:
-        """What the figures are called by."""
+        """Name in the figures."""
         ...
 
     def available(self) -> bool:
-        """Whether it is installed."""
+        """Return whether it is installed."""
         ...
 
     def server(self, directory: Path) -> contextlib.AbstractContextManager[Place]:
@@ -59,16 +59,16 @@ class Peer(Protocol):
         ...
 
     def publishing(self, place: Place) -> contextlib.AbstractAsyncContextManager[Publisher]:
-        """Be connected as a publisher for the block."""
+        """Connect a publisher for the block."""
         ...
 
     def consuming(self, place: Place, number: int, heard: Heard) -> contextlib.AbstractAsyncContextManager[None]:
-        """Be subscribed to every event for the block, as consumer ``number``, acknowledging each."""
+        """Subscribe to every event for the block, as consumer ``number``, acknowledging each."""
         ...
 
 
 def stamped() -> bytes:
-    """Return an event for those who carry bytes."""
+    """Return an event for brokers that carry bytes."""
     return _STAMP.pack(time.monotonic()) + bytes(EVENT_BYTES - _STAMP.size)
 
 
@@ -78,7 +78,7 @@ def stamp_of(payload: bytes) -> float:
 
 
 class Published(NamedTuple):
-    """From the first publish to the last acknowledgement, and each one's own time, in seconds."""
+    """Time from the first publish to the last acknowledgement, and the time of each publish, in seconds."""
 
     began_s: float
     ended_s: float
@@ -86,7 +86,7 @@ class Published(NamedTuple):
 
 
 async def publish_all(line: Line, peer: Peer, place: Place, events: int, window: int) -> Published:
-    """Say when connected, and when told publish ``events``, of which ``window`` wait for their acknowledgements."""
+    """Report when connected, and on request publish ``events`` with ``window`` unacknowledged events at a time."""
     async with peer.publishing(place) as publisher:
         line.say("open")
         await line.hear()
@@ -106,7 +106,7 @@ async def publish_all(line: Line, peer: Peer, place: Place, events: int, window:
 
 
 async def publish_paced(line: Line, peer: Peer, place: Place, per_s: float, events: int) -> int:
-    """Say when connected, and when told publish ``events`` at an even pace, whether or not they are acknowledged."""
+    """Report when connected, and on request publish ``events`` at an even pace, acknowledged or not."""
     async with peer.publishing(place) as publisher:
         line.say("open")
         await line.hear()
@@ -122,14 +122,14 @@ async def publish_paced(line: Line, peer: Peer, place: Place, per_s: float, even
 
 
 class Consumed(NamedTuple):
-    """When the last event came, and how long each was under way, in seconds."""
+    """Time of the last event's arrival, and the latency of each event, in seconds."""
 
     ended_s: float
     latency_s: list[float]
 
 
 async def consume(line: Line, peer: Peer, place: Place, first: int, consumers: int, each: int) -> Consumed:
-    """Be consumers ``first`` and on; say when all are subscribed; return when each has got ``each`` events."""
+    """Run consumers from ``first`` on; report when all are subscribed; return after ``each`` events for each."""
     wanted, latency_s, ended_s = each * consumers, list[float](), time.monotonic()
     enough, loop = asyncio.Event(), asyncio.get_running_loop()
 
@@ -167,7 +167,7 @@ async def reading(main: Callable[[], Any]) -> AsyncIterator[None]:
 
 @contextlib.contextmanager
 def process(argv: list[str], port: int, log: Path) -> Iterator[Place]:
-    """Run a broker for the block; it is there when something listens on its TCP port of the loopback."""
+    """Run a broker for the block; it is ready when something listens on its TCP port of the loopback."""
     with log.open("wb") as output, subprocess.Popen(argv, stdout=output, stderr=subprocess.STDOUT) as broker:
         try:
             _wait_for(broker, port, log)
@@ -177,7 +177,7 @@ def process(argv: list[str], port: int, log: Path) -> Iterator[Place]:
 
 
 def free_port() -> int:
-    """Return a TCP port of the loopback that nobody listens on now."""
+    """Return an unused TCP port of the loopback."""
     with socket.socket() as each:
         each.bind((HOST, 0))
         return int(each.getsockname()[1])

@@ -1,6 +1,6 @@
 """Redis Streams as a subject of :mod:`bench.broker`: every write synced (``appendfsync always``), redis-py.
 
-A consumer reads the stream from where it was; there is nothing to acknowledge, and nothing that is sent twice.
+A consumer reads the stream from its last position; nothing is acknowledged, and nothing is sent twice.
 """
 
 from __future__ import annotations
@@ -20,12 +20,12 @@ _READ_MAX: Final = 200
 
 
 class RedisStreams:
-    """See the module."""
+    """Redis with its Python client; see the module."""
 
     name = "redis_streams"
 
     def available(self) -> bool:
-        """Whether the server is installed."""
+        """Return whether the server is installed."""
         return _program() is not None
 
     @contextlib.contextmanager
@@ -39,13 +39,13 @@ class RedisStreams:
 
     @contextlib.asynccontextmanager
     async def publishing(self, place: Place) -> AsyncIterator[Publisher]:
-        """Be a publisher."""
+        """Connect a publisher."""
         async with _connected(place) as client:
             yield _Publishing(client)
 
     @contextlib.asynccontextmanager
     async def consuming(self, place: Place, number: int, heard: Heard) -> AsyncIterator[None]:
-        """Be a consumer."""
+        """Connect a consumer."""
         async with _connected(place) as client:
 
             async def read() -> None:

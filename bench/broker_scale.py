@@ -1,4 +1,4 @@
-"""What :mod:`bench.broker` measures of ours alone: syncs, a restart with full queues, idle users, slow consumers."""
+"""Measurements of our broker alone for :mod:`bench.broker`: syncs, a restart with full queues, idle and slow users."""
 
 from __future__ import annotations
 
@@ -26,18 +26,18 @@ OTHERS_PER_S: Final = 200
 BACKLOG: Final = 10_000
 TURNS: Final = 3
 OPENING_PER_S: Final = 30
-"""Of each of the two processes that users connect from."""
+"""Users of each of the two processes."""
 USERS_AN_ADDRESS: Final = 250
-"""One source may send a server only so many requests a second: many users come from many addresses."""
+"""Source addresses: one source may send a server only a limited number of requests a second."""
 KEEPALIVE_S: Final = 25.0
-"""Of idle users: enough for the mappings of NATs (RFC 5626 3.5.2), and five times the default."""
+"""Keepalive of idle users: enough for the mappings of NATs (RFC 5626 3.5.2), and five times the default."""
 SETTLE_S: Final = 35.0
 """SIP remembers a transaction for 32 s (RFC 3261 17); an idle user has none."""
 UNSETTLED_MAX: Final = 200
 
 
 def syncs() -> dict[str, Any]:
-    """Count, by strace, what the server asks of the disk for acknowledged publishes one at a time."""
+    """Count, by strace, the server's disk operations for acknowledged publishes one at a time."""
     with directory_for_bench() as name, Ours().server(Path(name)) as place, Worker() as publisher:
         counts = Path(name) / "strace"
         publisher.start(publish_all, Ours(), place, ACKS, 1).hear()
@@ -53,7 +53,7 @@ def syncs() -> dict[str, Any]:
 
 
 def restart(users: int, events: int) -> dict[str, Any]:
-    """Let ``events`` wait for each of ``users`` who are away, kill the server, and see when it is back."""
+    """Let ``events`` wait for each of ``users`` who are away, kill the server, and measure its time to return."""
     with directory_for_bench() as name:
         names = [f"away{number}" for number in range(users)]
         with running(Path(name), ["publisher", *names]) as place, Worker() as away, Worker() as publisher:
@@ -98,7 +98,7 @@ def idle_users(users: int) -> dict[str, Any]:
 
 
 def slow_consumer(measured_s: float) -> dict[str, Any]:
-    """Latency of some consumers, without and with one that takes nothing and one that comes back to a long queue."""
+    """Measure the latency of some consumers, without and with one that consumes nothing and one with a long backlog."""
     p99_ms: dict[bool, list[float]] = {False: [], True: []}
     for turn in range(TURNS):
         for disturbed in (False, True):
@@ -128,7 +128,7 @@ def _others_p99_ms(measured_s: float, disturbed: bool) -> float:
 
 
 async def publish_batches(line: Line, place: Place, events: int) -> str:
-    """Publish ``events``, saying now and then how many are done."""
+    """Publish ``events``, reporting the progress."""
     async with connected(place, "publisher") as agent:
         done, slots, said_s = 0, asyncio.Semaphore(UNSETTLED_MAX), time.monotonic()
 
@@ -158,7 +158,7 @@ async def _first_waiting(line: Line, place: Place, name: str) -> int:
 
 
 async def _be_slow(line: Line, place: Place, backlogged: str, stuck: str) -> None:
-    """Be subscribed and take nothing as ``stuck``; when told, come back as ``backlogged`` and take what has waited."""
+    """Subscribe and consume nothing as ``stuck``; on request, come back as ``backlogged`` and consume everything."""
     async with connected(place, stuck) as agent, agent.subscribe(SUBJECT, keep=True):
         line.say("stuck")
         await line.hear()

@@ -22,12 +22,12 @@ from bench.workers import Line, Worker
 
 UNREAD: Final = 99
 FILLING: Final = 300
-"""Events of each kind before what is measured: more than a window."""
+"""Events of each kind before the measurement: more than a window."""
 OTHERS_EVERY: Final = 10
-"""Events that are measured."""
+"""Measured events."""
 WINDOW: Final = 100
 WARMING: Final = 2_500
-"""Events after which a server with many subscriptions compiles what matches them; and how long that may take."""
+"""Events after which a server with many subscriptions compiles its matching; and the longest time of that."""
 SETTLE_S: Final = 10.0
 KINDS: Final = ("alone", "other_events", "same_events")
 
@@ -42,7 +42,7 @@ def beside_unread(events: int, turns: int) -> dict[str, Any]:
         _deliveries_per_s(place, reader, publisher, len(KINDS) * turns, KINDS[-1], WARMING)
         time.sleep(SETTLE_S)
         for turn in range(turns):
-            # What came last in one turn comes first in the next: neither gains by its place.
+            # The last kind of one turn is first in the next, so that neither profits from its place.
             for kind in KINDS if turn % 2 == 0 else reversed(KINDS):
                 progress(f"unread: {kind}, {turn + 1} of {turns}")
                 user = len(KINDS) * turn + KINDS.index(kind)
@@ -68,7 +68,7 @@ def _deliveries_per_s(place: Place, reader: Worker, publisher: Worker, user: int
 
 
 async def _read(line: Line, place: Place, user: int, kind: str, events: int) -> float:
-    """Read one subscription of many; return the second at which its last event came."""
+    """Read one subscription of many; return the second at which its last event arrived."""
     async with connected(place, f"consumer{user}") as agent, contextlib.AsyncExitStack() as stack:
         for number in range(0 if kind == "alone" else UNREAD):
             wanted = f"To == {user} and At > {-number}"
@@ -87,7 +87,7 @@ async def _read(line: Line, place: Place, user: int, kind: str, events: int) -> 
 
 
 async def _publish(line: Line, place: Place, user: int, events: int) -> float:
-    """Fill the windows, and when told publish what is measured; return when that began."""
+    """Fill the windows, and on request publish the measured events; return when that began."""
     async with connected(place, "publisher") as agent:
         slots = asyncio.Semaphore(WINDOW)
 

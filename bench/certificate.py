@@ -1,4 +1,4 @@
-"""A certificate for localhost that vouches for itself, for peers that speak TLS."""
+"""Self-signed certificate for localhost, for peers that speak TLS."""
 
 from __future__ import annotations
 
@@ -43,5 +43,5 @@ def server_context(certificate: Path, key: Path) -> ssl.SSLContext:
 
 
 def client_context(certificate: Path) -> ssl.SSLContext:
-    """Return the context of a client that trusts this certificate alone."""
+    """Return the context of a client that trusts only this certificate."""
     return ssl.create_default_context(cafile=str(certificate))

@@ -119,7 +119,7 @@ def throughput(runs: int, quick: bool) -> tuple[list[float], dict[Cell, list[Rat
     near, far = processors()
     with Worker(processor=far) as receiver, Worker(processor=near) as sender:
         for turn in range(runs):
-            # The cells of the goals come more often than the others, and close to the echo.
+            # The cells of the goals are measured more often than the others, and close to the echo.
             for _ in range(GOAL_ROUNDS):
                 echoes.append(echo_per_s(receiver, sender))
                 for cell in goal_cells():
@@ -133,12 +133,12 @@ def throughput(runs: int, quick: bool) -> tuple[list[float], dict[Cell, list[Rat
 
 
 def goal_cells() -> Iterator[Cell]:
-    """Return what the goals are about."""
+    """Yield the cells of the goals."""
     return (Cell(peer, "uvloop", GOAL_LOAD) for peer in GOAL_PEERS)
 
 
 def cells(quick: bool) -> Iterator[Cell]:
-    """Return everything else: sizes, one and many peers, both loops."""
+    """Yield all other cells: sizes, one and many peers, both loops."""
     goals = set(goal_cells())
     for size in (SMALL_BYTES,) if quick else SIZES_BYTES:
         for many in (1, MANY):
@@ -205,7 +205,7 @@ def round_trips(quick: bool) -> list[Times]:
 
 
 def lossy_round_trips(quick: bool) -> list[Times]:
-    """Time round trips while packets are lost; nothing where that cannot be had."""
+    """Time round trips under packet loss; nothing if packet loss cannot be set up."""
     if reason := missing("iptables"):
         progress(f"no figures under loss: {reason}")
         return []
@@ -270,7 +270,7 @@ def _times(
     ]
 
 
-# Saying --------------------------------------------------------------------------------------------------------------
+# Output --------------------------------------------------------------------------------------------------------------
 
 
 def _goals(
@@ -295,7 +295,7 @@ def _goals(
 
 
 def _ratio(ours: Sequence[float], theirs: Sequence[float]) -> float:
-    """Return the median of the ratios of what was measured one right after the other."""
+    """Return the median of the ratios of consecutive measurements."""
     return median(one / other for one, other in zip(ours, theirs, strict=True))
 
 

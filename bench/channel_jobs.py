@@ -1,4 +1,6 @@
-"""What the two sides of a measurement do; see :mod:`bench.workers`. Times are in seconds of the monotonic clock."""
+"""Jobs of the two sides of a channel measurement; see :mod:`bench.workers`. Times are in seconds of the monotonic
+clock.
+"""
 
 from __future__ import annotations
 
@@ -17,14 +19,14 @@ _TURN_MESSAGES: Final = 256
 _STALL_S: Final = 0.02
 _STAMP: Final = struct.Struct("!d")
 _LAST_S: Final = 1.0
-"""How long a client waits for what is still on its way."""
+"""Time that a client waits for messages in flight."""
 
 
 class Load(NamedTuple):
-    """Messages of ``message_bytes``, from each of ``peers`` channels as fast as they are taken.
+    """Messages of ``message_bytes``, from each of ``peers`` channels as fast as they are accepted.
 
-    With ``messages_each`` so many are sent and the time of all counts; otherwise what comes in ``measured_s``, once
-    ``warm_s`` have passed.
+    With ``messages_each`` so many are sent and their total time counts; otherwise the messages of ``measured_s`` count,
+    after ``warm_s``.
     """
 
     message_bytes: int
@@ -35,7 +37,7 @@ class Load(NamedTuple):
 
 
 class Received(NamedTuple):
-    """What a receiver counted, in how long, and the processor time that took."""
+    """Messages that a receiver counted, the duration, and the processor time."""
 
     messages: int
     passed_s: float
@@ -43,7 +45,7 @@ class Received(NamedTuple):
 
 
 async def receive(line: Line, peer: Peer, host: str, load: Load) -> Received:
-    """Count messages: say the place, hear that sending begins, return what came."""
+    """Count messages: report the address, wait for the start of sending, return the count."""
     count, enough = 0, asyncio.Event()
     wanted = (load.messages_each or 0) * load.peers
 
@@ -68,7 +70,7 @@ async def receive(line: Line, peer: Peer, host: str, load: Load) -> Received:
 
 
 async def send(line: Line, peer: Peer, place: Place, load: Load) -> tuple[int, float]:
-    """Send until told to stop; say when all channels are open, return messages given and processor time used."""
+    """Send until stopped; report when all channels are open, return messages sent and processor time used."""
     given, stopped = 0, False
     message = bytes(load.message_bytes)
 
@@ -78,7 +80,7 @@ async def send(line: Line, peer: Peer, place: Place, load: Load) -> tuple[int, f
             given += 1
             await channel.send(message)
             if given % _TURN_MESSAGES == 0:
-                await asyncio.sleep(0)  # some streams say only in a turn of the loop that they have enough
+                await asyncio.sleep(0)  # some streams report a full buffer only after a turn of the loop
 
     async with contextlib.AsyncExitStack() as stack:
         channels = [await stack.enter_async_context(dialled(peer, place, each)) for each in range(load.peers)]
@@ -96,7 +98,7 @@ async def send(line: Line, peer: Peer, place: Place, load: Load) -> tuple[int, f
 
 
 async def echo_datagrams(line: Line, host: str) -> None:
-    """Echo datagrams until told to stop; say the place."""
+    """Echo datagrams until stopped; report the address."""
     loop = asyncio.get_running_loop()
     transport, _ = await loop.create_datagram_endpoint(EchoServer, local_addr=(host, 0))
     line.say(Place(host, transport.get_extra_info("sockname")[1]))
@@ -105,7 +107,7 @@ async def echo_datagrams(line: Line, host: str) -> None:
 
 
 async def count_echoes(line: Line, place: Place, message_bytes: int, windows: int, window_s: float) -> float:
-    """Keep some datagrams on their way; return the most that came back per second in one of several windows of time."""
+    """Keep some datagrams in flight; return the most that came back per second in one of several windows of time."""
     count, message = 0, bytes(message_bytes)
 
     def heard(data: bytes) -> None:
@@ -139,7 +141,7 @@ class Beat(NamedTuple):
 
 
 async def echo(line: Line, peers: Sequence[Peer], host: str) -> None:
-    """Echo messages of all peers at once until told to stop; say their places."""
+    """Echo messages of all peers at once until stopped; report their addresses."""
 
     async def handle(channel: Channel) -> None:
         async for message in channel:

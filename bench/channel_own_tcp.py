@@ -23,11 +23,11 @@ MESSAGE_BYTES_MAX: Final = 2**21
 _SOCKET: Final = "data-stream"
 _SECRET: Final = bytes(32)
 _PASSIVE: Final = 1 << 32
-"""Added to an id of the connecting side: that of the side it connects to."""
+"""Offset from an id of the connecting side to that of the other side."""
 
 
 class _Counting:
-    """A source of ids that the other side can foretell."""
+    """A predictable source of ids."""
 
     def __init__(self, first: int) -> None:
         self._next = first - 1
@@ -60,7 +60,7 @@ class OwnTcpChannel:
         end.driver.feed(SendMessage(self._local_id, message))
 
     def take(self, message: bytes) -> None:
-        """Take a message that has arrived."""
+        """Receive a message that has arrived."""
         self._inbox.append(message)
         self._arrived.set()
 
@@ -75,7 +75,7 @@ class OwnTcpChannel:
 
 
 class OwnTcpEnd:
-    """The machine of one side and its connections; to the driver it is the machine, to see each step."""
+    """The machine of one side and its connections; the driver uses it as the machine, so that it sees each step."""
 
     def __init__(self, first_id: int, fingerprint: bytes = b"") -> None:
         config = TcpConfig(message_bytes_max=MESSAGE_BYTES_MAX)
@@ -87,14 +87,14 @@ class OwnTcpEnd:
         self._rooms: dict[int, asyncio.Future[None]] = {}
 
     def step(self, inputs: Iterable[Input], now: float) -> list[Output]:
-        """Step the machine, and let senders go on that have room."""
+        """Step the machine, and resume senders that have room."""
         outputs = self.endpoint.step(inputs, now)
         for local_id in self.waiting_bytes:
             self.waiting_bytes[local_id] = self.endpoint.unsent_bytes(local_id)
         for local_id, room in list(self._rooms.items()):
             if self.waiting_bytes[local_id] < UNSENT_BYTES_MAX // 2:
                 del self._rooms[local_id]
-                if not room.done():  # whoever waited may have been cancelled meanwhile
+                if not room.done():  # the waiting sender may have been cancelled meanwhile
                     room.set_result(None)
         return outputs
 
@@ -122,7 +122,7 @@ class OwnTcpEnd:
 def own_tcp_listening(
     host: str, certificate: Path, key: Path, accepted: Callable[[OwnTcpChannel], None]
 ) -> Iterator[int]:
-    """Serve for the block, over TLS; a channel is told of when its first message comes."""
+    """Serve for the block, over TLS; a channel is announced with its first message."""
     fingerprint = _fingerprint(certificate)
     end = OwnTcpEnd(_PASSIVE + 1, fingerprint)
     end.accepted = accepted

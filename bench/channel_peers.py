@@ -1,4 +1,4 @@
-"""What is measured side by side: reliable UDP of ours, and TCP and TLS by asyncio's streams, behind one face.
+"""Peers of the channel benchmark behind one interface: our reliable UDP, and TCP and TLS by asyncio's streams.
 
 A message on a stream is its length in four bytes and its bytes, written as it is given.
 """
@@ -34,13 +34,15 @@ class Channel(Protocol):
     """A reliable, ordered channel of messages: iterate over it for those of the other side."""
 
     async def send(self, message: bytes) -> None:
-        """Give a message to be sent; waits while too much is on its way."""
+        """Send a message; waits while too much is in flight."""
 
     def __aiter__(self) -> AsyncIterator[bytes]: ...
 
 
 class Peer(NamedTuple):
-    """What to measure: ``kind`` is ``rudp``, ``own tcp``, ``tcp``, ``tls`` or ``udp``; ``batched`` is for ``rudp``."""
+    """Subject of a measurement: ``kind`` is ``rudp``, ``own tcp``, ``tcp``, ``tls`` or ``udp``; ``batched`` is for
+    ``rudp``.
+    """
 
     name: str
     kind: str
@@ -60,7 +62,7 @@ PEERS: Final = (RUDP_SEALED, RUDP_PLAIN, RUDP_SEALED_UNBATCHED, RUDP_PLAIN_UNBAT
 
 
 class Place(NamedTuple):
-    """Where a peer listens; ``certificate`` is that of a TLS server."""
+    """Address of a listening peer; ``certificate`` is that of a TLS server."""
 
     host: str
     port: int
@@ -128,7 +130,7 @@ async def dialled(peer: Peer, place: Place, number: int) -> AsyncIterator[Channe
 
 
 class _Done(Exception):
-    """Leaves a channel without the last word that would wait for all that is still on its way."""
+    """Leaves a channel without the final flush, which would wait for all data in flight."""
 
 
 class StreamChannel:
@@ -165,7 +167,7 @@ class DatagramChannel:
         self._transport.sendto(message, self._remote)
 
     def take(self, message: bytes) -> None:
-        """Take what has arrived."""
+        """Receive what has arrived."""
         self._inbox.append(message)
         self._arrived.set()
 
@@ -180,7 +182,7 @@ class DatagramChannel:
 
 
 class _Datagrams(asyncio.DatagramProtocol):
-    """A socket and its channels, by where they lead to; ``accepted`` is told of each new one."""
+    """A socket and its channels, by remote address; ``accepted`` is called with each new channel."""
 
     def __init__(self, accepted: Callable[[Channel], None] | None) -> None:
         self.channels: dict[Address | None, DatagramChannel] = {}
@@ -230,7 +232,7 @@ class _Tasks:
         """Handle a channel."""
 
         async def run() -> None:
-            with contextlib.suppress(WanderbusError):  # the other side goes without a word
+            with contextlib.suppress(WanderbusError):  # the other side leaves without notice
                 await self._handle(channel)
 
         self._tasks.add(asyncio.get_running_loop().create_task(run()))
@@ -302,7 +304,7 @@ class EchoClient(asyncio.DatagramProtocol):
         self._transport = transport
 
     def datagram_received(self, data: bytes, addr: tuple[str, int]) -> None:
-        """Hand it over."""
+        """Pass it to the callback."""
         self._heard(data)
 
     def send(self, data: bytes) -> None:

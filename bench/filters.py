@@ -87,7 +87,7 @@ def per_s(function: Callable[[Any], object], values: Sequence[Any], measured_s: 
 
 
 def _against_naive(count: int) -> tuple[dict[str, object], list[Goal]]:
-    """Compare with what goes through all pairs, on one structure, where nothing spares it the most of them."""
+    """Compare with the naive version, on one structure, where no shortcut spares it most pairs."""
     progress(f"naive versions, {count} filters of one structure")
     conjunctions, _ = normalised(filters_workload.one_schema(count))
     own_s, own = _processor_s(lambda: merge_conjunctions(conjunctions))
@@ -129,7 +129,7 @@ def _merge(workload: str, count: int, mode: Mode) -> Merged:
         else filters_workload.texts(count, max(1, count // per_schema))
     )
     conjunctions, normalising_s = normalised(texts)
-    # What is there already is not gone through again by the garbage collector, as in a server that runs.
+    # The garbage collector skips existing objects, as in a server that runs.
     gc.collect()
     gc.freeze()
     started = time.perf_counter()

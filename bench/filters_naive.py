@@ -1,4 +1,4 @@
-"""Merging as one would write it down first: every pair compared, again after every change. Same meaning, same rules."""
+"""Naive merging: every pair compared, again after every change, with the same meaning and rules."""
 
 from __future__ import annotations
 

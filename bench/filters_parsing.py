@@ -1,4 +1,4 @@
-"""How many expressions of interest are read in a second, in each language."""
+"""Rate of parsing expressions of interest, in each language."""
 
 from __future__ import annotations
 
@@ -30,7 +30,7 @@ ROUNDS: Final = 9
 
 
 def parses_per_s(round_s: float = 0.2) -> dict[str, float]:
-    """Return, of each language, how many of its expressions are read in a second: the median of some rounds."""
+    """Return, for each language, the expressions parsed in a second: the median of some rounds."""
     texts = {"eci": ECI, "cesql": CESQL, "xml": tuple(xml.write(filters.parse(text).root) for text in ECI)}
     return {language: median(_rate(language, of, round_s) for _ in range(ROUNDS)) for language, of in texts.items()}
 

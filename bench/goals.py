@@ -1,4 +1,4 @@
-"""Every goal of the project from one list, ``bench/goals.toml``: shown, measured and checked (decision 0042).
+"""Goals of the project from one list, ``bench/goals.toml``: shown, measured and checked (decision 0042).
 
 Without names all are checked, which takes some hours; with --quick the short forms run, in about twelve minutes on an
 idle machine. A name is that of a goal or of a measurement. Exit status 1 if a goal is not met or was not measured.
@@ -41,7 +41,7 @@ class Listed(NamedTuple):
 
 
 class Measurement(NamedTuple):
-    """One command, what it takes, and the goals that it reports."""
+    """One command, its requirements, and the goals that it reports."""
 
     name: str
     command: str
@@ -77,7 +77,7 @@ def read(path: Path = LIST) -> list[Measurement]:
 
 
 def chosen(measurements: Sequence[Measurement], names: Sequence[str], *, quick: bool) -> list[Measurement]:
-    """Return what measures the goals with these ``names``, with those goals alone; without names, everything."""
+    """Return the measurements of the goals with these ``names``, with only those goals; without names, everything."""
     unknown = set(names) - {each.name for each in measurements}
     unknown -= {goal.name for each in measurements for goal in each.goals}
     if unknown:
@@ -120,7 +120,7 @@ def holds(value: float, bound: str) -> bool:
 
 
 def measure(measurement: Measurement, *, quick: bool, log: Path) -> tuple[Report | None, Report]:
-    """Run the command, its output to ``log``; return its report, and what running it took."""
+    """Run the command, its output to ``log``; return its report, and its cost."""
     line = measurement.quick if quick else measurement.command
     minutes = measurement.quick_minutes if quick else measurement.minutes
     progress(f"{measurement.name}: {line} (about {minutes:g} min)")
@@ -163,7 +163,7 @@ def _children_cpu_s() -> float:
     return used.ru_utime + used.ru_stime
 
 
-# Words ---------------------------------------------------------------------------------------------------------------
+# Text ----------------------------------------------------------------------------------------------------------------
 
 
 def listing(measurements: Sequence[Measurement]) -> Iterator[str]:
@@ -211,7 +211,7 @@ def recorded(text: str, checked: Sequence[Checked], day: datetime.date) -> str:
 
 
 def main(arguments: list[str] | None = None) -> int:
-    """Check what was asked for; return the exit status."""
+    """Check the requested goals; return the exit status."""
     options = _options(arguments)
     if options.record and options.quick:
         raise SystemExit("--record keeps figures of the full forms; leave --quick out")

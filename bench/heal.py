@@ -1,4 +1,4 @@
-"""How long events fail to reach a subscriber whose address changes: ours beside QUIC migration and MQTT reconnection.
+"""Healing time after a change of address: ours beside QUIC migration and MQTT reconnection.
 
 Each system has two hosts, network namespaces joined by a cable (needs root). Events are published at 100 a second at
 the one; at the other the subscriber loses its address and gets another. Ours is the whole system, sealed: registrar,
@@ -30,17 +30,17 @@ from bench.workers import Worker, WorkerError
 
 HEAL_P50_VS_QUIC_MAX: Final = 2.0
 STEADY_S: Final = 0.3
-"""Events flow for so long before a move."""
+"""Time for which events flow before a move."""
 
 AFTER_S: Final = 0.2
-"""Events flow for so long after healing: what comes late or twice is seen."""
+"""Time for which events flow after healing, to observe late and repeated ones."""
 
 
 class Subject(System, Protocol):
-    """A system and what it needs to be running."""
+    """A system and its server."""
 
     def server(self, pair: Hosts) -> contextlib.AbstractContextManager[Mapping[str, Any]]:
-        """Run what is between the two ends for the block; yield what they have to know."""
+        """Run the server for the block; yield the options of the two ends."""
 
 
 SUBJECTS: Final[Mapping[str, Callable[[], Subject]]] = {
@@ -53,7 +53,7 @@ OURS: Final = ("ours", "ours over TCP")
 
 
 class Running(NamedTuple):
-    """A system that is up, and its two ends."""
+    """A running system, and its two ends."""
 
     name: str
     subscriber: Worker
@@ -107,7 +107,7 @@ def move(running: Running) -> Move:
     """Publish, change the address of the subscriber meanwhile, and count."""
     state = running.state
     running.publisher.tell(state["number"])
-    # Moves must not fall into step with the events.
+    # Moves must not synchronise with the events.
     time.sleep(STEADY_S + random.uniform(0.0, 0.05))
     old, new = NEAR_ADDRESSES[state["place"]], NEAR_ADDRESSES[1 - state["place"]]
     state["place"] = 1 - state["place"]

@@ -1,6 +1,6 @@
-"""The two ends of a system whose subscriber moves: what they do is the same for every system; see :mod:`bench.workers`.
+"""Jobs of the two ends of a system whose subscriber moves, the same for every system; see :mod:`bench.workers`.
 
-The publisher numbers its events and says in each when it was published; both ends read one clock.
+The publisher numbers its events and puts the time of publishing into each; both ends read one clock.
 """
 
 from __future__ import annotations
@@ -23,28 +23,28 @@ EVENT_BYTES: Final = 200
 _STAMP: Final = struct.Struct("!Qd")
 
 Heard = Callable[[int, float, float], None]
-"""Told of each event that the subscriber receives: its number, when it was published, when it was received."""
+"""Callback for each event that the subscriber receives: its number, when it was published, when it was received."""
 
 
 class Subscription(Protocol):
-    """A subscriber's hold on a system."""
+    """Handle of a subscriber."""
 
     marks: list[tuple[str, float]]
-    """What the system did on the way, and when; for a closer look."""
+    """Steps of the system with their times, for analysis."""
 
     async def moved(self) -> None:
-        """The address has changed: act at once, where the system does not do so by itself."""
+        """React to a change of the address, if the system does not do so by itself."""
 
 
 class Publisher(Protocol):
-    """A publisher's hold on a system."""
+    """Handle of a publisher."""
 
     async def publish(self, number: int, published_s: float) -> None:
-        """Publish one event; returns when the system has it."""
+        """Publish one event; return once the system has it."""
 
 
 class System(Protocol):
-    """What is measured: opened in the process that uses it. ``options`` are the system's own."""
+    """Measured system: opened in the process that uses it. ``options`` are the system's own."""
 
     def subscribed(
         self, options: Mapping[str, Any], heard: Heard
@@ -52,22 +52,22 @@ class System(Protocol):
         """Subscribe for the block."""
 
     def publishing(self, options: Mapping[str, Any]) -> contextlib.AbstractAsyncContextManager[Publisher]:
-        """Be ready to publish for the block."""
+        """Prepare to publish for the block."""
 
 
 class Move(NamedTuple):
-    """One change of address: what it took until an event came that can only have come to the new one."""
+    """One change of address: the time until an event arrived that could only reach the new address."""
 
     system: str
     gap_s: float | None
     lost: int
     repeated: int
     marks: list[tuple[str, float]]
-    """What the system did meanwhile, in seconds since the new address could be used."""
+    """Steps of the system meanwhile, in seconds since the new address could be used."""
 
 
 async def follow(line: Line, name: str, system: System, options: Mapping[str, Any]) -> None:
-    """Subscribe, and move as often as the benchmark says the old and the new address; None is the end."""
+    """Subscribe, and move for each pair of old and new address that the benchmark sends; None is the end."""
     events: list[tuple[int, float, float]] = []
 
     def heard(number: int, published_s: float, received_s: float) -> None:
@@ -90,7 +90,7 @@ async def follow(line: Line, name: str, system: System, options: Mapping[str, An
 
 
 async def _first(events: list[tuple[int, float, float]], gone_s: float, usable_s: float) -> float | None:
-    """Return how long after ``usable_s`` the first event came that was published after ``gone_s``; None if none did."""
+    """Return the time from ``usable_s`` to the first event published after ``gone_s``; None if none arrived."""
     seen = 0
     while time.monotonic() < usable_s + HEAL_S_MAX:
         for _, published_s, received_s in events[seen:]:
@@ -102,17 +102,17 @@ async def _first(events: list[tuple[int, float, float]], gone_s: float, usable_s
 
 
 async def _settle(events: list[tuple[int, float, float]], numbers: range) -> tuple[int, int]:
-    """Wait until all of ``numbers`` have come, within bounds; return how many are missing and how many came again."""
+    """Wait until all of ``numbers`` have arrived, within bounds; return the numbers of missing and repeated ones."""
     until_s = time.monotonic() + SETTLE_S_MAX
     while time.monotonic() < until_s and len({number for number, _, _ in events} & set(numbers)) < len(numbers):
         await asyncio.sleep(0.02)
-    await asyncio.sleep(0.05)  # for what comes twice
+    await asyncio.sleep(0.05)  # for repeated events
     came = [number for number, _, _ in events if number in numbers]
     return len(numbers) - len(set(came)), len(came) - len(set(came))
 
 
 async def publish(line: Line, system: System, options: Mapping[str, Any]) -> None:
-    """Publish steadily from each number that the benchmark says, until it says stop; None is the end."""
+    """Publish steadily from each number that the benchmark sends, until it stops; None is the end."""
     async with system.publishing(options) as publisher:
         line.say("ready")
         while (first := await line.hear()) is not None:

@@ -1,6 +1,6 @@
 """MQTT as a subject of :mod:`bench.heal`: Mosquitto, and paho-mqtt with QoS 1 and a session that outlives connections.
 
-On a move the subscriber connects anew at once, with its client id, so that the broker lets go of the old connection.
+On a move the subscriber reconnects at once, with its client id, so that the broker drops the old connection.
 """
 
 from __future__ import annotations
@@ -62,7 +62,7 @@ class Mqtt:
 
     @contextlib.asynccontextmanager
     async def publishing(self, options: Mapping[str, Any]) -> AsyncIterator[Publisher]:
-        """Be ready to publish for the block."""
+        """Prepare to publish for the block."""
         client, up = _client(), asyncio.Event()
         loop = asyncio.get_running_loop()
 
@@ -115,7 +115,7 @@ class _Subscription:
             client.loop_stop()
 
     def _received(self, client: object, data: object, message: mqtt.MQTTMessage) -> None:
-        """Take note, in paho's thread, of the time."""
+        """Record the time, in paho's thread."""
         number, published_s = unpack_event(bytes(message.payload))
         self._loop.call_soon_threadsafe(self._heard, number, published_s, time.monotonic())
 

@@ -29,7 +29,7 @@ class Ours:
 
     @contextlib.contextmanager
     def server(self, pair: Hosts) -> Iterator[Mapping[str, Any]]:
-        """Run the server for the block; yield what the two ends have to know."""
+        """Run the server for the block; yield the options of the two ends."""
         with tempfile.TemporaryDirectory(prefix="wanderbus-bench-") as directory:
             users = Path(directory) / "users"
             users.touch(0o600)
@@ -76,7 +76,7 @@ class Ours:
 
     @contextlib.asynccontextmanager
     async def publishing(self, options: Mapping[str, Any]) -> AsyncIterator[Publisher]:
-        """Be ready to publish for the block."""
+        """Prepare to publish for the block."""
         async with self._agent("alice", "a", options, "udp") as agent:
             yield _Publishing(agent)
 
@@ -93,7 +93,7 @@ class Ours:
 
 
 class _Held:
-    """Our agent hears from the kernel that its address has changed; nobody needs to tell it."""
+    """Handle of our agent, which learns from the kernel that its address has changed."""
 
     def __init__(self) -> None:
         self.marks: list[tuple[str, float]] = []

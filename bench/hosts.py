@@ -32,7 +32,7 @@ _RUNTIME: Final = Path("/run/netns")
 
 
 class HostsError(Exception):
-    """The namespaces cannot be had; the text says why, in one line."""
+    """The namespaces cannot be created; the text gives the reason, in one line."""
 
 
 class Hosts(NamedTuple):
@@ -42,7 +42,7 @@ class Hosts(NamedTuple):
     far: str
 
     def lose(self, share: float) -> None:
-        """Let each host lose this share of the packets that reach it, whatever it lost before."""
+        """Make each host lose this share of the packets that reach it, replacing its earlier share."""
         for name in self:
             _run("ip", "netns", "exec", name, "iptables", "-F", "INPUT")
             if share:
@@ -51,7 +51,7 @@ class Hosts(NamedTuple):
 
 
 def missing(*programs: str) -> str | None:
-    """Return why there can be no hosts here, in one line; None if nothing is known to be in the way."""
+    """Return why hosts cannot be made here, in one line; None if no obstacle is known."""
     if os.geteuid() != 0:
         return "network namespaces take root"
     absent = [name for name in ("ip", *programs) if program(name) is None]
@@ -106,12 +106,12 @@ def command(namespace: str, argv: Sequence[str]) -> list[str]:
 
 
 def program(name: str) -> str | None:
-    """Return the path of a program, also where only root has its directory in PATH."""
+    """Return the path of a program, even if its directory is only in root's PATH."""
     return shutil.which(name, path=_search_path())
 
 
 def sweep() -> None:
-    """Remove the namespaces of processes that are no more."""
+    """Remove the namespaces of processes that no longer exist."""
     for path in _RUNTIME.glob("wbench*") if _RUNTIME.is_dir() else ():
         match = _NAME.match(path.name)
         if match and not Path("/proc", match[1]).exists():

@@ -36,15 +36,15 @@ REQUESTS: Final = 4_000
 CONNECTIONS: Final = 200
 SOURCES: Final = 4_000
 WAITING: Final = 9_000
-"""Events that wait, below the bound of a queue."""
+"""Number of waiting events, below the bound of a queue."""
 
 LARGE_BYTES: Final = 30_000
 LARGE: Final = 2_500
 QUEUE_BYTES: Final = BrokerConfig().queue.bytes_max or 0
-"""Fewer than those events have: the oldest give way."""
+"""Fewer than the memory of those events: the oldest are dropped."""
 
 PARTIAL_BYTES: Final = 50_000
-"""Of a message that never ends, on each connection."""
+"""Bytes of an unfinished message on each connection."""
 
 NO_FLOOD: Final = """
 [flood]
@@ -72,7 +72,7 @@ pause_s_max = 3_600
 """
 
 _PADDING: Final = f"User-Agent: {'x' * 300}\r\n"
-"""Registrar and proxy give no answer of their own to a request that is smaller than that."""
+"""Least size of a request that registrar and proxy answer."""
 
 _numbers = itertools.count(1)
 
@@ -99,7 +99,7 @@ class Attacked:
         return (processor_s([self.pid]) - before) / count * 1e6
 
     def bytes_each(self, count: int, attack: Callable[[int], object]) -> float:
-        """Return by how much the server grows with one ``attack``."""
+        """Return the growth of the server's memory with one ``attack``."""
         before = self.resident_bytes()
         for number in range(count):
             attack(number)
@@ -116,14 +116,14 @@ class Attacked:
             time.sleep(0.5)
 
     def resident_bytes(self) -> int:
-        """Return what the server holds of memory."""
+        """Return the resident memory of the server."""
         lines = Path(f"/proc/{self.pid}/status").read_text(encoding="ascii").splitlines()
         return next(int(line.split()[1]) for line in lines if line.startswith("VmRSS:")) * 1024
 
 
 @contextlib.contextmanager
 def attacked(settings: str = "") -> Iterator[Attacked]:
-    """Run a server with these settings besides its ports."""
+    """Run a server with these settings and its ports."""
     with tempfile.TemporaryDirectory(prefix="wanderbus-bench-") as name:
         process, ports = _started(Path(name), settings)
         try:
@@ -134,7 +134,7 @@ def attacked(settings: str = "") -> Iterator[Attacked]:
 
 
 def _started(directory: Path, settings: str) -> tuple[subprocess.Popen[bytes], Mapping[str, int]]:
-    """Start a server; another program may take a free port before it does, so that is tried some times."""
+    """Start a server; tried several times, because another program may take a free port first."""
     (directory / "users").touch(0o600)
     (directory / "users").write_text("alice:secret\n", encoding="utf-8")
     command = [sys.executable, "-m", "wanderbus", "up", "--config", "server.toml", "--users", "users"]
@@ -153,7 +153,7 @@ def _started(directory: Path, settings: str) -> tuple[subprocess.Popen[bytes], M
 
 
 def request(method: str, user: str = "alice", more: str = "") -> bytes:
-    """Return a request of a stranger, which is no repetition of another."""
+    """Return a request of a stranger that does not repeat another."""
     number = next(_numbers)
     return (
         f"{method} sip:{'localhost' if method == 'REGISTER' else f'{user}@localhost'} SIP/2.0\r\n"
@@ -185,7 +185,7 @@ def refused_requests() -> Iterator[Goal]:
 
 
 def dropped_requests() -> Iterator[Goal]:
-    """Measure what comes beyond a limit."""
+    """Measure requests beyond a limit."""
     with attacked(BOUNDED) as server, socket.socket(socket.AF_INET, socket.SOCK_DGRAM) as sender:
         sip = HOST, server.ports["port"]
         with connect(sip):
@@ -202,7 +202,7 @@ def dropped_requests() -> Iterator[Goal]:
 
 
 def kept_bytes() -> Iterator[Goal]:
-    """Measure what is kept for strangers."""
+    """Measure memory that is kept for strangers."""
     with attacked(UNBOUNDED) as server:
         sip = HOST, server.ports["port"]
         with socket.socket(socket.AF_INET, socket.SOCK_DGRAM) as sender:
@@ -231,7 +231,7 @@ def kept_bytes() -> Iterator[Goal]:
 
 
 async def waiting_bytes(server: Attacked) -> list[Goal]:
-    """Measure what is kept of events that wait for a user who is away: of each, and of each byte of a large one."""
+    """Measure memory of events that wait for an absent user: per event, and per byte of a large one."""
     place = f"{HOST}:{server.ports['port']}"
 
     def agent_of(session: str) -> wanderbus.Agent:
@@ -243,7 +243,7 @@ async def waiting_bytes(server: Attacked) -> list[Goal]:
     with tempfile.TemporaryDirectory(prefix="wanderbus-bench-") as name:
         for subject in ("small", "large"):
             async with agent_of(subject) as agent:
-                await agent.subscribe(subject).__aenter__()  # left open: it stays when the agent goes
+                await agent.subscribe(subject).__aenter__()  # left open: it ends with the agent
         grown: list[float] = []
         async with agent_of("publisher") as agent:
             await agent.publish("other", {"x": 1})
@@ -261,12 +261,12 @@ async def waiting_bytes(server: Attacked) -> list[Goal]:
 
 
 def connect(address: tuple[str, int]) -> socket.socket:
-    """Open a TCP connection; it may be closed by the server at once."""
+    """Open a TCP connection; the server may close it at once."""
     return socket.create_connection(address, timeout=5)
 
 
 def secured(address: tuple[str, int]) -> socket.socket:
-    """Open a TLS connection to whoever is there."""
+    """Open a TLS connection without verification."""
     context = ssl.SSLContext(ssl.PROTOCOL_TLS_CLIENT)
     context.check_hostname, context.verify_mode = False, ssl.CERT_NONE
     return context.wrap_socket(connect(address))
@@ -280,7 +280,7 @@ def send_from(host: str, address: tuple[str, int]) -> None:
 
 
 def guesses(address: tuple[str, int]) -> Callable[[int, str], bytes]:
-    """Return what makes REGISTERs with wrong passwords, for a nonce that the server gave."""
+    """Return a factory of REGISTERs with wrong passwords, for a nonce of the server."""
     with socket.socket(socket.AF_INET, socket.SOCK_DGRAM) as sender:
         sender.settimeout(5)
         sender.sendto(request("REGISTER"), address)

@@ -35,17 +35,17 @@ EVENTS: Final = 4_096
 JUDGED: Final = 32
 SPARE_LEAST: Final = 10_000
 STUDIED: Final = ("study", "ranges")
-"""Of what the study's kernel can do."""
+"""Workload that the study's kernel supports."""
 MEASURED_S: Final = 3.0
 FRESH_TURNS: Final = 7
 AT_REST_A_S: Final = 40_000
-"""Subscriptions of an index for each second that it is left to itself, and single events, before it is measured."""
+"""Subscriptions of an index per second of rest, and single events, before it is measured."""
 
 Row = dict[str, object]
 
 
 class Measured(NamedTuple):
-    """What an index did with a number of subscriptions of one workload."""
+    """Figures of an index with a number of subscriptions of one workload."""
 
     workload: str
     subscriptions: int
@@ -55,7 +55,7 @@ class Measured(NamedTuple):
     differences: int
     static_per_s: float
     fresh_vs_static: float = math.nan
-    """Of an index that has just been filled by ``add_many``."""
+    """Rate of an index that has just been filled by ``add_many``."""
 
     def rows(self) -> Iterator[Row]:
         """Give the rows of the report, and print them."""
@@ -101,7 +101,7 @@ def _measure(name: str, size: int, seconds: float) -> tuple[Measured, list[Row]]
     churned = Churned(drawn, size, Index)
     build_s = churned.build()
     gc.collect()
-    # Steady first: what an index that was filled at once puts off is done by then.
+    # Steady state first: by then an index has finished the work that it deferred when it was filled.
     warm = churned.run(1, max(seconds / 2, size / AT_REST_A_S))
     expected_s = percentile(warm.calls_s, 0.5) if warm else 0.0
     rates: dict[int, Rate] = {}
@@ -109,7 +109,7 @@ def _measure(name: str, size: int, seconds: float) -> tuple[Measured, list[Row]]
         rate = churned.run(batch, seconds, expected_s * batch)
         if rate is not None:
             rates[batch] = rate
-    # The machine may be slower now than it was: before and after count alike.
+    # The machine may be slower now than before: both measurements count alike.
     static_per_s = harmonic_mean([before_per_s, _static_per_s(static, drawn, seconds / 2)])
     updates_per_s = churned.updates_per_s(seconds)
     one = Measured(
@@ -119,9 +119,9 @@ def _measure(name: str, size: int, seconds: float) -> tuple[Measured, list[Row]]
 
 
 def _fresh_vs_static(static: Static, drawn: Workload, size: int) -> float:
-    """Return the rate of indexes that have just been filled over that of the study's kernel, in turns.
+    """Return the rate of freshly filled indexes over that of the study's kernel, in turns.
 
-    Each is filled anew for a few batches: matching goes on with what an index has put off, so it does not stay fresh.
+    Each index is filled again after a few batches: matching continues deferred work, so an index does not stay fresh.
     """
     events = drawn.events()[:1_024]
     several = [(str(number), drawn.subject_of(number), drawn.filter(number)) for number in range(size)]
@@ -161,7 +161,7 @@ def _compared(drawn: Workload, size: int, static: Static, static_per_s: float, s
 
 
 def _events_per_s(drawn: Workload, match: Peer, seconds: float) -> float:
-    """Give a peer as many at once as it likes: twice as many each time, until they take long enough."""
+    """Match batches of growing size with a peer: twice as many each time, until they take long enough."""
     rows, count = drawn.encoded, 1
     match(rows[:1])
     while True:

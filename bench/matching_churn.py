@@ -1,7 +1,7 @@
 """An index whose subscriptions are replaced while it matches, measured in processor time.
 
-The clock runs in the index alone: what is matched and put in is made before. Subscriptions that come are the spare ones
-of the workload, numbered from ``count`` on.
+Only the index is timed: events and filters are made before. New subscriptions are the spare ones of the workload,
+numbered from ``count`` on.
 """
 
 from __future__ import annotations
@@ -21,9 +21,9 @@ from wanderbus.filters.compiled import compile_node
 
 REPLACED_PER_S: Final = 0.01
 CALL_S_MAX: Final = 10.0
-"""Longer than this no call may be expected to last, or it is not measured."""
+"""Longest expected duration of one call; a longer one is not measured."""
 SEEN_EACH: Final = 1_000
-"""Updates to one event, where updates are measured: none may be put off for ever."""
+"""Updates for each event, when updates are measured: none may be deferred for ever."""
 SAMPLED: Final = 300
 
 Subscription = tuple[str, str, Filter]
@@ -31,17 +31,17 @@ T = TypeVar("T")
 
 
 class Matches(Protocol):
-    """What is measured: :class:`wanderbus.matching.Index`, or what has its door."""
+    """Measured index: :class:`wanderbus.matching.Index`, or another with its interface."""
 
     def add(self, id: str, subject: str, filter: Filter) -> None:
-        """Put a filter in."""
+        """Add a filter."""
 
     def match(self, events: Sequence[Event]) -> list[list[str]]:
         """Return the ids that each event matches."""
 
 
 class Rate(NamedTuple):
-    """One measurement under replacement: of how many events at once, and what came of it."""
+    """One measurement under replacement: the batch size, and the figures."""
 
     batch: int
     events: int
@@ -86,7 +86,7 @@ class Churned:
         self._at = 0
 
     def build(self) -> float:
-        """Put the subscriptions in; return the seconds it took until the first batch is matched."""
+        """Add the subscriptions; return the seconds until the first batch is matched."""
         self._index = self._make()
         passed_s = 0.0
         for begin in range(0, self._count, 1_000):
@@ -116,7 +116,7 @@ class Churned:
         return Rate(batch, batch * len(calls_s), matches, updates, match_s, update_s, calls_s, longest_s)
 
     def updates_per_s(self, least_s: float) -> float:
-        """Replace subscriptions as fast as can be, an event among a thousand, and return how many a second."""
+        """Replace subscriptions as fast as possible, with an event for every thousand; return how many a second."""
         passed_s, done = 0.0, 0
         while passed_s < least_s:
             some, event = self._replacements(SEEN_EACH), self._next(1)
@@ -125,9 +125,9 @@ class Churned:
         return done / passed_s
 
     def differences(self, events: int) -> int:
-        """Return on how many pairs of an event and a subscription the index and the filter alone disagree.
+        """Return the number of pairs of an event and a subscription on which the index and the filter disagree.
 
-        Looked at are a random sample, and some of the ids that came.
+        It checks a random sample, and some of the ids that were found.
         """
         different = 0
         for event in self._next(events):

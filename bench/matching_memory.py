@@ -20,11 +20,11 @@ from wanderbus.matching import Index
 
 EVENTS = 1_024
 AT_REST = 6_000
-"""Events after which an index has done what it puts off."""
+"""Events after which an index has finished its deferred work."""
 
 
 class Grown(NamedTuple):
-    """Bytes per subscription: at rest, and the most on the way there."""
+    """Bytes per subscription: at rest, and the maximum before."""
 
     at_rest: float
     most: float
@@ -44,7 +44,7 @@ def grown(name: str, count: int) -> Grown:
     warm.match(events)
     del warm
     before = _resident_bytes()
-    Path("/proc/self/clear_refs").write_text("5", encoding="ascii")  # the most from now on
+    Path("/proc/self/clear_refs").write_text("5", encoding="ascii")  # the maximum from now on
     index = _filled(drawn, count)
     index.match(events)
     for number in range(count, len(drawn)):
@@ -63,7 +63,7 @@ def _filled(drawn: Workload, count: int) -> Index:
 
 
 def _resident_bytes() -> int:
-    """Return what the process holds, once what is free has gone back to the system."""
+    """Return the memory of the process, after free memory has been returned to the system."""
     gc.collect()
     ctypes.CDLL(None).malloc_trim(0)
     return _status("VmRSS")

@@ -1,4 +1,4 @@
-"""What else finds the matches, in the same run: of subscriptions that stay as they are, and events encoded already."""
+"""Peers of the matching benchmark, in the same run: with fixed subscriptions, and events encoded before."""
 
 from __future__ import annotations
 
@@ -12,18 +12,18 @@ from bench.matching_static import Static
 from bench.matching_workload import Ints, Workload
 
 Peer = Callable[[Ints], list[list[int]]]
-"""From rows of events to the numbers of the subscriptions that each matches."""
+"""Function from rows of events to the numbers of the subscriptions that each matches."""
 
 
 def peers(workload: Workload, count: int, static: Static) -> Iterator[tuple[str, Peer]]:
-    """Give each peer by name, made when its turn comes."""
+    """Yield each peer by name, created when its turn comes."""
     yield "numpy", lambda rows: [static.match_in_numpy(row).tolist() for row in rows]
     yield "duckdb join", duckdb_join(workload, count)
     yield "plain loop", plain_loop(workload, count)
 
 
 def plain_loop(workload: Workload, count: int) -> Peer:
-    """Return what tries every subscription in turn, up to its first predicate that fails."""
+    """Return a scan of all subscriptions, each up to its first predicate that fails."""
     predicates = _predicates(workload, count)
     rows = list(zip(*(column.tolist() for column in predicates), strict=True))
     subscriptions = [rows[begin:end] for begin, end in pairwise(workload.start[: count + 1].tolist())]

@@ -1,4 +1,4 @@
-"""The two-level bitset of the study, over subscriptions that never change and events that are encoded already.
+"""The two-level bitset of the study, for fixed subscriptions and events that are encoded before.
 
 What an index that may change is held against: the same idea with all that is hard left out. For each attribute and
 each bucket of its values there is a row of bits, one a subscription that the bucket does not exclude; in a second
@@ -17,7 +17,7 @@ from numba import njit
 from bench.matching_workload import DOMAIN, NAMES, STRINGS, WORDS, Ints, Workload
 
 BUCKETS: Final = 128
-"""Of a number."""
+"""Bits of a number."""
 Words = npt.NDArray[np.uint64]
 
 
@@ -44,7 +44,7 @@ class Static:
         self._out = np.empty(count, np.int32)
 
     def count(self, encoded: Ints) -> int:
-        """Return how many matches some events have in all: what is measured, one call for them all."""
+        """Return the total number of matches of some events: the measured function, one call for all events."""
         return int(_count_all(encoded, self._out, self._count, *self._tables()))
 
     def match(self, row: Ints) -> Ints:
@@ -154,7 +154,7 @@ def _match(
 ) -> int:  # fmt: skip
     n, width = 0, rows.shape[0]
     for a in range(width):
-        # The most selective strings first, since most blocks end there.
+        # The most selective strings first, because they exclude most blocks.
         place = STRINGS - 1 - a if a < STRINGS else a
         value = event[place]
         if value < 0:

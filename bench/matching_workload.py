@@ -36,12 +36,12 @@ NAMES: Final = (*(f"s{i}" for i in range(8)), *(f"i{i}" for i in range(8)), *(f"
 DOUBLES: Final = 16
 """The first attribute of the doubles; strings come first, then integers."""
 WORDS: Final = (5, 8, 10, 20, 50, 100, 500, 1000)
-"""Of each string attribute, how many values it has."""
+"""Number of values of each string attribute."""
 DOMAIN: Final = 10_000
 SUBJECTS: Final = 10_000
 PREFIX_CHARACTERS: Final = 2
 BETWEEN, UNEQUAL, PREFIX = range(3)
-"""Of a predicate: the value is from ``low`` to ``high``, is not ``low``, or begins as the string ``low`` does."""
+"""Kinds of a predicate: the value is from ``low`` to ``high``, is not ``low``, or begins like the string ``low``."""
 
 _FEW: Final = 1 / np.sqrt(np.arange(1, 9)) * 1.6
 _POPULARITY: Final = np.concatenate([[3, 2.5, 2, 1.5, 1.2, 1, 0.8, 0.6], _FEW, _FEW[:4]])
@@ -49,14 +49,14 @@ _POPULARITY: Final = np.concatenate([[3, 2.5, 2, 1.5, 1.2, 1, 0.8, 0.6], _FEW, _
 
 @dataclass(frozen=True)
 class Shape:
-    """What the subscriptions of a workload are like; how many, from the least to the most."""
+    """Form of a workload's subscriptions; numbers are from the least to the most."""
 
     predicates: tuple[int, int] = (3, 5)
     conjunctions: tuple[int, int] = (1, 1)
     subjects: int = 1
     numbers_alone: bool = False
     mixed: bool = False
-    """With prefixes and `!=`."""
+    """True if strings also use prefixes and `!=`."""
 
 
 SHAPES: Final = {
@@ -89,7 +89,7 @@ class Workload:
         return len(self.first) - 1
 
     def filter(self, number: int) -> Filter:
-        """Return the filter of a subscription; its text is left empty, which nobody reads here."""
+        """Return the filter of a subscription; its text is empty, because nothing reads it here."""
         conjunctions = tuple(map(self._conjunction, range(*self.first[number : number + 2].tolist())))
         return Filter("", "eci", conjunctions[0] if len(conjunctions) == 1 else Or(conjunctions))
 

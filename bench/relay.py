@@ -32,7 +32,7 @@ STREAMS: Final = (1, 8)
 SIZES: Final = (200, 1_200)
 UNDER_WAY: Final = (1, 2, 4, 8, 16, 32)
 LOST_S: Final = 0.1
-"""What has not come out for so long is lost."""
+"""Time after which a datagram that has not come out is lost."""
 
 ROUNDS: Final = 2_000
 _HOST: Final = "127.0.0.1"
@@ -113,7 +113,7 @@ def best_rate(relay: Running, streams: int, size: int, seconds: float) -> Rate:
 
 
 def rate_of(relay: Running, pairs: Sequence[Pair], size: int, seconds: float, under_way: int) -> Rate:
-    """Keep ``under_way`` datagrams of each stream going for so long; return what came out."""
+    """Keep ``under_way`` datagrams of each stream in flight for ``seconds``; return the figures."""
     loads = {there.fileno(): _Load(here, there, bytes(size)) for here, there in pairs}
     came = lost = 0
     with select.epoll() as poll:
@@ -150,7 +150,7 @@ class _Load:
         self.outstanding += count
 
     def exchange(self, most: int) -> int:
-        """Take what has come out, and send as much; return how much that was."""
+        """Receive what has come out, and send as much; return the number."""
         receive, send, data, came = self._there.recv, self._here.send, self._data, 0
         with contextlib.suppress(BlockingIOError):
             while came < most:
@@ -160,7 +160,7 @@ class _Load:
         return came
 
     def never_came(self) -> int:
-        """Take what is still under way; return how much of it never comes."""
+        """Receive what is still in flight; return how many datagrams are lost."""
         while self.outstanding and select.select([self._there], [], [], LOST_S)[0]:
             self._there.recv(65_536)
             self.outstanding -= 1
@@ -192,7 +192,7 @@ def direct() -> Iterator[Pair]:
 
 @contextlib.contextmanager
 def through(relay: Running, streams: int) -> Iterator[list[Pair]]:
-    """Agree on ``streams`` calls, and connect the two ends of each to the relay; a first datagram went both ways."""
+    """Set up ``streams`` calls, and connect the two ends of each to the relay; a first datagram went both ways."""
     with contextlib.ExitStack() as stack:
         asker = stack.enter_context(_end())
         asker.connect(relay.ng)
@@ -229,7 +229,7 @@ def _sdp(end: socket.socket) -> str:
 
 
 def _asked(asker: socket.socket, command: ng.Fields) -> int:
-    """Give a command; return the port that its answer shows, 0 if it shows none."""
+    """Send a command; return the port in its response, 0 if there is none."""
     asker.send(ng.write_command(os.urandom(6).hex().encode(), command))
     sdp, reason = ng.outcome(ng.read_reply(asker.recv(65_536))[1])
     if reason:

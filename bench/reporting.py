@@ -1,4 +1,4 @@
-"""What every benchmark prints and writes: goals by name, the machine, medians and percentiles."""
+"""Output of every benchmark: goals by name, the machine, medians and percentiles."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ Goal = dict[str, object]
 
 
 def machine() -> MachineFacts:
-    """Return what the figures depend on; ``load`` is the mean number of runnable processes of the last minute."""
+    """Return facts on which figures depend; ``load`` is the mean number of runnable processes of the last minute."""
     return {
         "python": platform.python_version(),
         "architecture": platform.machine(),
@@ -27,7 +27,7 @@ def machine() -> MachineFacts:
 
 
 def goal(name: str, value: float, unit: str, *, least: float | None = None, most: float | None = None) -> Goal:
-    """Return a goal as the report has it; it is met from ``least`` on, or up to ``most``; without both it is a figure.
+    """Return a goal for the report; it is met from ``least`` on, or up to ``most``; without both it is a figure.
 
     What is not a number was not measured.
     """
@@ -58,7 +58,7 @@ def _line(each: Goal) -> str:
 
 
 def progress(text: str) -> None:
-    """Say on standard error that the benchmark goes on."""
+    """Report progress on standard error."""
     print(text, file=sys.stderr, flush=True)
 
 

@@ -1,6 +1,6 @@
-"""Takes an IPv4 address from an interface and gives it another, as ``ip addr del`` and ``ip addr add`` do.
+"""Change of an interface's IPv4 address, as ``ip addr del`` and ``ip addr add`` do.
 
-The kernel is asked directly (rtnetlink(7)), so that the moment is known in which the new address can be used.
+It calls the kernel directly (rtnetlink(7)), so that the moment is known from which the new address can be used.
 """
 
 from __future__ import annotations
@@ -24,7 +24,7 @@ _ATTRIBUTE: Final = struct.Struct("=HH4s")
 
 
 class Change(NamedTuple):
-    """When the old address was gone and when the new one could be used, on the monotonic clock."""
+    """Times at which the old address was gone and the new one could be used, on the monotonic clock."""
 
     gone_s: float
     usable_s: float

@@ -1,6 +1,6 @@
-"""How many small messages per second pass through a pair of RUDP endpoints in memory, on one core (SPEC F).
+"""Rate of small messages through a pair of RUDP endpoints in memory, on one core (SPEC F).
 
-Nothing but the two machines runs: no socket, no event loop, no loss. Run ``python bench/rudp_pair.py --help``.
+Only the two machines run: no socket, no event loop, no loss. Run ``python bench/rudp_pair.py --help``.
 """
 
 from __future__ import annotations
@@ -24,7 +24,7 @@ GOALS_MESSAGES_PER_S = {
     (True, False): 60_000,
     (True, True): 60_000,
 }
-"""By whether each message has a datagram of its own, and whether packets are sealed."""
+"""Rates, by whether each message has a datagram of its own, and whether packets are sealed."""
 
 
 class SeededRandom:
@@ -43,7 +43,7 @@ class SeededRandom:
 
 
 def carried(outputs: list[Output], source: Address) -> list[Input]:
-    """Turn what one side sends into what the other receives."""
+    """Return the inputs of one side for the outputs of the other."""
     return [DatagramReceived("data", source, o.data) for o in outputs if type(o) is SendDatagram]
 
 
@@ -69,7 +69,7 @@ def run_once(messages: int, batch: int, payload_bytes: int, config: RudpConfig, 
 
 
 def carried_back(left: Endpoint, answers: list[Output], source: Address, now: float) -> list[Output]:
-    """Hand the ACKs over; return what they let go, if anything."""
+    """Deliver the ACKs; return the packets that they release, if any."""
     outputs = left.step(carried(answers, source), now)
     return [output for output in outputs if type(output) is SendDatagram]
 

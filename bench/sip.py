@@ -72,7 +72,7 @@ def main(arguments: list[str] | None = None) -> int:
 def measured(name: str, server: Server, registers: int, calls: int) -> dict[str, Rate]:
     """Put both loads on one server; return the rates."""
     with server() as (port, pid):
-        # The first round takes what happens once: bindings are new, code is cold.
+        # The first round includes one-time costs: new bindings and cold code.
         register(port, pid, registers // 10)
         return {f"{name} register": register(port, pid, registers), f"{name} call": call(port, pid, calls)}
 
@@ -108,7 +108,7 @@ def _parses_per_s(data: bytes) -> float:
     while (passed_s := time.perf_counter() - started) < PARSE_S:
         for _ in range(100):
             message = parse_message(data)
-            # What every message is asked for: parsing does not read these fields before.
+            # Every message needs these fields; the parser reads them only on access.
             _ = message.via, message.from_, message.to, message.cseq
         done += 100
     return done / passed_s

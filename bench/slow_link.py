@@ -1,7 +1,7 @@
-"""A link between two network namespaces on which every packet takes a while: what a network of some size does.
+"""Delayed link between two network namespaces.
 
-The kernel hands packets to this process (TUN devices, Documentation/networking/tuntap.rst), which passes each on when
-its time has come. It is for loads of some thousand packets a second.
+The kernel passes packets to this process (TUN devices, Documentation/networking/tuntap.rst), which forwards each after
+the delay. It suits loads of some thousand packets a second.
 """
 
 from __future__ import annotations
@@ -29,7 +29,7 @@ _START_S_MAX: Final = 20.0
 
 @contextlib.contextmanager
 def slow_link(namespaces: Sequence[str], device: str, delay_s: float) -> Iterator[None]:
-    """Join two namespaces for the block by devices of this name; raises ``OSError`` if that cannot be had."""
+    """Join two namespaces for the block by devices of this name; raises ``OSError`` if that fails."""
     here, there = multiprocessing.Pipe()
     context = multiprocessing.get_context("spawn")
     process = context.Process(target=_carry, args=(there, tuple(namespaces), device, delay_s), daemon=True)

@@ -146,7 +146,7 @@ def _publish(report: Connection, place: str, events: int) -> None:
 
 
 class _Relay(asyncio.DatagramProtocol):
-    """Passes what the sender sends back to it: one hop in, one hop out, nothing in between."""
+    """Returns the sender's datagrams to it: one hop in, one hop out, nothing in between."""
 
     def connection_made(self, transport: asyncio.BaseTransport) -> None:
         self._transport = transport
@@ -166,7 +166,7 @@ def _relay(report: Connection) -> None:
 
 
 class _Counter(asyncio.DatagramProtocol):
-    """Keeps a window of datagrams on their way until enough have come back; what the kernel dropped goes again."""
+    """Keeps a window of datagrams in flight until enough have come back; lost datagrams are replaced."""
 
     def __init__(self, events: int) -> None:
         self.done: asyncio.Future[None] = asyncio.get_running_loop().create_future()
@@ -185,7 +185,7 @@ class _Counter(asyncio.DatagramProtocol):
             self.done.set_result(None)
 
     def _refill(self) -> None:
-        """Fill the window anew whenever nothing came back for a while."""
+        """Refill the window whenever nothing came back for a while."""
         if self._to_come > 0:
             if self._seen in (-1, self._to_come):
                 for _ in range(WINDOW):

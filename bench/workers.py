@@ -1,6 +1,6 @@
-"""Processes that do the jobs of a benchmark, one side of a measurement each, on a processor of its own.
+"""Worker processes for the jobs of a benchmark, one side of a measurement each, on a processor of its own.
 
-A worker lives through many jobs, so that a run does not pay for starting Python; each job has an event loop of its own.
+A worker runs many jobs, so that a run does not pay for starting Python; each job has an event loop of its own.
 """
 
 from __future__ import annotations
@@ -23,7 +23,7 @@ from typing import Any, Final, Self
 import uvloop
 
 Job = Callable[..., Awaitable[Any]]
-"""A coroutine function of a :class:`Line` and arguments that can be pickled."""
+"""Job: a coroutine function of a :class:`Line` and arguments that can be pickled."""
 
 LOOPS: Final[dict[str, Callable[[], asyncio.AbstractEventLoop]]] = {
     "uvloop": uvloop.new_event_loop,
@@ -34,38 +34,38 @@ _CLONE_NEWNET: Final = 0x40000000
 
 
 class WorkerError(Exception):
-    """A job failed, or its process was silent for too long; the text holds the traceback from there."""
+    """A job failed, or its process was silent for too long; the text has the traceback."""
 
 
 class Line:
-    """The job's end of the line to the benchmark."""
+    """The job's end of the pipe to the benchmark."""
 
     def __init__(self, connection: Connection) -> None:
         self._connection = connection
         self._heard: asyncio.Queue[Any] = asyncio.Queue()
 
     def say(self, word: Any) -> None:
-        """Send something to the benchmark before the job is done."""
+        """Send a message to the benchmark before the job is done."""
         self._connection.send(("said", word))
 
     async def hear(self) -> Any:
-        """Wait for what the benchmark says next."""
+        """Wait for the next message of the benchmark."""
         return await self._heard.get()
 
     @contextlib.contextmanager
     def listening(self) -> Iterator[Self]:
-        """Hear the benchmark as long as the block lasts."""
+        """Receive from the benchmark during the block."""
         loop = asyncio.get_running_loop()
         loop.add_reader(self._connection.fileno(), lambda: self._heard.put_nowait(self._connection.recv()))
         try:
             yield self
         finally:
             loop.remove_reader(self._connection.fileno())
-            os.set_blocking(self._connection.fileno(), True)  # uvloop has changed that
+            os.set_blocking(self._connection.fileno(), True)  # because of uvloop
 
 
 class Worker:
-    """One process, in the network namespace of this name and on this processor if they are given."""
+    """One process, in this network namespace and on this processor if they are given."""
 
     def __init__(self, *, namespace: str | None = None, processor: int | None = None) -> None:
         self._connection, there = multiprocessing.Pipe()
@@ -80,11 +80,11 @@ class Worker:
         return self
 
     def tell(self, word: Any = None) -> None:
-        """Say something to the job."""
+        """Send a message to the job."""
         self._connection.send(word)
 
     def hear(self) -> Any:
-        """Return what the job says next, or its result; :class:`WorkerError` if it fails."""
+        """Return the next message of the job, or its result; raise :class:`WorkerError` if it fails."""
         if not self._connection.poll(ANSWER_S_MAX):
             raise WorkerError(f"nothing was heard from a job for {ANSWER_S_MAX:g} s")
         try:
@@ -130,7 +130,7 @@ def enter_namespace(name: str) -> None:
 
 
 def _work(connection: Connection, namespace: str | None, processor: int | None) -> None:
-    signal.signal(signal.SIGINT, signal.SIG_IGN)  # Ctrl-C is for the benchmark, which then ends us
+    signal.signal(signal.SIGINT, signal.SIG_IGN)  # Ctrl-C is for the benchmark, which then ends its workers
     logging.getLogger("asyncio").setLevel(logging.ERROR)  # a measurement ends in the middle of a stream, which warns
     if namespace is not None:
         enter_namespace(namespace)

@@ -31,7 +31,7 @@ CONVERSATION = (
 
 
 class Phone(asyncio.DatagramProtocol, SIPMobilityListener):
-    """One person's end of the chat: hears words, and is told where the other one hears them."""
+    """One person's end of the chat: receives messages, and learns the other's address."""
 
     def __init__(self) -> None:
         self.heard: asyncio.Queue[str] = asyncio.Queue()
@@ -42,7 +42,7 @@ class Phone(asyncio.DatagramProtocol, SIPMobilityListener):
         self.heard.put_nowait(data.decode())
 
     def session_connected(self, session: SIPSession) -> None:
-        """Note where words go from now on."""
+        """Record the other's new address."""
         self.other = remote_media(session)[0].destination
         print(f"{session.owner_uri} is in touch with {session.remote_uri}")
 

@@ -1,1 +1,1 @@
-"""What a server has to survive, done to it on purpose: ``kill -9`` under load, and power cuts of a recorded disk."""
+"""Fault injection for a server: ``kill -9`` under load, and power cuts of a recorded disk."""

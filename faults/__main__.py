@@ -1,4 +1,4 @@
-"""``python -m faults NAME``: do one kind of harm and compare what is left with what was promised."""
+"""``python -m faults NAME``: inject one kind of fault and compare what is left with what was promised."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ NAMES: Final = ("crash", "powercut")
 
 
 def main() -> int:
-    """Run the one that is named, with the arguments that follow; return its exit status."""
+    """Run the named program with the arguments that follow; return its exit status."""
     name = sys.argv[1] if len(sys.argv) > 1 else ""
     if name not in NAMES:
         print(f"usage: python -m faults NAME [--help | ARGUMENTS]\nnames: {', '.join(NAMES)}", file=sys.stderr)

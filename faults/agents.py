@@ -1,4 +1,4 @@
-"""``python -m faults.agents``: a publisher or a consumer under fire, in a process of its own that may be killed.
+"""``python -m faults.agents``: a publisher or a consumer under faults, in a process of its own that may be killed.
 
 Each keeps a journal of lines beside its device directory, which is all that the reckoning goes by. A publisher writes
 ``sent N`` before it publishes and ``acknowledged N OFFSET`` after. A consumer writes ``took EPOCH NUMBER OFFSET``
@@ -33,7 +33,7 @@ READY: Final = "ready"
 
 
 class Interest(NamedTuple):
-    """An expression, and the same in Python: what is due is not computed by what is tested."""
+    """An expression, and the same in Python: expected events are computed independently of the tested code."""
 
     expression: str
     matches: Callable[[int], bool]
@@ -47,23 +47,23 @@ INTERESTS: Final = {
 
 
 class Role(msgspec.Struct, frozen=True):
-    """What a process is told: whose device it is, where its files are, and what it is to do."""
+    """Role of a process: its device, its files, and its job."""
 
     user: str
     device: str
     directory: str
     server: str
     interest: str | None = None
-    """A key of :data:`INTERESTS`; None publishes."""
+    """A key of :data:`INTERESTS`; None for a publisher."""
 
     @property
     def journal(self) -> Path:
-        """Return the file of what it did."""
+        """Return the path of its journal."""
         return Path(self.directory, f"{self.device}.journal")
 
 
 def lines_of(journal: Path) -> list[list[str]]:
-    """Return the words of every line that was written in full."""
+    """Return the words of every complete line."""
     try:
         text = journal.read_text()
     except FileNotFoundError:
@@ -72,7 +72,7 @@ def lines_of(journal: Path) -> list[list[str]]:
 
 
 class Journal:
-    """Lines that are there after ``kill -9``."""
+    """Lines that survive ``kill -9``."""
 
     def __init__(self, path: Path) -> None:
         self.before = lines_of(path)
@@ -84,7 +84,7 @@ class Journal:
 
 
 async def publish(role: Role, stop: asyncio.Event, burst: asyncio.Event) -> None:
-    """Publish bursts of numbered events until told to stop; an earlier life's numbers are not used again."""
+    """Publish bursts of numbered events until stopped; numbers of an earlier life are not used again."""
     journal, random = Journal(role.journal), Random(role.device)
     number = max((int(words[1]) for words in journal.before if words[0] == "sent"), default=0)
 
@@ -105,7 +105,7 @@ async def publish(role: Role, stop: asyncio.Event, burst: asyncio.Event) -> None
 
 
 async def consume(role: Role, stop: asyncio.Event, interest: Interest) -> None:
-    """Take notifications until told to stop."""
+    """Consume notifications until stopped."""
     journal = Journal(role.journal)
     positions = [wanderbus.Position(int(words[1]), int(words[2])) for words in journal.before]
 
@@ -122,12 +122,12 @@ async def consume(role: Role, stop: asyncio.Event, interest: Interest) -> None:
         await asyncio.wait((taking, stopping), return_when=asyncio.FIRST_COMPLETED)
         if taking.done():
             taking.result()
-        os._exit(0)  # an orderly end would acknowledge the last one; this one is as sudden as any
+        os._exit(0)  # an orderly end would acknowledge the last notification; this end is as sudden as any
 
 
 @contextlib.asynccontextmanager
 async def _connected(role: Role, resume: wanderbus.Position | None) -> AsyncIterator[wanderbus.Agent]:
-    """Open an agent, however often the server goes away meanwhile."""
+    """Open an agent, retrying while the server is away."""
     while True:
         agent = wanderbus.connect(
             f"sip:{role.user}@{DOMAIN}",

@@ -28,7 +28,7 @@ from faults.reckoning import due, payloads_now, published, reckon
 from faults.verdict import Verdict
 
 PUBLISHERS: Final = ("p1", "p2", "p3")
-# Of device to user and interest; two devices of one user share a session and are both given everything.
+# Device to user and interest; two devices of one user share a session and receive the same events.
 CONSUMERS: Final = {
     "c1": ("carol", "everything"),
     "c2": ("dave", "one"),
@@ -66,7 +66,7 @@ class Run:
         self._agents = {role.device: _agent(role) for role in (*self.consumers, *self.publishers)}
 
     async def play(self, cycles: int, until: float) -> int:
-        """Kill so many times, or until monotonic second ``until``; return how often it was."""
+        """Kill ``cycles`` times, or until monotonic second ``until``; return the number of kills."""
         done = 0
         try:
             await self._begin()
@@ -91,7 +91,7 @@ class Run:
         )
 
     async def _begin(self) -> None:
-        """Start all; consumers have subscribed before the first event is published."""
+        """Start all processes; consumers have subscribed before the first event is published."""
         await self._server.start()
         await self._server.ready()
         for roles in (self.consumers, self.publishers):
@@ -102,11 +102,11 @@ class Run:
         await self._kill_server()
 
     async def _cycle(self) -> None:
-        """Let the server live for a while, kill it, and start it again."""
+        """Let the server run for a while, kill it, and start it again."""
         random = self._random
         how = random.choice(("starting", "burst", "any"))
         if how == "starting":
-            # It has just been started: the files are opened in the second half of that.
+            # The server has just been started: its files are opened in the second half of its start.
             await asyncio.sleep(self._server.ready_s * random.uniform(0.5, 1.2))
         else:
             await self._server.ready()
@@ -131,7 +131,7 @@ class Run:
         await agent.start()
 
     async def _end(self) -> None:
-        """Let everything settle: publishers have their answers, consumers what is due."""
+        """Let everything settle: publishers have their acknowledgements, consumers all expected events."""
         await self._server.ready()
         await asyncio.gather(*(self._agents[role.device].end(END_S_MAX) for role in self.publishers))
         events = published(payloads_now(self.data / "log"))
@@ -151,13 +151,13 @@ class Run:
 
 
 def main(arguments: list[str] | None = None) -> int:
-    """Do the cycles that the command line asks for; return the exit status."""
+    """Run the cycles of the command line; return the exit status."""
     options = _options(arguments)
     seed = options.seed if options.seed is not None else time.time_ns() % 1_000_000
     print(f"seed {seed}", flush=True)
     directory = Path(tempfile.mkdtemp(prefix="wanderbus-crash-"))
     began = time.monotonic()
-    # Whoever ends us must not leave a server behind.
+    # A signal must not leave a server behind.
     signal.signal(signal.SIGTERM, signal.default_int_handler)
     run = Run(directory, Random(seed))
     done = asyncio.run(_play(run, options.cycles, began + options.limit_s))

@@ -1,7 +1,7 @@
-"""What a disk holds after a power cut: what was synced, and any part of what was not.
+"""Contents of a disk after a power cut: synced data, and any part of unsynced data.
 
-Of a file's unsynced writes all may be there, none, the first few, or any sectors of any of them; of the unsynced
-names of a directory the first few or any. That is more than most file systems would do to us.
+All unsynced writes of a file may survive, none, a prefix, or any sectors of any of them; so may the unsynced names of a
+directory, as a prefix or any. Most file systems do less harm.
 """
 
 from __future__ import annotations
@@ -21,20 +21,20 @@ Item = TypeVar("Item")
 
 @dataclass
 class Image:
-    """The content of files by number, the numbers by name, and which directories there are."""
+    """The content of files by number, the numbers by name, and the directories."""
 
     files: dict[int, bytearray] = field(default_factory=dict)
     names: dict[str, int] = field(default_factory=dict)
     directories: set[str] = field(default_factory=set)
 
     def copy(self) -> Image:
-        """Return another one that can change on its own."""
+        """Return an independent copy."""
         return Image(
             {number: bytearray(data) for number, data in self.files.items()}, dict(self.names), set(self.directories)
         )
 
     def lay_out(self, root: Path) -> None:
-        """Write it below ``root``, which must not be there."""
+        """Write it below ``root``, which must not exist."""
         root.mkdir(parents=True)
         for directory in sorted(self.directories):
             (root / directory).mkdir()
@@ -43,7 +43,7 @@ class Image:
 
 
 def cut(start: Image, steps: Sequence[Step], random: Random) -> Image:
-    """Return what may be left of ``start`` when power fails after ``steps``."""
+    """Return a possible remainder of ``start`` if power fails after ``steps``."""
     image = start.copy()
     data: dict[int, list[Write | Truncate]] = {}
     names: dict[str, list[Enter]] = {}
@@ -70,7 +70,7 @@ def cut(start: Image, steps: Sequence[Step], random: Random) -> Image:
 
 
 def _survivors(changes: Sequence[Write | Truncate], random: Random) -> list[Write | Truncate]:
-    """Return what is left of the unsynced changes to one file."""
+    """Return the surviving part of the unsynced changes to one file."""
     if random.random() < 0.5:
         return list(_some(changes, random))
     pieces: list[Write | Truncate] = []
@@ -81,14 +81,14 @@ def _survivors(changes: Sequence[Write | Truncate], random: Random) -> list[Writ
 
 
 def _some(changes: Sequence[Item], random: Random) -> Sequence[Item]:
-    """Return the first few, which may be all or none, or any."""
+    """Return a prefix, which may be all or none, or any selection."""
     if random.random() < 0.7:
         return changes[: random.randint(0, len(changes))]
     return [change for change in changes if random.random() < 0.5]
 
 
 def _sectors(write: Write) -> list[Write]:
-    """Cut a write at the boundaries of sectors, the least that a disk writes as a whole."""
+    """Cut a write at the boundaries of sectors, the unit that a disk writes as a whole."""
     pieces, done = [], 0
     while done < len(write.data):
         until = done + SECTOR_BYTES - (write.byte + done) % SECTOR_BYTES

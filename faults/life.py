@@ -1,4 +1,4 @@
-"""One life of a broker on a recorded disk: devices that publish, subscribe, take and go away, drawn from a seed."""
+"""One life of a broker on a recorded disk: devices that publish, subscribe, consume and leave, drawn from a seed."""
 
 from __future__ import annotations
 
@@ -37,22 +37,22 @@ START_US: Final = 1_700_000_000_000_000
 
 @dataclass
 class Device:
-    """A device of a user and what its agent remembers over lives of the broker."""
+    """A device of a user and the state that its agent keeps across lives of the broker."""
 
     user: str
     name: str
     epoch: int
     link: int = 0
-    """0 while it is away."""
+    """0 while the device is away."""
     published: int = 0
     unanswered: dict[int, Event] = field(default_factory=dict)
     sent: dict[int, int] = field(default_factory=dict)
-    """By reader: the last notification that it was sent on this link."""
+    """Last notification sent on this link, by reader."""
 
 
 @dataclass
 class World:
-    """What lives on from one life of the broker to the next."""
+    """State that survives from one life of the broker to the next."""
 
     random: Random
     devices: list[Device]
@@ -67,11 +67,11 @@ class World:
 
 
 class Life:
-    """A broker from its start until it is left where it stands."""
+    """A broker from its start to its sudden end."""
 
     def __init__(self, world: World, root: Path, recorder: Recorder) -> None:
         self.handed: list[LogEntry] = []
-        """Every record of the log: those that were there, and those given to it in this life."""
+        """Every record of the log: earlier ones, and those of this life."""
         self._world = world
         self._random = world.random
         self._recorder = recorder
@@ -94,9 +94,9 @@ class Life:
             device.link = 0
 
     def live(self, steps: int) -> int:
-        """Do so many things, the start being the first and a commit of which nobody hears the last.
+        """Do ``steps`` actions: first the start, last a commit that is not acknowledged.
 
-        Return how many steps of the disk there were before that one.
+        Return the number of disk steps before that commit.
         """
         self._give(ServerStarted())
         for _ in range(steps):
@@ -107,7 +107,7 @@ class Life:
         return before
 
     def close(self) -> None:
-        """Let go of the files; what that does to them comes after the end of this life."""
+        """Close the files; the effects of that come after the end of this life."""
         self._files.close()
 
     def _doings(self) -> list[tuple[Callable[[], None], int]]:
@@ -146,7 +146,7 @@ class Life:
         device.link, device.sent = self._world.links, {}
         self._give(LinkOpened(device.link, device.user, device.name))
         self._say(device, protocol.Attach(device.epoch, "default", None, True))
-        # Of what there is some is read, some is not.
+        # Some subscriptions are read, some are not.
         known = [row.subscription.id for row in self._broker.state.subscriptions.values()]
         readers = [each for each in enumerate(known, 1) if self._random.random() < 0.7]
         self._say(device, protocol.Read(tuple(protocol.Reader(*each) for each in readers)))
@@ -181,7 +181,7 @@ class Life:
         rows: Rows | None = None
         try:
             self._group.commit()
-            # The thread that saves may be at it for long, while other records follow.
+            # The thread that saves may take long, while other records follow.
             if self._random.random() < 0.8 and (rows := self._group.take_rows()):
                 self._files.store.save(*rows)
         except OSError as error:
@@ -194,7 +194,7 @@ class Life:
         self._disk.fill(self._random.randint(0, 5), self._random.randint(1, 3))
 
     def _save(self) -> None:
-        """As the server does: the rows of now, behind all records that they reflect; committed together later."""
+        """Save as the server does: the current rows, behind all records that they reflect; committed together later."""
         self._group.save(self._broker.state.changes(), self._broker.state.offset)
 
     def _durable(self, durable: int) -> None:
@@ -229,7 +229,7 @@ class Life:
     def _heard(self, device: Device, message: protocol.BrokerMessage) -> None:
         match message:
             case protocol.PublishAccepted(number=number, id=identity):
-                # This is what an application goes by, whatever the log has said.
+                # An application relies on this answer, whatever the log contains.
                 self._promise(identity.offset + 1)
                 device.unanswered.pop(number, None)
             case protocol.Notify(number=number, readers=readers):

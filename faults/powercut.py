@@ -1,7 +1,7 @@
 """Cut the power of a broker at random points of a recorded disk, and compare what recovers with what was promised.
 
-The very log, committer, state store and broker run; what they write is recorded, synced or not. At each point a disk is
-made of which what was synced is there, and of the rest any part, down to single sectors; the very recovery reads it.
+The real log, committer, state store and broker run; their writes are recorded, synced or not. For each point a disk is
+made with all synced data and any part of the rest, down to single sectors; the real recovery reads it.
 """
 
 from __future__ import annotations
@@ -38,19 +38,19 @@ PROGRESS_EACH_S: Final = 1.5
 
 @dataclass
 class WorldResult:
-    """What came of the points of one world."""
+    """Results of the points of one world."""
 
     seed: int
     points: int = 0
     records: int = 0
     steps: int = 0
     kept_unsynced: int = 0
-    """Records that survived without having been promised."""
+    """Records that survived without a promise."""
     verdict: Verdict = field(default_factory=Verdict)
 
 
 def main(arguments: list[str] | None = None) -> int:
-    """Try the points that the command line asks for; return the exit status."""
+    """Try the points of the command line; return the exit status."""
     options = _options(arguments)
     print(f"seed {options.seed}", flush=True)
     began = shown = time.monotonic()
@@ -78,7 +78,7 @@ def main(arguments: list[str] | None = None) -> int:
 
 
 def try_world(seed: int, points: int) -> WorldResult:
-    """Let one broker live, lose power and live again, and try ``points`` points of its lives."""
+    """Run one broker, cut its power and run it again, and try ``points`` points of its lives."""
     result = WorldResult(seed)
     world = World.begin(Random(seed))
     image = Image()
@@ -94,7 +94,7 @@ def try_world(seed: int, points: int) -> WorldResult:
 
 
 def _try_life(world: World, start: Image, root: Path, points: int, result: WorldResult) -> Image:
-    """Try ``points`` points of one life, at the last of which it ends; return the disk that is left to the next one."""
+    """Try ``points`` points of one life, the last of which ends it; return the disk for the next life."""
     start.lay_out(root)
     recorder = Recorder(root, start.names)
     life = Life(world, root, recorder)
@@ -105,7 +105,7 @@ def _try_life(world: World, start: Image, root: Path, points: int, result: World
     result.records += len(life.handed)
     left = start
     for point in reversed(range(points)):
-        # Each point draws for itself: leaving one out changes no other.
+        # Each point has its own random source: leaving one out changes no other.
         random = Random(f"{result.seed} {root.name} {point}")
         until = _instant(steps, 0 if point else last, random)
         left = cut(start, steps[:until], random)
@@ -117,7 +117,7 @@ def _try_life(world: World, start: Image, root: Path, points: int, result: World
 
 
 def _instant(steps: Sequence[Step], first: int, random: Random) -> int:
-    """Return a number of steps after which power fails: every other time the next one would have been a sync."""
+    """Return a number of steps after which power fails: in half of the cases the next step is a sync."""
     syncs = [index for index in range(first, len(steps)) if isinstance(steps[index], Sync | SyncNames)]
     return random.choice(syncs) if syncs and random.random() < 0.5 else random.randint(first, len(steps))
 
@@ -152,7 +152,7 @@ def check_image(
 
 
 def _check_records(verdict: Verdict, found: Sequence[LogEntry], handed: Sequence[LogEntry], promised: int) -> None:
-    """Check that ``found`` is a first part of ``handed`` that holds all that was promised."""
+    """Check that ``found`` is a prefix of ``handed`` that contains all promised records."""
     if len(found) < promised:
         verdict.broken("lost", f"{promised} records were promised, {len(found)} are there", promised - len(found))
     if [offset for offset, _, _ in found] != list(range(len(found))):

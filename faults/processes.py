@@ -1,4 +1,4 @@
-"""The processes of a crash run: started, listened to, killed without a word."""
+"""Processes of a crash run: started, monitored, killed without notice."""
 
 from __future__ import annotations
 
@@ -11,11 +11,11 @@ from pathlib import Path
 from typing import Final
 
 READY_S_MAX: Final = 60.0
-"""How long a process may take to be ready; only a failure waits so long."""
+"""Longest time until a process is ready; only a failure takes so long."""
 
 
 class Died(Exception):
-    """A process ended that nobody had ended, or was not ready in time."""
+    """A process ended unexpectedly, or was not ready in time."""
 
 
 class Victim:
@@ -25,14 +25,14 @@ class Victim:
         self.name = name
         self.starts = 0
         self.ready_s = 0.0
-        """How long the last start took that was waited for."""
+        """Duration of the last start that was waited for."""
         self._line = [sys.executable, "-m", module, *arguments]
         self._errors = errors
         self._process: asyncio.subprocess.Process | None = None
         self._started = 0.0
 
     async def start(self) -> None:
-        """Start it, and wait for nothing."""
+        """Start it without waiting."""
         assert self._process is None, self.name
         self.starts += 1
         self._started = time.monotonic()
@@ -42,7 +42,7 @@ class Victim:
             )
 
     async def ready(self) -> None:
-        """Wait until it says that it is ready; :class:`Died` if it does not."""
+        """Wait until it reports that it is ready; raise :class:`Died` if it does not."""
         assert self._process is not None
         assert self._process.stdout is not None
         try:
@@ -60,7 +60,7 @@ class Victim:
             self._process.stdin.write(f"{word}\n".encode())
 
     async def kill(self) -> None:
-        """``kill -9``; :class:`Died` if it had ended before."""
+        """Kill it by ``kill -9``; raise :class:`Died` if it had ended before."""
         process, self._process = self._process, None
         if process is None:
             return
@@ -71,7 +71,7 @@ class Victim:
             raise Died(f"{self.name} ended with status {status} on its own; see {self._errors}")
 
     async def end(self, within_s: float) -> None:
-        """Have it end in order, with status 0, by the end of its standard input; :class:`Died` if it does not."""
+        """End it in order, with status 0, by the end of its standard input; raise :class:`Died` if that fails."""
         process = self._process
         if process is None:
             return

@@ -1,4 +1,4 @@
-"""What a crash run has left behind, held against what was acknowledged to whom."""
+"""Comparison of what a crash run has left behind with what was acknowledged."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ from wanderbus.segments import HEADER, frames
 
 
 class Logged(NamedTuple):
-    """An event of the log: where it is, who published it, and its number there."""
+    """An event of the log: its offset, its publisher, and its number there."""
 
     offset: int
     by: str
@@ -38,24 +38,24 @@ def published(payloads: Sequence[bytes]) -> list[Logged]:
 
 
 def payloads_now(log: Path) -> list[bytes]:
-    """Return every whole record of a log that a server may be writing."""
+    """Return every complete record of a log that a server may be writing."""
     return [frame.payload for path in segment_paths(log) for frame in frames(path.read_bytes(), len(HEADER))]
 
 
 def due(role: Role, events: Sequence[Logged]) -> list[int]:
-    """Return the offsets of the events that a consumer is to be given."""
+    """Return the offsets of the events that a consumer must receive."""
     assert role.interest is not None
     matches = INTERESTS[role.interest].matches
     return [event.offset for event in events if matches(event.n)]
 
 
 def acknowledged(role: Role) -> dict[int, int]:
-    """Return the offsets that a publisher was told, by number."""
+    """Return the offsets that were acknowledged to a publisher, by number."""
     return {int(words[1]): int(words[2]) for words in lines_of(role.journal) if words[0] == "acknowledged"}
 
 
 def reckon(verdict: Verdict, data: Path, publishers: Sequence[Role], consumers: Sequence[Role]) -> Mapping[str, int]:
-    """Compare; what differs goes to ``verdict``. Return what there was."""
+    """Compare; differences go to ``verdict``. Return the totals."""
     try:
         payloads = _files(verdict, data)
     except WanderbusError as error:
@@ -71,7 +71,7 @@ def reckon(verdict: Verdict, data: Path, publishers: Sequence[Role], consumers: 
 
 
 def _files(verdict: Verdict, data: Path) -> list[bytes]:
-    """Check log and state file as they are and as a start brings them up to date; return the log's records."""
+    """Check log and state file as they are and after the recovery of a start; return the log's records."""
     for damage in check_log(data / "log").damage:
         verdict.broken("integrity_errors", damage)
     files = ServerFiles.open(data)

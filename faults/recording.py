@@ -1,8 +1,8 @@
-"""Everything that a server does to its disk, written down in order: by the log through a
-:class:`~wanderbus.runtime.files.disk.Disk`, by SQLite through a VFS of our own.
+"""Recording of all disk operations of a server, in order.
 
-Files are known by numbers, since names come and go on their own. No sync is carried out, it is only noted: what would
-be left without it is for :mod:`faults.cutting` to say.
+The log writes through a :class:`~wanderbus.runtime.files.disk.Disk`, SQLite through a VFS of our own. Files are
+identified by numbers, because names change independently. Syncs are only recorded and not done; :mod:`faults.cutting`
+decides what would be left without them.
 """
 
 from __future__ import annotations
@@ -28,7 +28,7 @@ class Write:
 
 @dataclass(frozen=True, slots=True)
 class Truncate:
-    """``file`` has ``size`` bytes now."""
+    """``file`` is truncated or extended to ``size`` bytes."""
 
     file: int
     size: int
@@ -36,7 +36,7 @@ class Truncate:
 
 @dataclass(frozen=True, slots=True)
 class Sync:
-    """What was done to ``file`` is durable; its name is another matter."""
+    """The changes to ``file`` are durable; its name may not be."""
 
     file: int
 
@@ -59,7 +59,7 @@ class SyncNames:
 
 @dataclass(frozen=True, slots=True)
 class Promise:
-    """Somebody was told that every record below ``durable`` is on disk; ``handed`` were given to the log so far."""
+    """A promise that every record below ``durable`` is on disk; ``handed`` records were given to the log so far."""
 
     durable: int
     handed: int
@@ -69,7 +69,7 @@ Step = Write | Truncate | Sync | Enter | SyncNames | Promise
 
 
 class Recorder:
-    """The steps below one directory, in which the files of ``names`` are already."""
+    """The disk steps below one directory, which already contains the files of ``names``."""
 
     def __init__(self, root: Path, names: dict[str, int]) -> None:
         self.steps: list[Step] = []
@@ -82,35 +82,35 @@ class Recorder:
         return Path(path).relative_to(self._root).as_posix()
 
     def opened(self, path: str) -> int:
-        """Return the number of the file at ``path``, which begins to be if there is none."""
+        """Return the number of the file at ``path``, which is created if it does not exist."""
         if path not in self._names:
             self._names[path] = next(self._numbers)
             self.steps.append(Enter(path, self._names[path]))
         return self._names[path]
 
     def renamed(self, old: str, new: str) -> None:
-        """Note that a file has another name, in place of the file that had it."""
+        """Record that a file has another name, and replaces the file that had it."""
         self._names[new] = self._names.pop(old)
         self.steps.append(Enter(new, self._names[new], old))
 
     def removed(self, path: str) -> None:
-        """Note that a name is gone."""
+        """Record that a name is removed."""
         del self._names[path]
         self.steps.append(Enter(path, None))
 
 
 class RecordedDisk:
-    """What the event log and the small files write to; :meth:`fill` makes it full for a while."""
+    """Disk of the event log and of small files; :meth:`fill` makes it full for a while."""
 
     def __init__(self, recorder: Recorder) -> None:
         self._room = 0
         self._refusals = 0
         self._recorder = recorder
         self._files: dict[int, int | str] = {}
-        """Of descriptor to the number of a file, or the path of a directory."""
+        """Number of a file, or path of a directory, by descriptor."""
 
     def fill(self, room: int, refusals: int) -> None:
-        """Let so many more calls write, and refuse so many after them."""
+        """Let ``room`` more calls write, and refuse ``refusals`` after them."""
         self._room, self._refusals = room, refusals
 
     def _has_room(self) -> bool:
@@ -142,7 +142,7 @@ class RecordedDisk:
         if not self._has_room():
             if len(data) == 1:
                 raise _no_room()
-            # What there is room for is written, and the next call says that there is no more.
+            # Data is written as far as there is room, and the next call reports a full disk.
             fitting = data[: len(data) // 2]
             self._refusals += 1
         return self._write(descriptor, byte, fitting, os.write(descriptor, fitting))
@@ -183,7 +183,7 @@ class RecordedDisk:
 
 
 class RecordedVFS(apsw.VFS):
-    """What SQLite writes to; shared memory is left to the ordinary VFS, since none of it outlives a power cut."""
+    """SQLite's files; shared memory uses the ordinary VFS, because it never survives a power cut."""
 
     def __init__(self, name: str, recorder: Recorder) -> None:
         super().__init__(name, "")
@@ -207,7 +207,7 @@ class _RecordedFile(apsw.VFSFile):
         self._steps = recorder.steps
         self._path = recorder.path(path)
         self._number = recorder.opened(self._path)
-        # SQLite's ordinary VFS syncs the directory with the first sync of a journal or a WAL that it has made.
+        # SQLite's ordinary VFS syncs the directory with the first sync of a journal or a WAL that it has created.
         self._name_unsynced = fresh and self._path.endswith(("-wal", "-journal"))
 
     def xWrite(self, data: bytes, offset: int) -> None:  # noqa: N802

@@ -1,4 +1,4 @@
-"""What was found to differ from what was promised, by the four kinds that both programs are held to."""
+"""Differences between what was found and what was promised, in the four kinds that both programs check."""
 
 from __future__ import annotations
 
@@ -21,19 +21,19 @@ SHOWN_MAX: Final = 20
 
 @dataclass
 class Verdict:
-    """How often each kind of promise was broken, and the first of it in words."""
+    """Number of broken promises of each kind, and a description of the first."""
 
     counts: Counter[Kind] = field(default_factory=Counter)
     words: list[str] = field(default_factory=list)
 
     def broken(self, kind: Kind, what: str, count: int = 1) -> None:
-        """Note ``count`` broken promises."""
+        """Record ``count`` broken promises."""
         self.counts[kind] += count
         if len(self.words) < SHOWN_MAX:
             self.words.append(f"{kind}: {what}")
 
     def add(self, other: Verdict, where: str) -> None:
-        """Take over what was found at ``where``."""
+        """Add what was found at ``where``."""
         self.counts += other.counts
         self.words += [f"{where}: {word}" for word in other.words][: SHOWN_MAX - len(self.words)]
 
@@ -48,7 +48,7 @@ class Verdict:
 
 
 def check_order(verdict: Verdict, promised: Iterable[int], found: list[int], what: str) -> None:
-    """Compare two lists of numbers of which the first rises: nothing may lack, come twice, or stand elsewhere."""
+    """Compare two lists of numbers, the first ascending: no number may be missing, repeated or out of order."""
     wanted, counted = set(promised), Counter(found)
     if lacking := sorted(wanted - counted.keys()):
         verdict.broken("lost", f"{what}: {lacking[:5]} of {len(lacking)} that lack", len(lacking))
@@ -73,7 +73,7 @@ def check_publishes(verdict: Verdict, payloads: Iterable[bytes]) -> None:
 
 
 def folded(server: str, publishes_remembered: int, payloads: Iterable[bytes]) -> BrokerState:
-    """Return the state that the log alone gives."""
+    """Return the state that results from the log alone."""
     state = BrokerState(server, publishes_remembered)
     for offset, payload in enumerate(payloads):
         state.apply(offset, decode_record(payload))

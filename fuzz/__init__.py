@@ -1,1 +1,1 @@
-"""Fuzzing: hostile inputs by the hundred thousand, made from seeds, so that each can be made again."""
+"""Fuzzing: hundreds of thousands of hostile inputs, made from seeds, so that each can be reproduced."""

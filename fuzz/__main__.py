@@ -1,7 +1,7 @@
-"""``python -m fuzz NAME``: feed hostile inputs to readers, and say what broke.
+"""``python -m fuzz NAME``: feed hostile inputs to readers, and report failures.
 
-Bounded by --inputs for each target and by --seconds in all. Exit status: 0 nothing broke, 1 something did (with
---strict also when a goal was not met), 2 the command line cannot be used, 130 interrupted.
+Bounded by --inputs for each target and by --seconds in total. Exit status: 0 no failure, 1 a failure (with --strict
+also an unmet goal), 2 the command line is invalid, 130 interrupted.
 """
 
 from __future__ import annotations
@@ -35,7 +35,7 @@ NAMES: Final[dict[str, Sequence[Target]]] = {
 
 
 def main(arguments: list[str] | None = None) -> int:
-    """Run what the command line names; return the exit status."""
+    """Run the targets of the command line; return the exit status."""
     options = _options(arguments)
     targets = [target for target in NAMES[options.name] if options.target in ("", target.name)]
     if not targets:
@@ -64,7 +64,9 @@ def main(arguments: list[str] | None = None) -> int:
 
 
 def inputs_asked(targets: Sequence[Target], inputs: int | None, pairs: int) -> int:
-    """Return how many inputs each of ``targets`` gets: of those that compare pairs, as many as have so many pairs."""
+    """Return the number of inputs for each of ``targets``: for targets that compare pairs, as many as have enough
+    pairs.
+    """
     if inputs is not None:
         return inputs
     return math.ceil(pairs / targets[0].pairs) if targets[0].pairs else INPUTS
@@ -84,7 +86,7 @@ def goals_of_pairs(targets: Sequence[Target], tallies: dict[str, Tally], inputs:
 
 
 def replay(targets: Sequence[Target], path: Path) -> int:
-    """Handle one saved input once more, by the target whose name begins the file's; return the exit status."""
+    """Handle one saved input again, by the target whose name begins the file's; return the exit status."""
     target = next((target for target in targets if path.name.startswith(target.name)), None)
     if target is None or not path.is_file():
         names = ", ".join(target.name for target in targets)
@@ -156,7 +158,7 @@ def _say(target: Target, tally: Tally, inputs: int) -> None:
 
 
 def _complain(name: str, failures: list[Failure], directory: Path) -> None:
-    """Save what failed and say how to see it again."""
+    """Save the failures and report how to reproduce them."""
     paths = harness.save(failures, directory) if failures else []
     for failure, path in zip(failures, paths, strict=True):
         print(f"{failure.target}: {failure.kind}: {failure.detail}", file=sys.stderr)

@@ -1,8 +1,8 @@
-"""Fuzzes what an agent reads from its broker: messages of the data channel, and rows of listings.
+"""Fuzzing of an agent's input from its broker: messages of the data channel, and rows of listings.
 
-A conversation is a script of acts: messages of a broker that lies, what the application asks meanwhile, connections
-that are begun again. Only :class:`RemoteProtocolError` may come of a message; what arrives can be printed, comes in
-order, and is bounded until the application takes it.
+A conversation is a script of acts: messages of a lying broker, requests of the application, restarted connections. A
+message may only raise :class:`RemoteProtocolError`; whatever arrives can be printed, is in order, and is bounded until
+the application consumes it.
 """
 
 from __future__ import annotations
@@ -52,7 +52,7 @@ TABLES: Final = {"sessions": listings.SESSIONS, "subscriptions": listings.SUBSCR
 
 
 def make_conversation(random: Random) -> bytes:
-    """Return a script in which an application asks and a broker answers, rightly for the most part."""
+    """Return a script in which an application requests and a broker responds, mostly correctly."""
     acts: list[Act] = [(APPLICATION, b"\x00"), (MESSAGE, protocol.encode(protocol.Attachment(1)))]
     acts.append((MESSAGE, protocol.encode(protocol.Done(1, (_subscription("wb-1"),)))))
     for _ in range(random.randint(1, 30)):
@@ -69,7 +69,7 @@ def make_conversation(random: Random) -> bytes:
 
 
 def handle_conversation(script: bytes) -> bool:
-    """Let an agent live through it; return whether some message was taken and none ended the connection."""
+    """Run an agent through it; return whether some message was accepted and none ended the connection."""
     life = _Life()
     for kind, body in acts_of(script):
         match kind % 3:
@@ -116,11 +116,11 @@ def handle_rows(data: bytes) -> bool:
 
 
 def examine_nothing(data: bytes) -> None:
-    """All was examined while it lived."""
+    """Do nothing: everything was checked during the run."""
 
 
 class _Life:
-    """One agent, and what its application saw."""
+    """One agent, and what its application received."""
 
     def __init__(self) -> None:
         self.talk = Conversation(PROPERTIES)

@@ -1,7 +1,8 @@
-"""The data channel over TCP, and what SDP says of a data channel, as hostile peers might write them.
+"""Fuzzing of the data channel over TCP, and of its SDP, with input from hostile peers.
 
-The TCP endpoint accepts connections and opens one itself. Its peers know the secret of the pair when they like to, and
-then send what they may not. It never raises, opens no more than it was told to, and what it keeps is bounded.
+The TCP endpoint accepts connections and opens one itself. Its peers sometimes know the secret of the pair, and then
+send forbidden messages. The endpoint never raises, opens no more connections than it was ordered to, and its memory is
+bounded.
 """
 
 from __future__ import annotations
@@ -41,7 +42,7 @@ MESSAGE_BYTES_MAX: Final = 5_000
 
 
 def make_frame(random: Random) -> bytes:
-    """Return a frame, some of them wrong."""
+    """Return a frame, sometimes an invalid one."""
     number = random.choice((0, 0, 0, 1, 1, 2, 2, 3, 2**32, 2**64 - 1, random.getrandbits(64)))
     grant = random.choice((0, 1_000, 2**40, 2**64 - 1)).to_bytes(8, "big")
     kind = random.choices(range(12), [1, 4, 2, 2, 1, 20, 3, 12, 3, 3, 1, 1])[0]
@@ -59,13 +60,13 @@ def make_frame(random: Random) -> bytes:
 
 
 def make_stream(random: Random) -> bytes:
-    """Return some frames in a row; the first byte says how they are cut."""
+    """Return some consecutive frames; the first byte decides how they are cut."""
     made = b"".join(make_frame(random) for _ in range(random.choice((1, 2, 5, 20))))
     return bytes([random.randrange(256)]) + made
 
 
 def handle_stream(data: bytes) -> bool:
-    """Read frames, however they are cut, as if they came at once; hold no more than one."""
+    """Read frames, however they are cut, as if they came at once; keep at most one."""
     pieces = _pieces(data[1:], Random(sum(data[:1])))
     try:
         whole = _read([data[1:]])
@@ -119,7 +120,7 @@ ACTS: Final = 8
 
 
 class Victim:
-    """An endpoint with two connections, one that waits to be connected to and one that connects."""
+    """An endpoint with two connections, one that accepts and one that connects."""
 
     def __init__(self) -> None:
         self.endpoint = Endpoint(SeededRandom(4), CONFIG)
@@ -160,14 +161,14 @@ class Victim:
         return self.count
 
     def receive(self, connection: int, data: bytes) -> None:
-        """Take bytes of a TCP connection."""
+        """Receive bytes of a TCP connection."""
         self.given_bytes += len(data)
         if data:
             target = self.open[connection]
             self.step(StreamReceived("data-stream", connection, PEER, data, "TCP", target))
 
     def _shake_hands(self, which: int) -> None:
-        """Prove to have the secret: on a connection of our own, or on the last that was opened to us."""
+        """Prove knowledge of the secret: on a connection of our own, or on the last that was opened to us."""
         if which % 2 and self.dialled:
             target, hello = self.dialled.pop()
             self.receive(self._connected(target), make_welcome(SHARED, hello, b"n" * 16, 0, 2**30, b""))
@@ -202,7 +203,7 @@ class Victim:
         self.step(asked[which // 2 % len(asked)])
 
     def step(self, given: Input) -> None:
-        """Take an input."""
+        """Feed an input."""
         closing: list[int] = []
         for output in self.endpoint.step([given], self.now):
             if isinstance(output, SendOnStream):
@@ -295,7 +296,7 @@ def make_description(random: Random) -> bytes:
 
 
 def handle_description(data: bytes) -> bool:
-    """Read the ends of data channels, and write them; whether one is believed is said and nothing else."""
+    """Read the ends of data channels, and write them again."""
     try:
         media = SessionDescription.parse(data).media
     except SIPParseError:

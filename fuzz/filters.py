@@ -1,9 +1,9 @@
-"""Fuzzes the readers of expressions of interest: ECI, CESQL and XML (SPEC A-06, O-01, U-04).
+"""Fuzzing of the parsers of expressions of interest: ECI, CESQL and XML (SPEC A-06, O-01, U-04).
 
-Inputs are texts of generated filters, mutations of those, rows of words of the language, texts without measure, and
-noise. Whatever comes, only :class:`FilterError` may be raised, with a place within the text; reading is what is
-measured. What was read has a canonical text that is read as the same tree, unless that is too long or too deep, and the
-compiled filter says of an event what the reference says.
+Inputs are texts of generated filters, their mutations, sequences of the language's keywords, very large texts, and
+noise. Any input may only raise :class:`FilterError`, with a position within the text; the parsing is measured. The
+canonical text of a result is parsed to the same tree, unless that is too long or too deep, and the compiled filter
+agrees with the reference on events.
 """
 
 from __future__ import annotations
@@ -237,7 +237,7 @@ def text_of(language: str, random: Random) -> str:
 
 
 def make(language: str, words: Sequence[str], random: Random) -> bytes:
-    """Return something like an expression."""
+    """Return an approximate expression."""
     drawn = random.random()
     if drawn < 0.2:
         return _encoded(text_of(language, random))
@@ -252,7 +252,7 @@ def make(language: str, words: Sequence[str], random: Random) -> bytes:
 
 
 def _swollen(language: str, random: Random) -> bytes:
-    """Return a text in which one piece is repeated, now and then as often as a text may be long."""
+    """Return a text in which one piece is repeated, sometimes up to the longest possible text."""
     before = _encoded(text_of(language, random))
     piece = random.choice(SWELLING[language]).encode()
     most = SWOLLEN_BYTES_MAX // len(piece) if random.random() < 0.5 else 300
@@ -273,7 +273,7 @@ def handle(language: str, data: bytes) -> bool:
 
 
 def examine(language: str, data: bytes) -> None:
-    """Show the fault, or use what was read: the canonical text is read as the same tree, and both evaluators agree."""
+    """Show the fault, or check the result: the canonical text is parsed to the same tree, and both evaluators agree."""
     try:
         read = filters.parse(_decoded(data), language)
     except FilterError as error:
@@ -284,7 +284,7 @@ def examine(language: str, data: bytes) -> None:
         if filters.parse(text).root != read.root:
             raise Broken("the canonical text is of another tree")
     except FilterError as error:
-        # Texts of other languages may be short where this one is not; its own are never refused.
+        # Texts of other languages may be short where this one is not; texts of its own are never refused.
         if language == "eci" or not ("at most" in error.reason or "deep" in error.reason):
             raise Broken(f"the canonical text is not read: {error}") from None
     attributes = trees.random_event(Random(zlib.crc32(data)), read.root).attributes
@@ -305,7 +305,7 @@ def _encoded(text: str) -> bytes:
 
 
 def _decoded(data: bytes) -> str:
-    """Return the text that ``data`` is, with half a character for what is no UTF-8."""
+    """Return ``data`` as text, with half a character for invalid UTF-8."""
     try:
         return data.decode(errors="surrogatepass")
     except UnicodeDecodeError:

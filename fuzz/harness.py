@@ -1,8 +1,8 @@
-"""Runs a target over many inputs, in all processors, and measures each.
+"""Runner of a target over many inputs, on all processors, with measurements of each.
 
-Input ``index`` of a target depends on seed, target and index alone. Time is CPU time of the process; what took too long
-is measured twice more before it counts. Memory is the peak that tracemalloc sees, of one input in ``SAMPLED_EACH`` and
-of the slowest and the largest of every chunk: seeing it for all would make the run several times as long.
+Input ``index`` of a target depends only on seed, target and index. Time is CPU time of the process; a slow input is
+measured twice more before it counts. Memory is the peak of tracemalloc, for one input in ``SAMPLED_EACH`` and for the
+slowest and the largest of every chunk: tracing all inputs would make the run several times as long.
 """
 
 from __future__ import annotations
@@ -27,18 +27,18 @@ SAMPLED_EACH: Final = 64
 CHUNK_INPUTS: Final = 250
 PROGRESS_EACH_S: Final = 1.5
 FAILURES_MAX: Final = 100
-"""Failures after which a target is given up."""
+"""Failures after which a target is abandoned."""
 
 
 class Broken(Exception):
-    """An input was read and yet something that has to hold does not."""
+    """An input was accepted, but a required property does not hold."""
 
 
 @dataclass(frozen=True)
 class Target:
-    """What is fuzzed: ``make`` gives an input, ``handle`` takes it and is measured, ``examine`` is not.
+    """Fuzzing target: ``make`` returns an input, ``handle`` reads it and is measured, ``examine`` is not.
 
-    ``handle`` returns whether the input was accepted; both raise for what must never happen. Of a target that compares
+    ``handle`` returns whether the input was accepted; both raise for forbidden results. For a target that compares
     pairs, each input has at least ``pairs``. An input that takes more than ``cpu_s_max`` seconds is too slow.
     """
 
@@ -62,7 +62,7 @@ class Failure:
 
 @dataclass
 class Tally:
-    """What came of some inputs."""
+    """Results of some inputs."""
 
     inputs: int = 0
     accepted: int = 0
@@ -74,7 +74,7 @@ class Tally:
     failures: list[Failure] = field(default_factory=list)
 
     def add(self, other: Tally) -> None:
-        """Take the figures of ``other`` in."""
+        """Add the figures of ``other``."""
         self.inputs += other.inputs
         self.accepted += other.accepted
         self.cpu_s += other.cpu_s
@@ -91,7 +91,7 @@ def input_of(target: Target, seed: int, index: int) -> bytes:
 
 
 def judge(target: Target, data: bytes, cpu_s_max: float = CPU_S_MAX) -> tuple[bool, float, Failure | None]:
-    """Handle one input; return whether it was accepted, its CPU seconds, and what it broke."""
+    """Handle one input; return whether it was accepted, its CPU seconds, and its failure."""
     try:
         accepted, cpu_s = _timed(target, data)
         if cpu_s > cpu_s_max:
@@ -107,7 +107,7 @@ def judge(target: Target, data: bytes, cpu_s_max: float = CPU_S_MAX) -> tuple[bo
 
 
 def peak_of(target: Target, data: bytes) -> int:
-    """Return the most memory, in bytes, that handling an input took at once."""
+    """Return the peak memory, in bytes, of handling an input."""
     tracemalloc.start()
     try:
         target.handle(data)
@@ -157,9 +157,9 @@ def run(
     jobs: int | None = None,
     cpu_s_max: float = CPU_S_MAX,
 ) -> Tally:
-    """Handle ``inputs`` inputs, or fewer where monotonic second ``until`` or too many failures come first.
+    """Handle ``inputs`` inputs, or fewer if monotonic second ``until`` or too many failures come first.
 
-    An input is too slow above ``cpu_s_max`` seconds. Says on standard error how far it is, at least every other second.
+    An input is too slow above ``cpu_s_max`` seconds. Reports progress on standard error, at least every other second.
     """
     chunks = (range(start, min(start + CHUNK_INPUTS, inputs)) for start in range(0, inputs, CHUNK_INPUTS))
     jobs = jobs or os.cpu_count() or 1
@@ -195,7 +195,7 @@ def _timed(target: Target, data: bytes) -> tuple[bool, float]:
 
 
 def _in_parallel(judged: Callable[[range], Tally], chunks: Iterator[range], jobs: int) -> Iterator[Tally | None]:
-    """Yield the tally of each chunk, and None where none came for a second."""
+    """Yield the tally of each chunk, and None if none arrived for a second."""
     with ProcessPoolExecutor(jobs, multiprocessing.get_context("spawn")) as pool:
         running: set[Future[Tally]] = set()
         try:

@@ -1,4 +1,4 @@
-"""The matching index against evaluation, while filters come and go (SPEC B-01, J-04; DESIGN 7.4).
+"""Fuzzing of the matching index against evaluation, while filters are added and removed (SPEC B-01, J-04; DESIGN 7.4).
 
 An input is a seed, of filters in every language, of events drawn from what they ask about and from just beside it, and
 of steps: a filter is added, replaced or removed, events are matched, alone and together. After each match the ids have
@@ -37,24 +37,24 @@ from wanderbus.matching.index import Kernel
 PAIRS: Final = 400
 CROWDED_EACH: Final = 40
 CROWD: Final = (300, 3_000)
-"""Ids that are added at once, from the least to the most."""
+"""Number of ids that are added at once, from the least to the most."""
 KERNELS: Final[dict[str, Kernel | None]] = {"numba": "numba", "numpy": "numpy", "chosen": None}
-"""What a target forces; the last leaves it to the index, which begins without any."""
+"""Kernel that a target forces; the last target lets the index choose, beginning with the scan."""
 WAITING_MAX: Final = (2, 5, 20, store.WAITING_MAX)
-"""Rows that wait to be written at once."""
+"""Rows that wait to be written together."""
 CLOSED: Final = (0.0, 0.3, 1.0)
-"""How often the segment to which rows were written is closed, so that it is due to be made anew with others."""
+"""Frequency of closing the segment to which rows were written, so that it is due for a merge."""
 STEP_US: Final = (1, store.STEP_US)
 SWEPT_MIN: Final = (3, 20, store.SWEPT_MIN)
-"""Rows that are written before names are swept that no filter has any more."""
+"""Rows that are written before a sweep of unused names."""
 CPU_S_MAX: Final = 2.0
-"""Of an input: some hundred steps, not one text that somebody sent."""
+"""CPU seconds of an input: some hundred steps, not one text of a client."""
 SUBJECTS: Final = ("S", "S", "S", "T")
 NAMES: Final = trees.NAMES[:4]
 
 
 class Play:
-    """An index of one kernel beside what it has to be like: filters by id, tried one by one."""
+    """An index of one kernel beside its model: filters by id, tried one by one."""
 
     def __init__(self, kernel: str, random: Random, filters: Sequence[Filter]) -> None:
         self._kernel, self._random, self._filters = kernel, random, filters
@@ -65,7 +65,7 @@ class Play:
         self.matched = False
 
     def step(self) -> None:
-        """Do one of everything, at random."""
+        """Do one random action."""
         chance = self._random.random()
         if chance < 0.55 or not self._held:
             self._added += 1
@@ -88,7 +88,7 @@ class Play:
         self._index.add(id, subject, filter)
 
     def remove(self, id: str) -> None:
-        """Forget a filter, if there is one with this id."""
+        """Remove a filter, if there is one with this id."""
         self._held.pop(id, None)
         self._index.remove(id)
 
@@ -107,7 +107,7 @@ class Play:
         self._index.add_many([(id, subject, filter) for id, (subject, filter) in fresh.items()])
 
     def match(self, count: int) -> None:
-        """Match events, and raise :class:`Broken` where evaluation says otherwise."""
+        """Match events, and raise :class:`Broken` if evaluation disagrees."""
         events = [self._event() for _ in range(count)]
         found = self._index.match(events)
         if len(found) != count or len(self._index) != len(self._held):
@@ -122,7 +122,7 @@ class Play:
             self.matched |= bool(ids)
 
     def _event(self) -> Event:
-        """Return an event that can be published, of what some filter asks about and now and then of what others do."""
+        """Return an event that can be published, with attributes of some filter and sometimes of others."""
         while True:
             attributes: dict[str, object] = {}
             for _ in range(self._random.choice((1, 1, 2, 3))):
@@ -151,7 +151,7 @@ class Play:
 
 
 def index_of(kernel: str) -> matching.Index:
-    """Return an empty index that matches as one of :data:`KERNELS` says."""
+    """Return an empty index with the kernel of one of :data:`KERNELS`."""
     return matching.Index(KERNELS[kernel])
 
 
@@ -172,7 +172,7 @@ def handle(kernel: str, data: bytes) -> bool:
 
 @contextmanager
 def _restless(random: Random) -> Iterator[None]:
-    """Let an index do with few filters what it otherwise does with many: make segments, merge them and clear them."""
+    """Make an index do with few filters what it otherwise does with many: make segments, merge them and clear them."""
     closed, write = random.choice(CLOSED), store.Store._write
 
     def closing(its: store.Store) -> None:
@@ -225,7 +225,7 @@ def _comparison(random: Random) -> Node:
 
 
 def _scattered(random: Random) -> Filter:
-    """Return a conjunction of comparisons with values that hardly another filter has."""
+    """Return a conjunction of comparisons with values that are rare in other filters."""
     asked: list[Node] = []
     for name in random.sample(NAMES, random.choice((1, 2, 2, 3))):
         low, high = sorted((_value(random, kind := random.randrange(4)), _value(random, kind)))

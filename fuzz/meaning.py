@@ -1,9 +1,9 @@
-"""What filters mean, whatever is done with them (SPEC A-13 to A-16, B-02, B-03; DESIGN 7.1 to 7.3).
+"""Fuzzing of the meaning of filters under all transformations (SPEC A-13 to A-16, B-02, B-03; DESIGN 7.1 to 7.3).
 
-An input is a seed, of two filters and of events drawn from what they ask about and from just beside it. The reference
-is evaluation of the trees as they are. Held against it: the normal form and the tree made of it, covering both ways,
-counterexamples, and the texts of every language. Where both filters are conjunctions without suffixes, contained texts
-and residuals, covering has to be complete too: what is not covered has a counterexample.
+An input is a seed, of two filters and of events drawn from the values in them and their neighbours. The reference is
+evaluation of the original trees. Compared with it: the normal form and the tree made of it, covering both ways,
+counterexamples, and the texts of every language. If both filters are conjunctions without suffixes, contained texts and
+residuals, covering has to be complete too: a filter that is not covered has a counterexample.
 
 An input is accepted if the first filter matches one of its events; a third of all do.
 """
@@ -39,7 +39,7 @@ def make(random: Random) -> bytes:
 
 
 def handle_trees(data: bytes) -> bool:
-    """Hold two trees and some events of theirs against each other."""
+    """Compare two trees on some events."""
     random = _random_of(data)
     one, other = _pair(random, residuals=random.random() < 0.2)
     events = [random_event(random, random.choice((one, other)), NAMES) for _ in range(EVENTS)]
@@ -54,7 +54,7 @@ def examine_trees(data: bytes) -> None:
 
 
 def handle_cesql(data: bytes) -> bool:
-    """Hold what two texts of CESQL mean against the trees that they parse to, and these against each other."""
+    """Compare the meaning of two CESQL texts with the trees that they parse to, and these with each other."""
     random = _random_of(data)
     texts = [_cesql(random, 2), _cesql(random, 2)]
     events = [Event("S", dict(_cesql_attributes(random))) for _ in range(EVENTS)]
@@ -115,7 +115,7 @@ def _question(random: Random) -> Node:
 
 
 def _judge(one: Node, other: Node, events: list[Event]) -> bool:
-    """Raise :class:`Broken` where something is seen that evaluation does not; return whether ``one`` matched."""
+    """Raise :class:`Broken` if a claim contradicts evaluation; return whether ``one`` matched."""
     forms = normal_form(one), normal_form(other)
     matched = False
     for event in filter(_is_publishable, events):

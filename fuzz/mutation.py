@@ -1,4 +1,4 @@
-"""Ways to damage an input: bits, spans, lines and numbers, repetition without measure."""
+"""Mutations of an input: bits, spans, lines and numbers, unlimited repetition."""
 
 from __future__ import annotations
 
@@ -84,7 +84,7 @@ def _repeat(random: Random, data: bytes, others: Sequence[bytes]) -> bytes:
 
 
 def _nest(random: Random, data: bytes, others: Sequence[bytes]) -> bytes:
-    """Repeat one opening or separating token; now and then so often that the input is as large as any."""
+    """Repeat one opening or separating token; sometimes up to the largest input."""
     token = random.choice(NESTING)
     bytes_max = REPEATED_BYTES_MAX if random.random() < 0.02 else 300
     at = random.randint(0, len(data))

@@ -1,7 +1,7 @@
-"""Fuzzes what a media relay reads: bencoding, the descriptions in its commands, and whole conversations with proxies.
+"""Fuzzing of a media relay's input: bencoding, the descriptions in its commands, and whole conversations with proxies.
 
 A conversation is a script of acts: commands, datagrams at the ports, ports that cannot be opened, time that passes.
-After each act the relay has kept its bounds; at the end every call is deleted, and nothing may be left.
+After each act the relay has kept its bounds; at the end every call is deleted, and no state may be left.
 """
 
 from __future__ import annotations
@@ -46,7 +46,7 @@ IDS: Final = (1, 2, 0xFFFFFFFFFFFFFFFF)
 
 
 def make_bencoding(random: Random) -> bytes:
-    """Return something like a value."""
+    """Return an approximate value."""
     if random.random() < 0.1:
         return random.randbytes(random.randint(0, 60))
     data = encode(_value(random, 4))
@@ -65,7 +65,7 @@ def handle_bencoding(data: bytes) -> bool:
 
 
 def examine_nothing(data: bytes) -> None:
-    """A value is all there once it was read."""
+    """Do nothing: a value is complete once it was read."""
 
 
 def _value(random: Random, depth: int) -> Any:
@@ -84,7 +84,7 @@ def _value(random: Random, depth: int) -> Any:
 
 
 def make_description(random: Random) -> bytes:
-    """Return something like a description in an offer."""
+    """Return an approximate description in an offer."""
     seeds = (*corpus("sdp"), *_descriptions())
     drawn = random.random()
     data = random.choice(seeds) if drawn < 0.6 else sip_grammar.description(random)
@@ -92,7 +92,7 @@ def make_description(random: Random) -> bytes:
 
 
 def handle_description(data: bytes) -> bool:
-    """Read and rewrite a description: all that is left of addresses is the relay's."""
+    """Read and rewrite a description: the only addresses left are the relay's."""
     text = data.decode(errors="surrogateescape")
     try:
         described = read(text)
@@ -153,7 +153,7 @@ def _act(random: Random) -> Act:
 
 
 def _plain(random: Random, command: str) -> bytes:
-    """Return half of a call that is as it should be."""
+    """Return half of a correct call."""
     sdp = _sdp(random.choice(PLACES), random.choice(IDS), random.randrange(3))
     fields = {"command": command, "call-id": "call0", "from-tag": "a", "to-tag": "b", "sdp": sdp}
     return b"%d " % random.randrange(100, 200) + encode(fields)
@@ -185,7 +185,7 @@ def _command(random: Random) -> bytes:
 
 
 def handle_conversation(script: bytes) -> bool:
-    """Have the conversation; return whether something was opened in it."""
+    """Run the conversation; return whether it opened a port."""
     desk = _Desk()
     for kind, body in acts_of(script):
         desk.do(kind, body)
@@ -194,7 +194,7 @@ def handle_conversation(script: bytes) -> bool:
 
 
 class _Desk:
-    """A relay, its ports, and what has to hold of both."""
+    """A relay, its ports, and the checks of both."""
 
     def __init__(self) -> None:
         self.relay = Relay(SeededRandom(1), address=RELAY, ports=PORTS_TAKEN, limits=LIMITS)
@@ -235,7 +235,7 @@ class _Desk:
             raise Broken("a port is open that no call has")
 
     def finish(self) -> bool:
-        """Let all calls be forgotten, of which nothing may remain; return whether there was any port."""
+        """Let all calls expire, and check that nothing remains; return whether there was any port."""
         self._sleep(60.0)
         self.check()
         if self._open or self.relay.calls or self.relay._replies or self._timer is not None:

@@ -1,8 +1,7 @@
-"""Fuzzes what reads from the other side of a data channel: reliable UDP, TCP, their openings, and their SDP.
+"""Fuzzing of the readers of a data channel's remote input: reliable UDP, TCP, their openings, and their SDP.
 
-Readers may raise :class:`RemoteProtocolError` alone, and what was read is written and has to be read the same again.
-Living endpoints raise nothing at all and keep their bounds, whoever talks to them: strangers, and peers that have the
-right keys and mean it ill.
+Readers may only raise :class:`RemoteProtocolError`, and accepted input is written and has to be read the same again.
+Live endpoints never raise and keep their bounds, for strangers and for malicious peers with the right keys.
 """
 
 from __future__ import annotations
@@ -68,11 +67,11 @@ def handle_endpoint(script: bytes) -> bool:
 
 
 def examine_nothing(data: bytes) -> None:
-    """All was looked at when it was handled."""
+    """Do nothing: everything was checked in handling."""
 
 
 def make_datagram(random: Random) -> bytes:
-    """Return something like a datagram."""
+    """Return an approximate datagram."""
     return rudp_grammar.datagram(random)
 
 

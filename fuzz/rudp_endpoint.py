@@ -1,9 +1,9 @@
-"""A living endpoint of reliable UDP, sealed or plain, and a peer with the right keys who means it ill.
+"""Live endpoint of reliable UDP, sealed or plain, and a malicious peer with the right keys.
 
-After each act the endpoint has sent no more than it may: to an address that nobody has proved to be the peer's at most
-three times the bytes that came from there (RFC 9000 8.1); to the peer a bounded number of datagrams, and without data
-of its own three times what it was given too, since an ACK and a RESPONSE are longer than the PING and the CHALLENGE
-that they answer. What it keeps is bounded by what it was given.
+After each act the endpoint has sent no more than it may. To an unproved address it sends at most three times the bytes
+that came from there (RFC 9000 8.1). To the peer it sends a bounded number of datagrams, and without data of its own at
+most three times what it received, because an ACK and a RESPONSE are longer than the PING and the CHALLENGE that they
+answer. Its memory is bounded by what it received.
 """
 
 from __future__ import annotations
@@ -55,7 +55,7 @@ ACTS_MAX: Final = 60
 AMPLIFICATION_MAX: Final = 3
 WEIGHED_EACH: Final = 4
 WEIGHT_MAX: Final = 20_000 + 250 * CONFIG.receive_window_frames
-"""What an endpoint with one connection may keep beside three times what it was given: a window of empty frames."""
+"""Memory of an endpoint with one connection besides three times its input: a window of empty frames."""
 DATAGRAMS_MAX: Final = CONFIG.packets_in_flight_max + 8
 """Datagrams of one step: a whole congestion window, and ACKs."""
 
@@ -75,12 +75,12 @@ SECRETS: Final = Secrets(sending=b"s" * 32, receiving=b"r" * 32)
 
 @functools.cache
 def peers_sealer() -> Sealer:
-    """Return what seals as the peer does."""
+    """Return a sealer like the peer's."""
     return Sealer(Secrets(sending=SECRETS.receiving, receiving=SECRETS.sending), 2**62)
 
 
 class Victim:
-    """The endpoint, and an account of what went in and out."""
+    """The endpoint, and an account of its input and output."""
 
     def __init__(self, *, sealed: bool) -> None:
         self.endpoint = Endpoint(SeededRandom(1), CONFIG, reset_key=b"k" * 32)
@@ -155,13 +155,13 @@ class Victim:
             self.step(asked[which - 1])
 
     def receive(self, datagram: bytes, source: Address = PEER) -> None:
-        """Take a datagram."""
+        """Receive a datagram."""
         self.given_bytes += len(datagram)
         self.came[source] += len(datagram)
         self.step(DatagramReceived("data", source, datagram))
 
     def step(self, given: Input) -> None:
-        """Take an input; raise :class:`Broken` for an output that must not be."""
+        """Feed an input; raise :class:`Broken` for a forbidden output."""
         self.turns += not isinstance(given, DatagramReceived)
         datagrams = 0
         for output in self.endpoint.step([given], self.now):
@@ -199,14 +199,14 @@ class Victim:
                 raise Broken(f"a message of {len(output.payload)} bytes")
 
     def check_weight(self) -> None:
-        """Raise :class:`Broken` if more is kept than may be."""
+        """Raise :class:`Broken` if memory exceeds its bound."""
         weight = weight_bytes(self.endpoint)
         if weight > WEIGHT_MAX + 3 * (self.given_bytes + self.own_bytes):
             raise Broken(f"{weight} bytes are kept of {self.given_bytes + self.own_bytes}")
 
 
 def play(script: bytes) -> Victim:
-    """Play a script, whose first byte says whether the connection is sealed; return who suffered it."""
+    """Play a script, whose first byte decides whether the connection is sealed; return the endpoint."""
     victim = Victim(sealed=bool(sum(script[:1]) & 1))
     for acts, (kind, body) in enumerate(acts_of(script[1:])):
         if acts == ACTS_MAX:

@@ -1,4 +1,4 @@
-"""Frames, packets and scripts of reliable UDP as a hostile peer might make them."""
+"""Grammar of frames, packets and scripts of reliable UDP from a hostile peer."""
 
 from __future__ import annotations
 
@@ -29,7 +29,7 @@ def number(random: Random) -> int:
 
 
 def bits(random: Random) -> int:
-    """Return 64 marks."""
+    """Return 64 bits."""
     return random.choice((0, 1, 0b111, _BITS, random.getrandbits(64)))
 
 
@@ -106,7 +106,7 @@ def _act(random: Random) -> Act:
 
 
 def _many_of_one(random: Random) -> bytes:
-    """Repeat one act, and send packets full of one kind of frame: what grows, grows most like this."""
+    """Repeat one act, and send packets full of one kind of frame, to provoke growth."""
     if random.random() < 0.5:
         one = [_act(random)] * 60
     else:

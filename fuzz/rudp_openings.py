@@ -1,6 +1,6 @@
-"""HELLO and WELCOME in front of a living endpoint that dials and accepts, from those with the secret and without.
+"""Fuzzing of HELLO and WELCOME with a live endpoint that dials and accepts, with and without the secret.
 
-No answer is longer than what it answers, half-open connections are few, and what is kept is bounded.
+No response is longer than its request, half-open connections are few, and memory is bounded.
 """
 
 from __future__ import annotations
@@ -83,7 +83,7 @@ def _datagram(random: Random) -> bytes:
 
 
 class Target:
-    """An endpoint of standalone use, and an account of what went in and out."""
+    """A standalone endpoint, and an account of its input and output."""
 
     def __init__(self, *, sealed: bool) -> None:
         self.sealed = sealed
@@ -113,7 +113,7 @@ class Target:
                 self.step(CloseConnection(local_id) if sum(body[:1]) & 1 else SendMessage(local_id, body))
 
     def receive(self, datagram: bytes) -> None:
-        """Take a datagram; the answers are not longer."""
+        """Receive a datagram; responses are not longer."""
         self.given_bytes += len(datagram)
         sent = self.step(DatagramReceived("data", SOURCES[len(datagram) % 2], datagram))
         if sent > len(datagram):
@@ -129,7 +129,7 @@ class Target:
         self.now = until
 
     def step(self, given: Input) -> int:
-        """Take an input; return how many bytes were sent."""
+        """Feed an input; return how many bytes were sent."""
         sent = 0
         for output in self.endpoint.step([given], self.now):
             if isinstance(output, SendDatagram):

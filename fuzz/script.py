@@ -1,6 +1,6 @@
-"""Scripts for living machines: an input is a list of acts, and after each the machine has kept its bounds.
+"""Scripts for live machines: an input is a list of acts, and after each the machine has kept its bounds.
 
-An act is ``kind u8 | length u16 | body``; whatever bytes are a script, so that scripts can be mutated too.
+An act is ``kind u8 | length u16 | body``; any bytes are a script, so scripts can be mutated too.
 """
 
 from __future__ import annotations
@@ -27,7 +27,7 @@ class SeededRandom:
 
 
 def written(acts: Sequence[Act]) -> bytes:
-    """Return the script of ``acts``; what is too long of a body is left out."""
+    """Return the script of ``acts``; bodies are cut to the longest length."""
     return b"".join(bytes([kind]) + len(body[:65_535]).to_bytes(2, "big") + body[:65_535] for kind, body in acts)
 
 

@@ -1,9 +1,9 @@
-"""Fuzzes the readers of SIP messages, session descriptions and digest values (RFC 3261, RFC 4566, RFC 7616).
+"""Fuzzing of the parsers of SIP messages, session descriptions and digest values (RFC 3261, RFC 4566, RFC 7616).
 
-Inputs are mutations of the corpus in tests/sip/corpus, inputs made from the grammar, mutations of those, and noise.
-Whatever comes, only :class:`SIPParseError` may be raised, and what was read is written and has to be read the same
-again: that much is measured. What was not read can be answered where an answer is due. One message in eight is also
-judged and taken apart as ``wanderbus sip parse`` does, which raises nothing at all.
+Inputs are mutations of the corpus in tests/sip/corpus, inputs made from the grammar, mutations of those, and noise. Any
+input may only raise :class:`SIPParseError`, and accepted input is written and has to be parsed the same again: this is
+measured. A response is made for rejected input where one is due. One message in eight is also judged and taken apart as
+``wanderbus sip parse`` does, which never raises.
 """
 
 from __future__ import annotations
@@ -33,7 +33,7 @@ BYTES_MAX: Final = SIP_MESSAGE_BYTES_MAX + 100
 NOT_THE_SAME: Final = "it is not read as it was written"
 NOISE_BYTES_MAX: Final = 400
 SWOLLEN: Final = 0.003
-"""How many messages are as large as any, which takes as long as a hundred others."""
+"""Share of messages of the largest size, which take as long as a hundred others."""
 
 
 def make_message(random: Random) -> bytes:
@@ -67,7 +67,7 @@ def handle_message(data: bytes) -> bool:
 
 
 def examine_message(data: bytes) -> None:
-    """Look at a message in every way, or answer what could not be read; judge one in some, as the command does."""
+    """Examine a message in every way, or answer one that could not be parsed; judge some, as the command does."""
     try:
         _use(parse_message(data))
     except SIPParseError:
@@ -93,7 +93,7 @@ def handle_description(data: bytes) -> bool:
 
 
 def examine_nothing(data: bytes) -> None:
-    """A description is all there once it was read."""
+    """Do nothing: a description is complete once it was read."""
 
 
 def handle_digest(data: bytes) -> bool:
@@ -112,7 +112,7 @@ def handle_digest(data: bytes) -> bool:
 
 
 def examine_digest(data: bytes) -> None:
-    """Compute what the credentials should prove: only the algorithm may be beyond us."""
+    """Compute the proof for the credentials: only an unknown algorithm may fail."""
     try:
         credentials = Credentials.parse(data.decode(errors="replace"))
     except SIPParseError:
@@ -153,7 +153,7 @@ def corpus(suffix: str) -> tuple[bytes, ...]:
 
 
 def _use(message: Message) -> None:
-    """A message that was read raises nothing any more."""
+    """Use a parsed message in every way: nothing may raise."""
     _ = message.via, message.vias, message.via.rport, message.via.received, message.via.names_transaction
     _ = message.from_.tag, message.to.uri.address_of_record, message.call_id, message.cseq, message.contact
     _ = message.contacts, message.routes, message.record_routes, message.max_forwards, message.expires

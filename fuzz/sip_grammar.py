@@ -18,7 +18,7 @@ HOSTS: Final = (
 BAD_HOSTS: Final = ("a b", "", "[::1", "::1", "[1:2]", "h:h", "é")
 LARGEST: Final = "9" * 99
 ODD: Final = 0.02
-"""How likely each choice goes wrong: of some tens of choices in a message, so that about half are all right."""
+"""Chance of an error in each choice: a message has some tens of choices, so about half of all messages are valid."""
 
 NAMES: Final = {
     "Via": ("v", "VIA"),
@@ -51,7 +51,7 @@ Chosen = TypeVar("Chosen")
 
 
 def mostly(random: Random, usual: Sequence[Chosen], odd: Sequence[Chosen]) -> Chosen:
-    """Return one of ``usual``, now and then one of ``odd``."""
+    """Return one of ``usual``, sometimes one of ``odd``."""
     return random.choice(odd if random.random() < ODD else usual)
 
 
@@ -67,7 +67,7 @@ def quoted(random: Random) -> str:
 
 
 def gap(random: Random) -> str:
-    """Return white space, mostly none, now and then a fold."""
+    """Return white space, mostly none, sometimes a fold."""
     return random.choice(("", "", "", "", "", " ", "  ", "\t", "\r\n ", "\r\n\t "))
 
 
@@ -120,7 +120,7 @@ def listed(random: Random, value: Callable[[Random], str]) -> str:
 
 
 def number(random: Random) -> str:
-    """Return a number, now and then one at the edge of what is allowed."""
+    """Return a number, sometimes one at the edge of the allowed range."""
     edges = ("256", "2147483647", "2147483648", "4294967295", "4294967296", "-1", LARGEST)
     return mostly(random, ("0", "1", "0007", "70", "255"), edges)
 
@@ -149,7 +149,7 @@ def message(random: Random) -> bytes:
 
 
 def swollen(random: Random) -> bytes:
-    """Return a message that is right and nearly as large as one may be, most of it in one field."""
+    """Return a valid message of nearly the largest size, most of it in one field."""
     name, start, piece, end = random.choice(SWELLING)
     count_max = 255 if "," in piece and name != "Authorization" else BYTES_MAX
     bytes_left = random.choice((2_000, 8_000, BYTES_MAX))

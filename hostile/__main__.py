@@ -1,7 +1,7 @@
-"""Attack a server, each time with five good agents beside, and say what they lost and how slow they became.
+"""Attack a server, each time with five good agents beside it, and report their losses and latencies.
 
-Each attack has a server, a network of namespaces and good agents of its own; it takes root. One whose ratio of
-latencies is not met is done twice more, and the median counts. Exit status: 0 all goals are met, 1 one is not, 2 it
+Each attack has its own server, network of namespaces and good agents; it requires root. If the ratio of latencies is
+not met, the attack is run twice more, and the median counts. Exit status: 0 all goals are met, 1 one is not, 2 it
 cannot run here.
 """
 
@@ -32,11 +32,11 @@ QUICK_ATTACK_S: Final = 8.0
 REPEATS_MAX: Final = 3
 P99_RATIO_MAX: Final = 1.5
 REPEAT_WITHIN_S: Final = 600.0
-"""An attack that begins later is not repeated, so that all take a quarter of an hour."""
+"""Time after which attacks are not repeated, so that all take a quarter of an hour."""
 
 
 def goals(attack: Attack, seen: Figures) -> list[Goal]:
-    """Return the goals of an attack; those that it is not held to are left out."""
+    """Return the goals of an attack, without those that it is exempt from."""
     name = attack.name
     found = [
         goal(f"{name}:good_lost", seen.good_lost, "events", most=0),
@@ -59,9 +59,9 @@ def goals(attack: Attack, seen: Figures) -> list[Goal]:
 
 
 def run(attack: Attack, baseline_s: float, attack_s: float, repeats: int) -> Figures:
-    """Do an attack, and again where the ratio of latencies exceeds its bound; return the figures of all runs.
+    """Run an attack, and again if the ratio of latencies exceeds its bound; return the figures of all runs.
 
-    A run that breaks off has no figures. Raises :class:`demo.CannotRunError`.
+    An aborted run has no figures. Raises :class:`demo.CannotRunError`.
     """
     runs: list[Figures] = []
     try:
@@ -78,8 +78,8 @@ def run(attack: Attack, baseline_s: float, attack_s: float, repeats: int) -> Fig
 
 
 def main(arguments: list[str] | None = None) -> int:
-    """Do the attacks that the command line names; return the exit status."""
-    signal.signal(signal.SIGTERM, signal.default_int_handler)  # whoever ends us must not leave a server behind
+    """Run the attacks of the command line; return the exit status."""
+    signal.signal(signal.SIGTERM, signal.default_int_handler)  # a signal must not leave a server behind
     options = _options(arguments)
     options.quick = options.quick or options.ci
     if unknown := sorted(set(options.names) - BY_NAME.keys()):
@@ -122,7 +122,7 @@ HEADING: Final = f"{'attack':22} {'lost':>9} {'p99 ms':>12} {'ratio':>5} {'stall
 
 
 def line_of(attack: Attack, seen: Figures, own: Sequence[Goal]) -> str:
-    """Return the line of an attack; lost, repeated and out of order stand in one column."""
+    """Return the line of an attack; lost, repeated and out of order share one column."""
     if math.isnan(seen.good_lost):
         return f"{attack.name:22} not measured"
     lost = f"{seen.good_lost:.0f}/{seen.good_repeated:.0f}/{seen.good_out_of_order:.0f}"

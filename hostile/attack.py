@@ -1,4 +1,4 @@
-"""An attack: its name, what it does, and the goals that hold beside those of every attack."""
+"""Attack: its name, its load, and the goals besides those of every attack."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ ATTACKERS: Final = ("mallory", "trudy", "oscar", "sybil")
 
 
 class Target(msgspec.Struct, frozen=True):
-    """Addresses and times that an attacker gets to know."""
+    """Addresses and times that an attacker receives."""
 
     server: str
     sip_port: int
@@ -23,20 +23,20 @@ class Target(msgspec.Struct, frozen=True):
     stream_port: int
     tls_port: int
     seconds: float
-    """How long to attack."""
+    """Duration of the attack."""
 
     directory: str
     """A directory of the attacker's own."""
 
     eci_port: int = 0
-    """Where the original ECI is served, if it is."""
+    """Address of the original ECI, if it is served."""
 
     trace: str = ""
-    """The server's SIP trace, for attackers who are held to see what is signalled."""
+    """The server's SIP trace, for attackers that are assumed to see signalling."""
 
 
 Report = Mapping[str, float]
-"""Figures of an attacker: ``sent`` requests, ``sent_bytes`` with IP headers, and whatever else it counted."""
+"""Figures of an attacker: ``sent`` requests, ``sent_bytes`` with IP headers, and its other counters."""
 
 Load = Callable[[Target], Awaitable[Report]]
 
@@ -45,7 +45,7 @@ class Attack(NamedTuple):
     """One attack. It runs in a process of its own on the host ``attacker``, at a lower priority than the others."""
 
     name: str
-    """Words joined by underscores: it is part of the names of goals."""
+    """Words joined by underscores: part of the names of goals."""
 
     row: str
     """Row of the table of docs/SECURITY.md that it belongs to, or "own"."""
@@ -54,43 +54,43 @@ class Attack(NamedTuple):
     """One line: who sends what, at which rate."""
 
     load: Load
-    """Attack for ``target.seconds`` and return what was done."""
+    """Attack for ``target.seconds`` and return the figures."""
 
     has_hole: bool = False
-    """Whether the load is datagrams alone: then it goes to a hole while the good agents are measured without attack."""
+    """True if the load is only datagrams: then it goes to a sink while the good agents are measured without attack."""
 
     amplification: bool = False
-    """Whether bytes that reach the host ``victim`` are held to those that were sent."""
+    """True if bytes that reach the host ``victim`` are compared with those that were sent."""
 
     guesses_max: int | None = None
     """Bound of ``guesses_admitted`` of the load's report, for those that guess passwords."""
 
     restarts: bool = False
-    """Whether the server is restarted at the end, which has to be quick in spite of what the attack left."""
+    """True if the server is restarted at the end, which has to be quick in spite of the attack's traces."""
 
     compiled: bool = False
-    """Whether a busy time comes first, so that the server has the compiled loops that any load makes it load once."""
+    """True if a busy time comes first, so that the server has the compiled loops that any load makes it load once."""
 
     damage: str = ""
     """File of the data directory that is damaged while the server is stopped; it is then started again."""
 
     traced: bool = False
-    """Whether the attacker can see what is signalled, by a SIP trace of the server."""
+    """True if the attacker can see signalling, by a SIP trace of the server."""
 
     short_segments: bool = False
-    """Whether the server's log begins a new segment every few seconds, for which it needs a descriptor."""
+    """True if the server's log begins a new segment every few seconds, for which it needs a descriptor."""
 
     eci: bool = False
-    """Whether the server also serves the original ECI, on an address that everybody reaches."""
+    """True if the server also serves the original ECI, on an address that everybody reaches."""
 
     ipv6: bool = False
-    """Whether server, good agents and attacker have IPv6 only."""
+    """True if server, good agents and attacker have IPv6 only."""
 
     spares: tuple[str, ...] = ()
-    """Goals of all attacks that this one is not held to."""
+    """Goals of all attacks that this one is exempt from."""
 
     quick: bool = False
-    """Whether it belongs to the short form."""
+    """True if it belongs to the short form."""
 
     seconds: float | None = None
-    """How long it lasts, unless as long as all others."""
+    """Its duration, unless it is the common one."""

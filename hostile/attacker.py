@@ -8,5 +8,5 @@ from hostile.table import BY_NAME
 
 
 async def attack(line: Line, name: str, target: Target) -> Report:
-    """Do the load of the attack with this name."""
+    """Run the load of the attack with this name."""
     return await BY_NAME[name].load(target)

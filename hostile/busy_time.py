@@ -1,6 +1,6 @@
-"""A busy time before an attack: the server then has its compiled loops, which it loads once (docs/matching.md).
+"""Busy time before an attack: makes the server load its compiled loops, which happens once (docs/matching.md).
 
-They take 130 MiB whoever makes matching worth them, so that an attack that only comes first is not charged with them.
+They take 130 MiB for any load, so an attack must not be charged with them only because it comes first.
 """
 
 from __future__ import annotations
@@ -18,23 +18,23 @@ from wanderbus.broker.interest.matcher import COMPILED_FROM_EVENTS
 from wanderbus.matching import SCANNED_MAX
 
 USER: Final = "judy"
-"""Neither a good agent nor an attacker."""
+"""A user that is neither a good agent nor an attacker."""
 
 SUBJECT: Final = "Busy"
 EVENTS_AT_ONCE: Final = 100
 NUMPY_S: Final = 2.0
-"""How long the first kernel may take to load; events before are not counted."""
+"""Longest time to load the first kernel; events before that are not counted."""
 
 IDLE_SHARE: Final = 0.15
 """Share of a processor below which nothing is being loaded."""
 
 QUIET_S: Final = 1.0
 LOADED_S_MAX: Final = 40.0
-"""Where nothing is in numba's cache, it compiles."""
+"""The same with compilation, if numba's cache is empty."""
 
 
 async def be_busy(line: Line, target: Target) -> int:
-    """Subscribe and publish as much as the server loads its compiled loops for; return the number of events."""
+    """Subscribe and publish until the server loads its compiled loops; return the number of events."""
     del line
     published = 0
     async with connected(target, USER) as agent, contextlib.AsyncExitStack() as stack:
@@ -48,7 +48,7 @@ async def be_busy(line: Line, target: Target) -> int:
 
 
 def wait_until_idle(cpu_s: Callable[[], float]) -> None:
-    """Wait until the server that has used so much processor time does nothing more, or for some time at most."""
+    """Wait until the server with this processor time is idle, at most for some time."""
     until = time.monotonic() + LOADED_S_MAX
     used_s = cpu_s()
     while time.monotonic() < until:

@@ -1,4 +1,4 @@
-"""A SIP client over UDP that proves by digest who it is, and says whatever an attacker wants it to."""
+"""SIP client over UDP that authenticates by digest, and sends arbitrary requests of an attacker."""
 
 from __future__ import annotations
 
@@ -32,14 +32,14 @@ class Caller:
         self._digest = DigestClient(user, PASSWORD, SystemRandom())
 
     async def ask(self, target: Target, port: int, request: Request) -> Response | None:
-        """Send a request, answer a challenge, and return the final answer; None where there is none."""
+        """Send a request, answer a challenge, and return the final response; None if there is none."""
         answer = None
         for _ in range(TRIES_MAX):
             sent = self._digest.authorize(request)
             answer = await self._once(encode_message(sent), (target.server, port), request.call_id)
             if answer is None or answer.status not in (401, 407) or not self._digest.learn(answer):
                 return answer
-            # A request that is sent again is another transaction, with the next number.
+            # A repeated request is another transaction, with the next number.
             branch, number = f"{request.via.branch}x", request.cseq.number + 1
             via = request.headers_all("Via")[0].replace(str(request.via.branch), branch)
             request = request.without("CSeq").with_header("CSeq", f"{number} {request.method}")
@@ -63,7 +63,7 @@ class Caller:
 
 @contextlib.contextmanager
 def caller(user: str, address: str = ATTACKER) -> Iterator[Caller]:
-    """Have a caller who is ``user`` for the block."""
+    """Provide a caller as ``user`` for the block."""
     with socket.socket(type=socket.SOCK_DGRAM) as stream:
         stream.bind((address, 0))
         stream.setblocking(False)

@@ -1,4 +1,4 @@
-"""Datagrams of an attacker: SIP requests built beforehand, sent at a steady rate, from any source address."""
+"""Datagrams of an attacker: SIP requests built in advance, sent at a steady rate, from any source address."""
 
 from __future__ import annotations
 
@@ -66,7 +66,7 @@ async def flood(
 ) -> Report:
     """Send ``per_s`` datagrams a second to ``port`` for ``target.seconds``, from ``sources`` in turn.
 
-    Answers arrive at a socket that nobody reads, so that the attacker's host sends no ICMP in return.
+    Responses arrive at a socket that nobody reads, so that the attacker's host sends no ICMP in return.
     """
     sent = sent_bytes = 0
     numbers = itertools.count(time.monotonic_ns() & 0xFFFF_FFFF_0000)
@@ -82,7 +82,7 @@ async def flood(
 
 
 async def ticks(per_s: float, seconds: float) -> AsyncIterator[int]:
-    """Give how many are due every few milliseconds; what a pause held up for more than 50 ms is left out."""
+    """Yield every few milliseconds how many are due; delays of more than 50 ms are not made up for."""
     began_s = time.monotonic()
     done = 0
     while (elapsed_s := time.monotonic() - began_s) < seconds:
@@ -96,7 +96,7 @@ async def ticks(per_s: float, seconds: float) -> AsyncIterator[int]:
 
 @contextlib.contextmanager
 def _ipv6_sender(server: str, port: int, sources: Sequence[str], from_port: int) -> Iterator[Callable[[bytes], bool]]:
-    """Send from a socket for each source, as a raw one would have to compute checksums."""
+    """Send from one socket for each source: a raw socket would have to compute checksums."""
     with contextlib.ExitStack() as stack:
         senders = []
         for source in sources:
@@ -147,6 +147,6 @@ def hole_at(port: int, address: str = HOLE) -> Iterator[socket.socket]:
 def _try(send: Callable[[], object]) -> bool:
     try:
         send()
-    except OSError:  # a full buffer: the rate is what was sent
+    except OSError:  # a full buffer: only what was sent counts
         return False
     return True

@@ -1,7 +1,7 @@
-"""The good agents of a run, a job of one process: five who publish and subscribe, one of them on the move, newcomers.
+"""Good agents of a run, a job of one process: five that publish and subscribe, one of them moving, and newcomers.
 
 All live on the host ``good`` at addresses of their own. The benchmark names the phases; the job keeps everything that
-it saw in memory and hands it over at the end, after all that is on its way had time to arrive.
+it saw in memory and returns it at the end, after everything in flight had time to arrive.
 """
 
 from __future__ import annotations
@@ -32,7 +32,7 @@ EVENTS_PER_S: Final = 20.0
 
 NEWCOMER_EACH_S: Final = 2.5
 NEWCOMER_S_MAX: Final = 20.0
-"""A newcomer who has received nothing after so long gives up, and has taken so long."""
+"""Time after which a newcomer without any event gives up; its time then counts as so long."""
 
 MOVE_AT: Final = 0.4
 """Share of a phase after which the mover moves."""
@@ -50,12 +50,14 @@ class Place(msgspec.Struct, frozen=True):
     ipv6: bool = False
 
     def local(self, address: str) -> str:
-        """Return the address of an agent, which has ``address`` of IPv4, in the family that is used."""
+        """Return an agent's address in the family that is used; ``address`` is its IPv4 address."""
         return as_ipv6(address) if self.ipv6 else address
 
 
 async def be_good(line: Line, place: Place) -> bytes:
-    """Connect, say "ready", then obey ``(phase, seconds)`` until None comes; return an encoded :class:`Observed`."""
+    """Connect, report "ready", then run each ``(phase, seconds)`` until None arrives; return an encoded
+    :class:`Observed`.
+    """
     come_first()
     async with contextlib.AsyncExitStack() as stack:
         agents = {}
@@ -77,7 +79,7 @@ async def be_good(line: Line, place: Place) -> bytes:
 
 
 class _Party:
-    """The five and all that they see."""
+    """The five agents and everything that they observe."""
 
     def __init__(self, place: Place, agents: dict[str, wanderbus.Agent]) -> None:
         self.observed = Observed(called=dict.fromkeys(agents, 0))
@@ -104,7 +106,7 @@ class _Party:
         self._readers.append(asyncio.create_task(read()))
 
     async def publish(self, name: str) -> None:
-        """Publish at a steady rate until stopped, whether or not what came before is acknowledged."""
+        """Publish at a steady rate until stopped, whether or not earlier events are acknowledged."""
         next_s = time.monotonic()
         while not self.stop.is_set():
             self._begin(self._publish_one(name))
@@ -120,7 +122,7 @@ class _Party:
             self.observed.refused.append(f"{name}: {error}")
 
     async def live(self, phase: str, seconds: float) -> None:
-        """Go through a phase: publishing goes on, one moves, newcomers come."""
+        """Run a phase: publishing continues, one agent moves, newcomers connect."""
         began_s = time.monotonic()
         self._begin(self._move(seconds * MOVE_AT))
         next_s = NEWCOMER_EACH_S / 5
@@ -150,25 +152,25 @@ class _Party:
         except (WanderbusError, TimeoutError):
             took_s = took_s or NEWCOMER_S_MAX
         finally:
-            # One who still waits when the run ends has waited so long at least.
+            # A newcomer that still waits when the run ends counts with its waiting time.
             self.observed.newcomers.append(Newcomer(began_s, took_s or time.monotonic() - began_s))
 
     async def drain(self) -> None:
-        """Wait until all that was published has arrived, or nothing more comes."""
+        """Wait until all published events have arrived, or no more arrive."""
         seen = self.observed
         wanted = sum(seen.called.values()) * (len(NAMES) - 1)
         began_s = moved_s = time.monotonic()
         count = -1
         while time.monotonic() < min(began_s + DRAIN_S_MAX, moved_s + QUIET_S_MAX):
             if len(seen.arrivals) >= wanted and not self._tasks:
-                await asyncio.sleep(0.3)  # what is repeated comes late
+                await asyncio.sleep(0.3)  # retransmissions are late
                 return
             if len(seen.arrivals) != count:
                 count, moved_s = len(seen.arrivals), time.monotonic()
             await asyncio.sleep(0.05)
 
     async def end(self) -> None:
-        """End what still waits."""
+        """End all waiting newcomers."""
         tasks = (*self._tasks, *self._readers)
         for task in tasks:
             task.cancel()

@@ -37,13 +37,13 @@ _HOSTS: Final = ("good", "attacker", "victim")
 
 
 def as_ipv6(address: str) -> str:
-    """Return what a host with this address of IPv4 has besides: an address of IPv6 in a /64 of its own."""
+    """Return the IPv6 address of a host with this IPv4 address, in a /64 of its own."""
     _, second, third, last = map(int, address.split("."))
     return f"fd{second}:0:0:{third << 8 | last:x}::1"
 
 
 class Network:
-    """See the module."""
+    """Network of a run; see the module."""
 
     def __init__(self) -> None:
         self._namespaces = Namespaces("wbhostile")
@@ -82,7 +82,7 @@ class Network:
         self._attach("victim", (VICTIM,))
 
     def _name_server(self) -> None:
-        """Have the server ask the attacker for names: ``ip netns exec`` mounts this file over the system's."""
+        """Make the server query the attacker for names: ``ip netns exec`` mounts this file over the system's."""
         self._resolver.mkdir(parents=True, exist_ok=True)
         text = f"nameserver {ATTACKER}\noptions timeout:5 attempts:2\n"
         self._resolver.joinpath("resolv.conf").write_text(text, encoding="ascii")

@@ -1,4 +1,4 @@
-"""Priority of the processes that are measured, and how long one of them had to wait for a processor."""
+"""Priority of the measured processes, and the time that one of them waited for a processor."""
 
 from __future__ import annotations
 
@@ -8,8 +8,9 @@ from pathlib import Path
 from typing import Final
 
 NICE: Final = -15
-"""Priority of the server and of the good agents: what else the machine does, attackers included, gives way to them, so
-that their latency is that of the server."""
+"""Priority of the server and of the good agents: everything else on the machine, attackers included, yields to them, so
+that their latency is that of the server.
+"""
 
 
 def come_first() -> None:
@@ -24,7 +25,7 @@ def come_first() -> None:
 
 
 def waited_s(pid: int) -> float:
-    """Return how long the main thread of a process was ready to run without a processor; 0 where nobody knows."""
+    """Return how long the main thread of a process was ready without a processor; 0 if unknown."""
     try:
         return int(Path(f"/proc/{pid}/schedstat").read_text(encoding="ascii").split()[1]) / 1e9
     except (OSError, IndexError):

@@ -1,4 +1,4 @@
-"""One attack from start to end: network, server, good agents, the attack, and the figures of it."""
+"""Scene of one attack from start to end: network, server, good agents, the attack, and its figures."""
 
 from __future__ import annotations
 
@@ -35,19 +35,19 @@ DAMAGE_AT: Final = 0.25
 
 @dataclass(slots=True)
 class Seen:
-    """Measurements from outside of the good agents."""
+    """Measurements from outside the good agents."""
 
     rss_mib: list[float] = field(default_factory=list)
-    """Before the attack, and then its course."""
+    """Resident memory: before the attack, and then its course."""
 
     open_files: int = 0
-    """Most descriptors that the server had open under attack."""
+    """Maximum of the server's descriptors under attack."""
 
     cpu_share: dict[str, float] = field(default_factory=dict)
     """Share of one processor that the server used, by phase."""
 
     wait_share: dict[str, float] = field(default_factory=dict)
-    """Share of the time that the server was ready to run and had no processor, by phase."""
+    """Share of the time that the server was ready and had no processor, by phase."""
 
     victim_bytes: float = math.nan
     ended: int = 0
@@ -56,7 +56,7 @@ class Seen:
 
 
 class Scene:
-    """See the module."""
+    """Runner of one attack; see the module."""
 
     def __init__(self, attack: Attack, lan: Network, directory: Path, seconds: tuple[float, float]) -> None:
         self.attack = attack
@@ -76,7 +76,7 @@ class Scene:
         self._seen = Seen()
 
     def play(self) -> Figures:
-        """Do all of it; return the figures."""
+        """Run everything; return the figures."""
         with contextlib.ExitStack() as stack:
             stack.callback(self._server.stop)
             self._server.start()

@@ -1,4 +1,4 @@
-"""The server under attack: ``wanderbus up`` with its defaults on the host ``server``, and what can be seen of it."""
+"""Server under attack: ``wanderbus up`` with its defaults on the host ``server``, observed from outside."""
 
 from __future__ import annotations
 
@@ -18,10 +18,10 @@ from hostile.network import SERVER, Network
 from hostile.priority import come_first, waited_s
 
 PORTS: Final = {"port": 5060, "tls_port": 5061, "broker_port": 5070, "data_port": 5080, "stream_port": 5090}
-"""All are fixed, so that an attacker need not ask for them: each can be found out by any user."""
+"""Fixed ports, so that an attacker need not find them out; any user could."""
 
 ECI_PORT: Final = 5100
-"""Where a server listens for the original ECI if it serves that."""
+"""Address of the original ECI, if the server serves it."""
 
 DESCRIPTORS: Final = 1_024
 """Soft limit of open files that a login shell or a service gets on Debian."""
@@ -48,7 +48,7 @@ class Server:
         """File of its SIP trace, empty without one."""
 
         self.ended = 0
-        """How often it ended without being stopped."""
+        """Number of times that it ended without being stopped."""
         self._network = network
         self._module = "hostile.short_segments" if short_segments else "wanderbus"
         self._errors = directory / "server.stderr"
@@ -67,7 +67,7 @@ class Server:
         self._settings.write_text("\n".join(lines) + "\n", encoding="utf-8")
 
     def start(self) -> float:
-        """Start it, wait until it is ready, and return how long that took."""
+        """Start it, wait until it is ready, and return the duration."""
         began_s = time.monotonic()
         argv = [sys.executable, "-m", self._module, "up", "--config", str(self._settings)]
         limited = ["sh", "-c", f'ulimit -Sn {DESCRIPTORS}; exec "$@"', "sh", *argv]
@@ -85,7 +85,7 @@ class Server:
         return time.monotonic() - began_s
 
     def stop(self) -> None:
-        """Have it end in order; kill it where it does not, and count it where it had ended by itself."""
+        """Stop it in order; kill it if that fails, and count it if it had ended by itself."""
         process, self._process = self._process, None
         if process is None:
             return
@@ -121,7 +121,7 @@ class Server:
         return pages * os.sysconf("SC_PAGE_SIZE") / 2**20
 
     def open_files(self) -> int:
-        """Return how many descriptors it has; 0 once it has ended."""
+        """Return its number of descriptors; 0 once it has ended."""
         if self._process is None:
             return 0
         try:
@@ -141,5 +141,5 @@ class Server:
         return (int(fields[11]) + int(fields[12])) / os.sysconf("SC_CLK_TCK")
 
     def waited_s(self) -> float:
-        """Return how long it was ready to run and had no processor."""
+        """Return how long it was ready without a processor."""
         return waited_s(self._process.pid) if self._process is not None else 0.0

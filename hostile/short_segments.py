@@ -1,6 +1,6 @@
 """``python -m hostile.short_segments up ...``: wanderbus whose log begins a new segment every few seconds.
 
-What needs a descriptor at the wrong moment then does so under attack, rather than once in 64 MiB.
+So the need for a new descriptor occurs often during an attack, rather than once in 64 MiB.
 """
 
 from __future__ import annotations

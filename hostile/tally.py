@@ -1,4 +1,4 @@
-"""Counts of what good agents published and received, and the figures that goals are held to."""
+"""Counts of what good agents published and received, and the figures for the goals."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ ATTACK = "attack"
 
 
 class Arrival(msgspec.Struct, frozen=True, array_like=True):
-    """One delivery to a good agent; times are of the clock that does not jump, seconds."""
+    """One delivery to a good agent; times are of the monotonic clock, seconds."""
 
     publisher: str
     consumer: str
@@ -50,7 +50,7 @@ class Observed(msgspec.Struct):
 
     phases: list[Phase] = []
     called: dict[str, int] = {}
-    """Events each publisher published, numbered from 1; every other good agent is due each of them."""
+    """Numbers of events that each publisher published, from 1; every other good agent must receive each of them."""
 
     arrivals: list[Arrival] = []
     newcomers: list[Newcomer] = []
@@ -60,7 +60,7 @@ class Observed(msgspec.Struct):
 
 @dataclass(slots=True)
 class Delivery:
-    """Promises broken to the good agents, in notifications."""
+    """Broken promises to the good agents, counted in notifications."""
 
     lost: int = 0
     repeated: int = 0
@@ -68,7 +68,7 @@ class Delivery:
 
 
 def delivery(observed: Observed) -> Delivery:
-    """Compare what arrived with what was published: each consumer is due each number of each other, once, in order."""
+    """Compare deliveries with publishes: each consumer must receive each number of each other, once, in order."""
     found = Delivery()
     numbers: dict[tuple[str, str], list[int]] = defaultdict(list)
     for each in observed.arrivals:
@@ -83,7 +83,7 @@ def delivery(observed: Observed) -> Delivery:
 
 
 def latencies_s(observed: Observed, phase: str, *, without: str = "") -> list[float]:
-    """Return how long each delivery of what was published in a phase took, but for those from and to ``without``."""
+    """Return the latencies of all events published in a phase, except those from and to ``without``."""
     times = [each for each in observed.phases if each.name == phase]
     return [
         each.arrived_s - each.published_s
@@ -110,7 +110,7 @@ def longest_stall_s(observed: Observed, phase: str, interval_s: float) -> float:
 
 
 def slowest_newcomer_s(observed: Observed, phase: str) -> float:
-    """Return the longest that a newcomer of the phase took; not a number if nobody came."""
+    """Return the longest time of a newcomer of the phase; not a number if there was none."""
     times = [each for each in observed.phases if each.name == phase]
     took = [each.took_s for each in observed.newcomers if any(time.holds(each.came_s) for time in times)]
     return max(took, default=math.nan)
@@ -125,7 +125,7 @@ def p99_ratio(observed: Observed, *, without: str) -> tuple[float, float, float]
 
 
 def ratio(above: float, below: float) -> float:
-    """Return the ratio; infinite where there is nothing below, and not a number where neither was measured."""
+    """Return the ratio; infinite if the denominator is zero, and not a number if neither was measured."""
     if math.isnan(above) and not math.isnan(below):
         return math.inf  # nothing that was published under attack arrived
     return above / below if below else math.inf if above else 0.0
@@ -133,7 +133,7 @@ def ratio(above: float, below: float) -> float:
 
 @dataclass(slots=True)
 class Figures:
-    """Figures of one attack, as the goals have them; not a number is not measured."""
+    """Figures of one attack, as the goals need them; not a number means not measured."""
 
     good_lost: float = math.nan
     good_repeated: float = math.nan
@@ -151,7 +151,7 @@ class Figures:
 
 
 def merged(runs: Sequence[Figures]) -> Figures:
-    """Return the figures of one attack from its repetitions: the median ratio, and of all others the worst."""
+    """Return the figures of one attack from its repetitions: the median ratio, and the worst of all others."""
     names = [name for name in Figures.__slots__ if name != "beside"]
     worst = {name: max_known(getattr(run, name) for run in runs) for name in names}
     ratios = sorted(run.good_p99_ratio for run in runs)
@@ -159,5 +159,5 @@ def merged(runs: Sequence[Figures]) -> Figures:
 
 
 def max_known(values: Iterable[float]) -> float:
-    """Return the greatest of those that were measured."""
+    """Return the greatest of the measured values."""
     return max((value for value in values if not math.isnan(value)), default=math.nan)

@@ -1,4 +1,4 @@
-"""Hostile users: agents of the public interface that use what they may to harm."""
+"""Hostile users: agents of the public interface that abuse what they may do."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ ANSWER_S_MAX: Final = 10.0
 
 @contextlib.asynccontextmanager
 async def connected(target: Target, user: str, address: str = ATTACKER) -> AsyncIterator[wanderbus.Agent]:
-    """Be connected as ``user`` for the block, from ``address`` of the attacker's host."""
+    """Connect as ``user`` for the block, from ``address`` of the attacker's host."""
     agent = wanderbus.connect(
         f"sip:{user}@{DOMAIN}",
         password=PASSWORD,
@@ -34,7 +34,7 @@ async def connected(target: Target, user: str, address: str = ATTACKER) -> Async
 async def subscribe_all(
     agent: wanderbus.Agent, subject: str, expressions: Iterable[str], language: str, until: float
 ) -> int:
-    """Subscribe to each until monotonic second ``until``; return how many the server took. Nobody reads them."""
+    """Subscribe to each until monotonic second ``until``; return how many the server accepted. Nobody reads them."""
     taken = 0
     for expression in expressions:
         if time.monotonic() >= until:

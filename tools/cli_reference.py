@@ -1,4 +1,4 @@
-"""Write docs/cli.md from the real --help of every command; with --check only say whether it is up to date."""
+"""Write docs/cli.md from the real --help of every command; with --check only report whether it is up to date."""
 
 from __future__ import annotations
 
@@ -32,7 +32,7 @@ def commands(command: Any, path: tuple[str, ...] = ()) -> Iterator[tuple[str, ..
 
 
 def reference() -> str:
-    """Return what docs/cli.md should hold."""
+    """Return the content for docs/cli.md."""
     runner = CliRunner()
     parts = [HEADING]
     for path in commands(typer.main.get_command(app)):

@@ -30,7 +30,7 @@ END: Final = "<!-- Up to here it is written by tools/limits.py. -->"
 
 
 class Costs(NamedTuple):
-    """The most of three runs of ``./do bench limits`` on a busy machine, in microseconds and bytes."""
+    """Costs: the maximum of three runs of ``./do bench limits`` on a busy machine, in microseconds and bytes."""
 
     challenged_us: float = 340
     call_us: float = 530
@@ -51,7 +51,7 @@ class Costs(NamedTuple):
     tls_connection_bytes: float = 48_300
     refusal_bytes: float = 700
     waiting_event_bytes: float = 1_020
-    """Of each event that waits, beside its own."""
+    """Bytes of memory for each waiting event, besides its own bytes."""
 
     waiting_ratio: float = 2.1
     """Bytes of memory for each byte of events that wait."""
@@ -69,13 +69,13 @@ COST: Final = Costs()
 FLOOD, LOGINS, SIP, DATA = FloodLimits(), LoginLimits(), StreamLimits(), DATA_STREAM_LIMITS
 BROKER, RUDP, TCP = BrokerConfig(), RudpConfig(), TcpConfig()
 SIP_SOCKETS: Final = 2
-"""Of registrar and proxy, and of the broker."""
+"""Names of the servers: registrar and proxy, and broker."""
 
 WORK_NS: Final = 10.0
 """Nanoseconds of a unit of work of filters (decision 0046)."""
 
 SIP_MESSAGE_BYTES: Final = 2**16
-"""A message over TCP that is not complete yet."""
+"""Bytes of an incomplete message over TCP."""
 
 
 def mib(size: float) -> str:
@@ -84,12 +84,12 @@ def mib(size: float) -> str:
 
 
 def share(per_s: float, each_us: float) -> str:
-    """Return the share of one processor that so many things a second take."""
+    """Return the share of one processor for ``per_s`` operations a second."""
     return f"{per_s * each_us / 1e6:.0%}"
 
 
 def requests_cost(per_s: float) -> str:
-    """Return what so many requests a second take of a processor, by kind."""
+    """Return the processor time of ``per_s`` requests a second, by kind."""
     return (
         f"{share(per_s, COST.challenged_us)} of a processor for REGISTERs that are challenged, "
         f"{COST.challenged_us:g} µs each; {share(per_s, COST.call_us)} for calls of nobody, {COST.call_us:g} µs; "
@@ -98,7 +98,7 @@ def requests_cost(per_s: float) -> str:
 
 
 def of_source() -> Iterator[Row]:
-    """Yield what one source can take."""
+    """Yield the resources that one source can use."""
     for what, per_s, burst, names in (
         (
             "requests at registrar and proxy, and at the broker",
@@ -161,7 +161,7 @@ def of_source() -> Iterator[Row]:
 
 
 def of_strangers() -> Iterator[tuple[Row, float]]:
-    """Yield what all strangers together can take, and the memory that is."""
+    """Yield the resources that all strangers together can use, and the memory."""
     per_s = FLOOD.strangers_requests_per_s
     yield (
         Row(
@@ -217,7 +217,7 @@ def of_strangers() -> Iterator[tuple[Row, float]]:
 
 
 def of_user() -> Iterator[tuple[Row, float]]:
-    """Yield what one user can take, and the memory that is."""
+    """Yield the resources that one user can use, and the memory."""
     queue, notifications = BROKER.queue, BROKER.queue.notifications_max or 0
     size = BROKER.user_queued_bytes_max * COST.waiting_ratio
     size += BROKER.sessions_max * notifications * COST.waiting_event_bytes
@@ -281,7 +281,7 @@ def of_user() -> Iterator[tuple[Row, float]]:
 
 
 def of_users() -> Iterator[tuple[Row, float]]:
-    """Yield what all users together can take, and the memory that is."""
+    """Yield the resources that all users together can use, and the memory."""
     size = BROKER.queued_bytes_max * COST.waiting_ratio
     yield (
         Row(
@@ -303,7 +303,7 @@ def of_users() -> Iterator[tuple[Row, float]]:
 
 
 def partial_connection_bytes() -> float:
-    """Return what a TCP connection takes that has brought nearly a whole message."""
+    """Return the memory of a TCP connection that has received nearly a whole message."""
     return COST.tcp_connection_bytes + COST.partial_ratio * SIP_MESSAGE_BYTES
 
 
@@ -317,7 +317,7 @@ def table(title: str, rows: list[Row], memory: float | None = None) -> str:
 
 
 def section() -> str:
-    """Return what stands between the two marks."""
+    """Return the text between the two marks."""
     strangers, user, users = list(of_strangers()), list(of_user()), list(of_users())
     parts = [
         BEGIN,

@@ -1,6 +1,6 @@
-"""Write docs/sip-conformance.md from the two indexes of test messages; with --check only say if it is up to date.
+"""Write docs/sip-conformance.md from the two indexes of test messages; with --check only report if it is up to date.
 
-tests/sip/test_corpus.py and tests/sip/test_torture.py hold the indexes against what the code really does.
+tests/sip/test_corpus.py and tests/sip/test_torture.py compare the indexes with the behaviour of the code.
 """
 
 from __future__ import annotations
@@ -31,7 +31,7 @@ a Contact with `?` outside of `<>`, and header fields in the Request-URI are ref
 
 
 def rows(cases: list[dict[str, str]]) -> list[str]:
-    """Return a Markdown table of messages and what each element makes of them."""
+    """Return a Markdown table of messages and each element's reaction."""
     lines = ["| RFC | message | uas | registrar | proxy |", "|---|---|---|---|---|"]
     for case in cases:
         says = case["says"].replace("|", "\\|").replace("<", "&lt;").replace("*", "\\*")
@@ -40,7 +40,7 @@ def rows(cases: list[dict[str, str]]) -> list[str]:
 
 
 def document() -> str:
-    """Return what docs/sip-conformance.md should hold."""
+    """Return the content for docs/sip-conformance.md."""
     cases = [case for path in INDEXES for case in tomllib.loads(path.read_text(encoding="utf-8"))["case"]]
     messages = [case for case in cases if "uas" in case]
     torture = [case for case in messages if case["source"].startswith(TORTURE)]

@@ -1,4 +1,4 @@
-"""Write docs/sip-states.md from the tables of transitions; with --check only say whether it is up to date."""
+"""Write docs/sip-states.md from the tables of transitions; with --check only report whether it is up to date."""
 
 from __future__ import annotations
 
@@ -33,7 +33,7 @@ MACHINES: tuple[tuple[str, str, type[TransactionMachine]], ...] = (
 )
 
 Edge = tuple[str, str, str]
-"""From a state, to a state, because of what."""
+"""Edge from a state to a state, with its trigger."""
 
 
 def diagram(initial: str, edges: Iterable[Edge], final: str) -> str:
@@ -47,25 +47,25 @@ def diagram(initial: str, edges: Iterable[Edge], final: str) -> str:
 
 
 def session_edges() -> Iterator[Edge]:
-    """Yield every move of the communication status."""
+    """Yield every transition of the communication status."""
     for before, moves in TRANSITIONS.items():
         for occurrence, after in moves.items():
             yield before.value, after.value, occurrence.value
 
 
 def transaction_edges(machine: type[TransactionMachine]) -> Iterator[Edge]:
-    """Yield every move of a transaction."""
+    """Yield every transition of a transaction."""
     for (before, trigger), after in machine.table.items():
         yield before.value, after.value, label_of(trigger)
 
 
 def label_of(trigger: Trigger) -> str:
-    """Return how ``trigger`` is called in the figures of the RFC."""
+    """Return the name of ``trigger`` in the figures of the RFC."""
     return f"timer {trigger.value}" if trigger.name.startswith("TIMER") else trigger.value
 
 
 def page() -> str:
-    """Return what docs/sip-states.md should hold."""
+    """Return the content for docs/sip-states.md."""
     first, last = SIPCommunicationStatus.UNDEFINED, SIPCommunicationStatus.DISCONNECTED
     parts = [HEADING, diagram(first.value, session_edges(), last.value)]
     for title, source, machine in MACHINES:

@@ -1,4 +1,4 @@
-"""Attacks at agents themselves, whose SIP ports strangers have learnt."""
+"""Attacks on agents themselves, whose SIP ports strangers have learnt."""
 
 from __future__ import annotations
 
@@ -40,7 +40,7 @@ async def _calls(target: Target) -> Report:
 
 
 async def _ports(trace: Path) -> list[Address]:
-    """Return where the good agents are called, as soon as a trace shows them."""
+    """Return the SIP ports of the good agents, as soon as a trace shows them."""
     until = time.monotonic() + LOOK_S_MAX
     found: dict[str, int] = {}
     while len(found) < len(GOOD) and time.monotonic() < until:

@@ -1,6 +1,6 @@
-"""Attempts to have the server send a victim more than the attacker has sent.
+"""Attempts to make the server send a victim more than the attacker has sent.
 
-The load sends for a few seconds and then waits, since what the server repeats goes on for half a minute.
+The load sends for a few seconds and then waits, because the server retransmits for half a minute.
 """
 
 from __future__ import annotations
@@ -57,7 +57,7 @@ def _small_invites(port: int, user: str) -> Make:
 
 
 async def _forged(target: Target) -> Report:
-    """Send INVITEs to broker and registrar, each answered to the victim from whom it seems to come."""
+    """Send INVITEs to broker and registrar, each with the victim's address as the source."""
     began_s = time.monotonic()
     brief = msgspec.structs.replace(target, seconds=SEND_S)
     both = [

@@ -1,4 +1,4 @@
-"""Ordinary use in a quantity that is not: users who come and go, publish without end, or read nothing."""
+"""Ordinary use in extraordinary quantity: users who connect and leave, publish without end, or read nothing."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ UNACKNOWLEDGED = 200
 
 
 async def _churn(target: Target) -> Report:
-    """Connect and leave, as quickly as the server lets one."""
+    """Connect and leave, as quickly as the server allows."""
     until = time.monotonic() + target.seconds
 
     async def one(user: str) -> int:
@@ -72,7 +72,7 @@ async def _publish_noise(target: Target) -> Report:
 
 
 async def _read_nothing(target: Target) -> Report:
-    """Subscribe to all that the good agents publish, three times over, and read nothing of it."""
+    """Subscribe three times to all that the good agents publish, and read nothing of it."""
     async with connected(target, "mallory") as agent, contextlib.AsyncExitStack() as stack:
         for expression in ("", "Number > 0", "Number > 1"):
             await stack.enter_async_context(agent.subscribe(GOOD_SUBJECT, expression))

@@ -1,4 +1,4 @@
-"""Attacks by signalling of users who prove who they are: names in place of addresses, dialogs of others."""
+"""Attacks by signalling of authenticated users: names in place of addresses, dialogs of others."""
 
 from __future__ import annotations
 
@@ -27,7 +27,7 @@ DNS_PORT = 53
 
 
 async def _names(target: Target) -> Report:
-    """Connect as a user whose descriptions name a host, ever another; the name server never answers."""
+    """Connect as a user whose descriptions always name another host; the name server never answers."""
     numbers = itertools.count()
 
     def with_a_name(end: ChannelEnd) -> MediaDescription:
@@ -59,7 +59,7 @@ def _request(method: str, uri: str, user: Caller, headers: list[str]) -> Request
 
 
 async def _others_dialogs(target: Target) -> Report:
-    """Send BYE and UPDATE in every dialog of others that a trace shows, with a digest of one's own."""
+    """Send BYE and UPDATE in every dialog of others that a trace shows, with the attacker's own digest."""
     until = time.monotonic() + target.seconds
     done = refused = 0
     with caller("mallory") as user:
@@ -92,7 +92,7 @@ def established(trace: Path) -> list[tuple[Request, Response]]:
 
 
 def within(invite: Request, answer: Response, method: str, user: Caller) -> Request:
-    """Return a request in the dialog of others, by all that can be seen of it, from the address of ``user``."""
+    """Return a request in the dialog of others, by all that a trace shows of it, from the address of ``user``."""
     message = _request(method, f"sip:broker@{SERVER}:5070", user, [f"Contact: <sip:mallory@{ATTACKER}:{user.port}>"])
     for name in ("From", "To", "Call-ID", "CSeq"):
         message = message.without(name)

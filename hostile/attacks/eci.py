@@ -1,4 +1,4 @@
-"""The mode of the original ECI under attack: victims by forged addresses, and a flood of strangers."""
+"""Attacks on the original ECI: victims by forged addresses, and a flood of strangers."""
 
 from __future__ import annotations
 
@@ -45,7 +45,7 @@ def _always(datagram: bytes) -> Make:
 
 
 async def _publish(target: Target) -> Report:
-    """Attach at the own address, and publish what the victim was subscribed to."""
+    """Attach at the attacker's own address, and publish what the victim was subscribed to."""
     loop, numbers = asyncio.get_running_loop(), itertools.count(1)
     sent = sent_bytes = 0
     with socket.socket(type=socket.SOCK_DGRAM) as own:
@@ -74,7 +74,7 @@ async def _publish(target: Target) -> Report:
 
 
 async def _eci(target: Target) -> Report:
-    """Do it all at once; the flood from many sources is not counted as sent, as none of it is meant for the victim."""
+    """Run all at once; the flood from many sources is not counted as sent, because none of it targets the victim."""
     forged, published, strange = await asyncio.gather(
         _forge(target),
         _publish(target),

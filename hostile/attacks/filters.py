@@ -28,7 +28,7 @@ def cesql(number: int, characters: int) -> str:
 
 
 async def _costly_cesql(target: Target) -> Report:
-    """Subscribe with filters as long as the server takes, and publish what they are slowest with."""
+    """Subscribe with filters as long as the server allows, and publish the events that are slowest for them."""
     until = time.monotonic() + target.seconds
     published = taken = 0
     characters = EXPRESSION_CHARACTERS_MAX

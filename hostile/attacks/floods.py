@@ -1,4 +1,4 @@
-"""Floods of requests of strangers: nobody proves who they are."""
+"""Floods of requests of strangers: nobody authenticates."""
 
 from __future__ import annotations
 
@@ -65,7 +65,7 @@ async def _large_heads(target: Target) -> Report:
 
 
 def _garbage(seed: int) -> Make:
-    """Return datagrams of every kind of nonsense: random bytes, torn requests, headers of the data channel."""
+    """Return datagrams of every kind of nonsense: random bytes, incomplete requests, headers of the data channel."""
     random = Random(seed)
     torn = _registers(seed)
     samples = [random.randbytes(random.randint(1, 1_200)) for _ in range(200)]

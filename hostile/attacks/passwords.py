@@ -15,7 +15,7 @@ from wanderbus.sip.message.message import Response, parse_message
 GUESSES_PER_S = 3_000
 READ_MAX = 65_535
 REFUSED_AFTER_A_LOOK = 403
-"""Status of a wrong password that was compared; one that is refused unread has another."""
+"""Status for a wrong password that was compared; a guess that is refused unread gets another status."""
 
 Ask = Callable[[int, str], bytes]
 """Return request number N with this line of credentials, which may be empty."""
@@ -35,7 +35,7 @@ class _Guesser:
         self._socket.setblocking(False)
 
     def guess(self, number: int) -> None:
-        """Send one guess; as long as there is no challenge to answer, ask for one."""
+        """Send one guess; as long as there is no challenge to answer, request one."""
         line = "" if self._challenge is None else f"{self._header}: {self._credentials(number)}"
         datagram = self._ask(number, line)
         try:
@@ -46,7 +46,7 @@ class _Guesser:
         self.sent_bytes += HEADERS_BYTES + len(datagram)
 
     def read(self) -> None:
-        """Read all answers that are there."""
+        """Read all pending responses."""
         while True:
             try:
                 data = self._socket.recv(READ_MAX)
@@ -123,7 +123,7 @@ ATTACKS = (
         "3,000 passwords/s tried for one user, at registrar and broker in turn",
         _guess,
         has_hole=True,
-        # 5 at once and then after 1, 2, 4 ... s, at each of the two: docs/SECURITY.md; with some to spare.
+        # 5 at once and then after 1, 2, 4 ... s, at each of the two: docs/SECURITY.md; with some margin.
         guesses_max=24,
         quick=True,
     ),

@@ -1,4 +1,4 @@
-"""Damage to the files of a server, by accident: agents have to get everything all the same."""
+"""Accidental damage to the files of a server: agents must receive everything in spite of it."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ ATTACKS = (
         "the server is stopped, one byte of a subscription in state.db is changed, and it starts again",
         _wait,
         damage="state.db",
-        # The server is away for as long as it takes to stop and to start.
+        # The server is away while it stops and starts.
         spares=("good_p99_ratio", "newcomer_s", "longest_stall_s", "rss_growth_mib"),
         seconds=20.0,
         quick=True,

@@ -24,7 +24,7 @@ async def _descriptors(target: Target) -> Report:
 
 
 async def _hold(target: Target, ports: Sequence[int], each: int, words: bytes, *, every_s: float) -> Report:
-    """Hold ``each`` connections from every source to every port, and open again what was closed."""
+    """Hold ``each`` connections from every source to every port, and reopen closed ones."""
     loop = asyncio.get_running_loop()
     until = time.monotonic() + target.seconds
     opened = 0
@@ -56,12 +56,12 @@ async def _hold(target: Target, ports: Sequence[int], each: int, words: bytes, *
 
 
 async def _half_open(target: Target) -> Report:
-    """Hold connections at both ports of TLS on which the handshake never ends, and open again what is closed."""
+    """Hold connections at both ports of TLS on which the handshake never ends, and reopen closed ones."""
     return await _hold(target, (target.tls_port, target.stream_port), HALF_OPEN_EACH, CLIENT_HELLO_BEGUN, every_s=5.0)
 
 
 async def _handshakes(target: Target) -> Report:
-    """Shake hands at the TLS port of SIP, go, and come again."""
+    """Complete handshakes at the TLS port of SIP, disconnect, and repeat."""
     context = ssl.create_default_context()
     context.check_hostname, context.verify_mode = False, ssl.CERT_NONE
     until = time.monotonic() + target.seconds
