@@ -27,7 +27,7 @@ class Hosts(Protocol):
     """The hosts of one run, which exist for a ``with`` block."""
 
     server_address: str
-    told: bool
+    gives_address: bool
     """True if an agent has to be given its address, because the kernel does not show it."""
 
     def __enter__(self) -> Self: ...
@@ -77,7 +77,7 @@ class _Places:
 class LoopbackHosts(_Places):
     """Hosts on the loopback interface; they need no privilege, and support no outage."""
 
-    told = True
+    gives_address = True
 
     def __init__(self, consumers: int) -> None:
         super().__init__("127.78", consumers)
@@ -110,7 +110,7 @@ class LoopbackHosts(_Places):
 class NamespaceHosts(_Places):
     """Hosts in network namespaces (:class:`Namespaces`)."""
 
-    told = False
+    gives_address = False
     missing = staticmethod(Namespaces.missing)
 
     def __init__(self, consumers: int) -> None:

@@ -79,17 +79,17 @@ class RealRun:
     def arrive(self) -> None:
         """Get another address; the agent is given it if it cannot detect it."""
         address = self._hosts.arrive(self.number)
-        if self._hosts.told:
+        if self._hosts.gives_address:
             self._loop.call_soon_threadsafe(self._consumer.send, Order(address=address))
 
     def hear(self, line: bytes) -> None:
         """Process a line of the consumer."""
-        heard = msgspec.json.decode(line, type=Heard)
-        if heard.number is None:
-            self.receipts.gap(heard.count, heard.place)
+        received = msgspec.json.decode(line, type=Heard)
+        if received.number is None:
+            self.receipts.gap(received.count, received.place)
         else:
-            self.receipts.event(heard.number, heard.place)
-            self._times_s.append(heard.at_s)
+            self.receipts.event(received.number, received.place)
+            self._times_s.append(received.at_s)
             self._news.set()
         if self.receipts.accounted >= self.plan.published:
             self.rested.set()
@@ -219,7 +219,7 @@ class _Crew:
         return await self._run(f"server-{buffer}", self._hosts.fixed(argv))
 
     async def _start_consumer(self, run: RealRun) -> Child:
-        local = self._hosts.address(run.number) if self._hosts.told else None
+        local = self._hosts.address(run.number) if self._hosts.gives_address else None
         task = msgspec.json.encode(ConsumerTask(self._account("consumer", run, local), run.name)).decode()
         argv = self._hosts.mobile(run.number, [*_PROGRAM, "consumer", task])
         consumer = await self._run(f"consumer-{run.name}", argv)

@@ -74,10 +74,10 @@ def check_java() -> None:
     if program is None:
         where = f"in JAVA_HOME ({home})" if home else "on the search path"
         raise JavaMissing(f"Spark needs Java {JAVA_VERSION_MIN} and there is no java {where}; {_ADVICE}")
-    told = subprocess.run([program, "-version"], capture_output=True, text=True, check=False).stderr
-    found = re.search(r'version "(?:1\.)?(\d+)', told)
+    version_output = subprocess.run([program, "-version"], capture_output=True, text=True, check=False).stderr
+    found = re.search(r'version "(?:1\.)?(\d+)', version_output)
     if found is None or int(found[1]) < JAVA_VERSION_MIN:
-        version = f"is Java {found[1]}" if found else "does not tell its version"
+        version = f"is Java {found[1]}" if found else "does not report its version"
         raise JavaMissing(f"Spark needs Java {JAVA_VERSION_MIN} and {program} {version}; {_ADVICE}")
 
 

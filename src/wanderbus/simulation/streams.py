@@ -43,7 +43,7 @@ class StreamEnd:
         self.kind: _Kind = "TCP"
         self.other: StreamEnd | None = None
         self.closed = False
-        self.heard = False
+        self.has_received = False
         self.under_way: deque[tuple[float, bytes]] = deque()
         """Sent data that has not arrived, with its arrival time on an undisturbed path."""
         self.moving = False
@@ -88,13 +88,13 @@ class StreamHost:
         """
         for address in self._sockets.values():
             self._network.listeners.pop(address, None)
-        told: list[Input] = []
+        inputs: list[Input] = []
         for end in list(self._ends.values()):
-            told += self._forget(end, "closed here")
+            inputs += self._forget(end, "closed here")
         self._sockets = dict(sockets)
         for name, address in sockets.items():
             self._network.listeners[address] = (self, name)
-        return told
+        return inputs
 
     def kill(self) -> None:
         """End the process; its system resets every connection."""
@@ -220,7 +220,7 @@ class StreamHost:
 
     def take(self, end: StreamEnd, data: bytes) -> None:
         """Feed data that arrived at ``end`` to the machine."""
-        end.heard = True
+        end.has_received = True
         name = self._names[end.number]
         certified = end.other.host.certified if end.other is not None and end.kind == "TLS" else ()
         self._feed([StreamReceived(name, end.number, end.peer, data, end.kind, end.target, certified)])
@@ -230,10 +230,10 @@ class StreamHost:
     def _lose(self, end: StreamEnd, reason: str) -> None:
         self._later(self._forget(end, reason))
 
-    def _later(self, told: list[Input]) -> None:
+    def _later(self, inputs: list[Input]) -> None:
         """Feed inputs to the machine later, not within its own step."""
-        if told:
-            self._world.after(0.0, lambda: self._feed(told))
+        if inputs:
+            self._world.after(0.0, lambda: self._feed(inputs))
 
     def _forget(self, end: StreamEnd, reason: str) -> list[Input]:
         """Remove an end; return the inputs for the machine, none if the peer opened it and never used it."""
@@ -244,8 +244,8 @@ class StreamHost:
         name = self._names.pop(end.number)
         if end.target is not None and self._by_target.get(end.target) is end:
             del self._by_target[end.target]
-        told = end.heard or end.target is not None
-        return [StreamClosed(name, end.number, reason, end.target)] if told else []
+        is_used = end.has_received or end.target is not None
+        return [StreamClosed(name, end.number, reason, end.target)] if is_used else []
 
     def _tell_other(self, end: StreamEnd, reason: str) -> None:
         """Notify the other side if the path is not cut; part of the data in flight may still arrive first."""

@@ -181,7 +181,7 @@ class NATScenario(Scenario):
         silent = {traveller.name for traveller in self.travellers}
         asked = iter(range(1, 1_000))
 
-        def heard(source: Address, data: bytes) -> None:
+        def on_response(source: Address, data: bytes) -> None:
             response = parse_message(data)
             if isinstance(response, Response) and response.status == 200:
                 silent.discard(SIPUri.parse(str(response.to.uri)).user or "")
@@ -191,7 +191,7 @@ class NATScenario(Scenario):
                 self.network.send(CALLER, SERVER_ADDRESS, _question(name, next(asked)))
             self.world.after(5.0, ask)
 
-        self.network.bind(CALLER, heard)
+        self.network.bind(CALLER, on_response)
         ask()
         self.world.run(self.world.now + REGISTERED_S, lambda: not silent)
         self.network.unbind(CALLER)

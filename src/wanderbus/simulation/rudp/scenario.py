@@ -229,14 +229,14 @@ class RudpScenario:
     def _signal(self, end: End, generation: int, address: tuple[str, int], *, answered: bool) -> None:
         """Send ``end`` its peer's address, one signalling delay later; it answers with its own."""
 
-        def heard() -> None:
+        def deliver() -> None:
             end.party.hear_of(end, generation, address)
             if answered:
                 self._signal(end.peer, end.generation, end.party.address, answered=False)
 
         delay_s = self._signalling_s()
         self._known_at = max(self._known_at, self.world.now + delay_s + answered * 3 * self._rtt_s)
-        self.world.after(delay_s, heard)
+        self.world.after(delay_s, deliver)
 
     def _signalling_s(self) -> float:
         return self._rtt_s * self.world.random.choice([0.5, self.world.random.uniform(0.5, 3)])

@@ -10,7 +10,7 @@ from wanderbus import protocol
 from wanderbus.broker.state.rows import session_key
 from wanderbus.event import Gap, Notification
 from wanderbus.records import AnyRecord, Published, decode_record
-from wanderbus.simulation.weeks.device import Heard, Life, WeeksDevice
+from wanderbus.simulation.weeks.device import Life, Received, WeeksDevice
 from wanderbus.simulation.weeks.server import WeeksServer
 from wanderbus.simulation.weeks.stream import Stream, name_of
 from wanderbus.simulation.weeks.truth import Happened, Truth
@@ -21,7 +21,7 @@ _NEWS_US: Final = 5_000_000
 _UNMARKED: Final = frozenset({"device_left", "forgotten"})
 """Reasons of drops that leave no gap: nobody is left to be notified."""
 
-_UNTOLD: Final = _UNMARKED | {"discarded", "unsubscribed"}
+_UNREPORTED: Final = _UNMARKED | {"discarded", "unsubscribed"}
 """Reasons of drops of which a device need not be notified: it requested them, or could not be reached."""
 
 _HELD_S: Final = 1.0
@@ -121,13 +121,13 @@ def _check_growth(server: WeeksServer, truth: Truth) -> Iterator[str]:
 
 def _check_said(server: WeeksServer, truth: Truth, log: Sequence[AnyRecord]) -> Iterator[str]:
     """Check that no notification was sent that had waited for too long (SPEC G-17)."""
-    for said in server.said:
-        matched = [truth.known[identity] for identity in said.subscriptions]
-        policies = [each.subscription.queue for each in matched if said.at_us <= (each.forgotten_us or said.at_us)]
+    for sent in server.sent:
+        matched = [truth.known[identity] for identity in sent.subscriptions]
+        policies = [each.subscription.queue for each in matched if sent.at_us <= (each.forgotten_us or sent.at_us)]
         ages_s = [each.age_max_s for each in (server.config.queue, *policies) if each.age_max_s is not None]
-        age_s = (said.at_us - log[said.notify.id.offset].at_us) / 1e6
+        age_s = (sent.at_us - log[sent.notify.id.offset].at_us) / 1e6
         if ages_s and age_s > min(ages_s) + _HELD_S:
-            yield f"{said.user} {said.device} heard of {said.notify.id} after {age_s:.0f} s, {min(ages_s)} at most"
+            yield f"{sent.user} {sent.device} received {sent.notify.id} after {age_s:.0f} s, {min(ages_s)} at most"
 
 
 # A device ------------------------------------------------------------------------------------------------------
@@ -149,19 +149,19 @@ def _check_publishes(device: WeeksDevice, log: Sequence[AnyRecord], truth: Truth
 def _check_streams(server: WeeksServer, device: WeeksDevice, log: Sequence[AnyRecord], truth: Truth) -> Iterator[str]:
     """Check that the application saw each match that concerns its device once and in order, or a gap with the loss."""
     seen: dict[str, set[int]] = {}
-    told: dict[str, set[int]] = {}
+    reported: dict[str, set[int]] = {}
     for life in device.lives:
         if (device.user, device.name, life.epoch) in truth.joined:
             seen.clear()
-        listener = _Listener(device, life, truth, seen, told)
-        for heard in life.heard:
-            yield from listener.hear(heard)
+        listener = _Listener(device, life, truth, seen, reported)
+        for received in life.received:
+            yield from listener.receive(received)
         yield from _check_processed(life)
         for item, subscription in life.processed:
             if isinstance(item, Notification):
                 seen.setdefault(truth.present(subscription), set()).add(item.position.number)
         if life is device.lives[-1] and device.alive and device.settled and device.reachable:
-            yield from _check_owed(device, life, truth, told)
+            yield from _check_owed(device, life, truth, reported)
             yield from _check_ends(server, device, life, truth)
 
 
@@ -174,7 +174,7 @@ def _check_processed(life: Life) -> Iterator[str]:
             yield f"life {life.epoch} took {taken} of {subscription}"
 
 
-def _check_owed(device: WeeksDevice, life: Life, truth: Truth, told: dict[str, set[int]]) -> Iterator[str]:
+def _check_owed(device: WeeksDevice, life: Life, truth: Truth, reported: dict[str, set[int]]) -> Iterator[str]:
     """Check that at the end every match was received or reported, even if the device or the user leaves others unread
     (SPEC G-25).
     """
@@ -184,12 +184,12 @@ def _check_owed(device: WeeksDevice, life: Life, truth: Truth, told: dict[str, s
             continue
         present = truth.present(subscription)
         lost = {reason for s, reason in stream.entries[number].lost.items() if truth.present(s) == present}
-        if number in told.get(present, ()) or lost & _UNTOLD:
+        if number in reported.get(present, ()) or lost & _UNREPORTED:
             continue
         if lost and truth.known[present].forgotten_us:
             continue  # nobody can request it any more
         if number > truth.has_taken(device.user, device.name, subscription):
-            yield f"{number} of {subscription} was never heard of in the end ({lost or 'not lost'})"
+            yield f"{number} of {subscription} was neither received nor reported ({lost or 'not lost'})"
 
 
 def _check_ends(server: WeeksServer, device: WeeksDevice, life: Life, truth: Truth) -> Iterator[str]:
@@ -197,52 +197,52 @@ def _check_ends(server: WeeksServer, device: WeeksDevice, life: Life, truth: Tru
     G-12, X21).
     """
     assert server.broker is not None
-    told = {over.subscription.id for over in life.over}
+    notified = {over.subscription.id for over in life.over}
     for identity in life.wanted:
         known = truth.known[identity]
         is_news = known.ended_us > server.broker.state.wall_us - _NEWS_US
-        if not known.live and not is_news and known.reason != "asked" and identity not in told:
-            yield f"{identity} has ended ({known.reason}), which nobody told"
+        if not known.live and not is_news and known.reason != "asked" and identity not in notified:
+            yield f"{identity} has ended ({known.reason}) without a notification"
     for over in life.over:
         if over.successor is not None and device.habits.on_ended == "ignore":
             yield f"{over.successor.id} follows {over.subscription.id}, which nobody had asked for"
         if over.successor is not None and over.successor.id not in truth.known:
-            yield f"{over.successor.id} is said to follow {over.subscription.id}, nobody knows it"
+            yield f"{over.successor.id} replaces {over.subscription.id}, but does not exist"
 
 
 class _Listener:
     """Follows one life's streams; collects the matches that a notification or a gap reported."""
 
     def __init__(
-        self, device: WeeksDevice, life: Life, truth: Truth, seen: dict[str, set[int]], told: dict[str, set[int]]
+        self, device: WeeksDevice, life: Life, truth: Truth, seen: dict[str, set[int]], reported: dict[str, set[int]]
     ) -> None:
         self._device = device
         self._life = life
         self._truth = truth
         self._seen = seen
-        self._told = told
+        self._reported = reported
         self._received: dict[str, int] = {}
         self._stream: Stream = truth.stream(device.user, life.session)
 
-    def hear(self, heard: Heard) -> Iterator[str]:
+    def receive(self, received: Received) -> Iterator[str]:
         """Yield the problems with a message, after all messages before it."""
-        match heard.message:
+        match received.message:
             case protocol.Notify() as notify:
-                yield from self._notified(notify, heard)
+                yield from self._notified(notify, received)
             case protocol.NotifyGap() as gap:
-                yield from self._gap(gap, heard)
+                yield from self._gap(gap, received)
 
     def _present(self, subscriptions: Iterable[str]) -> set[str]:
         return {self._truth.present(each) for each in subscriptions}
 
-    def _notified(self, notify: protocol.Notify, heard: Heard) -> Iterator[str]:
+    def _notified(self, notify: protocol.Notify, received: Received) -> Iterator[str]:
         number, entry = notify.number, self._stream.entries[notify.number]
         if entry.offset != notify.id.offset:
             yield f"{number} is event {notify.id}, it should be {entry.offset}"
         concerned = self._present(entry.concerns(self._device.name))
         if not self._present(notify.subscriptions) <= concerned:
             yield f"{number} is for {notify.subscriptions}, it should be for {concerned}"
-        for _, subscriptions in heard.items:
+        for _, subscriptions in received.items:
             for subscription in subscriptions:
                 if self._truth.present(subscription) not in concerned:
                     yield f"{number} was read as {subscription}, which it is not for"
@@ -253,14 +253,14 @@ class _Listener:
             yield f"{number} of {subscription} came after {self._received[subscription]}"
         self._received[subscription] = number
         present = self._truth.present(subscription)
-        self._told.setdefault(present, set()).add(number)
+        self._reported.setdefault(present, set()).add(number)
         if number in self._seen.get(present, ()):
             if self._device.habits.resumes:
-                yield f"{number} of {present} was seen in an earlier life, which told how far it had got"
+                yield f"{number} of {present} was seen in an earlier life, which reported its position"
             elif not notify.redelivered:
                 yield f"{number} of {present} was seen in an earlier life and is not marked"
 
-    def _gap(self, gap: protocol.NotifyGap, heard: Heard) -> Iterator[str]:
+    def _gap(self, gap: protocol.NotifyGap, received: Received) -> Iterator[str]:
         """Check a gap: how many matches were dropped, for which subscription and why (SPEC U-02)."""
         (present,) = self._present(loss.subscription for loss in gap.lost)
         lost: Counter[str] = Counter()
@@ -270,13 +270,13 @@ class _Listener:
                 if self._truth.present(subscription) == present and reason not in _UNMARKED:
                     lost[reason] += 1
                     numbers.add(number)
-        told = Counter({loss.reason: loss.count for loss in gap.lost})
-        if told != lost:
-            yield f"the gap {gap.first} to {gap.last} of {present} tells of {dict(told)}, it should of {dict(lost)}"
-        for item, _ in heard.items:
+        reported = Counter({loss.reason: loss.count for loss in gap.lost})
+        if reported != lost:
+            yield f"the gap {gap.first} to {gap.last} of {present} reports {dict(reported)} instead of {dict(lost)}"
+        for item, _ in received.items:
             if not isinstance(item, Gap) or item.count > len(numbers):
                 yield f"the gap {gap.first} to {gap.last} of {present} was passed on as {item}"
-        for _, subscriptions in heard.items:
+        for _, subscriptions in received.items:
             for subscription in subscriptions:
                 self._received[subscription] = max(self._received.get(subscription, 0), gap.last)
-        self._told.setdefault(present, set()).update(numbers)
+        self._reported.setdefault(present, set()).update(numbers)

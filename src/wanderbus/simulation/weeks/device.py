@@ -63,7 +63,7 @@ class Habits(msgspec.Struct, frozen=True):
         return self.on_ended != "ignore"
 
 
-class Heard(msgspec.Struct, frozen=True):
+class Received(msgspec.Struct, frozen=True):
     """A message of the stream as it arrived on ``link``, and the part that the conversation passed on."""
 
     link: int
@@ -79,7 +79,7 @@ class Life:
     epoch: int
     session: str
     keep: bool
-    heard: list[Heard] = field(default_factory=list)
+    received: list[Received] = field(default_factory=list)
     processed: list[tuple[Item, str]] = field(default_factory=list)
     """Each item that the application has consumed, with its subscription."""
     wanted: dict[str, None] = field(default_factory=dict)
@@ -374,7 +374,7 @@ class WeeksDevice:
             if isinstance(message, protocol.Attachment | protocol.Notify | protocol.NotifyGap):
                 arrived = [output for output in outputs if isinstance(output, Arrived)]
                 items = tuple([(output.item, output.subscriptions) for output in arrived])
-                self.lives[-1].heard.append(Heard(link, message, items))
+                self.lives[-1].received.append(Received(link, message, items))
                 self._arrived(items)
             for output in outputs:
                 self._reported(output)

@@ -43,7 +43,7 @@ Rows = dict[str, dict[str, bytes]]
 _HOUR_S: Final = 3_600.0
 
 
-class Said(msgspec.Struct, frozen=True):
+class Sent(msgspec.Struct, frozen=True):
     """A notification that was sent to a device when the broker's clock showed ``at_us``."""
 
     at_us: int
@@ -75,7 +75,7 @@ class WeeksServer:
         self.broker: Broker | None = None
         self.walls_us: dict[int, int] = {}
         """Wall clock at each decision, by offset of its record."""
-        self.said: list[Said] = []
+        self.sent: list[Sent] = []
         self.offered: dict[str, Offered] = {}
         """Time when each event was last offered, by name."""
         self.offsets: dict[int, int] = {}
@@ -197,14 +197,16 @@ class WeeksServer:
 
     # Links -----------------------------------------------------------------------------------------------------
 
-    def open(self, user: str, device: str, delay_s: float, hear: Callable[[int, Sequence[bytes]], None]) -> Wire | None:
+    def open(
+        self, user: str, device: str, delay_s: float, receive: Callable[[int, Sequence[bytes]], None]
+    ) -> Wire | None:
         """Open a link to a device, which replaces its earlier one; None while the server is down."""
         if self.broker is None:
             return None
         self._links += 1
         link = self._links
         up = Way(self._world, delay_s, lambda payloads: self._arrived(link, payloads))
-        wire = Wire(link, up, Way(self._world, delay_s, lambda payloads: hear(link, payloads)))
+        wire = Wire(link, up, Way(self._world, delay_s, lambda payloads: receive(link, payloads)))
         for other, whose in list(self._open.items()):
             if whose == (user, device):
                 del self._open[other]
@@ -246,7 +248,7 @@ class WeeksServer:
                     assert self.broker is not None
                     read = self.broker.readers(link)
                     subscriptions = tuple(read[handle] for handle in notify.readers if handle in read)
-                    self.said.append(Said(self.broker.state.wall_us, *opened, notify, subscriptions))
+                    self.sent.append(Sent(self.broker.state.wall_us, *opened, notify, subscriptions))
                 self._check_durable(identity.offset)
             case protocol.PublishAccepted(id=identity):
                 self._check_durable(identity.offset)
@@ -255,7 +257,7 @@ class WeeksServer:
 
     def _check_durable(self, offset: int) -> None:
         if offset >= self._durable:
-            self.problems.append(f"event {offset} was told of before it was durable")
+            self.problems.append(f"event {offset} was announced before it was durable")
 
     def _note(self, what: str) -> None:
         self._world.note("server", what)

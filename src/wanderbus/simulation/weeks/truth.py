@@ -188,9 +188,9 @@ class Truth:
         allowed, forbidden = self._wanted(record.event, record.at_us, wall_us)
         if dict(record.restricted) != forbidden:
             self._wrong(offset, f"restrictions forbade {dict(record.restricted)}, they should {forbidden}")
-        told = {(n.user, n.session): n for n in record.notified}
-        for key in allowed.keys() | told.keys():
-            given = told[key].subscriptions if key in told else ()
+        notifications = {(n.user, n.session): n for n in record.notified}
+        for key in allowed.keys() | notifications.keys():
+            given = notifications[key].subscriptions if key in notifications else ()
             if sorted(given) != sorted(allowed.get(key, ())):
                 self._wrong(offset, f"event {name} notified {key} of {given}, it should of {allowed.get(key)}")
         for identity in forbidden:
@@ -298,7 +298,7 @@ class Truth:
     def _take_place(self, offset: int, record: records.Acknowledged) -> None:
         stream = self.stream(record.user, record.session)
         if record.device not in stream.members:
-            self._wrong(offset, f"{record.device} took what it is not a member for")
+            self._wrong(offset, f"{record.device} acknowledged a subscription of which it is not a member")
             return
         waiting = {identity: None for entry in stream.queue() for identity in entry.waiting}
         discards = self.devices[record.user, record.device].discards
@@ -324,7 +324,9 @@ class Truth:
             taken = self.has_taken(record.user, record.device, identity)
             for number in range(max(place, taken) + 1, min(record.number, stream.next - 1) + 1):
                 if identity in stream.entries[number].concerns(record.device):
-                    self._wrong(offset, f"{record.device} is said to have taken {number} of {identity}, it has not")
+                    self._wrong(
+                        offset, f"{record.device} did not consume {number} of {identity}, which was acknowledged"
+                    )
 
     def _take_inheritance(self, offset: int, ended: str, heir: Subscription) -> None:
         former = self.known[ended]
@@ -433,7 +435,7 @@ class Truth:
         known = self.known[record.subscription]
         expires_us = known.subscription.expires_us
         if record.reason == "expired" and (expires_us is None or expires_us > record.at_us):
-            self._wrong(offset, f"{record.subscription} is said to have expired, which it has not")
+            self._wrong(offset, f"{record.subscription} was reported as expired too early")
         if record.reason == "asked" and record.subscription not in self.happened.unsubscribed:
             self._wrong(offset, f"{record.subscription} ended without anybody having asked for it")
         known.live, known.ended_us, known.reason = False, record.at_us, record.reason
