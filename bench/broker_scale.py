@@ -28,7 +28,7 @@ TURNS: Final = 3
 OPENING_PER_S: Final = 30
 """Users of each of the two processes."""
 USERS_AN_ADDRESS: Final = 250
-"""Source addresses: one source may send a server only a limited number of requests a second."""
+"""Users of each source address: one source may send a server only a limited number of requests a second."""
 KEEPALIVE_S: Final = 25.0
 """Keepalive of idle users: enough for the mappings of NATs (RFC 5626 3.5.2), and five times the default."""
 SETTLE_S: Final = 35.0

@@ -41,7 +41,7 @@ WAITING: Final = 9_000
 LARGE_BYTES: Final = 30_000
 LARGE: Final = 2_500
 QUEUE_BYTES: Final = BrokerConfig().queue.bytes_max or 0
-"""Fewer than the memory of those events: the oldest are dropped."""
+"""Smaller than the memory of those events: the oldest are dropped."""
 
 PARTIAL_BYTES: Final = 50_000
 """Bytes of an unfinished message on each connection."""

@@ -55,7 +55,7 @@ class Measured(NamedTuple):
     differences: int
     static_per_s: float
     fresh_vs_static: float = math.nan
-    """Rate of an index that has just been filled by ``add_many``."""
+    """Rate of an index that has just been filled by ``add_many``, over that of the study's kernel."""
 
     def rows(self) -> Iterator[Row]:
         """Give the rows of the report, and print them."""

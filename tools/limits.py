@@ -69,7 +69,7 @@ COST: Final = Costs()
 FLOOD, LOGINS, SIP, DATA = FloodLimits(), LoginLimits(), StreamLimits(), DATA_STREAM_LIMITS
 BROKER, RUDP, TCP = BrokerConfig(), RudpConfig(), TcpConfig()
 SIP_SOCKETS: Final = 2
-"""Names of the servers: registrar and proxy, and broker."""
+"""Sockets for SIP: one of registrar and proxy, and one of the broker."""
 
 WORK_NS: Final = 10.0
 """Nanoseconds of a unit of work of filters (decision 0046)."""

@@ -7,7 +7,7 @@ import pytest
 from wanderbus.evaluation.processes import last_words
 
 COMPLAINTS = {
-    "": "it said nothing",
+    "": "no error output",
     "one\ntwo\n": "two",
     '{"error":{"type":"ConfigurationError","message":"no room"}}\n': "no room",
     '{"error":"odd"}': '{"error":"odd"}',

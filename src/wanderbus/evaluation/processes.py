@@ -72,7 +72,7 @@ def last_words(complaints: str) -> str:
     """Return the last line of a program's error output; for an error in JSON, its message."""
     lines = complaints.strip().splitlines()
     if not lines:
-        return "it said nothing"
+        return "no error output"
     try:
         return msgspec.json.decode(lines[-1], type=_Failed).error.message
     except msgspec.DecodeError:
