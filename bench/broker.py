@@ -116,9 +116,9 @@ def _publishes(peer: Peer, size: Size) -> list[Result]:
     with _directory() as directory, peer.server(directory) as place, Worker() as publisher:
         for window in WINDOWS:
             events = size.publish_events[window]
-            publisher.start(publish_all, peer, place, events, window).hear()
-            publisher.tell()
-            published = publisher.hear()
+            publisher.start(publish_all, peer, place, events, window).receive()
+            publisher.send()
+            published = publisher.receive()
             rate = events / (published.ended_s - published.began_s)
             p50_ms = 1_000 * percentile(published.each_s, 0.5)
             found.append({"figure": f"window_{window}", "events_per_s": rate, "p50_ms": p50_ms})
@@ -131,10 +131,10 @@ def _deliveries(peer: Peer, size: Size) -> list[Result]:
     for consumers in (1, FANOUT):
         events = size.deliver_events // (1 if consumers == 1 else 4)
         with _directory() as directory, peer.server(directory) as place, Worker() as publisher, Worker() as reader:
-            reader.start(consume, peer, place, 0, consumers, events).hear()
-            publisher.start(publish_all, peer, place, events, max(WINDOWS)).hear()
-            publisher.tell()
-            published, consumed = publisher.hear(), reader.hear()
+            reader.start(consume, peer, place, 0, consumers, events).receive()
+            publisher.start(publish_all, peer, place, events, max(WINDOWS)).receive()
+            publisher.send()
+            published, consumed = publisher.receive(), reader.receive()
             _check_all_came(peer, consumed, events * consumers)
             rate = events * consumers / (consumed.ended_s - published.began_s)
             found.append({"figure": f"to_{consumers}", "deliveries_per_s": rate})
@@ -150,11 +150,11 @@ def _latencies(peer: Peer, size: Size) -> list[Result]:
             before = sum(size.latency_events[each] for each in RATES_PER_S[:number])
             # A consumer of a persistent stream reads earlier events too.
             replayed = before if peer.name.startswith(("jetstream", "redis")) else 0
-            reader.start(consume, peer, place, number, 1, events + replayed).hear()
-            publisher.start(publish_paced, peer, place, rate, events).hear()
-            publisher.tell()
-            publisher.hear()
-            consumed = reader.hear()
+            reader.start(consume, peer, place, number, 1, events + replayed).receive()
+            publisher.start(publish_paced, peer, place, rate, events).receive()
+            publisher.send()
+            publisher.receive()
+            consumed = reader.receive()
             _check_all_came(peer, consumed, events + replayed)
             latency_s = consumed.latency_s[replayed:]
             figures = {f"p{share}_ms": 1_000 * percentile(latency_s, share / 100) for share in (50, 99)}

@@ -35,22 +35,22 @@ def comer(queued: int, turn_s: float) -> dict[str, Any]:
         )
         place = stack.enter_context(running(directory, users, "--config", str(settings)))
         reader, publisher, taker = (stack.enter_context(Worker()) for _ in range(3))
-        taker.start(subscribe_and_leave, place, [COMER]).hear()
+        taker.start(subscribe_and_leave, place, [COMER]).receive()
         publisher.start(publish_batches, place, queued)
-        while isinstance(done := publisher.hear(), int):
+        while isinstance(done := publisher.receive(), int):
             progress(f"comer: {done} of {queued} queued")
         taken = phase = 0
         for turn in range(TURNS):
             for is_there in (False, True) if turn % 2 == 0 else (True, False):
                 progress(f"comer: {'with' if is_there else 'without'}, {turn + 1} of {TURNS}")
                 if is_there:
-                    taker.start(_take, place).hear()
+                    taker.start(_take, place).receive()
                 # Other users in each turn: events that wait for those of an earlier turn would be delivered first.
                 found[is_there].append(_others_ms(place, reader, publisher, OTHERS * phase, turn_s))
                 phase += 1
                 if is_there:
-                    taker.tell()
-                    taken += taker.hear()
+                    taker.send()
+                    taken += taker.receive()
     figures: dict[str, Any] = {"queued": queued, "taken": taken}
     for share in ("p50", "p99"):
         alone_ms, beside_ms = (median(each[share] for each in found[is_there]) for is_there in (False, True))
@@ -63,11 +63,11 @@ def comer(queued: int, turn_s: float) -> dict[str, Any]:
 
 def _others_ms(place: Place, reader: Worker, publisher: Worker, first: int, turn_s: float) -> dict[str, float]:
     events = round(OTHERS_PER_S * turn_s)
-    reader.start(consume, Ours(), place, first, OTHERS, events).hear()
-    publisher.start(publish_paced, Ours(), place, OTHERS_PER_S, events).hear()
-    publisher.tell()
-    publisher.hear()
-    latency_s = reader.hear().latency_s
+    reader.start(consume, Ours(), place, first, OTHERS, events).receive()
+    publisher.start(publish_paced, Ours(), place, OTHERS_PER_S, events).receive()
+    publisher.send()
+    publisher.receive()
+    latency_s = reader.receive().latency_s
     return {f"p{share}": 1_000 * percentile(latency_s, share / 100) for share in (50, 99)}
 
 
@@ -83,6 +83,6 @@ async def _take(line: Line, place: Place) -> int:
                 taken += 1
 
         async with reading(take):
-            line.say("taking")
-            await line.hear()
+            line.send("taking")
+            await line.receive()
     return taken

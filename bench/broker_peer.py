@@ -88,8 +88,8 @@ class Published(NamedTuple):
 async def publish_all(line: Line, peer: Peer, place: Place, events: int, window: int) -> Published:
     """Report when connected, and on request publish ``events`` with ``window`` unacknowledged events at a time."""
     async with peer.publishing(place) as publisher:
-        line.say("open")
-        await line.hear()
+        line.send("open")
+        await line.receive()
         left, each_s = events, []
 
         async def one_after_the_other() -> None:
@@ -108,8 +108,8 @@ async def publish_all(line: Line, peer: Peer, place: Place, events: int, window:
 async def publish_paced(line: Line, peer: Peer, place: Place, per_s: float, events: int) -> int:
     """Report when connected, and on request publish ``events`` at an even pace, acknowledged or not."""
     async with peer.publishing(place) as publisher:
-        line.say("open")
-        await line.hear()
+        line.send("open")
+        await line.receive()
         loop = asyncio.get_running_loop()
         began_s, under_way = loop.time(), set()
         for number in range(events):
@@ -143,7 +143,7 @@ async def consume(line: Line, peer: Peer, place: Place, first: int, consumers: i
     async with contextlib.AsyncExitStack() as stack:
         for number in range(first, first + consumers):
             await stack.enter_async_context(peer.consuming(place, number, heard))
-        line.say("subscribed")
+        line.send("subscribed")
         while not enough.is_set():
             before = len(latency_s)
             with contextlib.suppress(TimeoutError):

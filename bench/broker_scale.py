@@ -26,7 +26,7 @@ OTHERS_PER_S: Final = 200
 BACKLOG: Final = 10_000
 TURNS: Final = 3
 OPENING_PER_S: Final = 30
-"""Users of each of the two processes."""
+"""Users that each of the two processes connects per second."""
 USERS_AN_ADDRESS: Final = 250
 """Users of each source address: one source may send a server only a limited number of requests a second."""
 KEEPALIVE_S: Final = 25.0
@@ -40,13 +40,13 @@ def syncs() -> dict[str, Any]:
     """Count, by strace, the server's disk operations for acknowledged publishes one at a time."""
     with directory_for_bench() as name, Ours().server(Path(name)) as place, Worker() as publisher:
         counts = Path(name) / "strace"
-        publisher.start(publish_all, Ours(), place, ACKS, 1).hear()
+        publisher.start(publish_all, Ours(), place, ACKS, 1).receive()
         argv = ["strace", "-f", "-c", "-e", "trace=fsync,fdatasync", "-o", str(counts), "-p", str(place["pid"])]
         with subprocess.Popen(argv, stderr=subprocess.PIPE, text=True) as strace:
             assert strace.stderr is not None
             strace.stderr.readline()  # "attached"
-            publisher.tell()
-            publisher.hear()
+            publisher.send()
+            publisher.receive()
             strace.send_signal(signal.SIGINT)
         counted = sum(map(int, _SYNC_CALL.findall(counts.read_text(encoding="utf-8"))))
     return {"acks": ACKS, "syncs": counted, "per_1000_acks": 1_000 * counted / ACKS}
@@ -57,11 +57,11 @@ def restart(users: int, events: int) -> dict[str, Any]:
     with directory_for_bench() as name:
         names = [f"away{number}" for number in range(users)]
         with running(Path(name), ["publisher", *names]) as place, Worker() as away, Worker() as publisher:
-            away.start(subscribe_and_leave, place, names).hear()
+            away.start(subscribe_and_leave, place, names).receive()
             progress(f"restart: {users} users are away, publishing {events} events for each")
             began_s = time.monotonic()
             publisher.start(publish_batches, place, events)
-            while isinstance(said := publisher.hear(), int):
+            while isinstance(said := publisher.receive(), int):
                 progress(f"restart: {said} of {events} published")
             filled_s = time.monotonic() - began_s
             time.sleep(2.0)  # the state file follows the log within a second
@@ -70,7 +70,7 @@ def restart(users: int, events: int) -> dict[str, Any]:
         with running(Path(name), ["publisher", *names]) as place, Worker() as reader:
             ready_s = time.monotonic() - began_s
             resident = resident_bytes(place["pid"])
-            waiting = reader.start(_first_waiting, place, names[-1]).hear()
+            waiting = reader.start(_first_waiting, place, names[-1]).receive()
         return {
             "queued": users * events,
             "ready_s": ready_s,
@@ -89,7 +89,7 @@ def idle_users(users: int) -> dict[str, Any]:
         halves = [names[0::2], names[1::2]]
         workers = [stack.enter_context(Worker()).start(_stay, place, half, 100 * i) for i, half in enumerate(halves)]
         for worker in workers:
-            while isinstance(said := worker.hear(), int):
+            while isinstance(said := worker.receive(), int):
                 progress(f"idle: {said} of {users // 2} connected")
         took_s = time.monotonic() - began_s
         time.sleep(SETTLE_S)
@@ -113,18 +113,18 @@ def _others_p99_ms(measured_s: float, disturbed: bool) -> float:
     with directory_for_bench() as name, Ours().server(Path(name)) as place, contextlib.ExitStack() as stack:
         reader, publisher, slow = (stack.enter_context(Worker()) for _ in range(3))
         if disturbed:
-            slow.start(subscribe_and_leave, place, [f"consumer{OTHERS}"]).hear()
+            slow.start(subscribe_and_leave, place, [f"consumer{OTHERS}"]).receive()
             publisher.start(publish_batches, place, BACKLOG)
-            while isinstance(publisher.hear(), int):
+            while isinstance(publisher.receive(), int):
                 pass
-            slow.start(_be_slow, place, f"consumer{OTHERS}", f"consumer{OTHERS + 1}").hear()
-        reader.start(consume, Ours(), place, 0, OTHERS, events).hear()
-        publisher.start(publish_paced, Ours(), place, OTHERS_PER_S, events).hear()
-        publisher.tell()
+            slow.start(_be_slow, place, f"consumer{OTHERS}", f"consumer{OTHERS + 1}").receive()
+        reader.start(consume, Ours(), place, 0, OTHERS, events).receive()
+        publisher.start(publish_paced, Ours(), place, OTHERS_PER_S, events).receive()
+        publisher.send()
         if disturbed:
-            slow.tell()
-        publisher.hear()
-        return 1_000 * percentile(reader.hear().latency_s, 0.99)
+            slow.send()
+        publisher.receive()
+        return 1_000 * percentile(reader.receive().latency_s, 0.99)
 
 
 async def publish_batches(line: Line, place: Place, events: int) -> str:
@@ -139,7 +139,7 @@ async def publish_batches(line: Line, place: Place, events: int) -> str:
             done += 1
             if time.monotonic() - said_s > 2.0:
                 said_s = time.monotonic()
-                line.say(done)
+                line.send(done)
 
         await asyncio.gather(*(publish() for _ in range(events)))
     return "done"
@@ -160,8 +160,8 @@ async def _first_waiting(line: Line, place: Place, name: str) -> int:
 async def _be_slow(line: Line, place: Place, backlogged: str, stuck: str) -> None:
     """Subscribe and consume nothing as ``stuck``; on request, come back as ``backlogged`` and consume everything."""
     async with connected(place, stuck) as agent, agent.subscribe(SUBJECT, keep=True):
-        line.say("stuck")
-        await line.hear()
+        line.send("stuck")
+        await line.receive()
         async with connected(place, backlogged) as other, other.subscribe(SUBJECT, keep=True) as notifications:
             for _ in range(BACKLOG):
                 await anext(notifications)
@@ -190,13 +190,13 @@ async def _stay(line: Line, place: Place, names: Sequence[str], first_address: i
         done += 1
         if time.monotonic() - said_s > 2.0:
             said_s = time.monotonic()
-            line.say(done)
+            line.send(done)
         return agent
 
     with tempfile.TemporaryDirectory(prefix="wanderbus-bench-") as state:
         agents = await asyncio.gather(*(connect(number, name, Path(state)) for number, name in enumerate(names)))
-        line.say("all")
-        await line.hear()
+        line.send("all")
+        await line.receive()
         return str(len(agents))
 
 

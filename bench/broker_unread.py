@@ -58,13 +58,13 @@ def beside_unread(events: int, turns: int) -> dict[str, Any]:
 
 
 def _deliveries_per_s(place: Place, reader: Worker, publisher: Worker, user: int, kind: str, events: int) -> float:
-    reader.start(_read, place, user, kind, events).hear()
-    publisher.start(_publish, place, user, events).hear()
-    if reader.hear() != FILLING:
+    reader.start(_read, place, user, kind, events).receive()
+    publisher.start(_publish, place, user, events).receive()
+    if reader.receive() != FILLING:
         raise RuntimeError(f"the reader {kind} did not hear the first {FILLING} events")
-    publisher.tell()
-    began_s = publisher.hear()
-    return float(events / (reader.hear() - began_s))
+    publisher.send()
+    began_s = publisher.receive()
+    return float(events / (reader.receive() - began_s))
 
 
 async def _read(line: Line, place: Place, user: int, kind: str, events: int) -> float:
@@ -76,11 +76,11 @@ async def _read(line: Line, place: Place, user: int, kind: str, events: int) -> 
                 wanted = f"Beside == {user} and (Nth < 0 or Nth == {number})"
             await stack.enter_async_context(agent.subscribe(SUBJECT, wanted))
         notifications = await stack.enter_async_context(agent.subscribe(SUBJECT, f"To == {user}"))
-        line.say("subscribed")
+        line.send("subscribed")
         for _ in range(FILLING):
             await anext(notifications)
         notifications.ack()
-        line.say(FILLING)
+        line.send(FILLING)
         for _ in range(events):
             await anext(notifications)
         return time.monotonic()
@@ -96,8 +96,8 @@ async def _publish(line: Line, place: Place, user: int, events: int) -> float:
                 await agent.publish(SUBJECT, {**attributes(), name: user, "Nth": nth})
 
         await asyncio.gather(*(publish(name, -1) for name in ("Beside", "To") for _ in range(FILLING)))
-        line.say("filled")
-        await line.hear()
+        line.send("filled")
+        await line.receive()
         began_s = time.monotonic()
         await asyncio.gather(*(publish(*each) for each in _stream(events)))
         return began_s

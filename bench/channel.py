@@ -155,13 +155,13 @@ def cells(quick: bool) -> Iterator[Cell]:
 def rate(receiver: Worker, sender: Worker, cell: Cell, host: str = LOOPBACK, profiles: Path | None = None) -> Rate:
     """Let one side send and the other count; their profiles go to a directory if one is named."""
     files = [profiles / f"{cell.peer.name}, {side}.pstats" if profiles else None for side in ("receiver", "sender")]
-    place = receiver.start(jobs.receive, cell.peer, host, cell.load, loop=cell.loop, profile=files[0]).hear()
-    sender.start(jobs.send, cell.peer, place, cell.load, loop=cell.loop, profile=files[1]).hear()
-    receiver.tell("begin")
-    sender.tell("begin")
-    received: jobs.Received = receiver.hear()
-    sender.tell("stop")
-    given, used_s = sender.hear()
+    place = receiver.start(jobs.receive, cell.peer, host, cell.load, loop=cell.loop, profile=files[0]).receive()
+    sender.start(jobs.send, cell.peer, place, cell.load, loop=cell.loop, profile=files[1]).receive()
+    receiver.send("begin")
+    sender.send("begin")
+    received: jobs.Received = receiver.receive()
+    sender.send("stop")
+    given, used_s = sender.receive()
     per_s = received.messages / received.passed_s
     return Rate(
         per_s,
@@ -173,10 +173,10 @@ def rate(receiver: Worker, sender: Worker, cell: Cell, host: str = LOOPBACK, pro
 
 def echo_per_s(receiver: Worker, sender: Worker) -> float:
     """Return the bare echo's datagrams per second."""
-    place = receiver.start(jobs.echo_datagrams, LOOPBACK).hear()
-    best: float = sender.start(jobs.count_echoes, place, SMALL_BYTES, 4, 0.2).hear()
-    receiver.tell("stop")
-    receiver.hear()
+    place = receiver.start(jobs.echo_datagrams, LOOPBACK).receive()
+    best: float = sender.start(jobs.count_echoes, place, SMALL_BYTES, 4, 0.2).receive()
+    receiver.send("stop")
+    receiver.receive()
     return best
 
 
@@ -251,10 +251,10 @@ def far_away(quick: bool) -> tuple[list[Times], dict[str, Rate]]:
 def _times(
     echoing: Worker, asking: Worker, peers: Sequence[Peer], host: str, beat: jobs.Beat, under: str
 ) -> list[Times]:
-    places = echoing.start(jobs.echo, peers, host).hear()
-    taken: list[list[float]] = asking.start(jobs.time_echoes, peers, places, beat).hear()
-    echoing.tell("stop")
-    echoing.hear()
+    places = echoing.start(jobs.echo, peers, host).receive()
+    taken: list[list[float]] = asking.start(jobs.time_echoes, peers, places, beat).receive()
+    echoing.send("stop")
+    echoing.receive()
     expected = beat.channels * int(beat.lasting_s * beat.per_s)
     return [
         Times(

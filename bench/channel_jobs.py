@@ -57,8 +57,8 @@ async def receive(line: Line, peer: Peer, host: str, load: Load) -> Received:
                 enough.set()
 
     async with listening(peer, host, handle) as place:
-        line.say(place)
-        await line.hear()
+        line.send(place)
+        await line.receive()
         if not wanted:
             await asyncio.sleep(load.warm_s)
         before, began_s, used_s = count, time.monotonic(), time.process_time()
@@ -84,11 +84,11 @@ async def send(line: Line, peer: Peer, place: Place, load: Load) -> tuple[int, f
 
     async with contextlib.AsyncExitStack() as stack:
         channels = [await stack.enter_async_context(dialled(peer, place, each)) for each in range(load.peers)]
-        line.say("open")
-        await line.hear()
+        line.send("open")
+        await line.receive()
         used_s = time.process_time()
         tasks = [asyncio.get_running_loop().create_task(push(channel)) for channel in channels]
-        await line.hear()
+        await line.receive()
         stopped = True
         used_s = time.process_time() - used_s
         for task in tasks:
@@ -101,8 +101,8 @@ async def echo_datagrams(line: Line, host: str) -> None:
     """Echo datagrams until stopped; report the address."""
     loop = asyncio.get_running_loop()
     transport, _ = await loop.create_datagram_endpoint(EchoServer, local_addr=(host, 0))
-    line.say(Place(host, transport.get_extra_info("sockname")[1]))
-    await line.hear()
+    line.send(Place(host, transport.get_extra_info("sockname")[1]))
+    await line.receive()
     transport.close()
 
 
@@ -148,8 +148,8 @@ async def echo(line: Line, peers: Sequence[Peer], host: str) -> None:
             await channel.send(message)
 
     async with contextlib.AsyncExitStack() as stack:
-        line.say([await stack.enter_async_context(listening(peer, host, handle)) for peer in peers])
-        await line.hear()
+        line.send([await stack.enter_async_context(listening(peer, host, handle)) for peer in peers])
+        await line.receive()
 
 
 async def time_echoes(line: Line, peers: Sequence[Peer], places: Sequence[Place], beat: Beat) -> list[list[float]]:

@@ -98,27 +98,27 @@ def measure(moves: int) -> list[Move]:
             progress(f"move {turn + 1} of {moves}")
             measured += [move(each) for each in running]
         for each in running:
-            each.publisher.tell(None)
-            each.subscriber.tell(None)
+            each.publisher.send(None)
+            each.subscriber.send(None)
     return measured
 
 
 def move(running: Running) -> Move:
     """Publish, change the address of the subscriber meanwhile, and count."""
     state = running.state
-    running.publisher.tell(state["number"])
+    running.publisher.send(state["number"])
     # Moves must not synchronise with the events.
     time.sleep(STEADY_S + random.uniform(0.0, 0.05))
     old, new = NEAR_ADDRESSES[state["place"]], NEAR_ADDRESSES[1 - state["place"]]
     state["place"] = 1 - state["place"]
-    running.subscriber.tell((old, new))
-    running.subscriber.hear()
+    running.subscriber.send((old, new))
+    running.subscriber.receive()
     time.sleep(AFTER_S)
-    running.publisher.tell("stop")
-    published: tuple[int, int] = running.publisher.hear()
+    running.publisher.send("stop")
+    published: tuple[int, int] = running.publisher.receive()
     state["number"] = published[1]
-    running.subscriber.tell(published)
-    result: Move = running.subscriber.hear()
+    running.subscriber.send(published)
+    result: Move = running.subscriber.receive()
     return result
 
 
@@ -132,8 +132,8 @@ def _running(name: str) -> Iterator[Running]:
         Worker(namespace=pair.far) as publisher,
         Worker(namespace=pair.near) as subscriber,
     ):
-        publisher.start(publish, subject, options).hear()
-        subscriber.start(follow, name, subject, options).hear()
+        publisher.start(publish, subject, options).receive()
+        subscriber.start(follow, name, subject, options).receive()
         yield Running(name, subscriber, publisher, {"number": 0, "place": 0})
 
 

@@ -74,18 +74,18 @@ async def follow(line: Line, name: str, system: System, options: Mapping[str, An
         events.append((number, published_s, received_s))
 
     async with system.subscribed(options, heard) as subscription:
-        line.say("subscribed")
-        while (addresses := await line.hear()) is not None:
+        line.send("subscribed")
+        while (addresses := await line.receive()) is not None:
             old, new = addresses
             subscription.marks.clear()
             change = change_address(DEVICE, old, new, PREFIX_BITS)
             await subscription.moved()
             gap_s = await _first(events, change.gone_s, change.usable_s)
-            line.say("healed" if gap_s is not None else "not healed")
-            first, end = await line.hear()
+            line.send("healed" if gap_s is not None else "not healed")
+            first, end = await line.receive()
             lost, repeated = await _settle(events, range(first, end))
             marks = [(text, at_s - change.usable_s) for text, at_s in subscription.marks]
-            line.say(Move(name, gap_s, lost, repeated, marks))
+            line.send(Move(name, gap_s, lost, repeated, marks))
             events.clear()
 
 
@@ -114,13 +114,13 @@ async def _settle(events: list[tuple[int, float, float]], numbers: range) -> tup
 async def publish(line: Line, system: System, options: Mapping[str, Any]) -> None:
     """Publish steadily from each number that the benchmark sends, until it stops; None is the end."""
     async with system.publishing(options) as publisher:
-        line.say("ready")
-        while (first := await line.hear()) is not None:
+        line.send("ready")
+        while (first := await line.receive()) is not None:
             stopped = asyncio.Event()
             task = asyncio.get_running_loop().create_task(_publish(publisher, first, stopped))
-            await line.hear()
+            await line.receive()
             stopped.set()
-            line.say((first, await task))
+            line.send((first, await task))
 
 
 async def _publish(publisher: Publisher, number: int, stopped: asyncio.Event) -> int:

@@ -42,21 +42,21 @@ class Line:
 
     def __init__(self, connection: Connection) -> None:
         self._connection = connection
-        self._heard: asyncio.Queue[Any] = asyncio.Queue()
+        self._received: asyncio.Queue[Any] = asyncio.Queue()
 
-    def say(self, word: Any) -> None:
+    def send(self, message: Any) -> None:
         """Send a message to the benchmark before the job is done."""
-        self._connection.send(("said", word))
+        self._connection.send(("message", message))
 
-    async def hear(self) -> Any:
+    async def receive(self) -> Any:
         """Wait for the next message of the benchmark."""
-        return await self._heard.get()
+        return await self._received.get()
 
     @contextlib.contextmanager
     def listening(self) -> Iterator[Self]:
         """Receive from the benchmark during the block."""
         loop = asyncio.get_running_loop()
-        loop.add_reader(self._connection.fileno(), lambda: self._heard.put_nowait(self._connection.recv()))
+        loop.add_reader(self._connection.fileno(), lambda: self._received.put_nowait(self._connection.recv()))
         try:
             yield self
         finally:
@@ -79,21 +79,21 @@ class Worker:
         self._connection.send((job, arguments, loop, profile))
         return self
 
-    def tell(self, word: Any = None) -> None:
+    def send(self, message: Any = None) -> None:
         """Send a message to the job."""
-        self._connection.send(word)
+        self._connection.send(message)
 
-    def hear(self) -> Any:
+    def receive(self) -> Any:
         """Return the next message of the job, or its result; raise :class:`WorkerError` if it fails."""
         if not self._connection.poll(ANSWER_S_MAX):
-            raise WorkerError(f"nothing was heard from a job for {ANSWER_S_MAX:g} s")
+            raise WorkerError(f"a job sent nothing for {ANSWER_S_MAX:g} s")
         try:
-            kind, word = self._connection.recv()
+            kind, message = self._connection.recv()
         except (EOFError, ConnectionError):
             raise WorkerError("the process of a job ended") from None
         if kind == "failed":
-            raise WorkerError(word)
-        return word
+            raise WorkerError(message)
+        return message
 
     def close(self) -> None:
         """End the process."""

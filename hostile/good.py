@@ -67,10 +67,10 @@ async def be_good(line: Line, place: Place) -> bytes:
         for name in NAMES:
             await party.subscribe(name, stack)
         tasks = [asyncio.create_task(party.publish(name)) for name in NAMES]
-        line.say("ready")
-        while (asked := await line.hear()) is not None:
+        line.send("ready")
+        while (asked := await line.receive()) is not None:
             await party.live(*asked)
-            line.say("lived")
+            line.send("lived")
         party.stop.set()
         await asyncio.gather(*tasks)
         await party.drain()

@@ -84,15 +84,15 @@ class Scene:
                 self._compile()
             good, attacker = (stack.enter_context(Worker(namespace=self._host(name))) for name in ("good", "attacker"))
             good.start(be_good, Place(shown((self._address, PORTS["port"])), str(self._directory), self.attack.ipv6))
-            good.hear()
+            good.receive()
             time.sleep(SETTLE_S)
             self._phase(BASELINE, self._baseline_s, good, attacker if self.attack.has_hole else None)
             before = self._lan.received_bytes("victim")
             self._seen.rss_mib.append(self._server.rss_mib())
             self._phase(ATTACK, self._attack_s, good, attacker)
             self._seen.victim_bytes = self._lan.received_bytes("victim") - before
-            good.tell(None)
-            observed = msgspec.msgpack.decode(good.hear(), type=Observed)
+            good.send(None)
+            observed = msgspec.msgpack.decode(good.receive(), type=Observed)
             if self.attack.restarts:
                 self._restart()
             self._seen.ended = self._server.ended + self._server.has_ended()
@@ -101,7 +101,7 @@ class Scene:
     def _compile(self) -> None:
         with Worker(namespace=self._host("attacker")) as worker:
             worker.start(be_busy, self._target(SERVER, math.inf))
-            worker.hear()
+            worker.receive()
         wait_until_idle(self._server.cpu_s)
 
     def _restart(self) -> None:
@@ -115,7 +115,7 @@ class Scene:
 
     def _phase(self, name: str, seconds: float, good: Worker, attacker: Worker | None) -> None:
         began_s, cpu_s, waited_s = time.monotonic(), self._server.cpu_s(), self._server.waited_s()
-        good.tell((name, seconds))
+        good.send((name, seconds))
         if attacker is not None:
             address = self._address if name == ATTACK else self._hole
             attacker.start(attack_job, self.attack.name, self._target(address, seconds))
@@ -130,9 +130,9 @@ class Scene:
         took_s = time.monotonic() - began_s
         self._seen.cpu_share[name] = (self._server.cpu_s() - cpu_s) / took_s
         self._seen.wait_share[name] = (self._server.waited_s() - waited_s) / took_s
-        good.hear()
+        good.receive()
         if attacker is not None:
-            report = attacker.hear()
+            report = attacker.receive()
             if name == ATTACK:
                 self._seen.report = report
 

@@ -25,7 +25,7 @@ async def listen(line: Line) -> list[int]:
     """Accept one channel; return the received numbers in order, once the other side has sent the last."""
     numbers: list[int] = []
     async with rudp.listen(FAR_ADDRESS, 0, secret=SECRET) as listener:
-        line.say(listener.address[1])
+        line.send(listener.address[1])
         channel = await anext(listener)
         with contextlib.suppress(TimeoutError):
             async with asyncio.timeout(PATIENCE_S):
@@ -42,7 +42,7 @@ async def send_moving(line: Line, port: int, messages: int) -> None:
                 change_address(DEVICE, *NEAR_ADDRESSES, PREFIX_BITS)
             await channel.send(number.to_bytes(8))
             await asyncio.sleep(PAUSE_S)
-        line.say("sent")
+        line.send("sent")
         await channel.drain()
 
 
@@ -59,7 +59,7 @@ async def subscribe(line: Line, system: Ours, options: Mapping[str, Any], events
             all_came.set()
 
     async with system.subscribed(options, heard), asyncio.timeout(PATIENCE_S):
-        line.say("subscribed")
+        line.send("subscribed")
         await third.wait()
         change_address(DEVICE, *NEAR_ADDRESSES, PREFIX_BITS)
         await all_came.wait()

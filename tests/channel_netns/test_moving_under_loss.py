@@ -36,9 +36,9 @@ def test_reliable_udp_delivers_once_and_in_order(pair: Hosts, loss: float) -> No
     messages = 300
     pair.lose(loss)
     with Worker(namespace=pair.far) as far, Worker(namespace=pair.near) as near:
-        port = far.start(sides.listen).hear()
-        assert near.start(sides.send_moving, port, messages).hear() == "sent"
-        assert far.hear() == list(range(messages))
+        port = far.start(sides.listen).receive()
+        assert near.start(sides.send_moving, port, messages).receive() == "sent"
+        assert far.receive() == list(range(messages))
 
 
 @pytest.mark.parametrize("transport", ["udp", "tcp"])
@@ -51,6 +51,6 @@ def test_events_reach_a_subscriber_once_and_in_order(pair: Hosts, transport: Lit
         Worker(namespace=pair.far) as far,
         Worker(namespace=pair.near) as near,
     ):
-        near.start(sides.subscribe, system, options, events).hear()
+        near.start(sides.subscribe, system, options, events).receive()
         far.start(sides.publish, system, options, events)
-        assert near.hear() == list(range(events))
+        assert near.receive() == list(range(events))

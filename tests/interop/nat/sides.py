@@ -36,16 +36,16 @@ async def subscribe(line: Line, options: Mapping[str, Any]) -> None:
     arrivals: list[Arrival] = []
     async with _agent(options) as agent, agent.subscribe(SUBJECT, "Number >= 0") as notifications:
         reading = asyncio.get_running_loop().create_task(_read(notifications, arrivals))
-        line.say("ready")
-        while not isinstance(asked := await line.hear(), int):
-            line.say(agent.data_way if asked == "way" else await _first_after(arrivals, asked))
+        line.send("ready")
+        while not isinstance(asked := await line.receive(), int):
+            line.send(agent.data_way if asked == "way" else await _first_after(arrivals, asked))
         until_s = time.monotonic() + HEAL_S_MAX
         while len({each.number for each in arrivals}) < asked and time.monotonic() < until_s:
             await asyncio.sleep(0.02)
         await asyncio.sleep(TWICE_S)
         reading.cancel()
-        line.say(arrivals)
-        await line.hear()
+        line.send(arrivals)
+        await line.receive()
 
 
 async def publish(line: Line, options: Mapping[str, Any]) -> None:
@@ -54,12 +54,12 @@ async def publish(line: Line, options: Mapping[str, Any]) -> None:
     """
     number = 0
     async with _agent(options) as agent:
-        line.say("ready")
-        while (asked := await line.hear()) != "end":
+        line.send("ready")
+        while (asked := await line.receive()) != "end":
             if asked == "way":
-                line.say(agent.data_way)
+                line.send(agent.data_way)
                 continue
-            stopped = asyncio.get_running_loop().create_task(line.hear())
+            stopped = asyncio.get_running_loop().create_task(line.receive())
             began_s, first = time.monotonic(), number
             async with asyncio.TaskGroup() as group:
                 while not stopped.done():
@@ -67,7 +67,7 @@ async def publish(line: Line, options: Mapping[str, Any]) -> None:
                     group.create_task(agent.publish(SUBJECT, event))
                     number += 1
                     await asyncio.sleep(began_s + (number - first) / EVENTS_PER_S - time.monotonic())
-            line.say(number)
+            line.send(number)
 
 
 async def _read(notifications: AsyncIterator[wanderbus.Notification], arrivals: list[Arrival]) -> None:

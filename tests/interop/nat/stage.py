@@ -97,8 +97,8 @@ class Stage:
                 stack.enter_context(Worker(namespace=internet.namespaces.name(host))) for host in (ALICE, BOB)
             )
             stage._publisher.start(sides.publish, stage._agent(ALICE, transport))
-            stage._subscriber.start(sides.subscribe, stage._agent(BOB, transport)).hear()
-            stage._publisher.hear()
+            stage._subscriber.start(sides.subscribe, stage._agent(BOB, transport)).receive()
+            stage._publisher.receive()
             yield stage
 
     def move(self, host: str, segment: str, *, firewall: str = "") -> float:
@@ -122,8 +122,8 @@ class Stage:
         while taken != way:
             assert time.monotonic() < until_s, f"{host} takes {taken} and not {way}"
             time.sleep(0.05)
-            worker.tell("way")
-            taken = worker.hear()
+            worker.send("way")
+            taken = worker.receive()
 
     def rebind(self, router: str) -> float:
         """Let a router forget its connections and give each another port; return the moment just before."""
@@ -133,25 +133,25 @@ class Stage:
 
     def flow(self) -> None:
         """Start publishing events."""
-        self._publisher.tell("flow")
+        self._publisher.send("flow")
 
     def hold(self) -> int:
         """Stop publishing events; return how many were published in all, each of them acknowledged."""
-        self._publisher.tell("hold")
-        published: int = self._publisher.hear()
+        self._publisher.send("hold")
+        published: int = self._publisher.receive()
         return published
 
     def healed_s(self, moment_s: float) -> float:
         """Wait for an event that was published after a moment; return how long after it the event came, in seconds."""
-        self._subscriber.tell(moment_s)
-        received_s: float | None = self._subscriber.hear()
+        self._subscriber.send(moment_s)
+        received_s: float | None = self._subscriber.receive()
         assert received_s is not None, f"no event came within {sides.HEAL_S_MAX:g} s"
         return received_s - moment_s
 
     def check(self, published: int) -> None:
         """See that each of so many events came once, and in order."""
-        self._subscriber.tell(published)
-        arrivals: list[sides.Arrival] = self._subscriber.hear()
+        self._subscriber.send(published)
+        arrivals: list[sides.Arrival] = self._subscriber.receive()
         assert [each.number for each in arrivals] == list(range(published))
 
     def _agent(self, user: str, transport: str) -> dict[str, str]:
