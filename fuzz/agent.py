@@ -132,7 +132,7 @@ class _Life:
 
     def hear(self, payload: bytes) -> None:
         try:
-            outputs = self.talk.hear(payload)
+            outputs = self.talk.receive(payload)
         except RemoteProtocolError as error:
             if "\n" in str(error):
                 raise Broken("an error is more than one line") from None
@@ -142,8 +142,8 @@ class _Life:
         self.heard += 1
         for output in outputs:
             self._report(output)
-        for unsaid in self.talk.unsaid():
-            protocol.decode_from_agent(unsaid)
+        for unsent in self.talk.take_unsent():
+            protocol.decode_from_agent(unsent)
         if self.talk._untaken._bytes > UNTAKEN_BYTES_MAX:
             raise Broken("what was not taken has no bound")
 
@@ -153,18 +153,18 @@ class _Life:
         match drawn[0] % 6:
             case 0:
                 message: Any = protocol.Subscribe(number, "Trade", "", None, (), False)
-                self.talk.say(Ask(message, reads=True))
+                self.talk.send(Ask(message, reads=True))
             case 1:
-                self.talk.say(Ask(protocol.Query(number)))
+                self.talk.send(Ask(protocol.Query(number)))
             case 2:
-                self.talk.say(Ask(protocol.Inspect(number, "sessions", None)))
+                self.talk.send(Ask(protocol.Inspect(number, "sessions", None)))
             case 3:
-                self.talk.say(PublishEvent(number, Event("Trade", {"N": number}), number if drawn[0] > 99 else None))
+                self.talk.send(PublishEvent(number, Event("Trade", {"N": number}), number if drawn[0] > 99 else None))
             case 4:
                 for subscription, position in self._taken.items():
-                    self.talk.say(Acknowledge(subscription, position))
+                    self.talk.send(Acknowledge(subscription, position))
             case _:
-                self.talk.say(StopReading("wb-1"))
+                self.talk.send(StopReading("wb-1"))
 
     def _report(self, output: Output) -> None:
         match output:

@@ -65,13 +65,12 @@ These keys of a server, with the same meaning:
 
 FILES = {
     ROOT / "docs" / "configuration.md": PAGE.rstrip("\n") + "\n",
-    ROOT / "examples" / "agent.toml": "# What an agent may be told: every key, with its default.\n"
-    + sample(AgentSettings),
-    ROOT / "examples" / "broker.toml": "# What a server may be told: every key, with its default.\n"
+    ROOT / "examples" / "agent.toml": "# Settings of an agent: every key, with its default.\n" + sample(AgentSettings),
+    ROOT / "examples" / "broker.toml": "# Settings of a server: every key, with its default.\n"
     + sample(ServerSettings),
-    ROOT / "examples" / "proxy.toml": "# What a registrar and proxy alone may be told: every key, with its default.\n"
+    ROOT / "examples" / "proxy.toml": "# Settings of a registrar and proxy: every key, with its default.\n"
     + sample(ProxySettings),
-    ROOT / "examples" / "relay.toml": "# What a media relay may be told: every key, with its default.\n"
+    ROOT / "examples" / "relay.toml": "# Settings of a media relay: every key, with its default.\n"
     + sample(RelaySettings),
 }
 

@@ -7,7 +7,7 @@
             async for notification in notifications:
                 print(notification.event["DepDelay"])
 
-Names are loaded when they are first used, so that importing the package costs little.
+Names are loaded on first use, so that importing the package is fast.
 """
 
 import typing as _typing

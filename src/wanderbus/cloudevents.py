@@ -1,11 +1,11 @@
-"""Events from and to CloudEvents 1.0 in structured JSON (SPEC U-04; CloudEvents 1.0.2, JSON event format).
+"""Conversion of events to and from structured JSON CloudEvents 1.0 (SPEC U-04; CloudEvents 1.0.2, JSON event format).
 
 ==================== ==================================================================================================
-CloudEvents          an event here
+CloudEvent           event of this package
 ==================== ==================================================================================================
-``type``             the subject; of a CloudEvent of others the attribute ``type`` too
-``time``             ``published_us``; of a CloudEvent of others the Date ``time`` too, which keeps its offset. Digits
-                     past the microsecond are cut off.
+``type``             the subject; for a foreign CloudEvent also the attribute ``type``
+``time``             ``published_us``; for a foreign CloudEvent also the Date ``time``, with its offset. Digits past the
+                     microsecond are cut off.
 ``specversion``,     attributes of these names: Strings
 ``id``, ``source``,
 ``subject``,
@@ -17,15 +17,15 @@ an extension         the attribute of its name: String, Integer (32 bits) or Boo
 ``data_base64``      the String ``data_base64``
 ==================== ==================================================================================================
 
-So what the context says has the names that CESQL knows it by. An event with ``specversion`` 1.0 is written by the same
-table. Any other is an event of our own: its attributes, whatever their names, are the members of ``data``, of the
-content type :data:`CONTENT_TYPE`; ``id`` and ``source`` come from who writes it and are dropped when it is read. There,
-what JSON has no form for names its type: ``{"Date": "2026-11-21T10:00:00Z"}``, ``{"Double": "INF"}``. ``arrived_us``
-is the reader's own and never written.
+A foreign CloudEvent is one that this package did not write. Its context attributes keep the names that CESQL uses. An
+event with the attribute ``specversion`` 1.0 is written by the same table. Any other is a native event: all its
+attributes are members of ``data``, with the content type :data:`CONTENT_TYPE`; ``id`` and ``source`` are arguments of
+:func:`write` and are ignored by :func:`read`. In native data, a value that JSON cannot represent is an object that
+names its type: ``{"Date": "2026-11-21T10:00:00Z"}``, ``{"Double": "INF"}``. ``arrived_us`` is never written.
 
-Both ways are exact, but for what one side cannot hold: there is no null, empty object, list of objects or member with
-a dot in its name here, which are refused; a Date beside ``time`` is written as text and read as a String. What is null
-in the context is absent. An attribute of several values is an array; a member that is repeated is refused.
+Both directions are lossless, with these exceptions. Events have no null, empty object, list of objects or member with
+a dot in its name, so these are refused. A Date other than ``time`` is written as text and read as a String. A null in
+the context counts as absent. An attribute with several values is an array; a repeated member is refused.
 """
 
 from __future__ import annotations
@@ -45,7 +45,7 @@ from wanderbus.literals import from_text, json_object, to_text, type_name
 from wanderbus.subscription import instant_us
 
 CONTENT_TYPE: Final = "application/vnd.wanderbus.event+json"
-"""Of data that are the attributes of an event of our own."""
+"""Content type of ``data`` that contain the attributes of a native event."""
 
 SPECVERSION: Final = "1.0"
 
@@ -60,7 +60,7 @@ _EPOCH: Final = datetime(1970, 1, 1, tzinfo=UTC)
 
 
 def read(text: str | bytes) -> Event:
-    """Return the event that a CloudEvent says; raise :class:`EventError` naming what is at fault."""
+    """Return the event of a CloudEvent; :class:`EventError` names the invalid part."""
     context = _context(text)
     ours = context.get("datacontenttype") == CONTENT_TYPE
     time = _time(context["time"]) if "time" in context else None
@@ -70,9 +70,9 @@ def read(text: str | bytes) -> Event:
 
 
 def write(event: Event, *, id: str, source: str) -> str:
-    """Return ``event`` as a CloudEvent, of ``id`` and ``source`` unless it brings its own.
+    """Return ``event`` as a CloudEvent, with ``id`` and ``source`` unless the event has attributes of these names.
 
-    Raises :class:`EventError` naming what CloudEvents cannot hold.
+    :raises EventError: CloudEvents cannot represent the event; the message names the part
     """
     check_event(event)
     if event.attributes.get("specversion") == SPECVERSION:
@@ -92,14 +92,14 @@ def write(event: Event, *, id: str, source: str) -> str:
 
 
 def to_json(attributes: Mapping[str, Any]) -> dict[str, Any]:
-    """Return the attributes of an event of our own as values of JSON; :class:`EventError` for a date without a zone."""
+    """Return the attributes of a native event as JSON values; :class:`EventError` for a date without a time zone."""
     return {name: _own_json(name, value) for name, value in attributes.items()}
 
 
 def from_json(data: object) -> dict[str, Any]:
-    """Return the attributes that :func:`to_json` wrote; :class:`EventError` names one that is none."""
+    """Return the attributes that :func:`to_json` wrote; :class:`EventError` names an invalid one."""
     if not isinstance(data, dict):
-        raise EventError("attributes are a JSON object")
+        raise EventError("the attributes must be a JSON object")
     return {
         name: [_own_item(name, item) for item in value] if isinstance(value, list) else _own_item(name, value)
         for name, value in data.items()
@@ -107,21 +107,21 @@ def from_json(data: object) -> dict[str, Any]:
 
 
 def _context(text: str | bytes) -> dict[str, Any]:
-    """Return the members of the envelope, those of null left out."""
+    """Return the members of the envelope without those of null."""
     if len(text) > limits.CLOUDEVENT_BYTES_MAX:
-        raise EventError(f"a CloudEvent has at most {limits.CLOUDEVENT_BYTES_MAX} bytes")
+        raise EventError(f"the CloudEvent is too large; the limit is {limits.CLOUDEVENT_BYTES_MAX} bytes")
     try:
         members = json_object(text)
     except ValueError as error:
-        raise EventError(f"not the JSON of a CloudEvent: {error}") from None
+        raise EventError(f"the CloudEvent is not valid JSON: {error}") from None
     context = {name: value for name, value in members.items() if value is not None}
     for name in _REQUIRED:
         if name not in context:
             raise EventError(f"a CloudEvent needs {name!r}")
     if context["specversion"] != SPECVERSION:
-        raise EventError(f"CloudEvents of specversion {context['specversion']!r} are not read, only {SPECVERSION}")
+        raise EventError(f"specversion {context['specversion']!r} is not supported, only {SPECVERSION}")
     if "data" in members and members["data"] is None:
-        raise EventError("data is null; leave it out instead")
+        raise EventError("data is null; leave it out")
     if "data" in context and "data_base64" in context:
         raise EventError("a CloudEvent has data or data_base64, not both")
     for name, value in context.items():
@@ -131,19 +131,21 @@ def _context(text: str | bytes) -> dict[str, Any]:
 
 
 def _check_context(name: str, value: object) -> None:
-    """Hold a context attribute to the types of CloudEvents 1.0.2, section 3.1."""
+    """Check a context attribute against the types of CloudEvents 1.0.2, section 3.1."""
     if name in _STRINGS or name == "data_base64":
         if not isinstance(value, str) or not (value or name == "data_base64"):
-            raise EventError(f"{name} is a string that is not empty")
+            raise EventError(f"{name} must be a non-empty string")
         if name == "time":
             _time(value)
     elif not _NAME.fullmatch(name):
-        raise EventError(f"{name!r} is no name of CloudEvents: lower-case letters and digits; content is 'data.NAME'")
+        raise EventError(
+            f"{name!r} is not a CloudEvents name (lower-case letters and digits); name content 'data.NAME'"
+        )
     if isinstance(value, str):
         if _FORBIDDEN.search(value):
             raise EventError(f"{name} has a character that CloudEvents forbids, such as a control character")
     elif not isinstance(value, bool) and not (isinstance(value, int) and -(2**31) <= value < 2**31):
-        raise EventError(f"{name} is none of String, Boolean and Integer of 32 bits")
+        raise EventError(f"{name} must be a String, a Boolean or an Integer of 32 bits")
 
 
 def _attributes(context: Mapping[str, Any], time: datetime | None) -> Iterator[tuple[str, Any]]:
@@ -157,15 +159,15 @@ def _attributes(context: Mapping[str, Any], time: datetime | None) -> Iterator[t
 
 
 def _members(path: str, members: Mapping[str, Any]) -> Iterator[tuple[str, Any]]:
-    """Yield the members of an object and of those within, each by its whole path."""
+    """Yield the members of an object and of its inner objects, each with its full path."""
     if not members:
-        raise EventError(f"{path!r} is an empty object, which is no value of an attribute")
+        raise EventError(f"{path!r} is an empty object, which an attribute cannot be")
     for name, value in members.items():
         inner = f"{path}.{name}"
         if len(inner) > limits.EVENT_NAME_CHARACTERS_MAX:
             raise EventError(f"a member of data has a path of over {limits.EVENT_NAME_CHARACTERS_MAX} characters")
         if "." in name:
-            raise EventError(f"{inner!r}: the name of a member has no dot")
+            raise EventError(f"{inner!r}: the name of a member must not contain a dot")
         if isinstance(value, dict):
             yield from _members(inner, value)
         else:
@@ -173,14 +175,14 @@ def _members(path: str, members: Mapping[str, Any]) -> Iterator[tuple[str, Any]]
 
 
 def _own_item(name: str, value: Any) -> Any:
-    """Return a value of our own; an object of one member names the type."""
+    """Return a value of native data; an object with one member names its type."""
     match value:
         case {"Date": str(text), **rest} if not rest:
             type_of: Any = "Date"
         case {"Double": str(text), **rest} if not rest:
             type_of = "Double"
         case _:
-            return value  # objects of another form are refused as no value of an attribute
+            return value  # objects of another form are refused later: an attribute cannot be one
     try:
         return from_text(type_of, text)
     except ValueError as error:
@@ -196,21 +198,21 @@ def _own_json(name: str, value: Any) -> Any:
 
 
 def _written(event: Event) -> dict[str, Any]:
-    """Return the members of a CloudEvent that came from others."""
+    """Return the members of a foreign CloudEvent."""
     attributes = event.attributes
     for name in _REQUIRED:
         if name not in attributes:
             raise EventError(f"a CloudEvent needs the attribute {name!r}")
     if attributes["type"] != event.subject:
-        raise EventError(f"the type of a CloudEvent is its subject, not {attributes['type']!r}")
+        raise EventError(f"the attribute 'type' must be the subject {event.subject!r}, not {attributes['type']!r}")
     if attributes.get("datacontenttype") == CONTENT_TYPE:
-        raise EventError(f"the content type {CONTENT_TYPE} is of events without specversion alone")
+        raise EventError(f"the content type {CONTENT_TYPE} is reserved for events without specversion")
     content: dict[str, Any] = {}
     for name, value in attributes.items():
         if name.startswith(_MEMBER):
             _place(content, name.split("."), _foreign_json(name, value))
         elif name in content:
-            raise EventError("an event has the attribute 'data' or attributes 'data.NAME', not both")
+            raise EventError("an event may have the attribute 'data' or attributes 'data.NAME', not both")
         else:
             content[name] = _foreign_json(name, value)
     if "data" in content and "data_base64" in content:
@@ -219,13 +221,13 @@ def _written(event: Event) -> dict[str, Any]:
 
 
 def _place(content: dict[str, Any], path: list[str], value: object) -> None:
-    """Put ``value`` into objects within objects."""
+    """Insert ``value`` at ``path`` into nested objects."""
     *outer, last = path
     place: Any = content
     for name in outer:
         place = place.setdefault(name, {}) if isinstance(place, dict) else None
     if not isinstance(place, dict) or last in place:
-        raise EventError(f"{'.'.join(path)!r} and an attribute within or around it cannot both be data")
+        raise EventError(f"{'.'.join(path)!r} conflicts with another attribute, which is inside it or contains it")
     place[last] = value
 
 
@@ -233,7 +235,7 @@ def _foreign_json(name: str, value: Any) -> Any:
     if isinstance(value, list):
         return [_foreign_json(name, item) for item in value]
     if isinstance(value, float) and math.isinf(value):
-        raise EventError(f"attribute {name!r} is infinite, which JSON cannot say")
+        raise EventError(f"attribute {name!r} is infinite, which JSON cannot represent")
     return _text(name, value) if isinstance(value, datetime) else value
 
 

@@ -1,23 +1,23 @@
-"""Every error this package raises, in one tree.
+"""Exceptions of this package, in one tree.
 
 ::
 
     WanderbusError
-    ├── LocalProtocolError        this side was asked for something the protocol forbids now
-    ├── RemoteProtocolError       the other side broke the protocol (carries the status to answer with)
+    ├── LocalProtocolError        the caller requested a step that the protocol forbids in this state
+    ├── RemoteProtocolError       the peer broke the protocol (carries the status to respond with)
     │   └── SIPParseError         bytes that are not a SIP message, SDP or digest value
-    ├── FilterError               an expression of interest that cannot be read (carries the position)
-    ├── EventError                an event that cannot be published as it is
-    ├── LimitExceeded             a stated bound was reached (carries its name)
-    ├── Refused                   the broker declined a request (carries its reason)
+    ├── FilterError               an expression of interest that cannot be parsed (carries the position)
+    ├── EventError                an invalid event
+    ├── LimitExceeded             a limit was reached (carries its name)
+    ├── Refused                   the broker refused a request
     │   └── SessionRefused        another user declined a SIP session (carries the status)
     ├── Closed                    the agent or server is closed
-    ├── Unreachable               nobody answered in time
+    ├── Unreachable               no response in time
     ├── AuthenticationError       credentials were not accepted
     │   ├── WrongPassword
     │   └── UnknownUser
     ├── ConfigurationError        a setting, a file of settings or a port that cannot be used
-    └── StorageError              something on disk cannot be used
+    └── StorageError              a file on disk that cannot be used
         ├── LogCorrupt
         └── StateCorrupt
 
@@ -29,21 +29,21 @@ from __future__ import annotations
 from typing import Final
 
 _POINTED_CHARACTERS: Final = 60
-"""Of a line, shown on either side of the fault."""
+"""Most characters shown on each side of the error's position."""
 
 
 class WanderbusError(Exception):
-    """Root of the tree; the message is one line that says what is wrong, where, and what to do."""
+    """Base class of all errors; the message is one line: what is wrong, where, and what to do."""
 
 
 class LocalProtocolError(WanderbusError):
-    """This side asked for a step that the protocol does not allow in the present state."""
+    """The caller requested a step that the protocol does not allow in the current state."""
 
 
 class RemoteProtocolError(WanderbusError):
-    """The other side broke the protocol.
+    """The peer broke the protocol.
 
-    ``status`` is the SIP status code to answer a request with, or None to drop it in silence.
+    ``status`` is the SIP status code to respond to a request with, or None to discard it without a response.
     """
 
     def __init__(self, message: str, status: int | None = 400) -> None:
@@ -52,13 +52,13 @@ class RemoteProtocolError(WanderbusError):
 
 
 class SIPParseError(RemoteProtocolError):
-    """Bytes that RFC 3261, RFC 4566 or RFC 7616 does not admit."""
+    """Bytes that do not conform to RFC 3261, RFC 4566 or RFC 7616."""
 
 
 class FilterError(WanderbusError):
-    """An expression of interest that cannot be read.
+    """An expression of interest that cannot be parsed.
 
-    ``position`` is the zero-based character offset of the fault in ``text``; None if it is not in the text.
+    ``position`` is the zero-based character offset of the error in ``text``; None if the error has no position.
     """
 
     def __init__(self, reason: str, text: str, position: int | None) -> None:
@@ -71,9 +71,9 @@ class FilterError(WanderbusError):
         return self.reason if self.position is None else f"{self.reason} at character {self.position + 1}"
 
     def pointed(self) -> str:
-        """Return three lines: the reason, the line of the expression, a caret under the fault; else the reason.
+        """Return three lines: the reason, the line of the expression, and a caret under the error.
 
-        Of a long line, what is around the fault is shown.
+        A long line is cut to the part around the error. Without a position, return only the reason.
         """
         if self.position is None:
             return str(self)
@@ -90,7 +90,7 @@ class EventError(WanderbusError):
 
 
 class LimitExceeded(WanderbusError):
-    """A stated bound was reached; ``limit`` is its name in the configuration."""
+    """A limit was reached; ``limit`` is its name in the configuration."""
 
     def __init__(self, message: str, limit: str) -> None:
         super().__init__(message)
@@ -98,7 +98,7 @@ class LimitExceeded(WanderbusError):
 
 
 class Refused(WanderbusError):
-    """The broker declined a request and said why."""
+    """The broker refused a request; the message contains its reason."""
 
 
 class SessionRefused(Refused):
@@ -110,11 +110,11 @@ class SessionRefused(Refused):
 
 
 class Closed(WanderbusError):
-    """The agent or server was closed, so the request cannot be served."""
+    """The agent or server is closed, so the request cannot be served."""
 
 
 class Unreachable(WanderbusError):
-    """Nobody answered within the time allowed."""
+    """No response arrived within the timeout."""
 
 
 class AuthenticationError(WanderbusError):
@@ -122,11 +122,11 @@ class AuthenticationError(WanderbusError):
 
 
 class WrongPassword(AuthenticationError):
-    """The server accepts no such user with this password; most servers do not tell which of the two is wrong."""
+    """The server rejected the user or the password; most servers do not reveal which of the two is wrong."""
 
 
 class UnknownUser(AuthenticationError):
-    """The server has no such user, and says so, or serves another domain."""
+    """The server reported that it has no such user, or it serves another domain."""
 
 
 class ConfigurationError(WanderbusError):
@@ -134,7 +134,7 @@ class ConfigurationError(WanderbusError):
 
 
 class StorageError(WanderbusError):
-    """Something on disk cannot be used as it is."""
+    """A file on disk cannot be used."""
 
 
 class LogCorrupt(StorageError):
@@ -142,4 +142,4 @@ class LogCorrupt(StorageError):
 
 
 class StateCorrupt(StorageError):
-    """The state file is damaged; it can be rebuilt while the log is whole."""
+    """The state file is damaged; it can be rebuilt from an intact log."""

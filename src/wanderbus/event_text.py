@@ -1,11 +1,11 @@
-"""Events as one line of text that people read and programs read back: ``Departure Dest=IAH DepDelay=42.0``.
+"""Text format of events, one per line, for people and programs: ``Departure Dest=IAH DepDelay=42.0``.
 
-A subject and a name stand as they are, or as a JSON string where they hold a space, a quote, ``=`` or what cannot be
-printed. A value is a JSON number, ``true`` or ``false``, ``INF`` or ``-INF``, a Date as XML Schema writes it, a JSON
-list, or text: as it is where it cannot be mistaken for one of these, else a JSON string. Control characters, bidi
-controls and line separators only occur as escapes, so that no event can forge a line or steer a terminal.
+A subject or name is written unquoted, or as a JSON string if it contains a space, a quote, ``=`` or an unprintable
+character. A value is a JSON number, ``true`` or ``false``, ``INF`` or ``-INF``, a Date in XML Schema format, a JSON
+list, or text: unquoted if it cannot be mistaken for one of these, else a JSON string. Control characters, bidi controls
+and line separators are always escaped, so that no event can forge a line or control a terminal.
 
-In a list, what JSON has no form for names its type, as in :mod:`wanderbus.cloudevents`.
+In a list, a value that JSON cannot represent is an object that names its type, as in :mod:`wanderbus.cloudevents`.
 """
 
 from __future__ import annotations
@@ -26,10 +26,10 @@ _OPENING: Final = ('"', "[", "{")
 
 
 def escaped(text: str) -> str:
-    r"""Return ``text`` with whatever cannot be printed in one line as ``\uXXXX``, as in a JSON string.
+    r"""Return ``text`` with every unprintable character as ``\uXXXX``, as in a JSON string.
 
-    That is control characters, bidi and other format controls, line and paragraph separators, every space but U+0020,
-    lone surrogates, and what Unicode has not assigned.
+    These are control characters, bidi and other format controls, line and paragraph separators, every space except
+    U+0020, lone surrogates, and code points that Unicode has not assigned.
     """
     return text if text.isprintable() else "".join(each if each.isprintable() else _escape(each) for each in text)
 
@@ -42,16 +42,16 @@ def write(event: Event) -> str:
 
 
 def read(line: str) -> Event:
-    """Return the event of a line, with or without a number before it, as ``wanderbus sub`` prints one.
+    """Return the event of a line; a number before it, as ``wanderbus sub`` prints one, is ignored.
 
-    :raises EventError: it is no such line, or names what cannot be published
+    :raises EventError: the line cannot be parsed, or its event is invalid
     """
     line = line.rstrip("\n")
     found = _POSITION.match(line)
     try:
         return _Line(line, found.end() if found else 0).event()
     except (ValueError, RecursionError) as error:
-        raise EventError(f"not SUBJECT NAME=VALUE ...: {error}") from None
+        raise EventError(f"invalid event (expected SUBJECT NAME=VALUE ...): {error}") from None
 
 
 def write_value(value: Value) -> str:
@@ -65,7 +65,7 @@ def write_value(value: Value) -> str:
 
 
 def read_value(text: str) -> Value:
-    """Return the value of a text, as it stands in ``NAME=VALUE``: what is nothing else is a String."""
+    """Return the value of a text from ``NAME=VALUE``; a text of no other type is a String."""
     if text.startswith(_OPENING):
         try:
             return _value_of(json.loads(text, parse_constant=_no_constant))
@@ -76,16 +76,16 @@ def read_value(text: str) -> Value:
 
 
 def _is_text(text: str) -> bool:
-    """Return whether a text, bare, is read as itself."""
+    """Return whether an unquoted text is read back as the same String."""
     return text not in ("", "null") and not text.startswith(_OPENING) and _typed(text) is None
 
 
 def _typed(text: str) -> Value | None:
-    """Return what a bare text says besides itself, None if that is nothing."""
+    """Return the value of an unquoted text that is not a String; None for a String."""
     if text in ("true", "false"):
         return text == "true"
     if text == "null":
-        raise EventError("null is no value; leave the attribute out instead")
+        raise EventError("null is not a value; leave out the attribute")
     if text in _INFINITE:
         return _INFINITE[text]
     if _NUMBER.fullmatch(text):
@@ -98,7 +98,7 @@ def _typed(text: str) -> Value | None:
 
 
 class _Line:
-    """One line as it is read; ``ValueError`` says what is wrong in it."""
+    """Parser of one line; raises ``ValueError``."""
 
     def __init__(self, line: str, start: int) -> None:
         self._line = line
@@ -120,7 +120,7 @@ class _Line:
             return word
         text = self._bare(end)
         if not _is_bare(text, '"='):
-            raise ValueError(f"{text!r} has to be a JSON string, or NAME=VALUE is missing")
+            raise ValueError(f"{text!r} must be quoted as a JSON string, or NAME=VALUE is missing")
         return text
 
     def _value(self) -> Value:
@@ -145,7 +145,7 @@ class _Line:
 
 
 def _value_of(value: object) -> Value:
-    """Return the value that JSON says; :class:`EventError` if it is none."""
+    """Return the event value of a JSON value; :class:`EventError` if it is not a valid one."""
     found: Value = cloudevents.from_json({"value": value})["value"]
     return found
 
@@ -170,7 +170,7 @@ def _escape(character: str) -> str:
 
 
 def _no_constant(name: str) -> NoReturn:
-    raise ValueError(f"{name} is no JSON")
+    raise ValueError(f"{name} is not JSON")
 
 
 _DECODER: Final = json.JSONDecoder(parse_constant=_no_constant)

@@ -136,7 +136,7 @@ def test_a_publish_without_an_answer_is_settled_after_its_time_and_says_so(town:
     town.run(1.9)
     assert pager.all_of(PublishSettled) == []
     town.run(0.2)
-    reason = "no answer came in 2 s, and original ECI repeats nothing"
+    reason = "no response within 2 s; the original ECI does not retransmit"
     assert pager.all_of(PublishSettled) == [PublishSettled(1, None, reason, answered=False)]
     assert len(town.sent) == 1
     settled = pager.ask(protocol.Query(1), wait_s=2.0)

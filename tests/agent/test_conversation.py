@@ -52,7 +52,7 @@ def conversation(**options: object) -> Conversation:
 def reading(**options: object) -> Conversation:
     """A conversation of an application that reads the subscription wb-1."""
     talk = conversation(**options)
-    talk.say(StartReading("wb-1"))
+    talk.send(StartReading("wb-1"))
     return talk
 
 
@@ -70,7 +70,7 @@ def gap(first: int, last: int, *losses: Loss, reader: int = 1) -> NotifyGap:
 
 
 def hear(talk: Conversation, *messages: BrokerMessage) -> list[Output]:
-    return [output for message in messages for output in talk.hear(protocol.encode(message))]
+    return [output for message in messages for output in talk.receive(protocol.encode(message))]
 
 
 def opening(talk: Conversation) -> list[AgentMessage]:
@@ -98,9 +98,9 @@ def test_design_5_2_what_is_unanswered_is_said_again_in_order_requests_first() -
     """Publishes keep their order; a subscription comes before the events published after it."""
     talk = conversation()
     for number in (1, 2, 3):
-        talk.say(PublishEvent(number, EVENT))
-    talk.say(Ask(SUBSCRIBE))
-    talk.say(Ask(Query(2)))
+        talk.send(PublishEvent(number, EVENT))
+    talk.send(Ask(SUBSCRIBE))
+    talk.send(Ask(Query(2)))
     assert talk.unanswered == 5
     assert opening(talk)[1:] == [SUBSCRIBE, Query(2), Publish(1, EVENT), Publish(2, EVENT), Publish(3, EVENT)]
     hear(talk, Attachment(1), Done(1, (SUBSCRIPTION,)), PublishAccepted(1, EventId("wb", 1)), PublishRefused(2, "no"))
@@ -112,9 +112,9 @@ def test_design_5_2_what_is_unanswered_is_said_again_in_order_requests_first() -
 
 def test_each_answer_is_reported_once() -> None:
     talk = conversation()
-    talk.say(PublishEvent(1, EVENT))
-    talk.say(PublishEvent(2, EVENT))
-    talk.say(Ask(SUBSCRIBE))
+    talk.send(PublishEvent(1, EVENT))
+    talk.send(PublishEvent(2, EVENT))
+    talk.send(Ask(SUBSCRIBE))
     accepted, refused, done = (
         PublishAccepted(1, EventId("wb", 5)),
         PublishRefused(2, "too large"),
@@ -130,7 +130,7 @@ def test_each_answer_is_reported_once() -> None:
 
 def test_a_refused_request_carries_its_refusal() -> None:
     talk = conversation()
-    talk.say(Ask(SUBSCRIBE))
+    talk.send(Ask(SUBSCRIBE))
     refusal = RequestRefused(1, "expected a value", 5, None)
     assert hear(talk, refusal) == [RequestSettled(1, (), refusal)]
     assert opening(talk)[1:] == []
@@ -143,7 +143,7 @@ def test_a_refused_attachment_is_a_refused_connection() -> None:
 
 def test_g08_an_answer_in_parts_is_reported_whole_and_a_broken_off_one_from_its_start() -> None:
     talk = conversation()
-    talk.say(Ask(Query(1)))
+    talk.send(Ask(Query(1)))
     one, two, three = (Subscription(f"wb-{n}", "sip:alice@example.org", "default", "Trade", "") for n in (1, 2, 3))
     assert hear(talk, Done(1, (one,), more=True)) == []
     assert opening(talk)[1:] == [Query(1)]
@@ -169,9 +169,9 @@ def test_a_notification_arrives_with_everything_that_it_carries() -> None:
 def test_taking_is_said_once_and_remembered_for_the_next_connection() -> None:
     talk = reading()
     hear(talk, Attachment(1), notify(1), notify(2))
-    assert talk.say(took(2)) == protocol.encode(Take(1, 2))
-    assert talk.say(took(1)) is None
-    assert talk.say(took(2)) is None
+    assert talk.send(took(2)) == protocol.encode(Take(1, 2))
+    assert talk.send(took(1)) is None
+    assert talk.send(took(2)) is None
     assert opening(talk) == [Attach(7, "default", None, True), reads((1, "wb-1", Position(1, 2)))]
 
 
@@ -179,7 +179,7 @@ def test_what_was_received_and_not_taken_is_not_claimed_on_the_next_connection()
     """The application may still lose it; the broker must keep it."""
     talk = reading()
     hear(talk, Attachment(1), notify(1), notify(2))
-    talk.say(took(1))
+    talk.send(took(1))
     assert opening(talk)[1:] == [reads((1, "wb-1", Position(1, 1)))]
 
 
@@ -222,7 +222,7 @@ def test_u02_a_gap_arrives_with_its_reason_and_the_position_to_commit() -> None:
 def test_design_5_3_another_epoch_is_another_stream() -> None:
     talk = reading()
     hear(talk, Attachment(1), notify(50))
-    talk.say(took(50))
+    talk.send(took(50))
     assert arrived(hear(talk, Attachment(2), notify(4))) == [4]
     assert opening(talk)[1:] == [reads((1, "wb-1", None))]
 
@@ -232,26 +232,26 @@ def test_design_5_3_another_epoch_is_another_stream() -> None:
 
 def test_g25_what_is_read_is_said_on_every_connection_before_what_is_unanswered() -> None:
     talk = reading()
-    talk.say(Ask(Query(1)))
+    talk.send(Ask(Query(1)))
     assert opening(talk)[1:] == [reads((1, "wb-1", None)), Query(1)]
-    assert talk.say(StartReading("wb-1")) is None
-    assert talk.say(StopReading("wb-1")) == protocol.encode(protocol.StopReading(1))
-    assert talk.say(StopReading("wb-1")) is None
+    assert talk.send(StartReading("wb-1")) is None
+    assert talk.send(StopReading("wb-1")) == protocol.encode(protocol.StopReading(1))
+    assert talk.send(StopReading("wb-1")) is None
     assert opening(talk)[1:] == [Query(1)]
 
 
 def test_g25_a_subscription_is_read_from_its_answer_on_without_another_message() -> None:
     talk = conversation()
-    assert talk.say(Ask(SUBSCRIBE, reads=True)) == protocol.encode(msgspec.structs.replace(SUBSCRIBE, reader=1))
+    assert talk.send(Ask(SUBSCRIBE, reads=True)) == protocol.encode(msgspec.structs.replace(SUBSCRIBE, reader=1))
     hear(talk, Attachment(1), Done(1, (SUBSCRIPTION,)))
-    assert talk.unsaid() == []
+    assert talk.take_unsent() == []
     assert [output.subscriptions for output in hear(talk, notify(1)) if isinstance(output, Arrived)] == [("wb-1",)]
     assert opening(talk)[1:] == [reads((1, "wb-1", None))]
 
 
 def test_g25_each_reader_has_what_is_for_it_and_says_for_itself_what_it_took() -> None:
     talk = reading()
-    talk.say(StartReading("wb-2"))
+    talk.send(StartReading("wb-2"))
     hear(talk, Attachment(1))
     both = msgspec.structs.replace(notify(1), subscriptions=("wb-1", "wb-2", "wb-3"), readers=(1, 2))
     first = msgspec.structs.replace(notify(2), subscriptions=("wb-1", "wb-2"), readers=(1,))
@@ -259,14 +259,14 @@ def test_g25_each_reader_has_what_is_for_it_and_says_for_itself_what_it_took() -
     assert [output.subscriptions for output in outputs] == [("wb-1", "wb-2"), ("wb-1",)]
     second = msgspec.structs.replace(first, readers=(2,))
     assert [output.subscriptions for output in hear(talk, second) if isinstance(output, Arrived)] == [("wb-2",)]
-    assert talk.say(Acknowledge("wb-2", Position(1, 2))) == protocol.encode(Take(2, 2))
+    assert talk.send(Acknowledge("wb-2", Position(1, 2))) == protocol.encode(Take(2, 2))
     assert opening(talk)[1:] == [reads((1, "wb-1", None), (2, "wb-2", Position(1, 2)))]
 
 
 def test_design_5_5_a_subscription_resumes_from_its_own_position() -> None:
     talk = conversation()
     hear(talk, Attachment(1))
-    talk.say(Ask(msgspec.structs.replace(SUBSCRIBE, resume=Position(1, 5)), reads=True))
+    talk.send(Ask(msgspec.structs.replace(SUBSCRIBE, resume=Position(1, 5)), reads=True))
     assert arrived(hear(talk, Done(1, (SUBSCRIPTION,)), notify(4), notify(5), notify(6))) == [6]
     assert opening(talk)[1:] == [reads((1, "wb-1", Position(1, 5)))]
 
@@ -297,7 +297,7 @@ def test_g09_discarding_happens_once_and_not_on_every_reconnection() -> None:
 )
 def test_what_makes_no_sense_is_an_error_of_the_other_side(payload: bytes) -> None:
     with pytest.raises(RemoteProtocolError):
-        conversation().hear(payload)
+        conversation().receive(payload)
 
 
 def test_a_notification_without_an_event_in_it_does_not_count_as_received() -> None:
@@ -310,7 +310,7 @@ def test_a_notification_without_an_event_in_it_does_not_count_as_received() -> N
 
 def test_e01_a_listing_in_parts_is_reported_whole_with_where_to_go_on_from() -> None:
     talk = conversation()
-    talk.say(Ask(protocol.Inspect(1, "queues", None)))
+    talk.send(Ask(protocol.Inspect(1, "queues", None)))
     assert hear(talk, protocol.Listing(1, ({"user": "a"},), more=True)) == []
     last = protocol.Listing(1, ({"user": "b"},), next="b")
     assert hear(talk, last) == [RequestSettled(1, (), rows=({"user": "a"}, {"user": "b"}), next="b")]
@@ -319,9 +319,9 @@ def test_e01_a_listing_in_parts_is_reported_whole_with_where_to_go_on_from() -> 
 
 def test_g20_events_of_the_outbox_are_numbered_apart_and_repeated_in_order() -> None:
     talk = conversation()
-    talk.say(PublishEvent(1, EVENT))
+    talk.send(PublishEvent(1, EVENT))
     for number in (1, 2):
-        talk.say(PublishEvent(number, EVENT, outbox=99))
+        talk.send(PublishEvent(number, EVENT, outbox=99))
     assert opening(talk)[1:] == [Publish(1, EVENT), Publish(1, EVENT, 99), Publish(2, EVENT, 99)]
     full = PublishRefused(1, "no room", "disk_full", outbox=True)
     assert hear(talk, full, PublishAccepted(1, EventId("wb", 3))) == [
@@ -334,14 +334,14 @@ def test_x25_what_would_overtake_a_refused_event_of_the_outbox_is_not_said_anew(
     """The broker takes a number below one that it has accepted for a repeat: the event would be lost."""
     talk = conversation()
     for number in (1, 2, 3):
-        talk.say(PublishEvent(number, EVENT, outbox=99))
-    talk.say(PublishEvent(5, EVENT))
+        talk.send(PublishEvent(number, EVENT, outbox=99))
+    talk.send(PublishEvent(5, EVENT))
     hear(talk, PublishRefused(2, "no room", "disk_full", outbox=True))
     assert opening(talk)[1:] == [Publish(1, EVENT, 99), Publish(5, EVENT)]
     settled = hear(talk, Attachment(1))
     assert settled == [PublishSettled(3, None, "no room", outbox=True, limit="disk_full")]
-    talk.say(PublishEvent(2, EVENT, outbox=99))
-    talk.say(PublishEvent(3, EVENT, outbox=99))
+    talk.send(PublishEvent(2, EVENT, outbox=99))
+    talk.send(PublishEvent(3, EVENT, outbox=99))
     assert opening(talk)[1:] == [Publish(1, EVENT, 99), Publish(5, EVENT), Publish(2, EVENT, 99), Publish(3, EVENT, 99)]
     assert hear(talk, Attachment(1)) == []
 
@@ -349,7 +349,7 @@ def test_x25_what_would_overtake_a_refused_event_of_the_outbox_is_not_said_anew(
 def test_x25_what_is_refused_for_good_holds_nothing_up() -> None:
     talk = conversation()
     for number in (1, 2):
-        talk.say(PublishEvent(number, EVENT, outbox=99))
+        talk.send(PublishEvent(number, EVENT, outbox=99))
     hear(talk, PublishRefused(1, "too large", "event_bytes_max", outbox=True))
     assert opening(talk)[1:] == [Publish(2, EVENT, 99)]
 
@@ -377,7 +377,7 @@ def test_u02_what_was_received_before_it_was_dropped_is_no_loss() -> None:
 def test_u02_a_gap_that_reaches_back_to_an_earlier_life_never_tells_of_more_than_there_can_be() -> None:
     talk = conversation()
     hear(talk, Attachment(1))
-    talk.say(Ask(msgspec.structs.replace(SUBSCRIBE, resume=Position(1, 7)), reads=True))
+    talk.send(Ask(msgspec.structs.replace(SUBSCRIBE, resume=Position(1, 7)), reads=True))
     hear(talk, Done(1, (SUBSCRIPTION,)))
     assert losses(*hear(talk, gap(1, 9, Loss("wb-1", "q", 9)))) == [(Loss("wb-1", "q", 2),)]
 
@@ -391,8 +391,8 @@ def test_u02_a_gap_of_which_nothing_is_missing_arrives_empty_so_that_it_can_be_t
 def test_what_was_taken_of_an_earlier_stream_is_not_told_of_the_present_one() -> None:
     talk = reading()
     hear(talk, Attachment(1), notify(1), Attachment(2), notify(1))
-    assert talk.say(took(1, epoch=1)) is None
-    assert talk.say(took(1, epoch=2)) == protocol.encode(Take(1, 1))
+    assert talk.send(took(1, epoch=1)) is None
+    assert talk.send(took(1, epoch=2)) == protocol.encode(Take(1, 1))
 
 
 def test_x20_the_first_attachment_says_whether_the_queue_is_kept() -> None:

@@ -288,7 +288,7 @@ def test_of_what_is_taken_in_one_turn_the_last_is_said_for_each_life_of_the_sess
 ) -> None:
     alice = connected(town, takes=False)
     said: list[object] = []
-    monkeypatch.setattr(alice.agent._conversation, "say", said.append)
+    monkeypatch.setattr(alice.agent._conversation, "send", said.append)
     publishing = PublishEvent(7, Event("Trade", {}))
 
     def took(number: int, epoch: int, subscription: str = "wb-1") -> Acknowledge:

@@ -133,7 +133,7 @@ def test_an_answer_of_another_kind_than_was_asked_for_is_malformed(
     asked: protocol.OfSubscriptions | protocol.OfOperators, answer: protocol.BrokerMessage
 ) -> None:
     talk = attached()
-    talk.say(Ask(asked))
+    talk.send(Ask(asked))
     with pytest.raises(RemoteProtocolError, match="the broker"):
         hear(talk, answer)
     assert talk.unanswered == 1
@@ -141,16 +141,16 @@ def test_an_answer_of_another_kind_than_was_asked_for_is_malformed(
 
 def test_a_renewal_of_our_own_that_is_answered_with_nothing_is_malformed() -> None:
     talk = attached(on_ended="renew")
-    talk.say(Ask(SUBSCRIBE))
+    talk.send(Ask(SUBSCRIBE))
     hear(talk, Done(1, (SUBSCRIPTION,)), protocol.SubscriptionEnded(SUBSCRIPTION, "expired"))
-    with pytest.raises(RemoteProtocolError, match="0 subscriptions where one"):
+    with pytest.raises(RemoteProtocolError, match="0 subscriptions instead of one"):
         hear(talk, Done(-1, ()))
 
 
 def test_an_answer_without_end_is_malformed(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(answer_checks, "ANSWER_BYTES_MAX", 10_000)
     talk = attached()
-    talk.say(Ask(Query(1)))
+    talk.send(Ask(Query(1)))
     parts = [Done(1, (SUBSCRIPTION,), more=True)] * 1_000
     with pytest.raises(RemoteProtocolError, match="more than 10000 bytes"):
         hear(talk, *parts)
@@ -165,7 +165,7 @@ def notify(number: int, event: object = EVENT, readers: tuple[int, ...] = ()) ->
 
 def reading(bytes_max: int) -> Conversation:
     talk = conversation(untaken_bytes_max=bytes_max)
-    talk.say(Ask(SUBSCRIBE, reads=True))
+    talk.send(Ask(SUBSCRIBE, reads=True))
     hear(talk, Attachment(1), Done(1, (SUBSCRIPTION,)))
     return talk
 
@@ -177,7 +177,7 @@ def test_a_broker_that_sends_on_to_who_takes_nothing_loses_the_connection() -> N
     taken = talk._untaken._by_subscription["wb-1"][-1][0].number
     assert 100 < taken < 500
     assert hear(talk, Attachment(1)) == []
-    talk.say(Acknowledge("wb-1", Position(1, taken)))
+    talk.send(Acknowledge("wb-1", Position(1, taken)))
     (arrived,) = hear(talk, notify(taken + 1))
     assert isinstance(arrived, Arrived), "what was refused comes again and is not lost"
 
@@ -187,7 +187,7 @@ def test_whoever_takes_what_comes_may_have_any_number() -> None:
     for number in range(1, 2_000):
         assert len(hear(talk, notify(number))) == 1
         if number % 8 == 0:
-            talk.say(Acknowledge("wb-1", Position(1, number)))
+            talk.send(Acknowledge("wb-1", Position(1, number)))
 
 
 def test_the_bound_holds_over_gaps_and_over_epochs_without_end() -> None:
@@ -203,7 +203,7 @@ def test_what_nobody_reads_any_more_is_not_counted() -> None:
     for number in range(1, 6):
         hear(talk, notify(number))
     assert talk._untaken._bytes > 0
-    talk.say(StopReading("wb-1"))
+    talk.send(StopReading("wb-1"))
     assert talk._untaken._bytes == 0
 
 

@@ -42,13 +42,13 @@ class Talk(Conversation):
         super().__init__(msgspec.structs.replace(PROPERTIES, on_ended=on_ended))
         self.opening()
         hear(self, Attachment(1))
-        self.say(Ask(asked))
+        self.send(Ask(asked))
         hear(self, Done(asked.request, (subscription(),)))
         assert self.said() == []
 
     def said(self) -> list[AgentMessage]:
         """Messages that it has sent by itself since the last call."""
-        return [protocol.decode_from_agent(payload) for payload in self.unsaid()]
+        return [protocol.decode_from_agent(payload) for payload in self.take_unsent()]
 
     def attach_again(self) -> list[AgentMessage]:
         self.opening()
@@ -85,14 +85,14 @@ def test_g12_who_asked_for_nothing_asks_nothing() -> None:
     hear(talk, Attachment(1))
     talk.opening()
     hear(talk, Attachment(1))
-    assert talk.unsaid() == []
+    assert talk.take_unsent() == []
 
 
 def test_g12_a_question_that_is_broken_off_is_repeated_and_asks_about_what_lives_then() -> None:
     talk = Talk("ignore")
     assert talk.attach_again() == [Query(-1)]
     hear(talk, Done(-1, (subscription(),), more=True))
-    talk.say(Ask(msgspec.structs.replace(ASKED, request=2)))
+    talk.send(Ask(msgspec.structs.replace(ASKED, request=2)))
     hear(talk, Done(2, (subscription("wb-2"),)))
     assert Query(-1) in opening(talk)
     hear(talk, Attachment(1))
@@ -106,7 +106,7 @@ def test_g12_a_question_that_is_broken_off_is_repeated_and_asks_about_what_lives
 def test_g12_what_was_asked_for_after_the_question_is_not_missed() -> None:
     talk = Talk("ignore")
     talk.attach_again()
-    talk.say(Ask(msgspec.structs.replace(ASKED, request=2)))
+    talk.send(Ask(msgspec.structs.replace(ASKED, request=2)))
     assert hear(talk, Done(2, (subscription("wb-2"),)))[1:] == []
     assert hear(talk, Done(-1, (subscription("wb-1"),))) == []
 
@@ -124,7 +124,7 @@ def test_g10_hearing_of_an_end_twice_is_no_news() -> None:
 
 def test_g10_what_the_application_ended_itself_is_no_news() -> None:
     talk = Talk("renew")
-    talk.say(Ask(Unsubscribe(2, "wb-1")))
+    talk.send(Ask(Unsubscribe(2, "wb-1")))
     assert hear(talk, ended(), Done(2, ())) == [RequestSettled(2, ())]
     assert talk.said() == []
     assert talk.attach_again() == []
@@ -156,7 +156,7 @@ def test_g11_x21_renew_has_it_back_for_as_long_as_was_asked_at_first() -> None:
 
 def test_g11_the_lifetime_is_the_one_that_the_application_asked_for_last() -> None:
     talk = Talk("renew")
-    talk.say(Ask(Renew(2, "wb-1", 5.0)))
+    talk.send(Ask(Renew(2, "wb-1", 5.0)))
     hear(talk, Done(2, (subscription(),)))
     hear(talk, ended())
     assert talk.said() == [Renew(-1, "wb-1", 5.0)]
@@ -232,7 +232,7 @@ def test_g11_an_application_that_ends_it_meanwhile_is_obeyed(
     talk = Talk(on_ended)
     hear(talk, ended())
     talk.said()
-    talk.say(Ask(Unsubscribe(2, "wb-1")))
+    talk.send(Ask(Unsubscribe(2, "wb-1")))
     assert hear(talk, answer) == []
     assert talk.said() == said
 

@@ -110,10 +110,10 @@ def test_an_agent_is_opened_once(world: World) -> None:
             with pytest.raises(Closed, match="inside its async with block"):
                 await agent.publish(SUBJECT, {})
             async with agent:
-                with pytest.raises(Closed, match="opened once"):
+                with pytest.raises(Closed, match="opened before"):
                     await agent.__aenter__()
                 await publish(agent, 1)
-            with pytest.raises(Closed, match="opened once"):
+            with pytest.raises(Closed, match="opened before"):
                 await agent.__aenter__()
 
     run(story())

@@ -193,5 +193,5 @@ def test_the_original_eci_has_no_hooks() -> None:
     async def hook(_change: Disconnection) -> None:
         pass
 
-    with pytest.raises(ConfigurationError, match="notices no disconnection; leave its hooks out"):
+    with pytest.raises(ConfigurationError, match="does not detect disconnections; leave out on_disconnected"):
         wanderbus.connect("eci://127.0.0.1:1", on_reconnected=hook)

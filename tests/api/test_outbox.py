@@ -220,7 +220,7 @@ def test_an_offline_agent_hears_that_it_is_refused(world: World) -> None:
 def test_a_device_for_this_time_only_has_no_outbox(world: World) -> None:
     async def story() -> None:
         async with world.server(eci_port=0) as server, world.agent(), world.agent() as second:
-            with pytest.raises(ConfigurationError, match="a device for this time only"):
+            with pytest.raises(ConfigurationError, match="this agent has a temporary identity"):
                 await second.publish(SUBJECT, {"n": 1}, outbox=True)
             assert server.eci_address is not None
             host, port = server.eci_address

@@ -86,7 +86,7 @@ async def test_g11_the_reader_of_what_has_a_successor_by_then_reads_that() -> No
     assert readers.claim(subscription("a"), late).id == "b"
     assert [each.position.number for each in late._items] == [1, 2]
     assert late.ended is None
-    readers.took("b", Position(1, 2))
+    readers.acknowledge("b", Position(1, 2))
     assert line.acknowledged == [("b", Position(1, 2))]
     readers.close(Closed("the test is over"))
 
@@ -119,8 +119,8 @@ async def test_g25_a_reader_that_stands_still_is_warned_of_once(
         busy._asked += 1
         await asyncio.sleep(0.01)
     assert [record.getMessage() for record in caplog.records] == [
-        "1 notifications have come for subscription a and nobody has asked for one in 0.01 s; the broker sends no more "
-        "of it: ask for the next one, or leave its block"
+        "1 notifications of subscription a wait to be read and none was read for 0.01 s; the broker sends no more "
+        "of them: ask for the next one, or leave its block"
     ]
     readers.close(Closed("the test is over"))
 

@@ -60,7 +60,7 @@ def test_check_says_what_was_understood_and_hides_secrets(shell: Shell) -> None:
     [
         (
             'uri = "sip:alice@localhost"\nkeepalive = 3',
-            "x.toml: keepalive: there is no such key; the nearest is keepalive_s",
+            "x.toml: keepalive: unknown key; did you mean keepalive_s?",
         ),
         ('uri = "alice"', "'alice' is not a user; write alice@localhost"),
         ('server = "127.0.0.1"', "uri must be given"),

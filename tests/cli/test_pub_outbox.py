@@ -155,8 +155,8 @@ def test_complaints(shell: Shell, monkeypatch: pytest.MonkeyPatch, capsys: pytes
         (["pub", "Departure", "n=1", "--outbox", "text", *bob], 1, "the outbox text is damaged"),
         (["pub", "Departure", "n=1", "--outbox", "used", *bob], 2, "another agent uses the outbox used now"),
         (["pub", "Departure", "n=1", "--outbox", "users/out", *bob], 1, "cannot be used"),
-        (["pub", "Departure", "n=null", "--outbox", "new", *bob], 2, "null is no value"),
-        (["pub", "--outbox", "new", "--user", "eci://127.0.0.1:1"], 2, "no outbox_file; leave that out"),
+        (["pub", "Departure", "n=null", "--outbox", "new", *bob], 2, "null is not a value"),
+        (["pub", "--outbox", "new", "--user", "eci://127.0.0.1:1"], 2, "no outbox_file; leave it out"),
     ):
         found = run(words)
         printed = capsys.readouterr()
@@ -214,7 +214,7 @@ def test_a_server_that_is_down_gets_later_what_is_stored_now(shell: Shell) -> No
     )
     status, out, err = shell.run("pub", *outbox)
     assert (status, out, err.count("\n")) == (1, "", 2)
-    assert "is it up (wanderbus up)?" in err
+    assert "check that the server runs (wanderbus up)" in err
     shell.up()
     status, out, err = shell.run("pub", *outbox[:2], "--timeout", "10", *outbox[4:])
     assert (status, out, err) == (0, "published 399, of which 399 were left from earlier\n", "")

@@ -148,7 +148,7 @@ def test_complaints_about_the_command_line(
     monkeypatch.chdir(shell.directory)
     for words, status, complaint in (
         (["pub", "Departure", "n", *shell.as_user()], 2, "'n' is not NAME=VALUE"),
-        (["pub", "Departure", "n=null", *shell.as_user()], 2, "null is no value"),
+        (["pub", "Departure", "n=null", *shell.as_user()], 2, "null is not a value"),
         (["pub", "", "n=1", *shell.as_user()], 2, "the subject must have 1 to"),
         (["pub", "Departure", f"n={'x' * 40_000}", *shell.as_user()], 1, "the event takes"),
         (["pub", "Departure", *shell.as_user(password="guess")], 1, "does not accept the password"),
@@ -191,7 +191,7 @@ def test_a_server_that_is_not_there_is_one_line(
         silent.bind(("127.0.0.1", 0))
         shell.port = silent.getsockname()[1]
         assert run(["pub", "Departure", "n=1", *shell.as_user()]) == 1
-    assert one_line(capsys.readouterr().err).endswith("is it up (wanderbus up)?")
+    assert one_line(capsys.readouterr().err).endswith("check that the server runs (wanderbus up)")
 
 
 def test_who_we_are_may_come_from_the_environment(shell: Shell) -> None:

@@ -75,7 +75,7 @@ def test_a_broken_promise_is_exit_status_1_and_names_its_replay(
     printed = capsys.readouterr()
     assert printed.err.splitlines() == [
         "wanderbus: seed 9: event 7 was lost",
-        "wanderbus: replay it with: wanderbus sim --seed 9 --trace FILE",
+        "wanderbus: replay with: wanderbus sim --seed 9 --trace FILE",
     ]
     assert printed.out.startswith("1 seeds, 1 failed; ")
 

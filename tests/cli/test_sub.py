@@ -241,4 +241,4 @@ def test_o03_a_line_of_xml_is_one_notification_and_no_event_forges_another(shell
         assert notification.position == Position(notification.position.epoch, number)
     status, out, err = shell.run("sub", "Departure", "--keep", "x", *shell.as_user())
     assert (status, out) == (2, "")
-    assert "the subscription x comes in XML (--format xml); give another name" in one_line(err)
+    assert "the subscription x was made with --format xml; give another name" in one_line(err)

@@ -83,13 +83,13 @@ def test_what_is_held_back_for_one_pair_of_ids_does_not_go_down_the_next(
     session = town.access._sessions.by_device[alice.uri, alice.properties.device]
     local_id, remote = session.channel.local, session.channel.remote
     said: list[object] = []
-    hear = alice.agent._conversation.hear
+    receive = alice.agent._conversation.receive
 
     def noted(payload: bytes) -> list[Output]:
         said.append(protocol.decode_from_broker(payload))
-        return hear(payload)
+        return receive(payload)
 
-    monkeypatch.setattr(alice.agent._conversation, "hear", noted)
+    monkeypatch.setattr(alice.agent._conversation, "receive", noted)
     synced: list[Callable[[], None]] = []
     append = town.server.disk.append
     monkeypatch.setattr(town.server.disk, "append", lambda *given, **how: synced.append(partial(append, *given, **how)))

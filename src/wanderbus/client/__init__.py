@@ -1,1 +1,1 @@
-"""The agent: its machine, and its awaitable interface for applications."""
+"""The agent: its state machine, and its asyncio interface for applications."""

@@ -1,6 +1,7 @@
-"""The agent for applications: publish, subscribe, and never mind where the device is (SPEC A-11).
+"""The agent: an application's asyncio interface to publish and subscribe from a device that moves (SPEC A-11).
 
-The work is done by the machine in :mod:`wanderbus.agent`; here are its sockets, its futures and its readers.
+The protocol logic is in the state machines of :mod:`wanderbus.client.machine`; this module connects them to sockets,
+futures and readers.
 """
 
 from __future__ import annotations
@@ -51,15 +52,15 @@ from wanderbus.subscription import Format, QueuePolicy, Restriction, Subscriptio
 _log = logging.getLogger("wanderbus.agent")
 
 CLOSE_S_MAX = 5.0
-"""How long :meth:`Agent.close` waits for the broker."""
+"""Timeout of :meth:`Agent.close` for each request to the broker."""
 
 
 class Agent:
-    """A user's connection to the broker; made by :func:`~wanderbus.connect`, an async context manager.
+    """A user's connection to the broker: an async context manager, made by :func:`~wanderbus.connect`.
 
-    Entering it raises :class:`UnknownUser`, :class:`WrongPassword` or :class:`Refused` as the server answers,
-    :class:`Unreachable` when nobody does, :class:`ConfigurationError` for a local address that cannot be used. With the
-    setting ``offline`` it is entered at once, and :meth:`connected` raises these.
+    Entering it raises :class:`UnknownUser`, :class:`WrongPassword` or :class:`Refused` if the server or the broker
+    refuses, :class:`Unreachable` if neither answers, and :class:`ConfigurationError` if the local address cannot be
+    used. With the setting ``offline`` entering does not wait, and :meth:`connected` raises these errors.
     """
 
     def __init__(
@@ -76,7 +77,7 @@ class Agent:
         self._offline = offline
         self._trouble = ""
         self._dropped = 0
-        """SIP messages that were dropped unread."""
+        """Number of SIP messages that were discarded unread."""
         self._connect_s_max = connect_s_max
         self._status = "DISCONNECTED"
         self._data_way: Way = "udp"
@@ -104,27 +105,27 @@ class Agent:
 
     @property
     def uri(self) -> str:
-        """Return the user's URI; of the original ECI, the address by which it is known once it is open."""
+        """Return the user's URI; for the original ECI, the agent's own address, known once the agent is open."""
         return self._end.properties.uri
 
     @property
     def status(self) -> str:
-        """Return the ECIAgent Status: ``CONNECTED`` or ``DISCONNECTED`` (SPEC E-07)."""
+        """Return the agent's status: ``CONNECTED`` or ``DISCONNECTED`` (SPEC E-07)."""
         return self._status
 
     @property
     def data_way(self) -> str:
-        """Return the way of the data channel: ``udp``, ``udp-relay``, ``tcp`` or ``tcp-relay`` (SPEC I-08)."""
+        """Return the path of the data channel: ``udp``, ``udp-relay``, ``tcp`` or ``tcp-relay`` (SPEC I-08)."""
         return self._data_way
 
     @property
     def outbox(self) -> OutboxSize:
-        """Return how much waits in the outbox of this device (SPEC G-20)."""
+        """Return the number of events in this device's outbox, and their bytes (SPEC G-20)."""
         return OutboxSize() if self._outbox is None else self._outbox.size
 
     async def __aenter__(self) -> Self:
         if self._opened:
-            raise Closed("an agent is opened once; connect() makes another")
+            raise Closed("this agent was opened before; call connect() for a new one")
         self._opened = True
         self._disconnected = asyncio.Event()
         try:
@@ -145,9 +146,9 @@ class Agent:
         await self.close()
 
     async def connected(self) -> None:
-        """Wait until the broker has attached this agent for the first time, or raise what entering would.
+        """Wait until the broker has attached this agent for the first time; raise the same errors as entering.
 
-        :class:`Unreachable` after ``connect_s_max``; an agent that was entered goes on trying.
+        Raise :class:`Unreachable` after ``connect_s_max`` seconds; an agent that was entered keeps retrying.
         """
         self._driving()
         try:
@@ -187,19 +188,19 @@ class Agent:
         wait: bool = True,
         outbox: bool = False,
     ) -> EventId | None:
-        """Publish an event; return its id when it is durable at the broker, however long that takes.
+        """Publish an event; return its id when it is durable at the broker, without a timeout.
 
-        An attribute of several values is a list; :func:`wanderbus.gathered` makes them of repeated names.
-        Calls made at once keep their order. Cancelling the call does not take back an event that is on its way.
+        An attribute with several values is a list; :func:`wanderbus.gathered` makes such lists from repeated names.
+        Concurrent calls keep their order. Cancelling a call does not withdraw an event that was sent.
 
-        :param wait: False raises :class:`Unreachable` at once while the agent is DISCONNECTED (SPEC X25), and so does
-            an ``on_disconnected`` of :func:`~wanderbus.connect` that returns ``"error"``
-        :param outbox: return None when the event is durable on this device. It is published when the broker can be
-            reached, after those before it and exactly once, also by a later agent of the same device; see
-            :meth:`outbox_refusals`
-        :raises EventError: it cannot be published
-        :raises LimitExceeded: it is too large, or for the time being there is no room, here or at the broker
-        :raises Refused: the broker declined it
+        :param wait: if False, raise :class:`Unreachable` at once while the agent is DISCONNECTED (SPEC X25); the same
+            happens if ``on_disconnected`` of :func:`~wanderbus.connect` returned ``"error"``
+        :param outbox: return None when the event is durable on this device. The event is published when the broker can
+            be reached, exactly once and after the events stored before it, if need be by a later agent of the same
+            device; see :meth:`outbox_refusals`
+        :raises EventError: the event is invalid
+        :raises LimitExceeded: the event is too large, or a limit is reached at present, here or at the broker
+        :raises Refused: the broker refused the event
         :raises ConfigurationError: this device cannot have an outbox
         :raises StorageError: the outbox cannot be used
         """
@@ -212,7 +213,7 @@ class Agent:
             self._driving()
             if self._status != "CONNECTED" and (not wait or self._hooks.while_away == "error"):
                 raise Unreachable(
-                    f"{self._end.properties.broker} cannot be reached now; wait for it, or use the outbox"
+                    f"{self._end.properties.broker} cannot be reached now; retry when connected, or use the outbox"
                 )
 
         check()
@@ -236,20 +237,20 @@ class Agent:
     ) -> Notifications:
         """Return the notifications of a subscription, to be opened with ``async with``.
 
-        Without a block, ``async for`` opens it; then it ends with ``aclose()``, or with the agent.
+        ``async for`` without a block opens the subscription too; then ``aclose()`` or closing the agent ends it.
 
         :param expression: an expression of interest; an empty one matches every event of the subject
-        :param keep: the subscription outlives the block; the same call finds it again, also after a crash
-        :param lifetime_s: it expires after this time, whether connected or not (SPEC X17)
-        :param until: it expires then, in place of ``lifetime_s``; a time zone is part of it
-        :param restrictions: when notifications may be generated (SPEC H)
-        :param this_device_only: notify this device alone (SPEC E-05)
-        :param queue: bounds of what waits for it while nobody can be reached, inside those of the broker (SPEC G-18)
-        :param gaps: yield a :class:`~wanderbus.Gap` where notifications were dropped
-        :param language: what ``expression`` is in: ``eci``, ``cesql`` (CloudEvents SQL) or ``xml`` (SPEC U-04, O-01)
-        :param format: ``xml`` gives each notification its text in XML too, ``notification.xml`` (SPEC O-03)
-        :param resume: the last position of this subscription that the application has committed with its results:
-            what follows it comes, whether or not it was seen before (DESIGN 5.5)
+        :param keep: keep the subscription after the block; the same call finds it again, also after a crash
+        :param lifetime_s: the subscription expires after this time, connected or not (SPEC X17)
+        :param until: the subscription expires at this time, instead of ``lifetime_s``; it must have a time zone
+        :param restrictions: conditions on when notifications may be generated (SPEC H)
+        :param this_device_only: notify only this device, not the session's other devices (SPEC E-05)
+        :param queue: bounds of the subscription's queue while no device can be reached, within the broker's (SPEC G-18)
+        :param gaps: yield a :class:`~wanderbus.Gap` where the broker discarded notifications
+        :param language: language of ``expression``: ``eci``, ``cesql`` (CloudEvents SQL) or ``xml`` (SPEC U-04, O-01)
+        :param format: ``xml`` adds an XML text to each notification, ``notification.xml`` (SPEC O-03)
+        :param resume: the last position of this subscription that the application has committed with its results;
+            everything after it is delivered, seen before or not (DESIGN 5.5)
         :raises FilterError: the expression cannot be read; ``error.pointed()`` shows where
         """
         parse(expression, language)
@@ -269,52 +270,52 @@ class Agent:
         return Notifications(self, self._readers, request, keep=keep, gaps=gaps)
 
     async def unsubscribe(self, subscription: str) -> None:
-        """End a subscription by its id; what it has queued is still delivered (SPEC G-07)."""
+        """End a subscription by its id; notifications already queued are still delivered (SPEC G-07)."""
         await self._requests.ask(protocol.Unsubscribe(self._requests.next_request(), subscription))
 
     async def subscriptions(self) -> Sequence[Subscription]:
-        """Return the session's subscriptions as the broker holds them (SPEC G-08)."""
+        """Return the session's subscriptions, as stored at the broker (SPEC G-08)."""
         return await self._requests.ask(protocol.Query(self._requests.next_request()))
 
     async def renew(
         self, subscription: str, lifetime_s: float | None = None, *, until: datetime | None = None
     ) -> Subscription:
-        """Let a subscription live ``lifetime_s`` from now, or ``until`` then; without either for good. Return it.
+        """Extend a subscription by ``lifetime_s`` from now, or to ``until``, else for ever; return it.
 
-        One that ended a while ago lives again, with the same id (SPEC X21).
+        A subscription that ended a short time ago is revived with the same id (SPEC X21).
         """
         request = protocol.Renew(self._requests.next_request(), subscription, lifetime_s, _instant_us(until))
         (renewed,) = await self._requests.ask(request)
         return renewed
 
     async def restrict(self, subscription: str, restrictions: Iterable[Restriction]) -> Subscription:
-        """Give a subscription these restrictions in place of its own; return it (SPEC H-10)."""
+        """Replace the restrictions of a subscription; return the subscription (SPEC H-10)."""
         request = protocol.Restrict(self._requests.next_request(), subscription, tuple(restrictions))
         (restricted,) = await self._requests.ask(request)
         return restricted
 
     async def rebind(self, local_address: str) -> None:
-        """Use ``local_address`` from now on, and stop following the route: for hosts with several addresses.
+        """Use ``local_address`` from now on, and stop following the system's route: for hosts with several addresses.
 
-        Raises :class:`ConfigurationError` if it cannot be used; the address of before then stays.
+        Raise :class:`ConfigurationError` if it cannot be used; the agent then keeps the previous address.
         """
         self._driving()
         self._end.rebind(local_address)
 
     def changes(self) -> Reports[StatusChange]:
-        """Iterate over every change of status and every completed move from this call on, until the agent is closed."""
+        """Iterate over every status change and completed move after this call, until the agent is closed."""
         return self._changes.listen()
 
     def endings(self) -> Reports[Ending]:
-        """Iterate over subscriptions that end unasked from this call on, until the agent is closed (SPEC G-10)."""
+        """Iterate over subscriptions that end without a request by this agent, after this call (SPEC G-10)."""
         return self._endings.listen()
 
     def outbox_refusals(self) -> Reports[OutboxRefusal]:
-        """Iterate over what the broker will not have of the outbox from this call on, until the agent is closed."""
+        """Iterate over events of the outbox that the broker refuses after this call, until the agent is closed."""
         return self._refusals.listen()
 
     async def close(self) -> None:
-        """Leave in order: what was acknowledged reaches the broker, the SIP session ends, subscriptions stay."""
+        """Close gracefully: flush acknowledgements to the broker and end the SIP session; kept subscriptions stay."""
         driver = self._driver
         if driver is None:
             return
@@ -323,7 +324,7 @@ class Agent:
             if self._end.ephemeral and self._status == "CONNECTED":
                 with contextlib.suppress(TimeoutError, WanderbusError):
                     async with asyncio.timeout(CLOSE_S_MAX):
-                        # A subscription that nobody waited for is ended first: nobody else could end it.
+                        # First end subscriptions whose caller was cancelled: nobody else could end them.
                         await self._readers.abandoned(CLOSE_S_MAX)
                         await self._requests.ask(protocol.Leave(self._requests.next_request()))
             if self._status == "CONNECTED":
@@ -334,7 +335,7 @@ class Agent:
                     async with asyncio.timeout(CLOSE_S_MAX):
                         await self._disconnected.wait()
                 except TimeoutError:
-                    _log.info("%s closed without an answer from the server", self.uri)
+                    _log.info("%s closed without a response from the server", self.uri)
             if self._outbox is not None:
                 with contextlib.suppress(TimeoutError):
                     async with asyncio.timeout(CLOSE_S_MAX):
@@ -351,7 +352,7 @@ class Agent:
         self._driving().feed(given)
 
     async def _open_outbox(self) -> Outbox:
-        """Return the outbox of this device; it may be that the agent is closed meanwhile."""
+        """Return this device's outbox, opened if need be; :class:`Closed` if the agent is closed meanwhile."""
         self._driving()
         async with self._outbox_opening:
             if self._outbox is None:
@@ -361,7 +362,7 @@ class Agent:
                     self._outbox_config,
                     self._feed,
                     self._turnstile,
-                    self._refusals.tell,
+                    self._refusals.report,
                 )
                 if self._driver is None:
                     self._outbox.close()
@@ -369,11 +370,11 @@ class Agent:
         return self._outbox
 
     def _start(self) -> None:
-        # The machine has to know its addresses, so the sockets come first; nothing arrives before the loop turns.
+        # The machine needs its addresses, so the sockets are opened first; they deliver nothing before the loop runs.
         self._driver = Driver(Unmade(), self._report)
         self._end.open(self._driver)
         self._driver.feed(Connect())
-        # The first answer shows that the broker has attached us, not just that it was reached.
+        # The first response shows that the broker has attached this agent, not only that it was reached.
         self._attached = self._requests.begin(protocol.Query(self._requests.next_request()))
         self._attached.add_done_callback(_retrieved)
 
@@ -391,7 +392,7 @@ class Agent:
                 self._requests.settle(output, self._end.properties.broker)
             case SubscriptionOver():
                 self._readers.over(output)
-                self._endings.tell(Ending(output.subscription, output.reason, output.successor))
+                self._endings.report(Ending(output.subscription, output.reason, output.successor))
             case SubscriptionNotRead(subscription=subscription, waiting=waiting):
                 self._readers.not_read(subscription, waiting)
             case AgentStatusChanged():
@@ -406,11 +407,11 @@ class Agent:
                 self._limited(output)
 
     def _limited(self, limited: Limited) -> None:
-        """Log what strangers had dropped: the first time, and each time that their count has doubled."""
+        """Log discarded messages of strangers: the first one, and each time that their count has doubled."""
         before, self._dropped = self._dropped, self._dropped + limited.count
         if before.bit_length() != self._dropped.bit_length():
             _log.warning(
-                "%s %s were dropped so far, the last from %s: a flood (%s)",
+                "%s %s were discarded so far, the last from %s: a flood (%s)",
                 self._dropped,
                 limited.reason,
                 limited.party,
@@ -423,7 +424,7 @@ class Agent:
             _log.info("%s: %s", self.uri, change.reason)
         self._status, self._data_way = change.status, change.way
         self._turnstile.connected(change.status == "CONNECTED")
-        self._changes.tell(StatusChange(change.status, shown(change.address), now_us, change.reason))
+        self._changes.report(StatusChange(change.status, shown(change.address), now_us, change.reason))
         if change.status == "CONNECTED":
             self._hooks.connected(waiting, self.outbox)
         else:
@@ -456,7 +457,7 @@ class Agent:
 
 
 def _retrieved(attached: asyncio.Future[RequestSettled]) -> None:
-    """Take the error of an attachment: an agent that was entered offline may not ask for it."""
+    """Mark the error of the attachment as retrieved: with ``offline`` the application may never await it."""
     if not attached.cancelled():
         attached.exception()
 

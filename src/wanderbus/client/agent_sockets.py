@@ -1,4 +1,4 @@
-"""An agent's end of the path: its machine, its sockets, and what becomes of them when the device moves."""
+"""Sockets of an agent, the state machine that uses them, and their replacement when the device moves."""
 
 from __future__ import annotations
 
@@ -31,36 +31,36 @@ from wanderbus.tcp import TcpConfig
 _log = logging.getLogger("wanderbus.agent")
 
 OUTBOX_FILE: Final = "outbox.db"
-"""In the state directory of a device."""
+"""Name of the outbox file in the state directory of a device."""
 
 
 class End(Protocol):
-    """What an agent asks of its end of the path."""
+    """Interface between an agent and its sockets."""
 
     properties: AgentProperties
-    """Who the agent is; some of it is known only once it is open."""
+    """Identity and parameters of the agent; some are known only once it is open."""
 
     @property
     def ephemeral(self) -> bool:
-        """Whether nobody will come back as this device, so that it takes its leave for good."""
+        """True if this device identity is used only once; the agent then leaves its session when it is closed."""
         ...
 
     @property
     def has_outbox(self) -> bool:
-        """Whether there is an outbox of this device, which may hold events."""
+        """True if this device has an outbox file, which may contain events."""
         ...
 
     def outbox_file(self) -> Path:
-        """Return where this device has its outbox; :class:`ConfigurationError` says why it cannot have one."""
+        """Return the path of this device's outbox; :class:`ConfigurationError` if it cannot have one."""
         ...
 
     @property
     def outbox_owner(self) -> str:
-        """Who alone can publish what is in the outbox."""
+        """Owner of the outbox: only this user, broker and device can publish its events."""
         ...
 
     async def locate(self, wait_s_max: float) -> None:
-        """Look up the host of the server, beside the loop; before :meth:`open`.
+        """Look up the server's host name without blocking the loop; call it before :meth:`open`.
 
         :raises ConfigurationError: there is no such host
         :raises Unreachable: no name server answered within ``wait_s_max``
@@ -68,7 +68,7 @@ class End(Protocol):
         ...
 
     def open(self, driver: Driver) -> None:
-        """Give ``driver`` its sockets and its machine, which has to know their addresses.
+        """Bind the sockets of ``driver`` and create its machine, which needs their addresses.
 
         :raises ConfigurationError: the local address cannot be used
         :raises Unreachable: there is no route to the server
@@ -76,16 +76,16 @@ class End(Protocol):
         ...
 
     def rebind(self, local_address: str) -> None:
-        """Be at ``local_address`` from now on, whatever the route; :class:`ConfigurationError` if that cannot be."""
+        """Use ``local_address`` from now on, whatever the route; :class:`ConfigurationError` if it cannot be used."""
         ...
 
     def close(self) -> None:
-        """Follow the route no more, and give back what belongs to the device."""
+        """Stop following the route, and release the device's directory."""
         ...
 
 
 class MobileEnd:
-    """Sockets for SIP and for the data channel, which follow the device wherever it goes (SPEC D-05, D-08)."""
+    """Sockets for SIP and for the data channel, rebound when the device's address changes (SPEC D-05, D-08)."""
 
     def __init__(
         self,
@@ -113,7 +113,7 @@ class MobileEnd:
 
     @property
     def ephemeral(self) -> bool:
-        """Whether the device's directory was in use, so that its identity is for this time only."""
+        """True if the device's directory was in use, so that this agent has a temporary identity."""
         return self._device is not None and self._device.ephemeral
 
     @property
@@ -124,17 +124,22 @@ class MobileEnd:
     def outbox_file(self) -> Path:
         """See :meth:`End.outbox_file`."""
         if self.ephemeral and self._outbox_file:
-            raise ConfigurationError(f"another agent uses the outbox {self._outbox_file} now; wait, or give another")
+            raise ConfigurationError(
+                f"another agent uses the outbox {self._outbox_file}; wait for it to end, or give another file"
+            )
         if self.ephemeral:
             raise ConfigurationError(
-                f"no outbox: another agent uses {self._state_dir}, so this one is a device for this time only and "
-                "nobody would publish what it leaves; give it a state_dir of its own"
+                f"no outbox: another agent uses {self._state_dir}, so this agent has a temporary identity and nobody "
+                "would publish its remaining events; give it a separate state_dir"
             )
         return self._outbox
 
     @property
     def outbox_owner(self) -> str:
-        """See :meth:`End.outbox_owner`. A file may be parted from its device, by which the broker knows repeats."""
+        """See :meth:`End.outbox_owner`. Includes the device if the file could be moved away from it.
+
+        The broker recognises duplicates by the device.
+        """
         owner = f"{self.properties.uri} at {self.properties.broker}"
         return f"{owner}, device {self.properties.device}" if self._outbox_file else owner
 
@@ -187,7 +192,7 @@ class MobileEnd:
             if not over_udp:
                 bound[core.DATA_SOCKET] = (local, DISCARD_PORT)
             if self.properties.transport != "UDP":
-                # Nobody need connect to us: requests come on the connection that we open to the server.
+                # No listener is needed: requests arrive on the connection that the agent opens to the server.
                 driver.bind_streams(core.SIP_SOCKET, {}, client_tls=self._tls, local_host=local)
         return bound
 
@@ -199,13 +204,13 @@ class MobileEnd:
         try:
             self._move(local)
         except ConfigurationError as error:
-            _log.warning("could not follow a change of address yet: %s", error)
+            _log.warning("cannot use the new local address %s yet: %s; retrying", local, error)
             return False
         return True
 
 
 class BaselineEnd:
-    """One socket, whose address is the user; where the device goes does not matter to it (SPEC A-09)."""
+    """One socket for the original ECI, whose address identifies the user; it does not follow moves (SPEC A-09)."""
 
     ephemeral = True
     has_outbox = False
@@ -217,7 +222,9 @@ class BaselineEnd:
 
     def outbox_file(self) -> Path:
         """See :meth:`End.outbox_file`."""
-        raise ConfigurationError("original ECI has no outbox: it knows addresses, and no device that comes back")
+        raise ConfigurationError(
+            "original ECI has no outbox: it identifies agents by address, so a later agent could not publish the events"
+        )
 
     async def locate(self, wait_s_max: float) -> None:
         """See :meth:`End.locate`."""
@@ -230,7 +237,7 @@ class BaselineEnd:
         driver.machine = baseline.Agent(self.properties, data=data)
 
     def rebind(self, local_address: str) -> None:
-        """See :meth:`End.rebind`; the broker is not told, and goes on sending to the address of before."""
+        """See :meth:`End.rebind`; the broker is not notified and keeps sending to the previous address."""
         data = self._bind(local_address)
         self._driver.feed(Moved(data, data))
 
@@ -251,7 +258,7 @@ async def _located(properties: AgentProperties, wait_s_max: float) -> AgentPrope
 def _local_address(wanted: str | None, server: Address, *, offline: bool = False) -> str:
     local = wanted or address_towards(server)
     if local is None and offline:
-        return "::1" if ":" in server[0] else "127.0.0.1"  # until there is a route, which the monitor reports
+        return "::1" if ":" in server[0] else "127.0.0.1"  # until the monitor reports a route
     if local is None:
         raise Unreachable(f"there is no route to {server[0]}; check the network")
     return local
@@ -259,12 +266,12 @@ def _local_address(wanted: str | None, server: Address, *, offline: bool = False
 
 @contextlib.contextmanager
 def _usable(local: str) -> Iterator[None]:
-    """Let sockets be bound to ``local``; :class:`ConfigurationError` says why that is not to be."""
+    """Convert errors of binding sockets to ``local`` into :class:`ConfigurationError`."""
     try:
         if ipaddress.ip_address(local).is_unspecified:
-            raise ConfigurationError(f"the local address {local} is no address: peers are told where to send")
+            raise ConfigurationError(f"local_address: {local} is unspecified; give an address that peers can send to")
         yield
     except ValueError:
-        raise ConfigurationError(f"the local address {local!r} is not an IP address") from None
+        raise ConfigurationError(f"local_address: {local!r} is not an IP address") from None
     except OSError as error:
-        raise ConfigurationError(f"the local address {local} cannot be used: {error.strerror}") from None
+        raise ConfigurationError(f"local_address: {local} cannot be used: {error.strerror}") from None

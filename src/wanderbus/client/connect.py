@@ -1,7 +1,7 @@
-"""``wanderbus.connect``: from what a program or a file says to an agent that can be opened (SPEC A-10).
+"""``wanderbus.connect``: creation of an agent from arguments and a file of settings (SPEC A-10).
 
-The scheme of the URI says which system it is: ``sip:`` and ``sips:`` name a user, who may move; ``eci:`` names the
-broker alone, since to the original ECI a user is an address (SPEC A-09).
+The scheme of the URI selects the system: ``sip:`` and ``sips:`` name a user, who may move; ``eci:`` names the broker,
+since the original ECI identifies users by address (SPEC A-09).
 """
 
 from __future__ import annotations
@@ -36,7 +36,7 @@ _NOT_IN_ECI: Final = (
     *("password", "transport", "ca_file", "broker", "session", "data_transport", "data_ways"),
     *("rudp", "tcp_channels", "on_ended", "offline", "outbox_file", "digest_algorithms"),
 )
-"""What the original ECI cannot keep to, so that a caller who counts on it is refused."""
+"""Settings that the original ECI cannot provide; giving one is an error."""
 
 
 def connect(
@@ -50,35 +50,38 @@ def connect(
 ) -> Agent:
     """Return an agent for the user ``uri``, to be opened with ``async with``.
 
-    The other arguments are the keys of a file of settings; docs/configuration.md lists them, and so does ``wanderbus
-    config sample agent``. Most programs give ``password`` and ``server``, ``host`` or ``host:port`` of the home SIP
-    server; what is given here comes before what the file says. Without ``uri`` and ``config`` the file is the one that
-    the environment's WANDERBUS_CONFIG names: such a program says nothing of where and how it is connected.
+    The other arguments are the keys of a file of settings, listed in docs/configuration.md and by ``wanderbus config
+    sample agent``. Most programs give ``password`` and ``server``, which is ``host`` or ``host:port`` of the home SIP
+    server. Arguments override the file. Without ``uri`` and ``config``, the environment variable WANDERBUS_CONFIG names
+    the file, so that the program itself contains no connection settings.
 
-    With ``eci://host:port`` it is one of the original ECI, known by its address: plain UDP without authentication,
-    encryption or repetition, to a server that serves it there. A move makes it somebody else, and what is lost is
-    lost. Of the settings only ``keep``, ``keep_queue``, ``publish_per_s``, ``local_address``, ``connect_s_max`` and
-    ``answer_s_max`` have a meaning then; those that promise more are refused.
+    With ``eci://host:port`` the agent speaks the original ECI, which identifies it by its address: plain UDP without
+    authentication, encryption or retransmission, to a server with an ECI port. After a move the agent is a different
+    user, and lost events are not recovered. Only the settings ``keep``, ``keep_queue``, ``publish_per_s``,
+    ``local_address``, ``connect_s_max`` and ``answer_s_max`` apply then; settings that promise more are refused.
 
-    :param uri: the user, ``sip:name@domain`` or ``name@domain``; ``sips:name@domain`` asks for TLS
+    :param uri: the user, ``sip:name@domain`` or ``name@domain``; ``sips:name@domain`` requires TLS
     :param config: a TOML file of settings
     :param resume: the last position that the application has committed with its results (DESIGN 5.5). Everything up
-        to there counts as taken, whatever subscription it came for: that is right where one subscription is read, or
-        several in the order of their numbers. Otherwise each has its own, for ``agent.subscribe(resume=...)``
+        to it counts as acknowledged, for all subscriptions of the session. This is right if one subscription is read,
+        or several in the order of their numbers. Otherwise use ``agent.subscribe(resume=...)`` for each subscription
     :param on_disconnected: awaited when the agent becomes DISCONNECTED, with a :class:`~wanderbus.Disconnection`; it
         may return ``"error"``, so that ``publish`` raises :class:`Unreachable` until the agent is CONNECTED (SPEC G-24)
-    :param on_reconnected: awaited when it is CONNECTED again; neither holds up the agent, and errors go to the log
-    :raises ConfigurationError: a file, a URI or an address that cannot be read, or a setting that cannot be kept to. A
-        host name is looked up when the agent is opened, beside the loop
+    :param on_reconnected: awaited when the agent is CONNECTED again. Neither hook delays the agent; their errors are
+        logged
+    :raises ConfigurationError: a file, a URI or an address cannot be read, or a setting cannot be met. Host names are
+        looked up later, when the agent is opened
     """
     if uri is None and config is None:
         config = os.environ.get(CONFIG_VARIABLE)
         if config is None:
-            raise ConfigurationError(f"no user is named: give a URI, or a file of settings ({CONFIG_VARIABLE})")
+            raise ConfigurationError(f"no user given; give a URI, or a file of settings ({CONFIG_VARIABLE})")
     settings = load_agent(config, given if uri is None else {**given, "uri": uri})
     is_eci = settings.uri.lower().startswith(_ECI_SCHEME)
     if is_eci and (on_disconnected or on_reconnected):
-        raise ConfigurationError(f"original ECI ({_ECI_SCHEME}) notices no disconnection; leave its hooks out")
+        raise ConfigurationError(
+            f"original ECI ({_ECI_SCHEME}) does not detect disconnections; leave out on_disconnected and on_reconnected"
+        )
     end = _baseline_end(settings, resume) if is_eci else _mobile_end(settings, resume)
     return Agent(
         end,
@@ -125,23 +128,25 @@ def _mobile_end(settings: AgentSettings, resume: Position | None) -> End:
 def _baseline_end(settings: AgentSettings, resume: Position | None) -> End:
     named = [name for name in _NOT_IN_ECI if getattr(settings, name) != default_of(AgentSettings, name)]
     if named := [*named, *(["resume"] if resume else [])]:
-        raise ConfigurationError(f"original ECI ({_ECI_SCHEME}) has no {' and no '.join(named)}; leave that out")
+        raise ConfigurationError(f"original ECI ({_ECI_SCHEME}) has no {' and no '.join(named)}; leave it out")
     server = place_in(settings.uri[len(_ECI_SCHEME) :], default_port=0)
     properties = AgentProperties(**_shared(settings) | {"server": server, "transport": "UDP", "broker": settings.uri})
     return BaselineEnd(properties, local_address=settings.local_address)
 
 
 def _shared(settings: AgentSettings) -> dict[str, Any]:
-    """Return what the machine is told as it stands in the settings, and a name for this life of an agent."""
+    """Return the settings that the machine takes unchanged, and a random epoch for this agent."""
     names = set(AgentProperties.__struct_fields__) & set(AgentSettings.__struct_fields__)
     epoch = int.from_bytes(SystemRandom().token(7), "big")
     return {name: getattr(settings, name) for name in names} | {"device": "", "epoch": epoch}
 
 
 def user_of(uri: str) -> str:
-    """Return the canonical URI of a user; :class:`ConfigurationError` for what is none."""
+    """Return the canonical URI of a user; :class:`ConfigurationError` if it is not one."""
     if uri and not set("@:/ ") & set(uri):
-        raise ConfigurationError(f"{uri!r} is not a user; write {uri}@localhost, or the domain of your server")
+        raise ConfigurationError(
+            f"{uri!r} is not a user; write {uri}@localhost, or {uri}@ and the domain of your server"
+        )
     try:
         return canonical_uri(uri)
     except SIPParseError as error:
@@ -154,36 +159,37 @@ def _uris(user: str, broker: str | None) -> tuple[str, str]:
 
 
 def _data_transport(wanted: str, ways: Sequence[Way]) -> DataTransport:
-    """Return the transport to take; :class:`ConfigurationError` if it is unknown, or no way takes it."""
+    """Return the data transport; :class:`ConfigurationError` if it is unknown, or ``ways`` has no path for it."""
     over = _DATA_TRANSPORTS.get(wanted)
     if over is None:
         raise ConfigurationError(f"data_transport: invalid value {wanted!r} (expected auto, udp or tcp)")
     if unknown := [way for way in ways if way not in WAYS]:
         raise ConfigurationError(f"data_ways: invalid value {unknown[0]!r} (expected {', '.join(WAYS)})")
     if not allowed_ways(over, ways):
-        raise ConfigurationError(f"data_ways: no way is left over {wanted}; name one of {', '.join(WAYS)}")
+        raise ConfigurationError(f"data_ways: none of them uses data_transport {wanted}; add one of {', '.join(WAYS)}")
     return over
 
 
 def _transport_to_other_domain(broker: str, settings: AgentSettings) -> Transport:
-    """Return TLS; :class:`ConfigurationError` if less was asked for.
+    """Return TLS; :class:`ConfigurationError` if another transport was requested.
 
-    Keys that a broker of our own domain signs with what it knows of the password are vouched for by TLS alone here.
+    A broker of our own domain authenticates its keys with the shared password. Another domain's broker has no shared
+    password, so only TLS protects its keys.
     """
     if settings.transport not in (None, "tls"):
         raise ConfigurationError(
-            f"transport: {broker} is in another domain and shares no password with us, so its keys are believed over "
-            f"TLS alone; leave out transport {settings.transport}"
+            f"transport: {broker} is in another domain and shares no password with this user, so its keys are accepted "
+            f"over TLS only; leave out transport {settings.transport}"
         )
     return "TLS"
 
 
 def _transport(uri: str, wanted: str | None) -> Transport:
-    """Return the transport for ``uri``; :class:`ConfigurationError` for one that is unknown, or less than it asks."""
+    """Return the SIP transport for ``uri``; :class:`ConfigurationError` if unknown, or not TLS for a ``sips`` URI."""
     secure = uri.strip().lower().startswith("sips:")
     over = TRANSPORTS.get(wanted or ("tls" if secure else "udp"))
     if over is None:
-        raise ConfigurationError(f"{wanted!r} is no transport; use udp, tcp or tls")
+        raise ConfigurationError(f"transport: invalid value {wanted!r} (expected udp, tcp or tls)")
     if secure and over != "TLS":
-        raise ConfigurationError(f"{uri} asks for TLS, so the transport cannot be {wanted}")
+        raise ConfigurationError(f"transport: {uri} requires TLS, so the transport cannot be {wanted}")
     return over

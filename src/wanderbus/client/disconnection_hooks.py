@@ -1,4 +1,4 @@
-"""An application's hooks for the times when the broker cannot be reached (SPEC G-24)."""
+"""Application hooks for disconnections and reconnections (SPEC G-24)."""
 
 from __future__ import annotations
 
@@ -18,14 +18,14 @@ WhileAway = Literal["wait", "error"]
 """``publish`` waits for the broker while the agent is DISCONNECTED, or raises :class:`Unreachable` at once."""
 
 CHANGES_MAX: Final = 64
-"""Changes that wait for a slow hook; of more, the oldest are passed over."""
+"""Most changes that are queued for a slow hook; beyond it the oldest are discarded."""
 
 
 class Disconnection(msgspec.Struct, frozen=True):
-    """One time without the broker, as hooks see it when it begins and when it is over.
+    """One disconnection from the broker, passed to the hooks when it begins and when it ends.
 
-    ``lasted_s`` is None while it lasts. ``publishes`` are under way without an answer; the broker recognises those
-    that it has. ``outbox`` is what waits on this device.
+    ``lasted_s`` is None while it lasts. ``publishes`` counts publishes without a response; they are sent again, and
+    the broker discards duplicates. ``outbox`` is the size of this device's outbox.
     """
 
     reason: str
@@ -36,37 +36,37 @@ class Disconnection(msgspec.Struct, frozen=True):
 
 
 OnDisconnected = Callable[[Disconnection], Awaitable[WhileAway | None]]
-"""Called when the agent becomes DISCONNECTED; what it returns holds until the agent is CONNECTED."""
+"""Hook that is awaited when the agent becomes DISCONNECTED; its result applies until the agent is CONNECTED."""
 
 OnReconnected = Callable[[Disconnection], Awaitable[None]]
-"""Called when the agent is CONNECTED again."""
+"""Hook that is awaited when the agent is CONNECTED again."""
 
 
 class DisconnectionHooks:
     """Calls the application's hooks one after the other, in the order of the changes.
 
-    They run beside the agent, which waits for none of them. What one raises goes to the log and is counted.
+    The hooks run in a task of their own; the agent does not wait for them. Their exceptions are logged and counted.
     """
 
     def __init__(self, on_disconnected: OnDisconnected | None = None, on_reconnected: OnReconnected | None = None):
         self.failures = 0
-        """How often a hook has raised."""
+        """Number of exceptions that hooks have raised."""
         self.while_away: WhileAway = "wait"
-        """What the application wants of ``publish`` while the agent is DISCONNECTED."""
+        """Behaviour of ``publish`` while the agent is DISCONNECTED, as the application chose."""
         self._on_disconnected = on_disconnected
         self._on_reconnected = on_reconnected
         self._away: tuple[str, int, float] | None = None
-        """Reason, wall clock in microseconds and loop time of the disconnection that lasts."""
+        """Reason, wall clock in microseconds and loop time of the current disconnection."""
         self._changes: deque[Disconnection] = deque(maxlen=CHANGES_MAX)
         self._running: asyncio.Task[None] | None = None
 
     def disconnected(self, reason: str, now_us: int, publishes: int, outbox: OutboxSize) -> None:
-        """The agent became DISCONNECTED at ``now_us``."""
+        """Handle that the agent became DISCONNECTED at ``now_us``."""
         self._away = reason, now_us, asyncio.get_running_loop().time()
         self._call(Disconnection(reason, now_us, None, publishes, outbox))
 
     def connected(self, publishes: int, outbox: OutboxSize) -> None:
-        """The agent is CONNECTED, which is news to the hooks if it was DISCONNECTED."""
+        """Handle that the agent is CONNECTED; call the hook only if it was DISCONNECTED before."""
         self.while_away = "wait"
         if self._away is not None:
             (reason, since_us, since), self._away = self._away, None
@@ -74,7 +74,7 @@ class DisconnectionHooks:
             self._call(Disconnection(reason, since_us, lasted_s, publishes, outbox))
 
     def close(self) -> None:
-        """End: cancel the hook that runs, call no other; leaving is no disconnection."""
+        """Cancel the running hook and call no other: closing the agent is not a disconnection."""
         self._on_disconnected = self._on_reconnected = None
         self._changes.clear()
         if self._running is not None:
@@ -84,7 +84,7 @@ class DisconnectionHooks:
         if (self._on_disconnected if change.lasted_s is None else self._on_reconnected) is None:
             return
         if len(self._changes) == CHANGES_MAX:
-            _log.warning("a hook for disconnections is slow: passed over one of %s changes", CHANGES_MAX + 1)
+            _log.warning("a hook for disconnections is slow: discarded the oldest of %s changes", CHANGES_MAX + 1)
         self._changes.append(change)
         if self._running is None or self._running.done():
             self._running = asyncio.create_task(self._run())
@@ -93,12 +93,12 @@ class DisconnectionHooks:
         while self._changes:
             change = self._changes.popleft()
             try:
-                await self._tell(change)
+                await self._run_hook(change)
             except Exception:
                 self.failures += 1
                 _log.exception("a hook for disconnections failed")
 
-    async def _tell(self, change: Disconnection) -> None:
+    async def _run_hook(self, change: Disconnection) -> None:
         if change.lasted_s is not None:
             if self._on_reconnected is not None:
                 await self._on_reconnected(change)

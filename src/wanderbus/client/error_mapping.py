@@ -1,4 +1,4 @@
-"""What the other side's refusals become: one error each, in words that say what to do."""
+"""Mapping of refusals by server and broker to the package's errors, with a remedy in each message."""
 
 from __future__ import annotations
 
@@ -20,11 +20,11 @@ from wanderbus.machine import shown
 from wanderbus.sip.proxy.registrar import NOT_SERVED
 
 _OUT_OF_TIME: Final = ("certificate is not yet valid", "certificate has expired")
-"""Words of OpenSSL for a certificate that the clock here puts outside of its time."""
+"""OpenSSL's messages for a certificate whose validity period does not contain the local time."""
 
 
 def connect_error(refused: ConnectRefused, properties: AgentProperties) -> WanderbusError:
-    """Return the error for a refusal on the way to the broker, or by it."""
+    """Return the error for a refusal to connect, by the server or by the broker."""
     user, server = properties.uri, shown(properties.server)
     match refused:
         case ConnectRefused(stage="registration", status=404):
@@ -34,7 +34,7 @@ def connect_error(refused: ConnectRefused, properties: AgentProperties) -> Wande
             return UnknownUser(f"the server {server} serves {served}, not {domain}; write NAME@{served}")
         case ConnectRefused(stage="registration", status=401 | 403 | 407) if properties.password is None:
             return WrongPassword(
-                f"no password given for {user}; use --password or WANDERBUS_PASSWORD, in a program password="
+                f"no password given for {user}; use --password or WANDERBUS_PASSWORD, or password= in a program"
             )
         case ConnectRefused(stage="registration", status=401 | 403 | 407):
             return WrongPassword(
@@ -52,19 +52,19 @@ def connect_error(refused: ConnectRefused, properties: AgentProperties) -> Wande
 
 
 def not_reached(properties: AgentProperties, waited_s: float, trouble: str) -> Unreachable:
-    """Return the error for a broker that was not reached in time; ``trouble`` is what went wrong last, if anything."""
+    """Return the error for a broker that was not reached in time; ``trouble`` is the last failure, or empty."""
     broker, server = properties.broker, shown(properties.server)
     last = f" ({trouble})" if trouble else ""
-    remedy = "is it up (wanderbus up)?"
+    remedy = "check that the server runs (wanderbus up)"
     if broker.partition("@")[2] != properties.uri.partition("@")[2]:
         remedy = f"it is in another domain, so {server} has to accept TLS: start that server with --tls-certificate"
     if any(words in trouble for words in _OUT_OF_TIME):
         remedy = "check the clock of this device, then the server's certificate"
-    return Unreachable(f"no broker {broker} could be reached through {server} in {waited_s:g} s{last}; {remedy}")
+    return Unreachable(f"cannot reach the broker {broker} through {server} in {waited_s:g} s{last}; {remedy}")
 
 
 def request_error(refusal: protocol.RequestRefused, expression: str) -> WanderbusError:
-    """Return the error for a request that the broker declined; ``expression`` is what it asked to be matched."""
+    """Return the error for a request that the broker refused; ``expression`` is the request's, if any."""
     if refusal.position is not None and 0 <= refusal.position <= len(expression):
         return FilterError(refusal.reason, expression, refusal.position)
     if refusal.limit is not None:
@@ -73,7 +73,7 @@ def request_error(refusal: protocol.RequestRefused, expression: str) -> Wanderbu
 
 
 def publish_error(settled: PublishSettled, broker: str) -> WanderbusError:
-    """Return the error for an event that ``broker`` did not take."""
+    """Return the error for an event that ``broker`` refused or did not answer."""
     if not settled.answered:
         return unanswered(broker, settled.reason)
     reason = f"the broker refused the event: {settled.reason}"
@@ -81,5 +81,5 @@ def publish_error(settled: PublishSettled, broker: str) -> WanderbusError:
 
 
 def unanswered(broker: str, reason: str | None) -> Unreachable:
-    """Return the error for an answer of ``broker`` that did not come."""
+    """Return the error for a missing response of ``broker``."""
     return Unreachable(f"{broker}: {reason}")

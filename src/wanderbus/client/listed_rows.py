@@ -1,7 +1,7 @@
-"""Rows of listings as they come from a broker: checked before a program takes them apart, and bounded in number.
+"""Checks of listing rows received from a broker: types, depth and number.
 
-A broker of another version may add fields; what is missing, of another type or without an end ends the listing with
-one line.
+A broker of another version may add fields. A missing field, a wrong type or an endless listing raises
+:class:`RemoteProtocolError`.
 """
 
 from __future__ import annotations
@@ -15,10 +15,10 @@ from wanderbus.errors import EventError, RemoteProtocolError
 from wanderbus.event import Event, EventId, Loss, Number, check_content
 
 PAGES_MAX: Final = 10_000
-"""Answers to one listing: with a thousand rows in each, ten million."""
+"""Most responses to one listing: ten million rows, with a thousand in each response."""
 
 _DEPTH_MAX: Final = 16
-"""Levels of a row: what is deeper cannot be printed."""
+"""Most nesting levels of a row; a deeper one could not be printed."""
 
 
 class _ReaderRow(TypedDict):
@@ -129,7 +129,7 @@ _SHAPES: Final[Mapping[str, Any]] = {
 
 
 def checked_rows(what: str, rows: Sequence[Mapping[str, Any]]) -> Sequence[Mapping[str, Any]]:
-    """Return ``rows`` if all of them are rows of ``what``; :class:`RemoteProtocolError` otherwise."""
+    """Return ``rows`` if all are valid rows of the listing ``what``; :class:`RemoteProtocolError` otherwise."""
     try:
         for row in rows:
             msgspec.convert(row, _SHAPES[what])
@@ -140,17 +140,17 @@ def checked_rows(what: str, rows: Sequence[Mapping[str, Any]]) -> Sequence[Mappi
 
 
 def read_event(value: object) -> Event:
-    """Return the event of a row that was checked; :class:`RemoteProtocolError` if nobody could have published it."""
+    """Return the event of a checked row; :class:`RemoteProtocolError` if it is invalid."""
     event = msgspec.convert(value, Event)
     try:
         check_content(event)
     except EventError as error:
-        raise RemoteProtocolError(f"the broker listed no event: {error}", None) from None
+        raise RemoteProtocolError(f"the broker listed an invalid event: {error}", None) from None
     return event
 
 
 class Pages:
-    """Answers to one listing, each of which says where the next one goes on."""
+    """Cursor over the responses to one listing; each response contains the cursor of the next."""
 
     def __init__(self, what: str) -> None:
         self._what = what
@@ -158,7 +158,7 @@ class Pages:
         self._after: str | None = None
 
     def next(self, after: str | None) -> str | None:
-        """Return ``after``; :class:`RemoteProtocolError` if that leads nowhere, or the listing has no end."""
+        """Return the cursor ``after``; :class:`RemoteProtocolError` if it does not advance or there are too many."""
         self._pages += 1
         if after is not None and (after == self._after or self._pages >= PAGES_MAX):
             raise RemoteProtocolError(f"the broker's listing of {self._what} does not end", None)
@@ -166,10 +166,10 @@ class Pages:
         return after
 
     def next_number(self, after: str | None) -> int | None:
-        """Return ``after`` as a number; :class:`RemoteProtocolError` as :meth:`next`, and for what is none."""
+        """Return the cursor ``after`` as a number; errors as :meth:`next`, and if it is not a number."""
         text = self.next(after)
         if text is not None and not (text.isascii() and text.isdigit() and len(text) <= 19):
-            raise RemoteProtocolError(f"the broker's listing of {self._what} goes on from no number", None)
+            raise RemoteProtocolError(f"the broker's listing of {self._what} has a cursor that is not a number", None)
         return None if text is None else int(text)
 
 

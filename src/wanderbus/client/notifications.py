@@ -1,4 +1,4 @@
-"""What ``agent.subscribe`` gives: an async context manager that is an async iterator of notifications."""
+"""Result of ``agent.subscribe``: an async context manager and async iterator of notifications."""
 
 from __future__ import annotations
 
@@ -24,10 +24,10 @@ Item = Notification | Gap
 _log = logging.getLogger("wanderbus.agent")
 
 LEAVE_S = 2.0
-"""How long leaving the block waits for the broker to end the subscription."""
+"""Timeout of leaving the block, while the broker ends the subscription."""
 
 QUIET_S = 1.0
-"""How long the reader of a subscription that has ended waits for what may still be on its way."""
+"""Silence after which the reader of an ended subscription stops waiting for notifications still in flight."""
 
 _AGENTS_SIDE: Final = frozenset({"put", "go_on", "end", "fail"})
 """Methods that only the agent calls."""
@@ -36,25 +36,25 @@ _AGENTS_SIDE: Final = frozenset({"put", "go_on", "end", "fail"})
 class Notifications:
     """The notifications of one subscription, in order, each once.
 
-    Entering the block returns when the subscription is durable at the broker. Asking for the next notification
-    acknowledges the one before it; :meth:`ack` does so earlier. Leaving the block ends the subscription, unless
-    it was made with ``keep=True``: then it lives on, and the same ``subscribe`` finds it again. Without a block,
-    asking for the first notification opens the subscription, and :meth:`aclose` or closing the agent ends it.
+    The block is entered once the subscription is durable at the broker. Asking for the next notification acknowledges
+    the previous one; :meth:`ack` acknowledges it earlier. Leaving the block ends the subscription, unless it was made
+    with ``keep=True``: then it continues, and the same ``subscribe`` finds it again. Without a block, asking for the
+    first notification opens the subscription, and :meth:`aclose` or closing the agent ends it.
 
-    With ``gaps=True`` a :class:`~wanderbus.Gap` stands where the broker had to drop some; otherwise they are
-    counted in :attr:`dropped` and logged.
+    With ``gaps=True`` the iterator yields a :class:`~wanderbus.Gap` where the broker discarded notifications; without
+    it, they are counted in :attr:`dropped` and logged.
 
-    A subscription may end without being asked to (SPEC G-10). Renewed or submitted anew (``connect(on_ended=...)``),
-    it goes on here without a break, and :attr:`subscription` is the one that stands for it now. If nothing does,
-    :attr:`ended` says why; what it has queued is still read (SPEC G-07), and the iteration ends once the broker,
-    being reached, has sent nothing more for :data:`QUIET_S` seconds.
+    A subscription may end without a request (SPEC G-10). If the agent renews or resubmits it
+    (``connect(on_ended=...)``), the iteration continues without interruption, and :attr:`subscription` is the current
+    one. Otherwise :attr:`ended` gives the reason. Notifications still queued are delivered (SPEC G-07), and the
+    iteration ends when the agent is CONNECTED and has received nothing for :data:`QUIET_S` seconds.
     """
 
     def __init__(self, agent: Agent, readers: Readers, request: protocol.Subscribe, *, keep: bool, gaps: bool) -> None:
         self.dropped = 0
-        """Notifications of this subscription that the broker dropped, as far as this reader got."""
+        """Number of this subscription's notifications that the broker discarded, up to the reader's position."""
         self.ended: str | None = None
-        """Why the subscription ended without being asked to and nothing stands for it; None while it lives."""
+        """Reason why the subscription ended without a request and without a successor; None while it is live."""
         self._agent = agent
         self._readers = readers
         self._request = request
@@ -62,13 +62,13 @@ class Notifications:
         self._gaps = gaps
         self._subscription: Subscription | None = None
         self._items: deque[Item] = deque()
-        self._in_hand: Item | None = None
+        self._unacknowledged: Item | None = None
         self._asked = 0
-        """How often something was asked for; at the last look; when it was found to stand still."""
+        """Number of items requested so far; the next two are this number at the last check and the last warning."""
         self._asked_before = self._warned_at = -1
         self._was_opened = False
         self.is_unblocked = False
-        """Whether it was opened by asking for a notification outside a block."""
+        """True if it was opened by asking for a notification outside a block."""
         self._news = asyncio.Event()
         self._failure: WanderbusError | None = None
 
@@ -85,14 +85,16 @@ class Notifications:
 
     @property
     def subscription(self) -> Subscription:
-        """Return the subscription as the broker holds it; :class:`Closed` outside the block."""
+        """Return the subscription as stored at the broker; :class:`Closed` outside the block."""
         if self._subscription is None:
             raise Closed("the subscription is not open; use it inside its async with block")
         return self._subscription
 
     async def __aenter__(self) -> Self:
         if self._subscription is not None:
-            raise LocalProtocolError("this subscription is open already; use one block for it, or subscribe again")
+            raise LocalProtocolError(
+                "this subscription is already open; use only one block for it, or call subscribe again"
+            )
         answered = self._agent._requests.begin(self._request, reads=True)
         try:
             (subscription,) = (await asyncio.shield(answered)).subscriptions
@@ -110,13 +112,13 @@ class Notifications:
         await self.aclose()
 
     async def aclose(self) -> None:
-        """End the subscription, unless it is kept, and the reading of it; done also when it is not open."""
+        """Stop reading, and end the subscription unless it is kept; does nothing if it is not open."""
         if self._subscription is None:
             return
         subscription, self._subscription = self._subscription, None
         self.is_unblocked = False
         self._items.clear()
-        self._in_hand = None
+        self._unacknowledged = None
         if self._keep:
             self._readers.release(subscription.id)
             return
@@ -125,7 +127,7 @@ class Notifications:
                 requests = self._agent._requests
                 await requests.ask(protocol.Unsubscribe(requests.next_request(), subscription.id, abandon=True))
         except (TimeoutError, Closed):
-            _log.warning("subscription %s left behind: the broker cannot be reached", subscription.id)
+            _log.warning("subscription %s was not ended: the broker cannot be reached", subscription.id)
         finally:
             self._readers.release(subscription.id)
 
@@ -139,28 +141,28 @@ class Notifications:
         self.ack()
         while True:
             while not self._items:
-                await self._more()
-            item = self._in_hand = self._items.popleft()
+                await self._wait_for_item()
+            item = self._unacknowledged = self._items.popleft()
             if isinstance(item, Notification):
                 return presented(item, self._request.format)
             if not item.count:
-                self.ack()  # all of it had come before it was dropped
+                self.ack()  # all these notifications had arrived before the broker discarded them
                 continue
             self.dropped += item.count
             if self._gaps:
                 return item  # type: ignore[return-value]
-            _log.warning("%s notifications were dropped at the broker: %s", item.count, item.reason)
+            _log.warning("%s notifications were discarded at the broker: %s", item.count, item.reason)
             self.ack()
 
     def ack(self) -> None:
-        """Tell the broker that what is in hand was taken; what it led to should be committed."""
-        if self._in_hand is not None:
-            position = self._in_hand.position
-            self._in_hand = None
-            self._readers.took(self.subscription.id, position)
+        """Acknowledge the last item returned, so that the broker can forget it; first commit your results from it."""
+        if self._unacknowledged is not None:
+            position = self._unacknowledged.position
+            self._unacknowledged = None
+            self._readers.acknowledge(self.subscription.id, position)
 
     async def _open_unblocked(self) -> None:
-        """Open the subscription for an iteration outside a block; one that was closed stays so."""
+        """Open the subscription for an iteration outside a block; :class:`Closed` if it was open before."""
         if self._failure is not None:
             raise self._failure
         if self._was_opened:
@@ -168,8 +170,8 @@ class Notifications:
         await self.__aenter__()
         self.is_unblocked = True
 
-    async def _more(self) -> None:
-        """Wait for another item; raise what ends the iteration if there will be none."""
+    async def _wait_for_item(self) -> None:
+        """Wait for another item; raise the end of the iteration, or its failure, if there will be none."""
         if self._failure is not None:
             raise self._failure
         self._news.clear()
@@ -184,36 +186,36 @@ class Notifications:
                 raise StopAsyncIteration from None
 
     def put(self, item: Item) -> None:
-        """Take an item for the application to ask for (the agent's side of this object)."""
+        """Enqueue an item for the application (the agent's side of this object)."""
         self._items.append(item)
         self._news.set()
 
     @property
     def waiting(self) -> int:
-        """Return how many items have come and were not asked for."""
+        """Return the number of items that arrived and were not requested yet."""
         return len(self._items)
 
-    def stands_still(self) -> bool:
-        """Return whether nothing was asked for since the last call, though something waits; true once until it is."""
-        stands_still = bool(self._items) and self._asked == self._asked_before
+    def is_stalled(self) -> bool:
+        """Return whether items wait and none was requested since the last call; True once per stall."""
+        is_stalled = bool(self._items) and self._asked == self._asked_before
         self._asked_before = self._asked
-        if not stands_still or self._warned_at == self._asked:
+        if not is_stalled or self._warned_at == self._asked:
             return False
         self._warned_at = self._asked
         return True
 
     def go_on(self, subscription: Subscription) -> None:
-        """Read ``subscription``, which lives: as it is now, or in place of one that ended (the agent's side)."""
+        """Continue with ``subscription``: a new state of this one, or its successor (the agent's side)."""
         if self._subscription is not None:
             self._subscription = subscription
             self.ended = None
 
     def end(self, reason: str) -> None:
-        """Let the reader end once it has read what is left (the agent's side)."""
+        """End the iteration once all remaining items have been read (the agent's side)."""
         self.ended = reason
         self._news.set()
 
     def fail(self, failure: WanderbusError) -> None:
-        """Let the reader end with ``failure`` once it has read what is here (the agent's side)."""
+        """Raise ``failure`` in the reader once it has read the items that are here (the agent's side)."""
         self._failure = failure
         self._news.set()

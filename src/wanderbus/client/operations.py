@@ -1,10 +1,11 @@
-"""What an agent may ask about the broker, and do to it: one's own without a role, the rest with one (SPEC E-01, G-21).
+"""Operator requests to the broker: list, peek, purge, kick. Other users' data require a role (SPEC E-01, G-21).
 
     async with connect("sip:olga@example.org", password=..., session=SESSION) as agent:
         async for row in Operations(agent).sessions():
             print(row["user"], row["status"])
 
-Answers come in parts, which are asked for as they are read. Whoever may not ask is refused by :class:`Refused`.
+Responses are paged, and pages are requested as they are read. A request without the required role raises
+:class:`Refused`.
 """
 
 from __future__ import annotations
@@ -24,17 +25,17 @@ Row = Mapping[str, Any]
 """A row of a listing: see :mod:`wanderbus.broker.listings`."""
 
 SESSION: Final = protocol.OPERATIONS
-"""The session of who only asks: nothing is sent there, and it is not listed among the sessions of users."""
+"""Session for agents that only make these requests: it gets no notifications and is not listed."""
 
 _ROWS: Final = 1_000
-"""Asked for at once."""
+"""Most rows per request."""
 
 _LEAVE_S_MAX: Final = 2.0
-"""How long leaving waits until what was asked for in vain is ended."""
+"""Timeout of :meth:`Operations.leave` for ending subscriptions whose caller was cancelled."""
 
 
 class Operations:
-    """Requests of ``agent``'s user; a user is a URI, and None means everybody whom that user may see."""
+    """Requests in the name of ``agent``'s user. A ``user`` argument is a URI; None means all users that it may see."""
 
     def __init__(self, agent: Agent) -> None:
         self._requests = agent._requests
@@ -53,14 +54,14 @@ class Operations:
         return self._inspect("queues", user)
 
     def limits(self, user: str | None = None) -> AsyncIterator[Row]:
-        """Yield who is limited, by which bound, how often, and why; without a role, what limits oneself.
+        """Yield the limits that were reached: by which party, how often, and why; without a role, only one's own.
 
         ``party`` is a user, or a source: an IPv4 address or a /64 of IPv6.
         """
         return self._inspect("limits", user)
 
     def bounds(self) -> AsyncIterator[Row]:
-        """Yield every bound of the server with its value; it takes the role of operator."""
+        """Yield every bound of the server with its value; requires the role of operator."""
         return self._inspect("bounds", None)
 
     async def peek(
@@ -72,9 +73,9 @@ class Operations:
         count: int | None = None,
         subscription: str | None = None,
     ) -> AsyncIterator[Notification | Gap]:
-        """Yield what waits in a session from number ``first`` on, ``count`` items at most; nothing is taken.
+        """Yield the items queued in a session from number ``first`` on, at most ``count``; they stay in the queue.
 
-        With ``subscription`` that is what waits for it alone. Gaps of several that begin at one number are one item.
+        With ``subscription``, only those for it. Gaps of several subscriptions that begin at one number are one item.
         """
         pages = Pages("what waits")
         while count is None or count > 0:
@@ -91,9 +92,9 @@ class Operations:
             count = None if count is None else count - len(answer.rows)
 
     async def purge(self, user: str, session: str = "default", subscription: str | None = None) -> int:
-        """Drop what waits in a session, or in it for one subscription alone; return how many matches that were.
+        """Discard the queue of a session, or its items for one subscription; return the number of discarded matches.
 
-        The application hears of it as a gap whose reason is ``purged``. What comes meanwhile stays.
+        The application receives a gap with the reason ``purged``. Items that arrive meanwhile stay.
         """
         purged: int = 0
         after: str | None = None
@@ -106,21 +107,21 @@ class Operations:
                 return purged
 
     async def kick(self, user: str, device: str | None = None, *, forget: bool = False) -> Sequence[Row]:
-        """End the connection of a device, or of all but this agent's; return a row for each.
+        """Close the connection of a device, or of all devices but this agent's; return a row for each.
 
-        A device may come back and finds what has waited for it. With ``forget`` it leaves its session, which keeps
-        nothing for it any more.
+        A device may reconnect and then receives what was queued for it. With ``forget`` it is removed from its session,
+        which queues nothing for it any more.
         """
         request = protocol.Kick(self._requests.next_request(), _uri(user), device, forget)
         return checked_rows("kicked", (await self._requests.begin(request)).rows)
 
     async def unsubscribe(self, subscription: str) -> None:
-        """End a subscription of the agent's user, in whatever session it is; its devices are told."""
+        """End a subscription of the agent's user, in any session; the session's devices are notified."""
         await self._requests.ask(protocol.Unsubscribe(self._requests.next_request(), subscription))
 
     async def leave(self) -> None:
-        """End the membership of this agent's device: for one that will not come back, before it is closed."""
-        # A subscription that nobody waited for is ended first: nobody else could end it.
+        """Remove this agent's device from its session: before closing, for a device that will not return."""
+        # First end subscriptions whose caller was cancelled: nobody else could end them.
         await self._readers.abandoned(_LEAVE_S_MAX)
         await self._requests.ask(protocol.Leave(self._requests.next_request()))
 
@@ -138,14 +139,14 @@ class Operations:
 
 
 def _uri(user: str) -> str:
-    """Return the name by which the broker knows a user: an address of the original ECI stands as it is."""
+    """Return the broker's name of a user: a canonical URI, or an address of the original ECI unchanged."""
     if user.startswith("eci:"):
         return user
     return user_of(user)
 
 
 def _items(row: Row) -> Iterator[Notification | Gap]:
-    """Yield what waits at one number: what was dropped, and a notification."""
+    """Yield the items at one number: a gap if any were discarded, and the notification if there is one."""
     lost = msgspec.convert(row.get("lost", ()), tuple[Loss, ...])
     if lost:
         reasons = ", ".join(dict.fromkeys(loss.reason for loss in lost))

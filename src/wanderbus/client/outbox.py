@@ -1,4 +1,4 @@
-"""The outbox as an application sees it: events that are safe here, and go out when the broker can be reached."""
+"""Outbox of a device: durable local storage of events, which are published when the broker can be reached."""
 
 from __future__ import annotations
 
@@ -25,14 +25,14 @@ _log = logging.getLogger("wanderbus.agent")
 
 
 class OutboxConfig(msgspec.Struct, frozen=True):
-    """Bounds of an outbox; what would exceed one raises :class:`LimitExceeded` with its name."""
+    """Bounds of an outbox; an event that would exceed one raises :class:`LimitExceeded` with the bound's name."""
 
     outbox_events_max: int = 10_000
     outbox_bytes_max: int = 16 * 2**20
 
 
 class OutboxSize(msgspec.Struct, frozen=True):
-    """What waits in an outbox: a number of events, and how many bytes they take."""
+    """Number of events in an outbox, and their size in bytes."""
 
     events: int = 0
     bytes: int = 0
@@ -87,14 +87,14 @@ class Outbox:
 
     @property
     def size(self) -> OutboxSize:
-        """Return what waits here."""
+        """Return the number of events and bytes in the outbox."""
         return self._size
 
     async def put(self, event: Event) -> None:
-        """Store ``event`` durably, after all before it.
+        """Store ``event`` durably, at the end of the outbox.
 
-        :raises LimitExceeded: there is no room
-        :raises StorageError: it could not be written
+        :raises LimitExceeded: the outbox is full
+        :raises StorageError: the event could not be written
         """
         encoded = protocol.encode_event(event)
         grown = OutboxSize(self._size.events + 1, self._size.bytes + len(encoded))
@@ -106,32 +106,32 @@ class Outbox:
         await asyncio.shield(stored)
 
     def settle(self, settled: PublishSettled) -> None:
-        """Take the broker's answer to an event of this outbox."""
+        """Handle the broker's response to an event of this outbox."""
         number = settled.number
         if self._order.settled(number, settled.limit, asyncio.get_running_loop().time()):
             if settled.id is None:
                 refusal = OutboxRefusal(protocol.decode_event(self._events[number]), settled.reason or "")
-                _log.warning("the broker refuses an event of the outbox: %s", refusal.reason)
+                _log.warning("the broker refused an event of the outbox: %s", refusal.reason)
                 self._on_refused(refusal)
             self._writer.remove(number)
         else:
-            _log.debug("event %s of the outbox waits: %s", number, settled.reason)
+            _log.debug("event %s of the outbox will be retried: %s", number, settled.reason)
         self._news.set()
 
     async def finish(self) -> None:
-        """Send no more, and wait until what was handed over is written."""
+        """Stop sending, and wait until everything passed to the writer is written."""
         self._sending.cancel()
         await asyncio.wait([self._sending])
         await self._writer.finish()
 
     def close(self) -> None:
-        """Give up the file; what it holds stays for the next start."""
+        """Close the file; its events stay for the next start."""
         self._sending.cancel()
         self._writer.close()
 
     def _check(self, wanted: int, limit: str) -> None:
         if wanted > (most := getattr(self._config, limit)):
-            raise LimitExceeded(f"the outbox is full: {limit} is {most}; wait until the broker can be reached", limit)
+            raise LimitExceeded(f"the outbox is full: {limit} is {most}; retry once the broker can be reached", limit)
 
     def _stored(self, encoded: bytes, stored: asyncio.Future[int]) -> None:
         if stored.exception() is not None:
@@ -156,7 +156,7 @@ class Outbox:
             self._news.clear()
             while self._order.ready(loop.time()):
                 await self._turnstile.turn()
-                # Those before it may have been refused meanwhile, and go first then.
+                # Earlier events may have been refused meanwhile; they are retried first.
                 if (number := self._order.next(loop.time())) is None:
                     break
                 event = protocol.decode_event(self._events[number])

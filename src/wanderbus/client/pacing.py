@@ -1,4 +1,4 @@
-"""A publisher's own limit of its rate (SPEC G-22)."""
+"""Rate limit of an agent's own publishes (SPEC G-22)."""
 
 from __future__ import annotations
 
@@ -10,9 +10,9 @@ from wanderbus.pacing import TokenBucket
 
 
 class Turnstile:
-    """Lets publishes through one after the other, ``per_s`` a second; any number if that is None.
+    """Gate that admits publishes in order, ``per_s`` per second; without limit if that is None.
 
-    While there is a rate nothing goes through when the broker cannot be reached: it would go out in one burst then.
+    With a limit it admits nothing while the broker cannot be reached: those publishes would be sent in one burst later.
     """
 
     def __init__(self, per_s: float | None) -> None:
@@ -25,20 +25,20 @@ class Turnstile:
         self._closed = asyncio.Event()
 
     def connected(self, yes: bool) -> None:
-        """Say whether the broker can be reached."""
+        """Set whether the broker can be reached."""
         if yes:
             self._connected.set()
         else:
             self._connected.clear()
 
     def close(self) -> None:
-        """Let everybody through: they will be told that the agent is closed."""
+        """Admit all waiting calls; they fail because the agent is closed."""
         self._per_s = None
         self._connected.set()
         self._closed.set()
 
     async def turn(self) -> None:
-        """Return when it is the caller's turn, in the order of the calls."""
+        """Wait for the caller's turn, in the order of the calls."""
         if self._per_s is None:
             return
         async with self._order:
@@ -54,7 +54,7 @@ class Turnstile:
         return self._connected.is_set() and self._bucket.take(now)
 
     async def _pause(self) -> None:
-        """Wait until the broker can be reached, and there is something in the bucket, or until the end."""
+        """Wait until the broker can be reached, or the bucket has a token, or the gate is closed."""
         if not self._connected.is_set():
             await self._connected.wait()
             return

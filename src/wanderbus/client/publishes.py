@@ -1,4 +1,4 @@
-"""An agent's publishes under way: so many at once, in the order of their calls, and each answered."""
+"""An agent's publishes in flight: bounded in number, in the order of the calls, each with a response."""
 
 from __future__ import annotations
 
@@ -16,11 +16,11 @@ from wanderbus.event import Event, EventId, check_event
 from wanderbus.limits import EVENT_BYTES_MAX
 
 UNSETTLED_MAX: Final = 512
-"""Publishes under way at once; further calls wait their turn (below what the broker remembers of a device)."""
+"""Most publishes in flight; further calls wait. It is below the number that the broker remembers per device."""
 
 
 class Publishing:
-    """Numbers events, and brings each answer to who waits for it."""
+    """Numbers events, and passes each response to the call that waits for it."""
 
     def __init__(self, turnstile: Turnstile, feed: Callable[[PublishEvent], None]) -> None:
         self._turnstile = turnstile
@@ -31,11 +31,11 @@ class Publishing:
 
     @property
     def unsettled(self) -> int:
-        """Return how many publishes are under way without an answer."""
+        """Return the number of publishes without a response."""
         return len(self._open)
 
     async def publish(self, event: Event, check: Callable[[], None]) -> EventId:
-        """Publish ``event`` when its turn comes; ``check`` raises what forbids that by then."""
+        """Publish ``event`` in its turn; ``check`` is called just before and may raise an error."""
         await self._slots.acquire()
         try:
             await self._turnstile.turn()
@@ -50,7 +50,7 @@ class Publishing:
         return await settled
 
     def settle(self, publish: PublishSettled, broker: str) -> None:
-        """Bring an answer of ``broker`` to who waits for it."""
+        """Pass a response of ``broker`` to the call that waits for it."""
         settled = self._open.pop(publish.number)
         self._slots.release()
         if settled.done():
@@ -61,7 +61,7 @@ class Publishing:
             settled.set_exception(publish_error(publish, broker))
 
     def close(self, reason: WanderbusError) -> None:
-        """Let nobody wait any more."""
+        """Fail all pending calls with ``reason``."""
         for settled in self._open.values():
             self._slots.release()
             if not settled.done():
@@ -71,12 +71,12 @@ class Publishing:
 
 
 def checked(event: Event) -> Event:
-    """Return ``event`` if it may be published; :class:`EventError` or :class:`LimitExceeded` say why it may not."""
+    """Return ``event`` if it is valid; else raise :class:`EventError` or :class:`LimitExceeded`."""
     check_event(event)
     try:
         check_message(protocol.Publish(2**40, event, 2**56))
     except LocalProtocolError as error:
         raise EventError(f"the event cannot be published: {error}") from None
     if (size := protocol.size_of(event)) > EVENT_BYTES_MAX:
-        raise LimitExceeded(f"the event takes {size} bytes, {EVENT_BYTES_MAX} is the most", "event_bytes_max")
+        raise LimitExceeded(f"the event has {size} bytes; the limit is {EVENT_BYTES_MAX}", "event_bytes_max")
     return event

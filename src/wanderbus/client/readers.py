@@ -1,7 +1,7 @@
-"""The readers of one agent's notifications: each item to the reader of its subscription, and what it took back.
+"""Readers of one agent's subscriptions: dispatch of notifications to them, and their acknowledgements to the broker.
 
-A reader that does not ask for what has come stands still alone: the broker sends it a window and then nothing, and
-goes on with the others (SPEC G-25).
+A slow reader stalls only itself: once its window is full, the broker sends it no more and continues with the others
+(SPEC G-25).
 """
 
 from __future__ import annotations
@@ -21,69 +21,69 @@ from wanderbus.subscription import Subscription, instant_shown
 _log = logging.getLogger("wanderbus.agent")
 
 UNREAD_MAX: Final = 256
-"""Ends of subscriptions without a reader that are remembered."""
+"""Most ended subscriptions without a reader that are remembered."""
 
 PATIENCE_S: Final = 60.0
-"""How long notifications wait for their reader to ask before a warning says so, once until it asks again."""
+"""Time without a request by a reader with waiting notifications, after which one warning is logged per stall."""
 
 
 class Line(Protocol):
-    """What readers ask of the agent that they belong to."""
+    """Interface between the readers and their agent."""
 
     def begin(self, request: Any, *, reads: bool = False) -> asyncio.Future[RequestSettled]:
-        """Make a request of the broker; return its answer to come."""
+        """Send a request to the broker; return a future of its response."""
         ...
 
     def next_request(self) -> int:
-        """Return the number for another request."""
+        """Return the number of the next request."""
         ...
 
     def stop_reading(self, subscription: str) -> None:
-        """Tell the broker that nobody reads a subscription here any more."""
+        """Notify the broker that this agent no longer reads a subscription."""
         ...
 
     def acknowledge(self, subscription: str, position: Position) -> None:
-        """Tell the broker that what came for a subscription was taken up to ``position``."""
+        """Acknowledge the notifications of a subscription up to ``position``."""
         ...
 
 
 class Readers:
-    """Everybody who reads a subscription through one agent."""
+    """All readers of one agent, by subscription."""
 
     def __init__(self, line: Line) -> None:
         self._line = line
         self._readers: dict[str, Notifications] = {}
         self._early: dict[str, list[Notification | Gap]] = {}
-        """What came between the answer to a subscription and its reader."""
+        """Items that arrived after the response to a subscribe request and before its reader was registered."""
         self._unread: dict[str, SubscriptionOver] = {}
-        """Ends of subscriptions that nobody read; their reader may be about to come."""
+        """Ended subscriptions without a reader; a reader may still claim them."""
         self._abandoned: set[asyncio.Future[RequestSettled]] = set()
         self._watch: asyncio.TimerHandle | None = None
         self._closed = False
 
     def reader(self, subscription: str) -> Notifications | None:
-        """Return who reads a subscription."""
+        """Return the reader of a subscription, or None."""
         return self._readers.get(subscription)
 
     def arrived(self, item: Notification | Gap, subscriptions: Sequence[str]) -> None:
-        """Pass on an item to those who read these subscriptions."""
+        """Pass an item to the readers of these subscriptions."""
         for subscription in subscriptions:
             if (reader := self._readers.get(subscription)) is not None:
                 reader.put(item)
             else:
                 self._early.setdefault(subscription, []).append(item)
         if self._watch is None:
-            self._watch = asyncio.get_running_loop().call_later(PATIENCE_S, self._look)
+            self._watch = asyncio.get_running_loop().call_later(PATIENCE_S, self._warn_of_stalls)
 
     def known(self, subscriptions: Sequence[Subscription]) -> None:
-        """The broker says that these live, and what they are now."""
+        """Handle the broker's list of live subscriptions with their current state."""
         for subscription in subscriptions:
             self._unread.pop(subscription.id, None)
             if (reader := self._readers.get(subscription.id)) is not None:
                 reader.go_on(subscription)
 
     def over(self, over: SubscriptionOver) -> None:
-        """A subscription ended unasked: its reader goes on with what stands for it, unless another one reads that."""
+        """Handle an unrequested end: the reader continues with the successor, unless that has a reader already."""
         lost, successor = over.subscription.id, over.successor
         reader = self._readers.get(lost)
         if successor is not None and successor.id != lost:
@@ -104,11 +104,11 @@ class Readers:
             reader.go_on(successor)
 
     def not_read(self, subscription: Subscription, waiting: int) -> None:
-        """The broker says that so many notifications wait for a subscription of this session, and nobody reads it."""
+        """Log a warning of the broker: ``waiting`` notifications are queued for a subscription without a reader."""
         if subscription.id not in self._readers:
             _log.warning(
-                "%s notifications wait for subscription %s (%r where %r), which nobody reads: subscribe to it again, "
-                "or end it with wanderbus unsubscribe %s; %s",
+                "%s notifications are queued for subscription %s (%r where %r), which nobody reads: subscribe to it "
+                "again, or end it with wanderbus unsubscribe %s; %s",
                 waiting,
                 subscription.id,
                 subscription.subject,
@@ -118,16 +118,16 @@ class Readers:
             )
 
     def claim(self, subscription: Subscription, reader: Notifications) -> Subscription:
-        """Let ``reader`` have the notifications of ``subscription``, or of what stands for it by now; return which.
+        """Register ``reader`` for ``subscription``, or for its successor if it has ended; return that subscription.
 
-        :raises LocalProtocolError: another one reads it
+        :raises LocalProtocolError: it has another reader
         """
         over = self._unread.pop(subscription.id, None)
         if over is not None and over.successor is not None:
             subscription = over.successor
         if subscription.id in self._readers:
             raise LocalProtocolError(
-                "this agent reads the same subscription already; leave that block first, or vary the expression"
+                "this agent already reads the same subscription; leave that block first, or change the expression"
             )
         self._readers[subscription.id] = reader
         for item in self._early.pop(subscription.id, ()):
@@ -137,22 +137,22 @@ class Readers:
         return subscription
 
     def release(self, subscription: str) -> None:
-        """End the reader of a subscription; what it has not taken waits at the broker for the next one."""
+        """Remove the reader of a subscription; unacknowledged notifications stay at the broker for the next reader."""
         self._readers.pop(subscription, None)
         if not self._closed:
             self._line.stop_reading(subscription)
 
-    def took(self, subscription: str, position: Position) -> None:
-        """The application has taken what ``subscription`` had up to ``position``."""
+    def acknowledge(self, subscription: str, position: Position) -> None:
+        """Acknowledge the notifications of ``subscription`` up to ``position``."""
         self._line.acknowledge(subscription, position)
 
     def abandon(self, answered: asyncio.Future[RequestSettled]) -> None:
-        """End the subscription that ``answered`` brings: nobody waits for it any more, so nobody would read it."""
+        """End the subscription that ``answered`` will return: its caller was cancelled, so nobody would read it."""
         self._abandoned.add(answered)
         answered.add_done_callback(self._end_abandoned)
 
     async def abandoned(self, wait_s: float) -> None:
-        """End the subscriptions that were read outside a block, and those nobody waits for; at most so long."""
+        """End subscriptions read outside a block and those of cancelled callers; wait at most ``wait_s``."""
         unblocked = [reader for reader in self._readers.values() if reader.is_unblocked]
         closing = [asyncio.create_task(reader.aclose()) for reader in unblocked]
         waiting: list[asyncio.Future[Any]] = [*self._abandoned, *closing]
@@ -160,7 +160,7 @@ class Readers:
             await asyncio.wait(waiting, timeout=wait_s)
 
     def close(self, reason: WanderbusError) -> None:
-        """Let every reader end with ``reason`` when it has read what is here."""
+        """Raise ``reason`` in every reader once it has read the items that are here."""
         self._closed = True
         if self._watch is not None:
             self._watch.cancel()
@@ -178,20 +178,20 @@ class Readers:
                 self._line.begin(request).cancel()
                 self._line.stop_reading(subscription.id)
 
-    def _look(self) -> None:
-        """Warn of readers that have asked for nothing since the last look, though something has come for them."""
+    def _warn_of_stalls(self) -> None:
+        """Log a warning for each reader that has items and requested none since the last call."""
         self._watch = None
         for subscription, reader in self._readers.items():
-            if reader.stands_still():
+            if reader.is_stalled():
                 _log.warning(
-                    "%s notifications have come for subscription %s and nobody has asked for one in %g s; the broker "
-                    "sends no more of it: ask for the next one, or leave its block",
+                    "%s notifications of subscription %s wait to be read and none was read for %g s; the broker sends "
+                    "no more of them: ask for the next one, or leave its block",
                     reader.waiting,
                     subscription,
                     PATIENCE_S,
                 )
         if any(reader.waiting for reader in self._readers.values()):
-            self._watch = asyncio.get_running_loop().call_later(PATIENCE_S, self._look)
+            self._watch = asyncio.get_running_loop().call_later(PATIENCE_S, self._warn_of_stalls)
 
 
 def _expiry(subscription: Subscription) -> str:
@@ -201,4 +201,4 @@ def _expiry(subscription: Subscription) -> str:
 
 
 def _then(successor: Subscription | None) -> str:
-    return "nothing stands for it" if successor is None else f"{successor.id} stands for it"
+    return "it has no successor" if successor is None else f"its successor is {successor.id}"

@@ -1,4 +1,4 @@
-"""What an application may listen to beside its notifications: every report from the call on, none missed."""
+"""Reports to the application besides notifications: status changes, ended subscriptions, refusals of the outbox."""
 
 from __future__ import annotations
 
@@ -16,9 +16,9 @@ Report = TypeVar("Report")
 
 
 class StatusChange(msgspec.Struct, frozen=True):
-    """The agent became ``CONNECTED`` or ``DISCONNECTED``, or completed a move; ``address`` is where its data goes.
+    """Report that the agent became ``CONNECTED`` or ``DISCONNECTED``, or completed a move (SPEC E-07).
 
-    See SPEC E-07.
+    ``address`` is the agent's address for data.
     """
 
     status: str
@@ -28,10 +28,10 @@ class StatusChange(msgspec.Struct, frozen=True):
 
 
 class Ending(msgspec.Struct, frozen=True):
-    """``subscription`` ended without this application having asked for it (SPEC G-10).
+    """Report that ``subscription`` ended without a request by this application (SPEC G-10).
 
-    ``reason`` is ``expired``, ``discarded`` or ``removed``, or ``missed`` if it ended while the agent was away.
-    ``successor`` is what stands for it now (SPEC G-11): itself, renewed, or another; None for nothing.
+    ``reason`` is ``expired``, ``discarded`` or ``removed``, or ``missed`` if it ended while the agent was disconnected.
+    ``successor`` is the subscription that replaces it (SPEC G-11): the same one, renewed, or another; or None.
     """
 
     subscription: Subscription
@@ -40,14 +40,14 @@ class Ending(msgspec.Struct, frozen=True):
 
 
 class OutboxRefusal(msgspec.Struct, frozen=True):
-    """The broker will not have ``event`` of the outbox, because of ``reason``; it was removed (SPEC G-20)."""
+    """Report that the broker refused ``event`` of the outbox for ``reason``; the event was removed (SPEC G-20)."""
 
     event: Event
     reason: str
 
 
 class Reports(Generic[Report]):
-    """An async iterator over the reports since it was made; it ends when the agent is closed."""
+    """Async iterator over the reports since its creation; it misses none, and ends when the agent is closed."""
 
     def __init__(self) -> None:
         self._queue: asyncio.Queue[Report | None] = asyncio.Queue()
@@ -70,19 +70,19 @@ class Reports(Generic[Report]):
         return report
 
     def put(self, report: Report | None) -> None:
-        """Take a report to be read, None for the end (the agent's side of this object)."""
+        """Enqueue a report, or None for the end (the agent's side of this object)."""
         self._queue.put_nowait(report)
 
 
 class Listeners(Generic[Report]):
-    """All iterators over one kind of report; one that nobody holds any more is forgotten."""
+    """All iterators over one kind of report, by weak reference."""
 
     def __init__(self) -> None:
         self._listening: weakref.WeakSet[Reports[Report]] = weakref.WeakSet()
         self._closed = False
 
     def listen(self) -> Reports[Report]:
-        """Return an iterator over every report from now on; an ended one if there will be none."""
+        """Return an iterator over every report from now on; it has ended already if the agent is closed."""
         reports: Reports[Report] = Reports()
         if self._closed:
             reports.put(None)
@@ -90,13 +90,13 @@ class Listeners(Generic[Report]):
             self._listening.add(reports)
         return reports
 
-    def tell(self, report: Report) -> None:
-        """Let every iterator have ``report``."""
+    def report(self, report: Report) -> None:
+        """Pass ``report`` to every iterator."""
         for each in list(self._listening):
             each.put(report)
 
     def close(self) -> None:
-        """End every iterator once it has been read to here."""
+        """End every iterator once it has been read up to this point."""
         self._closed = True
         for each in list(self._listening):
             each.put(None)

@@ -1,4 +1,4 @@
-"""Requests to the broker that an answer is waited for."""
+"""Requests to the broker, each with a future of its response."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ from wanderbus.subscription import Subscription
 
 
 class Requests:
-    """The requests of one agent: numbered, fed to its machine by ``feed``, each answer brought to its caller.
+    """Requests of one agent: numbered, passed to its machine by ``feed``, each with a response to its caller.
 
     ``feed`` raises :class:`Closed` while the agent is not open.
     """
@@ -27,21 +27,21 @@ class Requests:
         self._feed = feed
         self._last = 0
         self._open: dict[int, tuple[asyncio.Future[RequestSettled], str]] = {}
-        """By number; with the expression that is to be matched, if it has one."""
+        """Future of each open request by number, and the request's expression, if any."""
 
     def next_request(self) -> int:
-        """Return the number for another request."""
+        """Return the number of the next request."""
         self._last += 1
         return self._last
 
     async def ask(self, request: Any) -> Sequence[Subscription]:
-        """Make one request and return the subscriptions in its answer."""
+        """Send one request and return the subscriptions in its response."""
         return (await self.begin(request)).subscriptions
 
     def begin(self, request: Any, *, reads: bool = False) -> asyncio.Future[RequestSettled]:
-        """Make one request; return its answer to come. Raises the errors of :func:`check_message`.
+        """Send one request; return a future of its response. Raise the errors of :func:`check_message`.
 
-        With ``reads`` a subscription that it asks for is read at once.
+        With ``reads``, the subscription that it creates is read at once.
         """
         answered = self._open_one(request)
         try:
@@ -52,12 +52,12 @@ class Requests:
         return answered
 
     def stop_reading(self, subscription: str) -> None:
-        """Tell the broker that nobody reads a subscription here any more; nothing to do once the agent is closed."""
+        """Notify the broker that this agent no longer reads a subscription; does nothing once the agent is closed."""
         with contextlib.suppress(Closed):
             self._feed(StopReading(subscription))
 
     def acknowledge(self, subscription: str, position: Position) -> None:
-        """Tell the broker that what came for a subscription was taken up to ``position``; as above."""
+        """Acknowledge the notifications of a subscription up to ``position``; does nothing once the agent is closed."""
         with contextlib.suppress(Closed):
             self._feed(Acknowledge(subscription, position))
 
@@ -68,7 +68,7 @@ class Requests:
         return answered
 
     def settle(self, settled: RequestSettled, broker: str) -> None:
-        """Bring an answer of ``broker`` to who waits for it."""
+        """Pass a response of ``broker`` to the call that waits for it."""
         answered, expression = self._open.pop(settled.request)
         if answered.done():
             return
@@ -80,7 +80,7 @@ class Requests:
             answered.set_exception(request_error(settled.refusal, expression))
 
     def close(self, reason: WanderbusError) -> None:
-        """Let nobody wait any more."""
+        """Fail all pending calls with ``reason``."""
         for answered, _ in self._open.values():
             if not answered.done():
                 answered.set_exception(reason)
@@ -89,13 +89,13 @@ class Requests:
 
 
 def check_message(message: protocol.AgentMessage) -> None:
-    """Raise :class:`LocalProtocolError` for what the broker could not read, :class:`LimitExceeded` if too large."""
+    """Raise :class:`LocalProtocolError` if ``message`` is invalid, :class:`LimitExceeded` if it is too large."""
     try:
         payload = protocol.encode(message)
         protocol.decode_from_agent(payload)
     except (TypeError, ValueError, OverflowError) as error:
-        raise LocalProtocolError(f"it cannot be encoded: {error}") from None
+        raise LocalProtocolError(f"the request cannot be encoded: {error}") from None
     except RemoteProtocolError as error:
-        raise LocalProtocolError(f"it would be {error}") from None
+        raise LocalProtocolError(f"the broker would refuse the request: {error}") from None
     if (size := len(payload)) > MESSAGE_BYTES_MAX:
-        raise LimitExceeded(f"the message takes {size} bytes, {MESSAGE_BYTES_MAX} is the most", "message_bytes_max")
+        raise LimitExceeded(f"the message has {size} bytes; the limit is {MESSAGE_BYTES_MAX}", "message_bytes_max")

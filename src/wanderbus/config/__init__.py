@@ -1,4 +1,4 @@
-"""What may be set on a server and on an agent, in a file or as arguments (SPEC A-10, Q-01, Q-02).
+"""Settings of servers, agents, proxies and relays, from a file or as arguments (SPEC A-10, Q-01, Q-02).
 
 Every key of a file is a keyword argument of the same name of :class:`wanderbus.Server` or :func:`wanderbus.connect`.
 """

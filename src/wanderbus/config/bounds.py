@@ -1,6 +1,6 @@
-"""Bounds that are in force at a server: each by the name that a refusal shows, with its value.
+"""Bounds of a running server with their values, each under the name that a refusal shows.
 
-Most are settings. A few are constants, for the reasons that docs/SECURITY.md gives; they are named after their place.
+Most are settings. A few are constants, for the reasons that docs/SECURITY.md gives; they are named after their module.
 """
 
 from __future__ import annotations
@@ -28,13 +28,13 @@ CONSTANTS: Final[Mapping[str, float]] = {
 """Bounds that no setting changes."""
 
 _NO_BOUNDS: Final = {"port", "tls_port", "broker_port", "data_port", "stream_port", "eci_port"}
-"""Numbers among the settings that bound nothing."""
+"""Numeric settings that are not bounds."""
 
 
 def bounds_of(settings: ProxySettings | ServerSettings) -> tuple[Mapping[str, Any], ...]:
-    """Return a row with ``limit`` and ``value`` for each bound, in the order of their names.
+    """Return a row with ``limit`` and ``value`` for each bound, sorted by name.
 
-    A setting of None bounds nothing and is left out.
+    Settings of None are no bounds and are left out.
     """
     return tuple({"limit": name, "value": value} for name, value in sorted(values_of(settings).items()))
 
@@ -45,7 +45,7 @@ def values_of(settings: ProxySettings | ServerSettings) -> dict[str, float]:
 
 
 def _numbers(settings: msgspec.Struct, prefix: str) -> Iterator[tuple[str, float]]:
-    """Yield the numbers in a table and in those below it; an absent table has its own defaults."""
+    """Yield the numbers in a table and its subtables; an absent table has its defaults."""
     hints = get_type_hints(type(settings))
     for name in settings.__struct_fields__:
         value = getattr(settings, name)
@@ -58,7 +58,7 @@ def _numbers(settings: msgspec.Struct, prefix: str) -> Iterator[tuple[str, float
 
 
 def _default(hint: Any) -> msgspec.Struct | None:
-    """Return the struct that stands for None in a field of this type."""
+    """Return the default struct that None means in a field of this type."""
     for kind in get_args(hint):
         if isinstance(kind, type) and issubclass(kind, msgspec.Struct):
             return kind()

@@ -1,4 +1,4 @@
-"""The keys of a file as they stand in the structs: name, type, default and meaning, found by introspection."""
+"""Keys of a file of settings: name, type, default and meaning, read from the structs by introspection."""
 
 from __future__ import annotations
 
@@ -31,37 +31,37 @@ _SOURCE: Final = re.compile(r"SPEC [A-Z]-?\d+(?:(?:, | to )[A-Z]-?\d+)*|RFC \d+(
 
 
 class Key(msgspec.Struct, frozen=True):
-    """One key: ``path`` from the top of the file, ``members`` the types that its value may have."""
+    """One key; ``path`` is its path from the top of the file, ``members`` are the types that its value may have."""
 
     path: tuple[str, ...]
     members: tuple[Any, ...]
     default: Any
-    """What it is unless given; ``msgspec.NODEFAULT`` if it has to be."""
+    """Value unless given; ``msgspec.NODEFAULT`` if the key is required."""
     owner: Any
-    """The struct whose field it is."""
+    """Struct that has the field."""
 
     @property
     def name(self) -> str:
-        """Return the name, with dots between tables."""
+        """Return the full name, with dots between tables."""
         return ".".join(self.path)
 
     @property
     def doc(self) -> str:
-        """Return what it means, in one line."""
+        """Return the meaning, in one line."""
         return _docs(self.owner)[self.path[-1]]
 
     @property
     def required(self) -> bool:
-        """Return whether it has to be given."""
+        """Return whether the key is required."""
         return self.default is msgspec.NODEFAULT
 
     def hides(self, value: Any) -> bool:
-        """Return whether ``value`` may not be shown; the name of a file with secrets may."""
+        """Return whether ``value`` is a secret that may not be shown; the path of a file with secrets may."""
         return self.path[0] in SECRETS and not (Path in self.members and isinstance(value, str))
 
     @property
     def entries(self) -> Any:
-        """Return the type of what stands in it by name if it is a table of that, else None."""
+        """Return the type of the entries if the value is a table with free names, else None."""
         return next((get_args(each)[1] for each in self.members if plain(each) is collections.abc.Mapping), None)
 
     def entry(self, name: str) -> Key:
@@ -70,47 +70,47 @@ class Key(msgspec.Struct, frozen=True):
 
     @property
     def takes_none(self) -> bool:
-        """Return whether the word "none" stands for no bound at all; TOML has no such value."""
+        """Return whether the text "none" means no bound; TOML has no null value."""
         bare = {plain(member) for member in self.members}
         return types.NoneType in bare and bool(bare & NUMBERS)
 
     @property
     def unit(self) -> str:
-        """Return the unit of its value as its name says it, empty for none."""
+        """Return the unit of the value, derived from the name; empty for none."""
         if not {plain(member) for member in self.members} & NUMBERS:
             return ""
         return next((unit for pattern, unit in _UNITS if re.search(pattern, self.path[-1])), "")
 
     @property
     def sources(self) -> tuple[str, ...]:
-        """Return the documents that its meaning names."""
+        """Return the documents that the meaning cites."""
         return tuple(found.rstrip(".") for found in _SOURCE.findall(self.doc))
 
     @property
     def allowed(self) -> str:
-        """Return what it may be, in words."""
+        """Return the allowed values, as text."""
         words = [_words_of(member) for member in self.members if member is not types.NoneType]
         return " or ".join([*words, *(['"none"'] if self.takes_none else [])])
 
 
 class Table(msgspec.Struct, frozen=True):
-    """One table, the top of the file included: its struct, and the fields in their order."""
+    """One table, or the top level of the file: its struct, and the fields in their order."""
 
     path: tuple[str, ...]
     owner: Any
-    """The struct whose field it is; None at the top."""
+    """Struct that has the field; None at the top."""
     defaults: Any
-    """An instance with the defaults; None at the top, which may hold keys that have none."""
+    """Instance with the defaults; None at the top, which may have keys without a default."""
     keys: Mapping[str, Key]
     tables: Mapping[str, Table]
 
     @property
     def doc(self) -> str:
-        """Return what it is for, in one line."""
+        """Return the purpose, in one line."""
         return _docs(self.owner)[self.path[-1]]
 
     def all_keys(self) -> Iterator[Key]:
-        """Yield the keys of this table and of those in it."""
+        """Yield the keys of this table and of its subtables."""
         yield from self.keys.values()
         for inner in self.tables.values():
             yield from inner.all_keys()
@@ -118,7 +118,7 @@ class Table(msgspec.Struct, frozen=True):
 
 @cache
 def table_of(kind: type[msgspec.Struct]) -> Table:
-    """Return the top of a file of settings."""
+    """Return the top-level table of a file of settings."""
     return _table(kind, (), kind, None, None)
 
 
@@ -139,7 +139,7 @@ def _table(top: Any, path: tuple[str, ...], kind: Any, owner: Any, defaults: Any
 
 
 def default_of(kind: type[msgspec.Struct], name: str) -> Any:
-    """Return what the key ``name`` at the top of a file is unless given; None if it has no default, or is a table."""
+    """Return the default of the top-level key ``name``; None if it has no default, or is a table."""
     key = table_of(kind).keys.get(name)
     return None if key is None or key.required else key.default
 
@@ -174,7 +174,7 @@ def _words_of(member: Any) -> str:
 
 @cache
 def _docs(kind: Any) -> Mapping[str, str]:
-    """Return the docstring of each field, in one line; it takes the source, so that only a reader's question asks."""
+    """Return the docstring of each field, in one line. It parses the source, so call it only to show documentation."""
     (body,) = (
         node.body
         for node in ast.parse(inspect.getsource(sys.modules[kind.__module__])).body

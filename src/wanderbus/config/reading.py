@@ -1,4 +1,4 @@
-"""From the text of a file to arguments; every fault is one line: the file, the key, what is wrong, what is allowed."""
+"""Parsing of a file of settings; every error is one line: the file, the key, what is wrong, what is allowed."""
 
 from __future__ import annotations
 
@@ -19,23 +19,23 @@ Settings = TypeVar("Settings", bound=msgspec.Struct)
 
 
 def read(kind: type[msgspec.Struct], text: str, file: Path) -> dict[str, Any]:
-    """Return what ``text`` sets as arguments of ``kind``; paths in it are relative to the directory of ``file``.
+    """Return the settings in ``text`` as arguments of ``kind``; its paths are relative to the directory of ``file``.
 
-    :raises ConfigurationError: it is not TOML, or says something that ``kind`` does not take
+    :raises ConfigurationError: ``text`` is not TOML, or has a key or value that ``kind`` does not accept
     """
     return _Reading(kind, file).table(table_of(kind), parse(text, file))
 
 
 def parse(text: str, file: Path) -> dict[str, Any]:
-    """Return the tables of a TOML text; :class:`ConfigurationError` if it is none."""
+    """Return the tables of a TOML text; :class:`ConfigurationError` if it is not TOML."""
     try:
         return tomllib.loads(text)
     except tomllib.TOMLDecodeError as error:
-        raise ConfigurationError(f"{file}: it is not TOML: {error}") from None
+        raise ConfigurationError(f"{file}: not TOML: {error}") from None
 
 
 def make(kind: type[Settings], given: Mapping[str, Any]) -> Settings:
-    """Return the settings for arguments; :class:`ConfigurationError` names what is missing."""
+    """Return the settings from arguments; :class:`ConfigurationError` names missing keys."""
     keys = table_of(kind).keys
     if missing := [key.name for key in keys.values() if key.required and key.name not in given]:
         raise ConfigurationError(f"{' and '.join(missing)} must be given; 'wanderbus config sample' shows how")
@@ -48,25 +48,25 @@ def _as_path(keys: Mapping[str, Key], name: str, value: Any) -> Any:
 
 
 class _Reading:
-    """One file as it is read."""
+    """Conversion of one file."""
 
     def __init__(self, kind: type[msgspec.Struct], file: Path) -> None:
         self._file = file
         self._known = [key.name for key in table_of(kind).all_keys()]
 
     def table(self, table: Table, given: Mapping[str, Any]) -> dict[str, Any]:
-        """Return the values of a table, those that are tables as structs."""
+        """Return the values of a table; subtables are structs."""
         values: dict[str, Any] = {}
         for name, value in given.items():
             path = ".".join((*table.path, name))
             if name in table.keys:
                 values[name] = self._value(table.keys[name], value)
             elif name not in table.tables:
-                self._refuse(path, f"there is no such key; {self._nearest(path, value)}")
+                self._refuse(path, f"unknown key; {self._nearest(path, value)}")
             elif isinstance(value, dict):
                 values[name] = self._struct(table.tables[name], value)
             else:
-                self._refuse(path, f"it is not {_shown(value)} but a table: write [{path}]")
+                self._refuse(path, f"invalid value {_shown(value)} (expected a table: write [{path}])")
         return values
 
     def _struct(self, table: Table, given: Mapping[str, Any]) -> Any:
@@ -84,7 +84,7 @@ class _Reading:
         if isinstance(value, dict) and key.entries is not None:
             return {name: self._value(key.entry(name), each) for name, each in value.items()}
         members = tuple(member for member in key.members if member not in (Path, types.NoneType))
-        wrong = f"{'what is there' if key.hides(value) else _shown(value)} cannot be used; it takes {key.allowed}"
+        wrong = f"invalid value {'(hidden)' if key.hides(value) else _shown(value)} (expected {key.allowed})"
         try:
             if isinstance(value, float) and not math.isfinite(value):
                 raise ValueError
@@ -96,12 +96,12 @@ class _Reading:
         return converted
 
     def _nearest(self, path: str, value: Any) -> str:
-        """Return a hint: the key of that name elsewhere, or the one spelt most alike."""
+        """Return a hint: a key of that name in another table, or the most similar key."""
         if isinstance(value, dict) and value:
             path += f".{next(iter(value))}"
         elsewhere = [name for name in self._known if name.endswith(f".{path}")]
         alike = elsewhere or difflib.get_close_matches(path, self._known, 1, 0.75)
-        return f"the nearest is {alike[0]}" if alike else "'wanderbus config sample' shows all there are"
+        return f"did you mean {alike[0]}?" if alike else "'wanderbus config sample' shows all keys"
 
     def _refuse(self, path: str, reason: str) -> NoReturn:
         raise ConfigurationError(f"{self._file}: {path}: {reason}") from None

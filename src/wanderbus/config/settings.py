@@ -1,7 +1,7 @@
-"""The settings of a server and of an agent: one struct each, whose fields are the keys of its file.
+"""Settings of servers, agents, proxies and relays: one struct each, whose fields are the keys of its file.
 
-A field that is a struct is a table of the file. Its default None stands for the struct's own defaults, so that no
-default is said twice; the same is true of what an agent's machine defines (:class:`AgentProperties`).
+A field that is a struct is a table of the file. Its default None means the struct's own defaults, so that each default
+is defined once; for the same reason an agent's settings take defaults from :class:`AgentProperties`.
 """
 
 from __future__ import annotations
@@ -26,32 +26,32 @@ from wanderbus.tcp import TcpConfig
 Port = Annotated[int, msgspec.Meta(ge=0, le=65_535)]
 
 _AGENT: Final = AgentProperties(uri="", server=("", 0), broker="", device="", epoch=0)
-"""An agent of whom nothing is said that need not be."""
+"""Source of the defaults that the agent's machine defines."""
 
 
 class AgentSettings(msgspec.Struct, frozen=True, kw_only=True):
-    """What an agent may be told; a field without a docstring is one of :class:`AgentProperties`."""
+    """Settings of an agent; a field without a docstring has the one of :class:`AgentProperties`."""
 
     uri: str
-    """The user, ``sip:name@domain`` or ``name@domain``; ``sips:name@domain`` asks for TLS. With ``eci://host:port`` it
-    is the original ECI, where nothing that promises more can be set (SPEC A-09)."""
+    """The user, ``sip:name@domain`` or ``name@domain``; ``sips:name@domain`` requires TLS. With ``eci://host:port`` the
+    agent speaks the original ECI, which rejects settings that it cannot provide (SPEC A-09)."""
 
     password: str | None = None
-    """Proves to the server who we are, and in both directions whose keys the data channel has; the environment's
-    WANDERBUS_PASSWORD comes before it."""
+    """Password that authenticates the user to the server, and the keys of the data channel in both directions; the
+    environment variable WANDERBUS_PASSWORD overrides it."""
 
     password_file: Path | None = None
-    """A file with the password on its first line, in place of ``password``."""
+    """A file with the password on its first line, instead of ``password``."""
 
     server: str = "127.0.0.1"
     """The home SIP server, ``host`` or ``host:port``; port 5060 unless given, 5061 for TLS."""
 
     transport: Literal["udp", "tcp", "tls"] | None = None
-    """What signalling goes over, ``udp`` unless given; with ``tls`` none of it is sent in the clear (SPEC C-11). For a
-    broker of another domain it is ``tls`` unless given, and cannot be less (SPEC D-13)."""
+    """Transport of SIP, ``udp`` unless given; ``tls`` encrypts all of it (SPEC C-11). A broker of another domain
+    requires ``tls``, which is then the default (SPEC D-13)."""
 
     ca_file: Path | None = None
-    """PEM file of the authorities that may vouch for the server; those of the system unless given."""
+    """PEM file of the certificate authorities to trust for the server; those of the system unless given."""
 
     broker: str | None = None
     """URI of the broker, which may be of another domain (SPEC D-13); ``sip:broker@domain`` of the user's domain unless
@@ -60,50 +60,50 @@ class AgentSettings(msgspec.Struct, frozen=True, kw_only=True):
     encryption: bool = _AGENT.encryption
 
     data_transport: Literal["auto", "udp", "tcp"] = "auto"
-    """What events go over: ``udp`` (reliable UDP), ``tcp``, or ``auto``, which takes TCP where UDP does not arrive
-    (SPEC F-01, I-08)."""
+    """Transport of events: ``udp`` (reliable UDP), ``tcp``, or ``auto``, which uses TCP only where UDP does not get
+    through (SPEC F-01, I-08)."""
 
     data_ways: tuple[Way, ...] = _AGENT.data_ways
-    """The ways that events may take, in the order in which they are tried: ``udp``, ``udp-relay``, ``tcp``,
-    ``tcp-relay``; one that is left out is never taken (SPEC I-08)."""
+    """Paths that events may take, in the order in which they are tried: ``udp``, ``udp-relay``, ``tcp``,
+    ``tcp-relay``; a path that is left out is never used (SPEC I-08)."""
 
     session: str = _AGENT.session
     """Name of the broker session to join; agents of one user share it (SPEC J-05)."""
 
     state_dir: Path | None = None
-    """Where this device keeps its identity; below the user's state directory unless given."""
+    """Directory in which this device stores its identity; below the user's state directory unless given."""
 
     keep: bool = _AGENT.keep
-    """False ends the subscriptions that the session has, but for those bound to other devices, and drops what waits
-    for this device (SPEC G-09)."""
+    """Keep the session's subscriptions and this device's queue. False ends these subscriptions, except those bound to
+    other devices, and discards what is queued for this device (SPEC G-09)."""
 
     keep_queue: bool = _AGENT.keep_queue
 
     on_ended: Literal["ignore", "renew", "resubmit"] = _AGENT.on_ended
 
     outbox_file: Path | None = None
-    """The outbox, and with it a device of its own, whose identity is kept beside it; in ``state_dir``, as the device
-    there, unless given (SPEC G-20)."""
+    """File of the outbox. If given, the agent is a separate device, whose identity is stored beside this file;
+    otherwise the outbox is in ``state_dir``, with that device's identity (SPEC G-20)."""
 
     offline: bool = False
-    """Whether opening returns at once, the server being reached or not, so that ``publish(outbox=True)`` stores events
-    from the start. ``agent.connected()`` then waits for the server, and says why it refuses."""
+    """Open without waiting for the server, so that ``publish(outbox=True)`` can store events from the start.
+    ``agent.connected()`` then waits for the server, and raises its refusal."""
 
     outbox_events_max: int = 10_000
-    """Events that may wait in the outbox of this device (SPEC G-20)."""
+    """Most events in the outbox of this device (SPEC G-20)."""
 
     outbox_bytes_max: int = 16 * 2**20
-    """Bytes of them."""
+    """Most bytes of events in the outbox."""
 
     publish_per_s: float | None = None
-    """Events that are published a second at most; any number unless given (SPEC G-22)."""
+    """Most events published per second; no limit unless given (SPEC G-22)."""
 
     local_address: str | None = None
-    """Use this local IP address for signalling and events; the one that routes to the server is followed unless
-    given (SPEC D-05)."""
+    """Local IP address for SIP and events. Unless given, the agent follows the address that routes to the server (SPEC
+    D-05)."""
 
     connect_s_max: float = 10.0
-    """Opening gives up after this time."""
+    """Timeout of opening the agent."""
 
     digest_algorithms: tuple[Literal["SHA-256", "MD5"], ...] = _AGENT.digest_algorithms
 
@@ -126,66 +126,68 @@ class AgentSettings(msgspec.Struct, frozen=True, kw_only=True):
     answer_s_max: float = _AGENT.answer_s_max
 
     rudp: RudpConfig | None = None
-    """Parameters of reliable UDP; sizes have to be those of the server (SPEC F-10)."""
+    """Parameters of reliable UDP; the sizes have to equal the server's (SPEC F-10)."""
 
     tcp_channels: TcpConfig | None = None
-    """Parameters of a data channel over TCP; the same holds."""
+    """Parameters of a data channel over TCP; the sizes have to equal the server's."""
 
     def __repr__(self) -> str:
         return f"AgentSettings(uri={self.uri!r}, ...)"
 
 
 class RelaySettings(msgspec.Struct, frozen=True, kw_only=True):
-    """What a media relay may be told."""
+    """Settings of a media relay."""
 
     address: str | None = None
-    """The IP address that streams pass; what both sides are told, and have to reach (SPEC I-01). In a server its
-    ``host`` unless given, else 127.0.0.1."""
+    """IP address of the relayed streams, advertised to both sides, which have to reach it (SPEC I-01). Unless given,
+    ``host`` in a server, and 127.0.0.1 in a relay process."""
 
     advertise: str | None = None
-    """The IP address that is told instead, where another stands before ``address``, as in clouds."""
+    """IP address to advertise instead of ``address``, for a relay behind NAT, as in clouds."""
 
     ports: str = "30000-39999"
-    """The ports that may be handed out, first and last; a stream takes two, of UDP or TCP."""
+    """Range of ports for streams, first and last; a stream takes two, of UDP or TCP."""
 
     ng_listen: str = "127.0.0.1:2223"
-    """Where proxies give their commands, ``host:port`` over UDP; port 0 takes a free one."""
+    """Address for the commands of proxies, ``host:port`` over UDP; port 0 takes a free one."""
 
     ng_from: tuple[str, ...] = ()
-    """The IP addresses of these proxies. They must be given where ``ng_listen`` is not on loopback, since whoever may
-    command a relay may open ports and have datagrams sent."""
+    """IP addresses of these proxies. Required unless ``ng_listen`` is on loopback, since a sender of commands can open
+    ports and cause datagrams to be sent."""
 
     loopback_peers: bool = False
-    """Whether a party may be at 127.0.0.1 or ::1 though ``address`` is not, as a broker on the same host (SPEC I-05).
-    Otherwise such an address in a description is taken for a trick."""
+    """Allow a party at 127.0.0.1 or ::1 even if ``address`` is not, such as a broker on the same host (SPEC I-05).
+    Otherwise such an address in a description is rejected as forged."""
 
     limits: RelayLimits | None = None
     """Bounds of the relay."""
 
 
 class DomainsSettings(msgspec.Struct, frozen=True, kw_only=True):
-    """Other home domains, as registrar and proxy see them."""
+    """Settings of a registrar and proxy for other home domains."""
 
     routes: Mapping[str, tuple[str, ...]] = {}
-    """Servers of a domain, ``address``, ``address:port`` or ``address:port;transport=tcp`` with an IP address each; TLS
-    at port 5061 unless said otherwise, and ``udp`` or ``tcp`` without any protection. The others are tried where one
-    does not answer (SPEC D-13)."""
+    """Servers of a domain, each as ``address``, ``address:port`` or ``address:port;transport=tcp`` with an IP address.
+    The default is TLS at port 5061; ``udp`` and ``tcp`` have no protection. If a server does not answer, the next one
+    is tried (SPEC D-13)."""
 
     lookup: bool = True
-    """Whether domains without a route are looked up in the DNS, for servers over TLS (RFC 3263 4)."""
+    """Look up domains without a route in the DNS, for servers over TLS (RFC 3263 4)."""
 
     name_servers: tuple[str, ...] = ()
-    """Name servers to ask, ``address`` or ``address:port``; those of the system unless given."""
+    """Name servers to query, ``address`` or ``address:port``; those of the system unless given."""
 
     trusted: tuple[str, ...] = ()
-    """Domains whose servers may assert their users to us, and ours are asserted to (RFC 3325); over TLS alone."""
+    """Domains whose servers may assert the identity of their users, and receive the asserted identity of ours (RFC
+    3325); over TLS only."""
 
     ca_file: Path | None = None
-    """PEM file of the authorities that may vouch for servers of other domains; those of the system unless given."""
+    """PEM file of the certificate authorities to trust for servers of other domains; those of the system unless
+    given."""
 
 
 class ExtensionSettings(msgspec.Struct, frozen=True, kw_only=True):
-    """Code of the operator that runs in the broker, each ``module:object``; docs/extending.md says what it may do."""
+    """The operator's extensions of the broker, each ``module:object``; docs/extending.md describes their rules."""
 
     restrictions: Mapping[str, str] = {}
     """Kinds of restriction by their names, each a ``Kind`` (SPEC H-10)."""
@@ -198,152 +200,154 @@ class ExtensionSettings(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class ProxySettings(msgspec.Struct, frozen=True, kw_only=True):
-    """What a registrar and proxy may be told, alone or as a part of a server."""
+    """Settings of a registrar and proxy, in a process of its own or as a part of a server."""
 
     domain: str
-    """The SIP domain served; users are ``sip:name@domain``, the broker is ``sip:broker@domain``."""
+    """SIP domain to serve; users are ``sip:name@domain``, the broker is ``sip:broker@domain``."""
 
     users: Path | Mapping[str, str]
-    """Names and passwords: a table, or a file of ``name:password`` lines. Where the broker is in another process than
-    the registrar, one of them is the broker's own."""
+    """Names and passwords: a table, or a file of ``name:password`` lines. If the broker is not in the registrar's
+    process, one of them is the broker's own."""
 
     data_dir: Path
-    """Where log, state, registrations and keys live; created if need be, one server at a time."""
+    """Directory of log, state, registrations and keys; created if missing, used by one server at a time."""
 
     host: str = "127.0.0.1"
-    """The IP address to listen on, one that agents can reach."""
+    """IP address to listen on; agents have to reach it."""
 
     advertise: str | None = None
-    """The IP address that others are told in place of ``host``, where that one stands before this host and all of its
-    ports lead here, as in clouds. Agents have to reach it, this host need not."""
+    """IP address to advertise instead of ``host``, for a host behind NAT that forwards all ports, as in clouds. Agents
+    have to reach it; this host need not."""
 
     port: Port = 5060
     """UDP and TCP port of registrar and proxy; 0 takes a free one."""
 
     tcp: bool = True
-    """Whether SIP is served over TCP besides UDP."""
+    """Serve SIP over TCP as well as UDP."""
 
     tls_certificate: Path | None = None
-    """A PEM file with the server's certificate chain; without it TLS is not served."""
+    """PEM file with the server's certificate chain; without it TLS is not served."""
 
     tls_key: Path | None = None
-    """A PEM file with its key; the file of the certificate unless given."""
+    """PEM file with the certificate's key; the file of the certificate unless given."""
 
     tls_port: Port | None = None
     """TCP port of TLS; one above ``port`` unless given, 0 takes a free one."""
 
     sip_trace: Path | None = None
-    """A file for every SIP message sent and received, without secrets and bounded in size."""
+    """File for every SIP message sent and received, without secrets and bounded in size."""
 
     relays: tuple[str, ...] = ()
-    """Media relays elsewhere, each ``host:port`` where it takes the commands of proxies (ng), ours or rtpengine; port
-    2223 unless given (SPEC I-05)."""
+    """External media relays, each ``host:port`` of its ng control port, our relay or rtpengine; port 2223 unless given
+    (SPEC I-05)."""
 
     relay_calls: Literal["nat", "all"] = "nat"
-    """What passes a media relay: with ``nat`` calls with a side behind NAT, and those whose agent asks for a relay
-    because a firewall drops its events; or ``all`` (SPEC I-02, I-08). Without a relay none does."""
+    """Calls that pass a media relay: ``nat``, those with a side behind NAT or whose agent requests a relay because a
+    firewall drops its events; or ``all`` (SPEC I-02, I-08). Without a relay, none."""
 
     stay_on_path: bool = False
-    """Whether the proxy stays on the path of every call; else only where it has to, as where a side is behind NAT or a
-    relay may be needed, and calls go past it (SPEC D-09). Most telephones need it over TCP and TLS."""
+    """Keep the proxy on the path of every call. Otherwise it stays only where it has to, for example if a side is
+    behind NAT or a relay may be needed; other calls bypass it (SPEC D-09). Most telephones need true over TCP and
+    TLS."""
 
     edge_proxies: tuple[str, ...] = ()
-    """The IP addresses of SIP proxies between users and this server. Devices that register through these are called at
-    the Contact that they name; all others at the address that their REGISTER came from, whatever they name."""
+    """IP addresses of SIP proxies between users and this server. Devices that register through these are called at
+    their Contact; all others at the source address of their REGISTER, whatever their Contact."""
 
     digest_algorithms: tuple[Literal["SHA-256", "MD5"], ...] = ("SHA-256", "MD5")
-    """The digests that users may prove themselves by, best first, to the registrar and to the broker; with a
-    ``sip_server`` also those that the broker proves itself by. A few telephones register with ``["MD5"]`` alone."""
+    """Digests that users may authenticate with, best first, at the registrar and at the broker; with ``sip_server``
+    also those that the broker itself may use. A few telephones register only with ``["MD5"]``."""
 
     flood: FloodLimits | None = None
-    """How many requests one source may send to registrar and proxy, and as many to the broker (SPEC C-20)."""
+    """Rate limits of requests from one source, for registrar and proxy, and again for the broker (SPEC C-20)."""
 
     logins: LoginLimits | None = None
-    """How often wrong passwords may be tried, at registrar and proxy, and as often at the broker (SPEC C-20)."""
+    """Limits of wrong passwords, at registrar and proxy, and again at the broker (SPEC C-20)."""
 
     sip_connections: StreamLimits | None = None
-    """TCP and TLS connections of SIP, of registrar and proxy, and as many of the broker (SPEC U Taste)."""
+    """Limits of SIP connections over TCP and TLS, of registrar and proxy, and again of the broker (SPEC U Taste)."""
 
     relay: RelaySettings | None = None
-    """A media relay in the same process, in place of ``relays``; there is one if this table is there, be it empty."""
+    """Media relay in the same process, instead of ``relays``; it runs if this table exists, even if empty."""
 
     domains: DomainsSettings | None = None
-    """Other domains, which users may call if this table is there, be it empty; ``tls_certificate`` has to name
-    ``domain`` then (SPEC D-13)."""
+    """Other domains, which users may call if this table exists, even if empty; ``tls_certificate`` then has to be valid
+    for ``domain`` (SPEC D-13)."""
 
     def __repr__(self) -> str:
         return f"{type(self).__name__}(domain={self.domain!r}, ...)"
 
 
 class ServerSettings(ProxySettings, frozen=True, kw_only=True):
-    """What a server may be told."""
+    """Settings of a server."""
 
     sip_server: str | None = None
-    """Registrar and proxy elsewhere, ``sip:host:port``, ``sip:host:port;transport=tcp`` or ``sips:host:port``: the
-    broker is a user agent there, and here is neither (DESIGN 6.4). ``host`` is then where the broker is."""
+    """External registrar and proxy, ``sip:host:port``, ``sip:host:port;transport=tcp`` or ``sips:host:port``: the
+    broker registers there, and this process runs neither (DESIGN 6.4). ``host`` is then the address of the broker."""
 
     broker_user: str = "broker"
-    """The user that the broker is."""
+    """User name of the broker."""
 
     broker_password: str | None = None
-    """Its password at ``sip_server``; the one in ``users`` unless given."""
+    """Password of the broker at ``sip_server``; the one in ``users`` unless given."""
 
     broker_password_file: Path | None = None
-    """A file with that password on its first line, in place of ``broker_password``."""
+    """File with that password on its first line, instead of ``broker_password``."""
 
     ca_file: Path | None = None
-    """PEM file of the authorities that may vouch for ``sip_server``; those of the system unless given."""
+    """PEM file of the certificate authorities to trust for ``sip_server``; those of the system unless given."""
 
     user_domains: tuple[str, ...] = ()
-    """Other domains whose users may use the broker. The proxy has to vouch for them: in this process the domain is in
-    ``domains.trusted``, and ``sip_server`` has to be reached over TLS and to believe that domain (SPEC D-13)."""
+    """Other domains whose users may use the broker. The proxy has to assert their identity: in this process,
+    ``domains.trusted`` has to contain the domain; a ``sip_server`` has to be reached over TLS and to trust the domain
+    (SPEC D-13)."""
 
     broker_port: Port | None = None
-    """UDP port where the broker is called, past the proxy; unless given a free one, taken at the first start and kept.
-    Where ``sip_server`` is reached over TCP, the TCP port of that number too."""
+    """UDP port of the broker's SIP, for requests that bypass the proxy. Unless given, the first start chooses a free
+    port, which is kept. If ``sip_server`` is reached over TCP, also the TCP port."""
 
     data_port: Port | None = None
-    """UDP port of events over reliable UDP; so too."""
+    """UDP port of events over reliable UDP; chosen like ``broker_port`` unless given."""
 
     stream_port: Port | None = None
-    """TCP port of events over TCP; so too."""
+    """TCP port of events over TCP; chosen like ``broker_port`` unless given."""
 
     disk_reserve_bytes: int = 64 * 2**20
-    """With less free space than this, new events and subscriptions are refused (``disk_full``), so that what devices
-    take and what they leave can still be written."""
+    """Reserve of free disk space. With less, new events and subscriptions are refused (``disk_full``), so that
+    acknowledgements and departures of devices can still be written."""
 
     encryption: bool = True
-    """Whether events travel encrypted; agents have to be told the same (SPEC U-05)."""
+    """Encrypt events; agents need the same setting (SPEC U-05)."""
 
     eci_port: Port | None = None
-    """UDP port where the original ECI is served, without any authentication; none unless given, 0 takes a free one
-    (SPEC A-09)."""
+    """UDP port of the original ECI, without any authentication; not served unless given, 0 takes a free port (SPEC
+    A-09)."""
 
     eci_host: str = "127.0.0.1"
-    """The IP address of that; loopback unless given, wherever ``host`` is."""
+    """IP address of ``eci_port``; loopback unless given, independent of ``host``."""
 
     broker: BrokerConfig | None = None
-    """Bounds of the broker; a refusal or a counted drop names the key of this table that was met (SPEC G-15, U-02)."""
+    """Bounds of the broker; a refusal or a counted discard names the key of the bound (SPEC G-15, U-02)."""
 
     rudp: RudpConfig | None = None
     """Parameters of reliable UDP; agents should have the same ``datagram_bytes_max`` and ``message_bytes_max`` (SPEC
     F-10)."""
 
     tcp_channels: TcpConfig | None = None
-    """Parameters of data channels over TCP; so too with ``message_bytes_max``."""
+    """Parameters of data channels over TCP; agents should have the same ``message_bytes_max``."""
 
     data_connections: DataStreamLimits | None = None
-    """TCP connections of data channels."""
+    """Limits of TCP connections of data channels."""
 
     eci: BaselineConfig | None = None
     """Bounds of the original ECI."""
 
     extensions: ExtensionSettings | None = None
-    """Code of the operator that runs in the broker."""
+    """Extensions of the operator that run in the broker."""
 
 
 class AgentArguments(TypedDict, total=False):
-    """The same as keyword arguments, ``uri`` apart; see :class:`AgentSettings` for what they mean."""
+    """Settings of an agent as keyword arguments, without ``uri``; :class:`AgentSettings` documents them."""
 
     password: str | None
     password_file: Path | str | None
@@ -381,7 +385,7 @@ class AgentArguments(TypedDict, total=False):
 
 
 class ProxyArguments(TypedDict, total=False):
-    """The same as keyword arguments; see :class:`ProxySettings` for what they mean."""
+    """Settings of a registrar and proxy as keyword arguments; :class:`ProxySettings` documents them."""
 
     domain: str
     users: Path | str | Mapping[str, str]
@@ -407,7 +411,7 @@ class ProxyArguments(TypedDict, total=False):
 
 
 class ServerArguments(ProxyArguments, total=False):
-    """The same as keyword arguments; see :class:`ServerSettings` for what they mean."""
+    """Settings of a server as keyword arguments; :class:`ServerSettings` documents them."""
 
     sip_server: str | None
     broker_user: str
@@ -431,7 +435,7 @@ class ServerArguments(ProxyArguments, total=False):
 
 
 OPTIONAL: Final = frozenset({"relay", "domains"})
-"""Tables that are a thing in itself: without the table there is no such thing."""
+"""Tables that switch a feature on: without the table, the feature is off."""
 
 SECRETS: Final = frozenset({"password", "broker_password", "users"})
 """Keys whose values are never shown."""
@@ -448,6 +452,6 @@ NO_KEYS: Final[Mapping[tuple[Any, str], set[str]]] = {
     (ServerSettings, "relay"): _OF_NG,
     (ProxySettings, "relay"): _OF_NG,
 }
-"""Fields of a table that are the program's to say: how it consumes and acknowledges, what ``keepalive_s`` above says
-of both transports, the server's name, which belongs to its log, its domain, and how a proxy commands the relay beside
-it."""
+"""Fields of a table that are not keys, because the program sets them: how it consumes and acknowledges, ``keepalive_s``
+of both transports (a top-level key), the server's name (part of its log) and domain, and the control of a relay in the
+same process."""

@@ -1,4 +1,4 @@
-"""The sample of a file, and the reference of all keys: both are made from the structs, so that neither can be wrong."""
+"""Sample files and the reference of all keys, generated from the structs so that they always agree with the code."""
 
 from __future__ import annotations
 
@@ -43,16 +43,16 @@ _EXAMPLES: Final = {
     "domains.routes": {"example.net": ["192.0.2.7:5061"]},
     "domains.ca_file": "peers.pem",
 }
-"""Of keys that have to be given, or whose default cannot be written down."""
+"""Example values of required keys, and of keys whose default cannot be written in TOML."""
 
 
 def sample(kind: type[msgspec.Struct]) -> str:
-    """Return a file with every key, its default and what it means in a line."""
+    """Return a sample file with every key, its default and its meaning."""
     return "\n".join(_lines(table_of(kind))) + "\n"
 
 
 def _lines(table: Table) -> Iterator[str]:
-    # What follows the heading of a table belongs to it, so keys that are tables come last.
+    # In TOML, lines after the heading of a table belong to it, so keys that are tables come last.
     for key in sorted(table.keys.values(), key=lambda key: key.default == {}):
         yield from ("", *_comment(key.doc), *_setting(key))
     for inner in table.tables.values():
@@ -77,7 +77,7 @@ def _setting(key: Key) -> Iterator[str]:
 
 
 def reference(kind: type[msgspec.Struct]) -> str:
-    """Return the tables of all keys, in Markdown."""
+    """Return the reference of all keys, as Markdown tables."""
     return "\n".join(_reference(table_of(kind)))
 
 
@@ -85,7 +85,7 @@ def _reference(table: Table) -> Iterator[str]:
     if table.path:
         yield from (f"### [{'.'.join(table.path)}]", "", table.doc, "")
     if table.keys:
-        yield "| key | it takes | default | unit | meaning | source |"
+        yield "| key | values | default | unit | meaning | source |"
         yield "|---|---|---|---|---|---|"
     for key in table.keys.values():
         cells = [f"`{key.name}`", key.allowed, _default(key), key.unit, key.doc, ", ".join(key.sources)]
@@ -104,7 +104,7 @@ def _default(key: Key) -> str:
 
 
 def set_in(kind: type[msgspec.Struct], given: Mapping[str, Any]) -> dict[str, Any]:
-    """Return the values of ``given`` by the full names of their keys, with what is secret hidden."""
+    """Return the values of ``given`` by the full names of their keys, with secrets hidden."""
     values: dict[str, Any] = {}
     for key in table_of(kind).all_keys():
         value: Any = given
@@ -116,7 +116,7 @@ def set_in(kind: type[msgspec.Struct], given: Mapping[str, Any]) -> dict[str, An
 
 
 def toml(value: Any) -> str:
-    """Return a value as TOML writes it."""
+    """Return a value in TOML syntax."""
     match value:
         case bool():
             return str(value).lower()
@@ -132,7 +132,7 @@ def toml(value: Any) -> str:
             return f"[{', '.join(toml(each) for each in value)}]"
         case dict():
             return f"{{{', '.join(f'{toml(name)} = {toml(each)}' for name, each in value.items())}}}"
-    raise TypeError(f"{value!r} is nothing that a file of settings holds")
+    raise TypeError(f"{value!r} is not a value of a file of settings")
 
 
 def _comment(doc: str) -> list[str]:

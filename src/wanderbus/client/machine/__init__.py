@@ -1,1 +1,1 @@
-"""The agent as a machine: register, open a session with the broker, speak its protocol, heal (SPEC A-11, G, D)."""
+"""State machine of the agent: registration, session with the broker, its protocol, healing (SPEC A-11, G, D)."""

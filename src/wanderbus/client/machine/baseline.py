@@ -1,15 +1,14 @@
-"""The agent of the original ECI: known by its address, heard by plain UDP, without SIP (SPEC A-09, X36).
+"""Agent of the original ECI: identified by its address, over plain UDP, without SIP (SPEC A-09, X36).
 
-It is the baseline that mobility is measured against. One message is one datagram; nothing is repeated, and nothing
-but the broker's own answers acknowledges anything. What is lost on the way is lost, what comes late or twice is
-passed over, so that the application sees at most what it would see of :class:`wanderbus.client.machine.core.Agent`, in
-the same order. There is no authentication and no encryption: whoever can send from an address is the user of it, and
-the broker has it proved once, when the agent attaches, that what is sent there arrives
-(:mod:`wanderbus.protocol.eci_address`).
+It is the baseline for measurements of mobility. One message is one datagram. Nothing is retransmitted, and only the
+broker's responses acknowledge anything. Lost messages are lost; late and duplicate ones are discarded. The application
+therefore sees at most what :class:`wanderbus.client.machine.core.Agent` would deliver, in the same order. There is no
+authentication and no encryption: any sender from an address is that user. The broker checks once, when the agent
+attaches, that datagrams to the address arrive (:mod:`wanderbus.protocol.eci_address`).
 
-The documents say how the original ECI knew its users (by IP address and port) and where it sent notifications
-(there), and nothing of a new address being told to the broker. So an agent that moved goes deaf, and does not know
-it: its status stays as it is.
+According to the documents, the original ECI identified users by IP address and port and sent notifications there; they
+describe no message for a new address. An agent that moved therefore receives nothing more and does not detect it: its
+status does not change.
 """
 
 from __future__ import annotations
@@ -47,40 +46,40 @@ ECI_SOCKET: Final = "eci"
 
 
 class Agent:
-    """One agent of the original ECI as a machine; same inputs and reports as
+    """State machine of an agent of the original ECI; its inputs and reports are those of
     :class:`wanderbus.client.machine.core.Agent`.
 
-    ``properties.server`` is where the broker hears the original ECI, ``data`` where its datagrams are received. The
-    properties of users, sessions and SIP are of no account.
+    ``properties.server`` is the broker's address for the original ECI, ``data`` the agent's own address. The properties
+    of users, sessions and SIP are ignored.
     """
 
     def __init__(self, properties: AgentProperties, *, data: Address) -> None:
         self.unreadable = 0
-        """Datagrams of the broker that made no sense: as good as lost."""
+        """Number of malformed datagrams from the broker, which were discarded."""
         self._conversation = Conversation(msgspec.structs.replace(properties, session="default", resume=None))
         self._broker = properties.server
         self._data = data
         self._answer_s_max = properties.answer_s_max
         self._connected = self._is_attaching = False
         self._deadlines: deque[tuple[float, PublishEvent | Ask]] = deque()
-        """Until when each answer is waited for, those that have come included, in order."""
+        """Deadline of each request in order, including requests that have been answered."""
         self._outputs: list[Output] = []
 
     @property
     def connected(self) -> bool:
-        """Return the ECIAgent Status: whether the broker has attached us; it may have forgotten us since."""
+        """Return whether the broker has attached this agent; it may have forgotten the agent since."""
         return self._connected
 
     def step(self, inputs: Iterable[Input], now: float) -> list[Output]:
-        """Take a batch of inputs at monotonic second ``now``; return the outputs in order."""
+        """Process a batch of inputs at monotonic second ``now``; return the outputs in order."""
         for given in inputs:
             match given:
                 case DatagramReceived(source=self._broker, data=payload):
-                    self._hear(payload)
+                    self._received(payload)
                 case PublishEvent() | Ask():
-                    self._say(given, now)
+                    self._request(given, now)
                 case StartReading() | StopReading() | Acknowledge():
-                    self._conversation.say(given)
+                    self._conversation.send(given)
                 case TimerFired(key="answer"):
                     self._give_up_until(now)
                 case Moved(data=data):
@@ -97,13 +96,13 @@ class Agent:
         outputs, self._outputs = self._outputs, []
         return outputs
 
-    def _say(self, given: PublishEvent | Ask, now: float) -> None:
-        """Send a request, once; before we are attached it waits for that."""
-        payload = self._conversation.say(given)
+    def _request(self, given: PublishEvent | Ask, now: float) -> None:
+        """Send a request once, when the agent is attached."""
+        payload = self._conversation.send(given)
         assert payload is not None
         if len(payload) > UDP_PAYLOAD_BYTES_MAX:
-            reason = f"it takes {len(payload)} bytes, and original ECI sends no more than a datagram holds"
-            self._settle(given, f"{reason}: {UDP_PAYLOAD_BYTES_MAX}", limit="udp_payload_bytes_max")
+            reason = f"the message has {len(payload)} bytes; a datagram of the original ECI has at most"
+            self._settle(given, f"{reason} {UDP_PAYLOAD_BYTES_MAX}", limit="udp_payload_bytes_max")
             return
         if not self._deadlines:
             self._outputs.append(SetTimer("answer", now + self._answer_s_max))
@@ -111,13 +110,13 @@ class Agent:
         if self._connected:
             self._send(payload)
 
-    def _hear(self, payload: bytes) -> None:
+    def _received(self, payload: bytes) -> None:
         if is_challenge(payload):
             if self._is_attaching and not self._connected:
                 self._send(payload + self._conversation.opening()[0])
             return
         try:
-            self._outputs += self._conversation.hear(payload)
+            self._outputs += self._conversation.receive(payload)
         except RemoteProtocolError:
             self.unreadable += 1
             return
@@ -136,7 +135,7 @@ class Agent:
     def _settle(
         self, given: PublishEvent | Ask, reason: str, *, limit: str | None = None, answered: bool = True
     ) -> None:
-        """Report that ``given`` came to nothing, unless its answer was there."""
+        """Report that ``given`` failed, unless it was answered before."""
         if not self._conversation.give_up(given):
             return
         match given:
@@ -147,7 +146,7 @@ class Agent:
                 self._outputs.append(RequestSettled(message.request, (), refusal, answered))
 
     def _no_answer(self) -> str:
-        return f"no answer came in {self._answer_s_max:g} s, and original ECI repeats nothing"
+        return f"no response within {self._answer_s_max:g} s; the original ECI does not retransmit"
 
     def _send(self, payload: bytes) -> None:
         self._outputs.append(SendDatagram(ECI_SOCKET, self._broker, payload))

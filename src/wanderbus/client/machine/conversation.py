@@ -1,7 +1,6 @@
-"""The agent's side of the application protocol, over however many connections it takes (DESIGN 5.2, 5.5).
+"""The agent's side of the application protocol, across successive connections (DESIGN 5.2, 5.5).
 
-What was said and not yet answered is said again on every new connection, in order; what is heard twice is
-passed on once.
+Unanswered messages are sent again on every new connection, in order. Duplicates from the broker are discarded.
 """
 
 from __future__ import annotations
@@ -34,13 +33,13 @@ from wanderbus.machine import Output
 from wanderbus.protocol import presentation
 
 OfReaders = StartReading | StopReading | Acknowledge
-"""What the application says of those who read."""
+"""Inputs about readers of subscriptions."""
 
 
 class Conversation:
-    """Turns the application's requests into messages, and the broker's messages into reports.
+    """Converts the application's requests into messages, and the broker's messages into reports.
 
-    What is said of its own accord, about subscriptions that end, is found in :meth:`unsaid`.
+    :meth:`take_unsent` returns messages that it sends without a request, about subscriptions that end.
     """
 
     def __init__(self, properties: AgentProperties) -> None:
@@ -50,27 +49,27 @@ class Conversation:
         self._readings = Readings()
         self._untaken = Untaken(properties.untaken_bytes_max)
         self._reads: dict[int, tuple[int, Position | None]] = {}
-        """By request for a subscription that is read at once: the handle, and the position to resume from."""
+        """By request for a subscription to be read at once: the handle, and the position to resume from."""
         self._lifetimes = Lifetimes(properties.on_ended)
         self._publishes: dict[tuple[bool, int], bytes] = {}
-        """By whether they are of the outbox, and number."""
+        """Unanswered publishes by number; the first part of the key is True for the outbox."""
         self._held_up: PublishSettled | None = None
-        """The lowest event of the outbox that was refused for the time being; none behind it may be said anew."""
+        """The lowest event of the outbox that was refused temporarily; no later one may be sent again before it."""
         self._requests: dict[int, Question] = {}
-        self._unsaid: list[bytes] = []
+        self._unsent: list[bytes] = []
 
     @property
     def unanswered(self) -> int:
-        """Return how many publishes and requests wait for an answer."""
+        """Return the number of publishes and requests without a response."""
         return len(self._publishes) + len(self._requests)
 
     @property
     def attached(self) -> bool:
-        """Return whether the broker has said which stream it goes on with."""
+        """Return whether the broker has confirmed the attachment with its epoch."""
         return self._epoch != 0
 
     def opening(self) -> list[bytes]:
-        """Return what to say first on a new connection."""
+        """Return the first messages of a new connection."""
         for question in self._requests.values():
             question.forget_parts()
         resume, keep_queue = self._properties.resume, self._properties.keep_queue
@@ -82,12 +81,12 @@ class Conversation:
         return [protocol.encode(attach), *read, *requests, *publishes]
 
     def _would_overtake(self, publish: tuple[bool, int]) -> bool:
-        """Return whether an event of the outbox before this one has to be said first (SPEC X25)."""
+        """Return whether an earlier event of the outbox has to be sent first (SPEC X25)."""
         outbox, number = publish
         return outbox and self._held_up is not None and number > self._held_up.number
 
-    def say(self, given: PublishEvent | Ask | OfReaders) -> bytes | None:
-        """Return the message for one request of the application, None if it adds nothing."""
+    def send(self, given: PublishEvent | Ask | OfReaders) -> bytes | None:
+        """Return the message for one input of the application, None if none is needed."""
         match given:
             case PublishEvent(number=number, event=event, outbox=outbox):
                 payload = protocol.encode(protocol.Publish(number, event, outbox))
@@ -97,8 +96,8 @@ class Conversation:
             case Ask():
                 payload = self._ask(given)
             case _:
-                said = self._say_of_reader(given)
-                return None if said is None else protocol.encode(said)
+                message = self._reader_message(given)
+                return None if message is None else protocol.encode(message)
         return payload
 
     def _ask(self, given: Ask) -> bytes:
@@ -112,7 +111,7 @@ class Conversation:
         self._requests[request.request] = Question(request, payload)
         return payload
 
-    def _say_of_reader(self, given: OfReaders) -> protocol.OfReaders | None:
+    def _reader_message(self, given: OfReaders) -> protocol.OfReaders | None:
         reading = self._readings.get(given.subscription)
         match given:
             case StartReading(subscription=subscription, resume=resume):
@@ -133,13 +132,13 @@ class Conversation:
                 reading.taken = position.number
                 return protocol.Take(reading.handle, position.number)
 
-    def unsaid(self) -> list[bytes]:
-        """Return what is to be said because of what was heard; it is returned once, and repeated by :meth:`opening`."""
-        unsaid, self._unsaid = self._unsaid, []
-        return unsaid
+    def take_unsent(self) -> list[bytes]:
+        """Return messages caused by received ones, each once; :meth:`opening` repeats those without a response."""
+        unsent, self._unsent = self._unsent, []
+        return unsent
 
     def give_up(self, given: PublishEvent | Ask) -> bool:
-        """Wait no longer for the answer to ``given``; return whether it was still to come."""
+        """Stop waiting for the response to ``given``; return whether it was still open."""
         match given:
             case PublishEvent(number=number, outbox=outbox):
                 return self._publishes.pop((outbox is not None, number), None) is not None
@@ -148,8 +147,8 @@ class Conversation:
                 self._lifetimes.gave_up(message.request)
                 return self._requests.pop(message.request, None) is not None
 
-    def hear(self, payload: bytes) -> list[Output]:
-        """Return what a message of the broker means; :class:`RemoteProtocolError` if it means nothing."""
+    def receive(self, payload: bytes) -> list[Output]:
+        """Process a message of the broker; return the reports. :class:`RemoteProtocolError` if it is malformed."""
         match protocol.decode_from_broker(payload):
             case protocol.Notify() as notify:
                 return self._notified(notify, len(payload))
@@ -168,7 +167,7 @@ class Conversation:
             case protocol.NotRead(subscription=subscription, waiting=waiting):
                 return [] if self._readings.get(subscription.id) else [SubscriptionNotRead(subscription, waiting)]
             case protocol.SubscriptionEnded() as ended:
-                return self._of_its_own_accord(self._lifetimes.ended(ended))
+                return self._carry_out(self._lifetimes.ended(ended))
             case protocol.RequestRefused(request=request) as refusal:
                 asked = self._requests.pop(request, None)
                 return self._settled(RequestSettled(request, (), refusal)) if asked else []
@@ -176,7 +175,7 @@ class Conversation:
                 return self._answered(answer, len(payload))
 
     def _answered(self, answer: protocol.Done | protocol.Listing, size: int) -> list[Output]:
-        """Report the answer to a request once its last part is here."""
+        """Report the response to a request once its last part has arrived."""
         question = self._requests.get(answer.request)
         whole = None if question is None else question.whole(answer, size)
         if whole is None:
@@ -187,35 +186,36 @@ class Conversation:
         return self._settled(RequestSettled(answer.request, whole))
 
     def _settled(self, settled: RequestSettled) -> list[Output]:
-        """Report an answer to the application; what was asked by ourselves is not for it."""
+        """Report a response to the application, unless the request was made by :class:`Lifetimes`."""
         if (reads := self._reads.pop(settled.request, None)) is not None:
             self._start_reading(settled, *reads)
-        outputs = self._of_its_own_accord(self._lifetimes.settled(settled))
+        outputs = self._carry_out(self._lifetimes.settled(settled))
         return outputs if settled.request < 0 else [settled, *outputs]
 
     def _start_reading(self, settled: RequestSettled, handle: int, resume: Position | None) -> None:
-        """Read what was subscribed to, unless it is read already: the broker goes by the same rule."""
+        """Start reading the new subscription, unless it is being read; the broker follows the same rule."""
         for subscription in settled.subscriptions:
             if self._readings.get(subscription.id) is None:
                 taken = resume.number if resume is not None and resume.epoch == self._epoch else 0
                 self._readings.start(subscription.id, handle, taken)
 
-    def _of_its_own_accord(self, decided: Decision) -> list[Output]:
+    def _carry_out(self, decided: Decision) -> list[Output]:
+        """Enqueue the messages of a decision about lifetimes; return its reports."""
         for message in decided.messages:
             question = self._requests[message.request] = Question(message, protocol.encode(message))
-            self._unsaid.append(question.payload)
+            self._unsent.append(question.payload)
         for over in decided.reports:
             self._succeed(over)
         return list(decided.reports)
 
     def _succeed(self, over: SubscriptionOver) -> None:
-        """Go on with what stands for a subscription that has ended, if that was read."""
+        """Continue with the successor of an ended subscription, if that one was being read."""
         if over.successor is None:
             return
         reading = self._readings.succeed(over.subscription.id, over.successor.id)
         if reading is not None:
             self._untaken.succeed(over.subscription.id, over.successor.id)
-            self._unsaid.append(protocol.encode(read_message([reading], self._epoch)))
+            self._unsent.append(protocol.encode(read_message([reading], self._epoch)))
 
     def _refused(self, refused: protocol.PublishRefused) -> PublishSettled:
         number, outbox, limit = refused.number, refused.outbox, refused.limit
@@ -225,17 +225,17 @@ class Conversation:
         return settled
 
     def _attached(self, epoch: int) -> list[Output]:
-        """Go on where we were; another epoch is another stream, whose numbers begin anew."""
+        """Continue from the known positions; another epoch is another stream, whose numbers restart."""
         if epoch != self._epoch:
             if self._epoch:
                 self._readings.restart()
             self._epoch = epoch
         self._keep = True
-        self._of_its_own_accord(self._lifetimes.attached())
+        self._carry_out(self._lifetimes.attached())
         return self._overtaking()
 
     def _overtaking(self) -> list[Output]:
-        """Settle what was not said anew, lest it overtake another event of the outbox, with the answer to that one."""
+        """Settle publishes that were withheld to keep the outbox's order, with the refusal of the held-up event."""
         numbers = [number for outbox, number in self._publishes if self._would_overtake((outbox, number))]
         if self._held_up is None or not numbers:
             return []
@@ -256,7 +256,7 @@ class Conversation:
         return [Arrived(notification, new)]
 
     def _gap(self, gap: protocol.NotifyGap, size: int) -> list[Output]:
-        """Pass on a gap; numbers that were received before they were dropped are not missing."""
+        """Report a gap; numbers that were received before the broker discarded them are not missing."""
         self._check_attached()
         handles = () if gap.reader is None else (gap.reader,)
         arrived: list[Output] = []
@@ -273,4 +273,4 @@ class Conversation:
 
     def _check_attached(self) -> None:
         if not self._epoch:
-            raise RemoteProtocolError("a notification came before the attachment", None)
+            raise RemoteProtocolError("a notification arrived before the attachment", None)

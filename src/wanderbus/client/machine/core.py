@@ -1,9 +1,10 @@
-"""The agent: one user agent, one session with the broker, one data channel that heals (SPEC D-06, D-08, D-10, G-01).
+"""State machine of the agent: one SIP user agent, one session with the broker, one data channel that heals (SPEC D-06,
+D-08, D-10, G-01).
 
-Order on a move (SPEC D-08): REGISTER at once, re-INVITE without waiting for its answer, data resumes when the
-broker's answer is there. While DISCONNECTED the connection that failed is probed, and an answer leads to a re-INVITE
-at once; a fresh re-INVITE goes out at longer intervals too. A session that the broker no longer knows is created anew:
-the broker session with its queue is durable.
+Order on a move (SPEC D-08): REGISTER at once, re-INVITE without waiting for its response; data resume with the broker's
+response to the re-INVITE. While DISCONNECTED, the failed connection is probed, and a response triggers a re-INVITE at
+once; further re-INVITEs are sent at longer intervals too. If the broker no longer knows the SIP session, the agent
+creates another one; the broker session with its queue is durable.
 """
 
 from __future__ import annotations
@@ -62,23 +63,23 @@ __all__ = ["DATA_SOCKET", "REFUSALS", "SIP_SOCKET", "STREAM_SOCKET", "Agent"]
 
 SIP_SOCKET: Final = "sip"
 REFUSALS: Final = frozenset({401, 403, 404, 407, 488})
-"""Answers that will not change by asking again: credentials or authority are missing, or the data channel is not
-what the broker demands."""
+"""SIP responses that a retry will not change: credentials or permission are missing, or the broker does not accept the
+data channel."""
 
 _WAY_REFUSALS: Final = frozenset({488, 503})
-"""Answers that may concern the way of the data channel alone: another transport, or a relay, is not taken."""
+"""SIP responses that may refuse only the path of the data channel: its transport, or a relay."""
 
 _RELAY_S: Final = 4.0
-"""Time that a proxy may need to ask relays, before an offer for one counts as unanswered."""
+"""Extra time for a proxy to ask relays, before an offer that requests one counts as unanswered."""
 
 _DRAIN_STEP_S: Final = 0.02
 _LEFT: Final = "the agent left"
 
 
 class Agent:
-    """One user's agent as a machine; ``sip`` and ``data`` are where its two sockets are reached.
+    """State machine of one user's agent; ``sip`` and ``data`` are the addresses of its two sockets.
 
-    Over TCP the port of ``data`` is of no account: the connection is opened from here.
+    Over TCP the port of ``data`` is ignored: the agent opens the connection.
     """
 
     def __init__(
@@ -104,13 +105,13 @@ class Agent:
         self._connected = False
         self._ever_connected = False
         self._established = False
-        """Whether the SIP session was answered, so that it can be updated."""
+        """True once the SIP session was answered, so that it can be updated."""
         self._fresh = False
-        """Whether the data channel was begun anew by the broker's offer, and nothing was said on it yet."""
+        """True if the broker's offer has restarted the data channel, and nothing was sent on it yet."""
         self._barren = False
-        """Whether nothing has come on the data channel since it was begun."""
+        """True if nothing was received on the data channel since its start."""
         self._probing = False
-        """Whether an answer of the connection that failed is waited for."""
+        """True while a response of the failed connection is expected."""
         self._heal_pause_s = properties.heal_s
         self._pacing = HealPacing(random, properties.heal_s_max)
         self._leaving_until: float | None = None
@@ -118,42 +119,42 @@ class Agent:
 
     @property
     def connected(self) -> bool:
-        """Return the ECIAgent Status: whether the data channel to the broker works, as far as is known."""
+        """Return the agent's status: whether the data channel to the broker works, as far as known."""
         return self._connected
 
     @property
     def media_status(self) -> RemoteMediaStatus:
-        """Return the Remote Media Status of the present SIP session, DISCONNECTED if there is none."""
+        """Return the Remote Media Status of the current SIP session, DISCONNECTED if there is none."""
         session = self._user_agent.sessions.get(self._session)
         return RemoteMediaStatus.DISCONNECTED if session is None else session.media_status
 
     @property
     def is_updating(self) -> bool:
-        """Return whether an update of the present SIP session waits for its answer."""
+        """Return whether an update of the current SIP session waits for its response."""
         session = self._user_agent.sessions.get(self._session)
         return session is not None and session.communication is SIPCommunicationStatus.REINVITING
 
     @property
     def sends_to(self) -> Address | None:
-        """Return the address that data go to, None until it is agreed on."""
+        """Return the destination address of data, None until it is negotiated."""
         return self._path.sends_to
 
     @property
     def way(self) -> Way:
-        """Return the way that the data channel takes, or is to take (SPEC I-08)."""
+        """Return the path of the data channel, in use or to be tried (SPEC I-08)."""
         return self._choice.way
 
     def step(self, inputs: Iterable[Input], now: float) -> list[Output]:
-        """Take a batch of inputs at monotonic second ``now``; return the outputs in order."""
+        """Process a batch of inputs at monotonic second ``now``; return the outputs in order."""
         for_data: list[Input] = []
         batch = list(inputs)
         for given, following in zip_longest(batch, batch[1:]):
-            if isinstance(given, Acknowledge) and _says_it_too(given, following):
+            if isinstance(given, Acknowledge) and _is_superseded(given, following):
                 continue
             if self._transports.takes(given):
                 for_data.append(given)
             elif isinstance(given, PublishEvent | Ask | OfReaders):
-                if payload := self._conversation.say(given):
+                if payload := self._conversation.send(given):
                     for_data += self._sending([payload])
             else:
                 self._step_data(for_data, now)
@@ -199,7 +200,7 @@ class Agent:
         self._take_data(on_the_channel, now)
 
     def _heal(self, now: float) -> None:
-        """Tell the broker where we are: in the session if there is one, else in a new one."""
+        """Send the agent's address to the broker: by a re-INVITE if there is a session, else by a new INVITE."""
         if not self._started or self._leaving_until is not None:
             return
         self._take_data(self._path.take_way(now), now)
@@ -213,15 +214,15 @@ class Agent:
         self._outputs.append(SetTimer("heal", now + pause_s))
 
     def _heal_again(self, now: float) -> None:
-        """Try once more, and give the next answer more time: the way may be longer than the pause (RFC 5626 4.5).
+        """Retry, with a longer timeout: the round trip may be longer than the previous one (RFC 5626 4.5).
 
-        When that was in vain too, in a new session: if both sides have moved, each looks for the other where it was,
-        while the registrar knows where the broker is.
+        After a second failure, retry with a new session: if both sides have moved, each uses the other's previous
+        address, but the registrar knows the broker's current one.
         """
         if self._heal_pause_s > self._properties.heal_s:
             self._established = False
             if self._choice.is_unproven_relay and not self._connected:
-                self._choice.failed("no answer came")
+                self._choice.failed("no response")
         self._heal_pause_s = min(2 * self._heal_pause_s, self._properties.heal_s_max)
         self._heal(now)
 
@@ -269,7 +270,7 @@ class Agent:
                 self._outputs.append(output)
 
     def _offered(self, identity: str, media: MediaDescription, now: float) -> None:
-        """The broker renews our session, as after its restart; nobody else has business with an agent."""
+        """Accept the broker's renewal of the session, as after its restart; refuse every other caller."""
         if identity != self._session:
             self._step_user_agent(sip.Refuse(identity, 603), now)
             return
@@ -282,12 +283,12 @@ class Agent:
         self._step_user_agent(sip.Answer(identity, self._media(), renews=True), now)
 
     def _settle(self, media: MediaDescription, now: float) -> None:
-        """Both sides agree on the data channel: SIP says so, hence CONNECTED (SPEC E-08).
+        """Become CONNECTED: offer and answer agree on the data channel (SPEC E-08).
 
-        Or the answer is not what the broker said, or less than we demand: then there is no session (DESIGN 6.5).
+        If the answer was tampered with, or is weaker than required, end the session instead (DESIGN 6.5).
         """
         if not self._channel.local:
-            # What was described has ended meanwhile; healing, which is due, describes another.
+            # The offered channel has ended meanwhile; the pending heal timer offers another.
             self._step_user_agent(sip.SetMediaStatus(self._session, RemoteMediaStatus.DISCONNECTED), now)
             return
         try:
@@ -325,7 +326,7 @@ class Agent:
             self._way_failed(now)
 
     def _way_failed(self, now: float, reason: str = "") -> bool:
-        """Take the next way and return True; where there is none, the connection fails in its own time."""
+        """Switch to the next path and return True; without one, leave the failure to the connection's own timeout."""
         if not self._choice.failed(reason):
             return False
         self._disconnected(self._choice.why, now)
@@ -352,7 +353,7 @@ class Agent:
         self._outputs.append(SetTimer("heal", now + pause_s))
 
     def _disconnected(self, reason: str, now: float) -> None:
-        """Set agent and media DISCONNECTED, always both (SPEC E-07); for who leaves, leaving is the reason."""
+        """Set agent and media DISCONNECTED, always both (SPEC E-07); while closing, the reason is the closing."""
         self._step_user_agent(sip.SetMediaStatus(self._session, RemoteMediaStatus.DISCONNECTED), now)
         if self._connected:
             self._connected = False
@@ -369,7 +370,7 @@ class Agent:
                 case SendDatagram() | SendOnStream() | CloseStream() | SetTimer() | CancelTimer():
                     self._outputs.append(output)
                 case MessageReceived(local_id=self._channel.local, payload=payload):
-                    self._heard(payload, now)
+                    self._received(payload, now)
                 case ConnectionFailed(local_id=self._channel.local, reason=reason):
                     self._channel_failed(reason.replace("the other side", "the broker"), now)
                 case ConnectionReset(local_id=self._channel.local):
@@ -377,21 +378,21 @@ class Agent:
                 case ProbeAnswered(local_id=self._channel.failed) | ConnectionReset(local_id=self._channel.failed):
                     self._reached(now)
 
-    def _heard(self, payload: bytes, now: float) -> None:
-        """What makes no sense ends the connection, and with it what came after: the next one begins where it stood."""
+    def _received(self, payload: bytes, now: float) -> None:
+        """Process a message; a malformed one closes the connection, and the next one resumes before this message."""
         self._barren = False
         try:
-            self._outputs += self._conversation.hear(payload)
-            self._step_data(self._sending(self._conversation.unsaid()), now)
+            self._outputs += self._conversation.receive(payload)
+            self._step_data(self._sending(self._conversation.take_unsent()), now)
         except RemoteProtocolError as error:
             self._take_data(self._channel.abandon(now), now)
             self._disconnected(str(error), now)
             self._outputs += [ServerUnreachable(str(error)), SetTimer("heal", now + self._pacing.failed(now))]
 
     def _channel_failed(self, reason: str, now: float, *, reset: bool = False) -> None:
-        """An exhausted send marks media DISCONNECTED and leaves SIP as it is (SPEC C-14, G-01); then heal.
+        """Set media DISCONNECTED without touching the SIP session (SPEC C-14, G-01); then heal.
 
-        Who leaves has said good-bye: that the broker forgets the connection is then no news.
+        While closing, do not heal: the broker has ended the connection as requested.
         """
         self._channel.lost()
         self._disconnected(reason, now)
@@ -403,7 +404,7 @@ class Agent:
         self._choice.connection_failed(now)
         pause_s = self._pacing.failed(now)
         if self._barren or not self._pacing.is_calm:
-            # What stands in its way, as a relay that has no room, would be asked again without a pause.
+            # Without a pause, a persistent obstacle such as a full relay would be retried in a tight loop.
             self._outputs.append(SetTimer("heal", now + pause_s))
         else:
             self._heal(now)
@@ -411,14 +412,14 @@ class Agent:
         self._outputs.append(SetTimer("probe", now + self._properties.probe_s))
 
     def _probe(self, now: float) -> None:
-        """Ask the connection that failed for a sign of life, again and again (SPEC D-10)."""
+        """Probe the failed connection periodically (SPEC D-10)."""
         if self._channel.failed and self._leaving_until is None:
             self._probing = True
             self._outputs.append(SetTimer("probe", now + self._properties.probe_s))
             self._take_data(self._channel.probe(now), now)
 
     def _reached(self, now: float) -> None:
-        """The broker answers again: update the session, and do not probe until that has had its time."""
+        """Handle that the broker responds again: update the session, and pause probing until that completes."""
         if self._probing and self._pacing.is_calm:
             self._probing = False
             self._outputs.append(CancelTimer("probe"))
@@ -430,7 +431,7 @@ class Agent:
         return [SendMessage(self._channel.local, payload) for payload in payloads]
 
     def _drain(self, now: float) -> None:
-        """End the session once what was said has arrived, or it takes too long."""
+        """End the session once everything sent is acknowledged, or ``drain_s`` has passed."""
         assert self._leaving_until is not None
         confirmed = self._transports.all_confirmed(self._channel.local)
         if self._connected and not confirmed and now < self._leaving_until:
@@ -441,8 +442,8 @@ class Agent:
         self._step_user_agent(sip.Stop(), now)
 
 
-def _says_it_too(given: Acknowledge, following: Input | None) -> bool:
-    """Return whether what follows acknowledges the same subscription, further: numbers only rise."""
+def _is_superseded(given: Acknowledge, following: Input | None) -> bool:
+    """Return whether the next input acknowledges the same subscription: positions only increase."""
     return (
         isinstance(following, Acknowledge)
         and following.subscription == given.subscription

@@ -1,4 +1,4 @@
-"""Data channel of an agent: its transports, and the way that it takes (SPEC F-01, I-08)."""
+"""Data channel of an agent: its transports, and the choice of its path (SPEC F-01, I-08)."""
 
 from __future__ import annotations
 
@@ -39,24 +39,24 @@ class DataPath:
             self.transports, parties_of(properties, ""), encryption=properties.encryption, protocol=self._protocol
         )
         self._offered_at: float | None = None
-        """When our offer under way was sent, None if there is none."""
+        """Time at which the agent's open offer was sent, None if there is none."""
 
     @property
     def sends_to(self) -> Address | None:
-        """Return the address that data go to, as the broker's description has it; None until that is agreed on."""
+        """Return the destination address of data, from the broker's description; None until it is negotiated."""
         remote = self.channel.remote
         return None if remote is None else remote.address
 
     def take_way(self, now: float) -> list[Output]:
-        """Prepare the channel for an offer by the chosen way, which is sent now."""
+        """Prepare the channel for an offer by the chosen path, which is sent now."""
         self._offered_at = now
         self.channel.relayed = self.choice.relayed
         return self.channel.switch(self._protocol, now) if self.channel.protocol != self._protocol else []
 
     def begin_trial(self, now: float) -> float | None:
-        """Begin to wait for an acknowledgement by the way that was agreed on; return until when.
+        """Start to wait for an acknowledgement on the negotiated path; return the deadline.
 
-        None if it leads to where nothing was acknowledged before.
+        Return None if the path leads to an address that acknowledged nothing before.
         """
         assert self.sends_to is not None, "a trial begins with an agreement"
         round_trip_s = 0.0 if self._offered_at is None else now - self._offered_at
@@ -64,7 +64,7 @@ class DataPath:
         return self.choice.agreed(self.sends_to, round_trip_s, now)
 
     def is_reached(self) -> bool:
-        """Return whether the broker acknowledged something on the present path."""
+        """Return whether the broker acknowledged something on the current path."""
         return self.transports.reached(self.channel.local)
 
     @property

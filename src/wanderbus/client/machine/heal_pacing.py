@@ -1,7 +1,7 @@
-"""Pauses of an agent whose sessions or connections fail one after the other (RFC 5626 4.5).
+"""Back-off of an agent whose sessions or connections fail repeatedly (RFC 5626 4.5).
 
-The first failures are healed at once, as a broker that restarts or a relay that went away makes them. A server that
-ends whatever was just begun, or refuses every call, is asked less and less often.
+The first failures are healed almost at once, since they are usual when a broker restarts or a relay disappears. A
+server that ends every new session, or refuses every call, is retried at growing intervals.
 """
 
 from __future__ import annotations
@@ -11,17 +11,17 @@ from typing import Final
 from wanderbus.machine import RandomSource
 
 FIRST_S: Final = (0.2, 1.0)
-"""Before a session is created again, or a connection; at random, so that not all agents come at once."""
+"""Range of the random pause before a new session or connection; it spreads the load of many agents."""
 
 FREE_FAILURES: Final = 4
-"""Failures in a row that are followed by no more than the first pause."""
+"""Consecutive failures that are each followed by the first pause only."""
 
 STABLE_S: Final = 30.0
-"""A connection that held for so long ends the row."""
+"""Lifetime of a connection after which the count of failures restarts."""
 
 
 class HealPacing:
-    """Counts failures in a row; ``pause_s_max`` bounds the pauses after them."""
+    """Counts consecutive failures; ``pause_s_max`` bounds the pauses after them."""
 
     def __init__(self, random: RandomSource, pause_s_max: float) -> None:
         self._random = random
@@ -30,12 +30,12 @@ class HealPacing:
         self._agreed_at: float | None = None
 
     def agreed(self, now: float) -> None:
-        """Note that a session stands; one that stood already goes on."""
+        """Note that a session is established, if none was before."""
         if self._agreed_at is None:
             self._agreed_at = now
 
     def moved(self) -> None:
-        """Begin a new row: at another address everything may be different."""
+        """Reset the count: at another address everything may be different."""
         self._failures, self._agreed_at = 0, None
 
     def failed(self, now: float) -> float:
@@ -51,5 +51,5 @@ class HealPacing:
 
     @property
     def is_calm(self) -> bool:
-        """Return whether so few failures came in a row that the next attempt need not wait."""
+        """Return whether there were so few consecutive failures that the next attempt needs no long pause."""
         return self._failures <= FREE_FAILURES

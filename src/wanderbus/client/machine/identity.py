@@ -1,4 +1,4 @@
-"""The user and the device of an agent, as its SIP user agent and its data channel name them."""
+"""Identity of an agent for its SIP user agent and its data channel."""
 
 from __future__ import annotations
 
@@ -28,7 +28,7 @@ def sip_properties_of(properties: AgentProperties) -> Properties:
 def parties_of(properties: AgentProperties, session: str) -> Parties:
     """Return both parties of the SIP ``session``, with the secret derived from the password (DESIGN 6.5).
 
-    A broker of another domain shares no secret with us, as it does not know the password.
+    A broker of another domain does not know the password, so there is no shared secret.
     """
     ours, password = sip_properties_of(properties), properties.password
     domain, broker = ours.uri.partition("@")[2], canonical_uri(properties.broker)

@@ -1,12 +1,12 @@
-"""What an agent does about subscriptions that end without its application having asked for it (SPEC G-10 to G-12).
+"""Reaction of an agent to subscriptions that end without a request of its application (SPEC G-10 to G-12).
 
-It learns of the end by the broker's notice, or by asking which subscriptions there are whenever it is attached
-again; either is enough. The reaction is one of three (SPEC G-11, X21): *ignore* reports it; *renew* has the same
-subscription back for as long as was asked for at first, and submits a new one if the broker has forgotten it;
-*resubmit* submits a new one at once. A reaction concerns what this application has asked for in this life; of
-others' subscriptions in its session the notice is reported.
+The agent learns of the end from the broker's notice, or by querying its subscriptions after each attachment; either is
+enough. There are three reactions (SPEC G-11, X21). *ignore* reports the end. *renew* renews the same subscription with
+its original lifetime, and submits a new one if the broker has forgotten it. *resubmit* submits a new one at once. The
+agent reacts only for subscriptions that this application requested in this run; for other subscriptions of its session
+it reports the notice.
 
-Requests made here have numbers below zero; those of the application are above.
+Requests made here have negative numbers; the application's are positive.
 """
 
 from __future__ import annotations
@@ -21,23 +21,23 @@ from wanderbus.client.machine.messages import OnEnded, RequestSettled, Subscript
 from wanderbus.subscription import Subscription
 
 MISSED: Final = "missed"
-"""The reason of an end that was found by asking: why it came is not known."""
+"""Reason of an end that was found by a query; the actual reason is unknown."""
 
 OVER_MAX: Final = 1_024
-"""Ends that are remembered, so that hearing of one again is no news."""
+"""Most ended subscriptions that are remembered, to discard duplicate notices."""
 
 Request = protocol.Subscribe | protocol.Unsubscribe | protocol.Renew | protocol.Query
 
 
 class Decision(msgspec.Struct, frozen=True):
-    """What to say to the broker, and what to report."""
+    """Messages to send to the broker, and reports to the application."""
 
     messages: Sequence[Request] = ()
     reports: Sequence[SubscriptionOver] = ()
 
 
 class _Wanted(msgspec.Struct):
-    """A subscription that the application asked for, and the lifetime that it asked for last."""
+    """A subscription that the application requested, and its last requested lifetime."""
 
     subscription: Subscription
     lifetime_s: float | None
@@ -45,9 +45,9 @@ class _Wanted(msgspec.Struct):
 
 
 class _Reaction(msgspec.Struct):
-    """A request under way to have ``wanted`` back, in place or anew.
+    """An open request that renews or resubmits ``wanted``.
 
-    ``abandoned`` once the application ended it itself.
+    ``abandoned`` is True once the application has ended the subscription itself.
     """
 
     wanted: _Wanted
@@ -60,7 +60,7 @@ _NOTHING: Final = Decision()
 
 
 class Lifetimes:
-    """The subscriptions of one application, and the reaction to their end."""
+    """Subscriptions of one application, and the reaction to their end."""
 
     def __init__(self, on_ended: OnEnded) -> None:
         self._on_ended = on_ended
@@ -69,11 +69,11 @@ class Lifetimes:
         self._wanted: dict[str, _Wanted] = {}
         self._over: dict[str, None] = {}
         self._check: tuple[int, frozenset[str]] | None = None
-        """The question under way, and which subscriptions lived when it was asked."""
+        """Number of the open query, and the subscriptions that were live when it was sent."""
         self._reactions: dict[int, _Reaction] = {}
 
     def asked(self, message: protocol.AgentMessage) -> None:
-        """Take note of a request that the application makes."""
+        """Record a request of the application."""
         match message:
             case protocol.Subscribe() | protocol.Renew():
                 self._asked[message.request] = message
@@ -84,11 +84,11 @@ class Lifetimes:
                         reaction.abandoned = True
 
     def gave_up(self, request: int) -> None:
-        """The application waits no longer for the answer to ``request``."""
+        """Forget ``request``: the application no longer waits for its response."""
         self._asked.pop(request, None)
 
     def attached(self) -> Decision:
-        """Ask which subscriptions there are, if any are wanted (SPEC G-12); a question under way is repeated anyhow."""
+        """Query the subscriptions, if any are wanted (SPEC G-12); an open query is sent again anyway."""
         if not self._wanted:
             self._check = None
             return _NOTHING
@@ -101,7 +101,7 @@ class Lifetimes:
         return Decision([query])
 
     def ended(self, notice: protocol.SubscriptionEnded) -> Decision:
-        """Decide about a subscription that the broker says has ended."""
+        """Decide about a subscription whose end the broker reported."""
         identity = notice.subscription.id
         if wanted := self._wanted.get(identity):
             wanted.subscription = notice.subscription
@@ -112,7 +112,7 @@ class Lifetimes:
         return Decision(reports=[SubscriptionOver(notice.subscription, notice.reason)])
 
     def settled(self, settled: RequestSettled) -> Decision:
-        """Take the broker's answer to a request, the application's or one made here."""
+        """Process the broker's response to a request, the application's or one made here."""
         if asked := self._asked.pop(settled.request, None):
             for subscription in settled.subscriptions:
                 self._want(_Wanted(subscription, asked.lifetime_s, asked.expires_us))
@@ -140,7 +140,7 @@ class Lifetimes:
         )
 
     def _react(self, wanted: _Wanted, reason: str) -> Decision:
-        """Have ``wanted`` back, unless it ended when its application wanted it to."""
+        """Renew or resubmit ``wanted``, unless it ended at the time that its application set."""
         self._forget(wanted.subscription.id)
         in_time = reason == "expired" and wanted.expires_us is not None
         if self._on_ended == "ignore" or in_time or reason == "unsubscribed":
@@ -168,7 +168,7 @@ class Lifetimes:
         return Decision([again])
 
     def _reacted(self, reaction: _Reaction, settled: RequestSettled) -> Decision:
-        """A renewal that is refused becomes a new submission: the broker may have forgotten what there was."""
+        """Process the response to a reaction; resubmit after a refused renewal, as the broker may have forgotten it."""
         lost = reaction.wanted.subscription
         if reaction.abandoned:
             unwanted = [s for s in settled.subscriptions if s.id != lost.id]
@@ -185,7 +185,7 @@ class Lifetimes:
         self._over.pop(wanted.subscription.id, None)
 
     def _forget(self, identity: str) -> None:
-        """The end of this subscription is known; the broker may still tell of it."""
+        """Forget a subscription as wanted; remember its end, as the broker may still report it."""
         if self._wanted.pop(identity, None):
             self._remember_over(identity)
 

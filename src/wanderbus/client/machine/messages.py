@@ -1,4 +1,4 @@
-"""What the agent machine may be told by its application, and what it reports."""
+"""Inputs of the agent machine from its application, and its reports."""
 
 from __future__ import annotations
 
@@ -15,11 +15,11 @@ from wanderbus.sip.message.targets import Transport
 from wanderbus.subscription import Subscription
 
 OnEnded = Literal["ignore", "renew", "resubmit"]
-"""What an agent does about a subscription that ends without being asked to (SPEC G-11, X21)."""
+"""Reaction of an agent to a subscription that ends without a request (SPEC G-11, X21)."""
 
 
 class AgentProperties(msgspec.Struct, frozen=True):
-    """Who the user is and how the broker is reached (SPEC Q-02, agent keys)."""
+    """Identity and parameters of an agent (SPEC Q-02, agent keys)."""
 
     uri: str
     """The user, ``sip:name@domain``."""
@@ -31,27 +31,27 @@ class AgentProperties(msgspec.Struct, frozen=True):
     """URI of the broker."""
 
     device: str
-    """UUID of this device; the same one replaces its earlier session (DESIGN 5.4)."""
+    """UUID of this device; a new connection of the same device replaces the earlier one (DESIGN 5.4)."""
 
     epoch: int
-    """Names this life of the agent; publishes are numbered within it."""
+    """Number of this run of the agent; publishes are numbered within it."""
 
     password: str | None = None
 
     transport: Transport = "UDP"
-    """What signalling with the server goes over (SPEC Q-02)."""
+    """Transport of SIP to the server (SPEC Q-02)."""
 
     server_name: str | None = None
-    """The name in the server's TLS certificate; its address when None."""
+    """Name in the server's TLS certificate; its address if None."""
 
     encryption: bool = True
-    """Whether the data channel is sealed; the broker has to say the same (SPEC U-05)."""
+    """Encrypt the data channel; the broker needs the same setting (SPEC U-05)."""
 
     data_transport: DataTransport = "AUTO"
-    """What the data channel takes: reliable UDP, or TCP; AUTO takes either (SPEC F-01, I-08)."""
+    """Transport of the data channel: reliable UDP, TCP, or AUTO for either (SPEC F-01, I-08)."""
 
     data_ways: tuple[Way, ...] = WAYS
-    """The ways it may take, of that transport, in the order in which they are tried (SPEC I-08)."""
+    """Paths that the data channel may take, in the order in which they are tried (SPEC I-08)."""
 
     session: str = "default"
     """Name of the broker session to join."""
@@ -60,48 +60,48 @@ class AgentProperties(msgspec.Struct, frozen=True):
     """The last position that the application has committed, for all subscriptions."""
 
     keep: bool = True
-    """Whether to keep the subscriptions that the session has already (SPEC G-09)."""
+    """Keep the subscriptions that the session already has (SPEC G-09)."""
 
     keep_queue: bool = False
-    """Whether to keep, without them, what they have queued for this device (SPEC X20)."""
+    """Keep what is queued for this device when ``keep = false`` ends the subscriptions (SPEC X20)."""
 
     on_ended: OnEnded = "ignore"
-    """What to do about a subscription that has ended without being asked to: nothing, have it back as it was, or
-    subscribe anew (SPEC G-11, X21)."""
+    """Reaction to a subscription that ended without a request: ignore it, renew the same one, or resubmit it as a new
+    one (SPEC G-11, X21)."""
 
     digest_algorithms: tuple[Literal["SHA-256", "MD5"], ...] = ("SHA-256", "MD5")
-    """The digests that the user proves themselves by: with ``["SHA-256"]`` no server, and nobody in between, can make
-    the agent use a weaker one."""
+    """Digests that the user authenticates with. With ``["SHA-256"]`` no server and no attacker on the path can make the
+    agent use a weaker one."""
 
     untaken_bytes_max: int = 64 * 2**20
-    """Bytes of notifications that a broker may send ahead of what the application has taken; one that sends more loses
-    the connection. A broker's ``device_unacknowledged_bytes_max`` has to be less."""
+    """Most bytes of notifications that a broker may send before the application acknowledges them; beyond it the agent
+    closes the connection. A broker's ``device_unacknowledged_bytes_max`` has to be less."""
 
     strangers_per_s: float = 20.0
-    """SIP messages a second that others than the hosts of server and broker may send here, all together; more are
-    dropped unread. Five seconds' worth may come at once."""
+    """Most SIP messages per second from hosts other than the server's and the broker's, together; more are discarded
+    unread. The burst is five seconds' worth."""
 
     register_expires_s: int = 600
-    """Lifetime of the registration; refreshed at a third of what is granted (SPEC D-03)."""
+    """Lifetime of the registration; refreshed at a third of the granted time (SPEC D-03)."""
 
     keepalive_s: float = 5.0
-    """A silent data channel is tried this often, so that an idle subscriber learns of a dead one (DESIGN 6.1)."""
+    """Interval of keep-alives on a silent data channel, so that an idle subscriber detects a dead one (DESIGN 6.1)."""
 
     probe_s: float = 1.0
-    """While DISCONNECTED, the connection that failed is probed this often; an answer heals at once (SPEC D-10)."""
+    """Interval of probes of the failed connection while DISCONNECTED; a response starts healing at once (SPEC D-10)."""
 
     heal_s: float = 4.0
-    """While DISCONNECTED, a fresh re-INVITE goes out after this time, for a broker that has moved or forgotten; then
-    after twice as long, and so on."""
+    """Time while DISCONNECTED until another re-INVITE, for a broker that has moved or restarted; it doubles with each
+    attempt."""
 
     heal_s_max: float = 16.0
-    """The longest pause between two of them."""
+    """Longest time between two such re-INVITEs."""
 
     drain_s: float = 2.0
-    """How long leaving waits for what was sent to be acknowledged."""
+    """Longest time that closing waits for acknowledgements of sent messages."""
 
     answer_s_max: float = 2.0
-    """In the mode of the original ECI: how long an answer is waited for, once, as nothing is repeated (SPEC X36)."""
+    """Timeout of a response in the mode of the original ECI, which retransmits nothing (SPEC X36)."""
 
     def __repr__(self) -> str:
         return f"AgentProperties(uri={self.uri!r}, ...)"
@@ -115,20 +115,20 @@ class Connect(Input, frozen=True):
 
 
 class Disconnect(Input, frozen=True):
-    """Send what is outstanding, end the session, unregister; then :class:`Disconnected`."""
+    """Send pending messages, end the session, unregister; then report :class:`Disconnected`."""
 
 
 class Moved(Input, frozen=True):
-    """This device is reached at new addresses from now on: ``sip`` for signalling, ``data`` for the data channel."""
+    """The device has new addresses: ``sip`` for SIP, ``data`` for the data channel."""
 
     sip: Address
     data: Address
 
 
 class PublishEvent(Input, frozen=True):
-    """Publish ``event`` as ``number``; numbers count from 1 without holes.
+    """Publish ``event`` as ``number``; numbers count from 1 without gaps.
 
-    With ``outbox`` it is the number in the epoch of that name, which outlives the agent.
+    With ``outbox``, the number belongs to that epoch, which outlives the agent.
     """
 
     number: int
@@ -137,9 +137,9 @@ class PublishEvent(Input, frozen=True):
 
 
 class Ask(Input, frozen=True):
-    """Make a request of the broker; its ``request`` number is the application's to choose, once each.
+    """Send a request to the broker; the application chooses a unique ``request`` number.
 
-    With ``reads`` a subscription that is asked for is read from the moment it is there.
+    With ``reads``, a requested subscription is read from its start.
     """
 
     message: protocol.OfSubscriptions | protocol.OfOperators | protocol.Leave
@@ -147,7 +147,7 @@ class Ask(Input, frozen=True):
 
 
 class StartReading(Input, frozen=True):
-    """The application reads ``subscription`` from now on, until it says :class:`StopReading`.
+    """The application reads ``subscription`` from now on, until :class:`StopReading`.
 
     ``resume`` is the last position of it that it has committed.
     """
@@ -157,35 +157,35 @@ class StartReading(Input, frozen=True):
 
 
 class StopReading(Input, frozen=True):
-    """The application does not read ``subscription`` any more; what it has not taken waits at the broker."""
+    """The application no longer reads ``subscription``; unacknowledged notifications stay queued at the broker."""
 
     subscription: str
 
 
 class Acknowledge(Input, frozen=True):
-    """The application has taken what came for ``subscription`` up to ``position``."""
+    """The application acknowledges the notifications of ``subscription`` up to ``position``."""
 
     subscription: str
     position: Position
 
 
 class AgentStatusChanged(Output, frozen=True):
-    """The ECIAgent Status is ``CONNECTED`` or ``DISCONNECTED`` now (SPEC E-07), at local data address ``address``.
+    """The agent's status is now ``CONNECTED`` or ``DISCONNECTED`` (SPEC E-07), with local data address ``address``.
 
-    Also reported when a move is complete and the status was CONNECTED all along.
+    Also reported when a move is complete, even if the status was CONNECTED throughout.
     """
 
     status: str
     address: Address
     reason: str
     way: Way = "udp"
-    """The way of the data channel, or the one to be tried next (SPEC I-08)."""
+    """Path of the data channel, or the one to be tried next (SPEC I-08)."""
 
 
 class PublishSettled(Output, frozen=True):
-    """Publish ``number`` is durable as ``id``, or was refused because of ``reason``.
+    """Publish ``number`` is durable as ``id``, or was refused for ``reason``.
 
-    ``answered`` is False if the broker said nothing in time: it may have taken the event all the same.
+    ``answered`` is False after a timeout: the broker may have stored the event nevertheless.
     """
 
     number: int
@@ -194,14 +194,11 @@ class PublishSettled(Output, frozen=True):
     answered: bool = True
     outbox: bool = False
     limit: str | None = None
-    """The bound that was met, if that was the reason."""
+    """Name of the limit that was reached, if that was the reason."""
 
 
 class SubscriptionOver(Output, frozen=True):
-    """``subscription`` has ended without being asked to; ``successor`` is what stands for it now, None for nothing.
-
-    That is itself, renewed, or one that was submitted in its place.
-    """
+    """``subscription`` has ended without a request; ``successor`` replaces it: itself, renewed, a new one, or None."""
 
     subscription: Subscription
     reason: str
@@ -209,16 +206,16 @@ class SubscriptionOver(Output, frozen=True):
 
 
 class SubscriptionNotRead(Output, frozen=True):
-    """So many notifications wait for ``subscription`` of the agent's session, and nobody reads it."""
+    """``waiting`` notifications are queued for ``subscription`` of the agent's session, which nobody reads."""
 
     subscription: Subscription
     waiting: int
 
 
 class RequestSettled(Output, frozen=True):
-    """The broker answered ``request``: with subscriptions, or a refusal.
+    """The broker responded to ``request`` with subscriptions, rows or a refusal.
 
-    ``answered`` is False if it said nothing in time, and the refusal is ours.
+    ``answered`` is False after a timeout; the refusal is then the agent's own.
     """
 
     request: int
@@ -226,22 +223,22 @@ class RequestSettled(Output, frozen=True):
     refusal: protocol.RequestRefused | None = None
     answered: bool = True
     rows: tuple[Mapping[str, Any], ...] = ()
-    """What was listed, if that was asked for."""
+    """Rows of a listing, if one was requested."""
     next: str | None = None
-    """Where to go on from, if there is more."""
+    """Cursor of the next page, if there is one."""
 
 
 class Arrived(Output, frozen=True):
-    """The next item for these ``subscriptions``, which are read: to each its own once, in order."""
+    """The next item for these ``subscriptions``: each receives its items once, in order."""
 
     item: Notification | Gap
     subscriptions: tuple[str, ...]
 
 
 class ConnectRefused(Output, frozen=True):
-    """We are not wanted: by the registrar (``registration``), on the way to the broker or by it (``session``).
+    """The agent was refused: by the registrar (``registration``), or by a proxy or the broker (``session``).
 
-    ``status`` is the SIP answer; None when the broker took the session and would not attach us (``attachment``).
+    ``status`` is the SIP status; None if the broker accepted the session but refused the attachment (``attachment``).
     """
 
     stage: Literal["registration", "session", "attachment"]
@@ -250,13 +247,10 @@ class ConnectRefused(Output, frozen=True):
 
 
 class ServerUnreachable(Output, frozen=True):
-    """A registration, the first call of the broker, or a connection to it came to nothing because of ``reason``.
-
-    It is tried again.
-    """
+    """A registration, the first INVITE to the broker, or a connection to it failed for ``reason``; it is retried."""
 
     reason: str
 
 
 class Disconnected(Output, frozen=True):
-    """Nothing more will come; the sockets may be closed."""
+    """The machine has ended; the sockets may be closed."""

@@ -1,9 +1,9 @@
-"""Which event of an agent's outbox is sent when, and which is done with (SPEC G-20, X25).
+"""Order of sending from an agent's outbox, with retries (SPEC G-20, X25).
 
-Events are numbered without holes and never anew, and the broker takes a repeated number for the same event. So
-what was sent may be sent again after any crash, as long as the broker remembers it; hence the window. And no number
-may be sent while a lower one may still have to be: an event that the broker refuses for the time being holds up those
-behind it, and nothing is sent before all that is in flight has been answered.
+Events are numbered without gaps, no number is reused, and the broker treats a repeated number as the same event. An
+event may therefore be sent again after any crash, as long as the broker remembers its number; the window ensures that.
+No event may be sent while an earlier one may still have to be retried. So a temporarily refused event holds up later
+events, and nothing is sent until all events in flight have been answered.
 """
 
 from __future__ import annotations
@@ -13,20 +13,20 @@ from collections.abc import Iterable
 from typing import Final
 
 WINDOW: Final = 512
-"""Numbers from the oldest event that is stored to the newest that is sent: fewer than the broker remembers."""
+"""Most numbers from the oldest stored event to the newest sent one: fewer than the broker remembers."""
 
 RETRY_S_MIN: Final = 0.5
 RETRY_S_MAX: Final = 30.0
-"""Pauses before what was refused for the time being is sent again: each is twice the one before."""
+"""Shortest and longest pause before a temporarily refused event is sent again; it doubles each time."""
 
 
 def passes(limit: str | None) -> bool:
-    """Return whether an event that was refused because of ``limit`` may be taken later: for want of room."""
+    """Return whether a refusal for ``limit`` is temporary: no space on disk or in a queue."""
     return limit is not None and (limit == "disk_full" or "queue" in limit)
 
 
 class Outbox:
-    """The numbers of stored events, in the order of which they are published."""
+    """Numbers of stored events, in their order of publication."""
 
     def __init__(self, stored: Iterable[int] = ()) -> None:
         self._stored = dict.fromkeys(sorted(stored))
@@ -36,12 +36,12 @@ class Outbox:
         self._retry_at: float | None = None
 
     def stored(self, number: int) -> None:
-        """The event ``number`` is durable here."""
+        """Add the event ``number``, which is durable on this device."""
         self._stored[number] = None
         heapq.heappush(self._unsent, number)
 
     def removed(self, numbers: Iterable[int]) -> None:
-        """The events ``numbers``, which were settled, are durably gone."""
+        """Remove the settled events ``numbers``, which were durably deleted."""
         for number in numbers:
             del self._stored[number]
 
@@ -62,11 +62,11 @@ class Outbox:
         return number
 
     def wake_at(self) -> float | None:
-        """Return when there may be something to send though nothing happens until then."""
+        """Return the time of the next retry, None if there is none or events are in flight."""
         return None if self._in_flight else self._retry_at
 
     def settled(self, number: int, limit: str | None, now: float) -> bool:
-        """The broker took or refused ``number``; return whether that is for good, so that it may be removed."""
+        """Handle that the broker accepted or refused ``number``; return whether that is final and it can be removed."""
         self._in_flight.discard(number)
         if passes(limit):
             heapq.heappush(self._unsent, number)

@@ -1,7 +1,7 @@
-"""Reading: the subscriptions that an application reads, and how far each has got (SPEC G-25, DESIGN 5.5).
+"""Subscriptions that an application reads, and the position of each (SPEC G-25, DESIGN 5.5).
 
-The broker may send an item again on a new connection, and a gap over numbers that have come meanwhile. An application
-sees each notification of a subscription once and in order, and of a gap what it has not seen.
+On a new connection the broker may send an item again, or a gap over numbers that arrived before. The application
+receives each notification of a subscription once and in order, and only the part of a gap that it has not received.
 """
 
 from __future__ import annotations
@@ -16,35 +16,35 @@ from wanderbus import protocol
 from wanderbus.event import Loss, Position
 
 REMEMBERED_MAX: Final = 1_024
-"""Items of one subscription that are remembered: more than a broker sends ahead of what is taken, unless set to."""
+"""Remembered items of one subscription: more than a broker with default settings sends before an acknowledgement."""
 
 FORMER_MAX: Final = 1_024
-"""Subscriptions for which another one stands now that are remembered."""
+"""Most remembered subscriptions that were replaced by a successor."""
 
 
 class Reading(msgspec.Struct):
-    """One subscription that is read."""
+    """One subscription that is being read."""
 
     handle: int
     subscription: str
     received: int = 0
-    """Highest number that has come."""
+    """Highest number received."""
     taken: int = 0
-    """Everything up to this number was taken by the application."""
+    """The application has acknowledged everything up to this number."""
     recent: deque[tuple[int, int]] | None = None
-    """What came last: number, and how many notifications of the subscription that were, or were missing up to it."""
+    """Latest items: number, and count of notifications that arrived with it, or that are missing up to it."""
 
     def notified(self, number: int) -> bool:
-        """Take note of a notification; return whether it is new."""
+        """Record a notification; return whether it is new."""
         if number <= self.received:
             return False
         self._remember(number, 1)
         return True
 
     def missing(self, gap: protocol.NotifyGap) -> tuple[Loss, ...]:
-        """Take note of a gap; return what of it has not come before it was dropped.
+        """Record a gap; return the part that did not arrive before the broker discarded it.
 
-        That is exact as far as the gap reaches back over what is remembered, and never more than there can be.
+        The count is exact if the gap begins within the remembered items; otherwise it is an upper bound.
         """
         if gap.last <= self.received:
             return ()
@@ -56,7 +56,7 @@ class Reading(msgspec.Struct):
         return _less(gap.lost, total - missing)
 
     def restart(self) -> None:
-        """Begin with another epoch of numbers."""
+        """Reset for another epoch of numbers."""
         self.received = self.taken = 0
         self.recent = None
 
@@ -74,34 +74,34 @@ class Readings:
         self._by_subscription: dict[str, Reading] = {}
         self._by_handle: dict[int, Reading] = {}
         self._former: dict[str, Reading] = {}
-        """By subscriptions that others stand for now: what came under their names may be acknowledged under them."""
+        """By replaced subscription: its notifications may still be acknowledged under its id."""
         self._handles = 0
 
     def next_handle(self) -> int:
-        """Return the handle for another reading."""
+        """Return the next unused handle."""
         self._handles += 1
         return self._handles
 
     def get(self, subscription: str) -> Reading | None:
-        """Return the reading of a subscription, None if it is not read."""
+        """Return the reading of a subscription, None if it is not being read."""
         return self._by_subscription.get(subscription) or self._former.get(subscription)
 
     def start(self, subscription: str, handle: int, taken: int = 0) -> Reading:
-        """Begin to read a subscription that is not read yet."""
+        """Start reading a subscription that is not being read."""
         reading = Reading(handle, subscription, taken, taken)
         self._by_subscription[subscription] = self._by_handle[handle] = reading
         self._former.pop(subscription, None)
         return reading
 
     def stop(self, subscription: str) -> Reading | None:
-        """Read a subscription no more; return its reading."""
+        """Stop reading a subscription; return its reading, or None."""
         if (reading := self._by_subscription.pop(subscription, None)) is not None:
             del self._by_handle[reading.handle]
             self._former = {former: each for former, each in self._former.items() if each is not reading}
         return reading
 
     def succeed(self, ended: str, successor: str) -> Reading | None:
-        """Read ``successor`` in place of ``ended``, unless it is read already; return the reading."""
+        """Read ``successor`` instead of ``ended``, unless it is being read already; return the reading."""
         if successor in self._by_subscription or (reading := self._by_subscription.pop(ended, None)) is None:
             return None
         reading.subscription = successor
@@ -111,12 +111,12 @@ class Readings:
         return reading
 
     def of(self, handles: Sequence[int], subscriptions: Iterable[str]) -> list[Reading]:
-        """Return the readings with these handles; if none are named, those of these subscriptions."""
+        """Return the readings with these handles; without handles, those of these subscriptions."""
         found = map(self._by_handle.get, handles) if handles else map(self._by_subscription.get, subscriptions)
         return [reading for reading in found if reading is not None]
 
     def restart(self) -> None:
-        """Begin with another epoch of numbers."""
+        """Reset for another epoch of numbers."""
         for reading in self._by_handle.values():
             reading.restart()
 
@@ -126,7 +126,7 @@ class Readings:
 
 
 def read_message(readings: Iterable[Reading], epoch: int) -> protocol.Read:
-    """Return the message that these subscriptions are read."""
+    """Return the message that announces these readings to the broker."""
     return protocol.Read(
         tuple(
             protocol.Reader(each.handle, each.subscription, Position(epoch, each.taken) if each.taken else None)
@@ -136,7 +136,7 @@ def read_message(readings: Iterable[Reading], epoch: int) -> protocol.Read:
 
 
 def _less(losses: Sequence[Loss], known: int) -> tuple[Loss, ...]:
-    """Return the losses without the first so many."""
+    """Return the losses without the first ``known`` notifications."""
     left = []
     for loss in losses:
         gone = min(known, loss.count)

@@ -1,8 +1,7 @@
-"""Limits on SIP messages to an agent from others than the server and the broker: next to none are read.
+"""Rate limits on SIP messages to an agent, strict for hosts other than the server and the broker.
 
 Anybody who learns the port can call an agent, and each call costs a transaction that repeats its refusal for half a
-minute. An agent has no use for such calls, so the first few are refused as RFC 3261 has it, and the rest is dropped
-unread.
+minute. An agent needs no such calls. It refuses the first few according to RFC 3261, and discards the rest unread.
 """
 
 from __future__ import annotations
@@ -18,14 +17,14 @@ from wanderbus.sip.message.dialog import Dialog
 from wanderbus.tokens import Tokens
 
 BURST_S: Final = 5.0
-"""So many seconds' worth of messages may come at once."""
+"""Size of the burst, in seconds of the rate."""
 
 KNOWN_PER_S: Final = 500.0
-"""SIP messages a second of the hosts of server and broker together: their addresses may be forged."""
+"""Most SIP messages per second from the server's and the broker's hosts together; their addresses may be forged."""
 
 
 class Strangers:
-    """Judges datagrams to the SIP port by their source; ``per_s`` bounds those of all strangers together."""
+    """Admits datagrams to the SIP port by their source; ``per_s`` bounds those of all strangers together."""
 
     def __init__(self, server: Address, per_s: float) -> None:
         self._server = server[0]
@@ -35,7 +34,7 @@ class Strangers:
         self._tally = Tally()
 
     def know(self, broker: Dialog | None) -> None:
-        """Take what comes from where the dialog with the ``broker`` leads for the broker's from now on."""
+        """Treat the next hop of the dialog with the ``broker`` as a known host from now on."""
         if broker is not None:
             with contextlib.suppress(SIPParseError):
                 self._known = frozenset({self._server, broker.next_hop().address[0]})
@@ -50,5 +49,5 @@ class Strangers:
         return False
 
     def take_reports(self, now: float) -> list[Output]:
-        """Return what is to be reported of those that were not admitted."""
+        """Return the reports about discarded messages."""
         return list(self._tally.take(now))

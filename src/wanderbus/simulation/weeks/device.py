@@ -320,7 +320,7 @@ class WeeksDevice:
 
     def _say(self, given: PublishEvent | Ask | StartReading | Acknowledge, *, twice: bool = False) -> None:
         assert self._conversation is not None
-        payload = self._conversation.say(given)
+        payload = self._conversation.send(given)
         if payload is not None and self.wire is not None:
             for _ in range(1 + twice):
                 self.wire.up.send(payload)
@@ -369,7 +369,7 @@ class WeeksDevice:
             if self.wire is None or self.wire.link != link or self._conversation is None:
                 return
             message = protocol.decode_from_broker(payload)
-            outputs = self._conversation.hear(payload)
+            outputs = self._conversation.receive(payload)
             self._note(f"hears {_shown(message)}")
             if isinstance(message, protocol.Attachment | protocol.Notify | protocol.NotifyGap):
                 arrived = [output for output in outputs if isinstance(output, Arrived)]
@@ -384,7 +384,7 @@ class WeeksDevice:
 
     def _say_unsaid(self) -> None:
         """Send the agent's own requests; if there is no link, they are repeated on the next one."""
-        for payload in self._conversation.unsaid() if self._conversation else ():
+        for payload in self._conversation.take_unsent() if self._conversation else ():
             message = protocol.decode_from_agent(payload)
             if isinstance(message, protocol.Unsubscribe):
                 self.unsubscribed.append(message.subscription)
