@@ -129,7 +129,7 @@ def test_a_name_belongs_to_one_command_at_a_time(shell: Shell) -> None:
     for words, complaint in (
         (("--keep", "--count"), "invalid name '--count'"),
         (("--lifetime", "soon"), "--lifetime: invalid duration 'soon'"),
-        (("--keep", "k", "--session", "s"), "has a session of its own"),
+        (("--keep", "k", "--session", "s"), "has its own session"),
     ):
         status, _, err = shell.run("sub", "Departure", *words, *shell.as_user())
         assert status == 2
