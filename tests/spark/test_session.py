@@ -37,7 +37,7 @@ def test_java_home_that_holds_no_java(tmp_path: Path, monkeypatch: pytest.Monkey
     [
         ('openjdk version "11.0.2" 2019-01-15', "is Java 11"),
         ('java version "1.8.0_392"', "is Java 8"),
-        ("not a java at all", "does not tell its version"),
+        ("not a java at all", "does not report its version"),
     ],
 )
 def test_java_that_is_too_old(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, says: str, found: str) -> None:
