@@ -30,10 +30,10 @@ def test_a_response_counts_among_the_bytes_that_go_to_an_unproved_address() -> N
     """
     path = PathValidation()
     path.start(STRANGER, bytes(CHALLENGE_BYTES), 0.0)
-    path.heard(STRANGER, 53)
+    path.received(STRANGER, 53)
     path.answered(STRANGER, 53)
     assert path.next_challenge(53, 0.0, 0.25) is None
-    path.heard(STRANGER, 53)
+    path.received(STRANGER, 53)
     assert path.next_challenge(53, 0.25, 0.25) == bytes(CHALLENGE_BYTES)
 
 

@@ -88,7 +88,7 @@ def grow_without_end(patch: Patch) -> None:
 
 
 def answer_more_than_was_asked(patch: Patch) -> None:
-    patch.setattr(PathValidation, "heard", lambda self, source, size: setattr(self, "_credit_bytes", 10**6))
+    patch.setattr(PathValidation, "received", lambda self, source, size: setattr(self, "_credit_bytes", 10**6))
     patch.setattr("wanderbus.rudp.paths.CHALLENGES_MAX", 1_000)
 
 

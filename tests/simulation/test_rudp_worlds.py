@@ -137,8 +137,8 @@ def never_learn_paths(patch: Patch) -> None:
 
 
 def challenge_without_measure(patch: Patch) -> None:
-    heard = PathValidation.heard
-    patch.setattr(PathValidation, "heard", lambda self, source, size_bytes: heard(self, source, 10 * size_bytes))
+    received = PathValidation.received
+    patch.setattr(PathValidation, "received", lambda self, source, size_bytes: received(self, source, 10 * size_bytes))
     patch.setattr("wanderbus.rudp.paths.CHALLENGES_MAX", 50)
 
 

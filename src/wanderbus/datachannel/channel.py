@@ -48,7 +48,7 @@ class DataChannel:
         self.parties = parties
         self.protocol: Protocol = protocol
         self.relayed = False
-        """Whether proxies are asked for a relay: the agent decides, and the broker copies the agent's last choice."""
+        """True if proxies are asked for a relay: the agent decides, and the broker copies the agent's last choice."""
         self.local = 0
         """Own id of the live or offered connection, 0 before the first."""
         self.remote: ChannelEnd | None = None

@@ -67,11 +67,11 @@ class ChannelEnd(msgspec.Struct, frozen=True, kw_only=True):
     setup: str = ""
     """Role over TCP: ``active``, ``passive`` or ``actpass`` (RFC 4145 4)."""
     existing: bool = False
-    """Whether the TCP connection already exists (RFC 4145 5)."""
+    """True if the TCP connection already exists (RFC 4145 5)."""
     fingerprint: bytes = b""
     """SHA-256 of its certificate, if the peer connects to it with TLS (RFC 8122 5)."""
     relayed: bool = False
-    """Whether its side asks proxies for a relay, because a firewall blocks direct traffic (SPEC I-08)."""
+    """True if its side asks proxies for a relay, because a firewall blocks direct traffic (SPEC I-08)."""
     mac: bytes = b""
     """MAC that authenticates the end (:mod:`.trust`); empty if there is none."""
 

@@ -40,7 +40,7 @@ class Parties(msgspec.Struct, frozen=True):
     """Call-ID of the SIP session."""
     secret: bytes | None
     over_tls: bool = False
-    """Whether this side is set to use TLS for its signalling."""
+    """True if this side is set to use TLS for its signalling."""
 
     def __repr__(self) -> str:
         return f"Parties(role={self.role!r}, agent={self.agent!r}, broker={self.broker!r}, dialog={self.dialog!r})"
@@ -58,8 +58,8 @@ class Parties(msgspec.Struct, frozen=True):
         if self.secret is None:
             return b""
         shown = "plain" if not end.sealed else (end.key or end.fingerprint).hex()
-        said = (role, end.protocol, f"{end.connection:016x}", str(end.generation), shown)
-        return hmac.digest(self.secret, self._bound_to(_MAC_LABEL, *said), hashlib.sha256)
+        covered = (role, end.protocol, f"{end.connection:016x}", str(end.generation), shown)
+        return hmac.digest(self.secret, self._bound_to(_MAC_LABEL, *covered), hashlib.sha256)
 
     def signed(self, end: ChannelEnd) -> ChannelEnd:
         """Return our ``end`` with its MAC, if there is a secret."""

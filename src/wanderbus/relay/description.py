@@ -34,9 +34,9 @@ class Medium(msgspec.Struct, frozen=True):
     address: Address
     wanted: bool
     connects: bool
-    """Whether its side opens the TCP connection (RFC 4145 4); nobody can connect to that side."""
+    """True if its side opens the TCP connection (RFC 4145 4); nobody can connect to that side."""
     sealed: bool
-    """Whether the TCP connection uses TLS, which hides its content."""
+    """True if the TCP connection uses TLS, which hides its content."""
     connection_id: bytes | None
     """First 8 bytes of each datagram sent to its side; None if the description does not name them."""
     generation: int

@@ -40,7 +40,7 @@ class Command(msgspec.Struct, frozen=True):
     cookie: bytes
     fields: Fields
     json: bool = False
-    """Whether the command is in JSON; the reply then is, too."""
+    """True if the command is in JSON; the reply then is, too."""
 
     def text(self, key: str) -> str:
         """Return the text of ``key``, "" if there is none."""

@@ -78,9 +78,9 @@ class Side:
         "figures",
         "heard_at",
         "ids",
+        "is_described",
         "other",
         "port",
-        "said",
         "sealed",
         "source",
         "transport",
@@ -93,8 +93,8 @@ class Side:
         self.figures = Figures()
         self.port = 0
         """Port of the relay that this party sends to, 0 while it has none."""
-        self.said = False
-        """Whether the party has described itself. Before that, no source is accepted: an offer names any address, and
+        self.is_described = False
+        """True if the party has described itself. Before that, no source is accepted: an offer names any address, and
         its sender could exchange data with a host there without that host's consent."""
         self.announced: Address | None = None
         """Address of the party in SDP; None before SDP arrives, and for an address that no single party can have."""
@@ -103,9 +103,9 @@ class Side:
         self.ids: tuple[bytes, ...] = ()
         """Connection ids that the party named for its end of the data channel, newest first; empty if SDP has none."""
         self.connects = False
-        """Whether the party opens the TCP connection."""
+        """True if the party opens the TCP connection."""
         self.sealed = False
-        """Whether its TCP connections use TLS."""
+        """True if its TCP connections use TLS."""
         self.heard_at = now
         self._generation = 0
         self._is_open = False
@@ -122,7 +122,7 @@ class Side:
 
     def announce(self, medium: Medium) -> None:
         """Apply the party's description; a learnt address stays valid while the description is unchanged."""
-        self.said = True
+        self.is_described = True
         address = medium.address if self._is_usable(medium) else None
         if address != self.announced:
             self.announced = self.source = address
@@ -206,7 +206,7 @@ class Side:
     def _accepts_new_source(self, source: Address, data: bytes | memoryview) -> bool:
         """Return whether a datagram from another address is the party's; if so, update its address."""
         ids = self.other.ids
-        if not self.said:
+        if not self.is_described:
             return False
         if not ids:
             if not self._is_open:

@@ -80,7 +80,7 @@ class RudpConfig(msgspec.Struct, frozen=True):
     """Messages that may share a datagram; 1 sends each in its own. The default is more than fit."""
 
     consume_at_once: bool = True
-    """Whether a message counts as consumed when it is reported; otherwise ``Consumed`` reports it."""
+    """True if a message counts as consumed when it is reported; otherwise ``Consumed`` reports it."""
 
     ack_delay_s: float | None = None
     """Delay of the ACK of a single packet, so that it can share a datagram with the owner's answer, seconds; 0 waits

@@ -31,7 +31,7 @@ class Congestion:
         self.window = min(float(INITIAL_PACKETS), self._most)
         """Packets that may be in flight."""
         self.limiting = False
-        """Whether the window alone prevents sending."""
+        """True if the window alone prevents sending."""
 
     def confirmed(self, numbers: list[int]) -> None:
         """Grow for acknowledged packets; packets sent before the end of the recovery do not count (RFC 9002 7.3.2)."""

@@ -108,7 +108,7 @@ class Connection:
         self.sender = Sender(config, self._packets.frame_bytes_max, counters)
         self.receiver = Receiver(config, counters)
         self.reached = False
-        """Whether the peer has acknowledged a packet that was sent on the current path."""
+        """True if the peer has acknowledged a packet that was sent on the current path."""
         self._path_number = 0
         """First packet number of the current path."""
         self._path = PathValidation()
@@ -258,7 +258,7 @@ class Connection:
                 path.stop()
             elif self._learns_from(generation, frames) and path.prefers(source):
                 path.start(source, self._random.token(CHALLENGE_BYTES), now)
-        path.heard(source, size_bytes)
+        path.received(source, size_bytes)
 
     def _learns_from(self, generation: int, frames: Frames) -> bool:
         """Return whether a packet may lead to another path.

@@ -55,7 +55,7 @@ class PathValidation:
         """Discard the candidate."""
         self.candidate = self.due_at = None
 
-    def heard(self, source: Address, size_bytes: int) -> None:
+    def received(self, source: Address, size_bytes: int) -> None:
         """Record that an authentic packet of ``size_bytes`` came from ``source``."""
         if source == self.candidate:
             self._credit_bytes += size_bytes

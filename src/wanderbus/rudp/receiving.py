@@ -22,7 +22,7 @@ class Receiver:
 
     def __init__(self, config: RudpConfig, counters: Counters) -> None:
         self.finished = False
-        """Whether the peer's last message was delivered."""
+        """True if the peer's last message was delivered."""
         self._counters = counters
         self._window = config.receive_window_frames
         self._message_bytes_max = config.message_bytes_max

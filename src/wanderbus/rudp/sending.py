@@ -102,7 +102,7 @@ class Sender:
         self.loss_at: float | None = None
         """Time when the first overtaken packet counts as lost, None if there is none."""
         self.finished = False
-        """Whether FINISH was enqueued."""
+        """True if FINISH was enqueued."""
         self._config = config
         self._counters = counters
         self._frame_bytes_max = frame_bytes_max

@@ -48,7 +48,7 @@ class TcpConfig(msgspec.Struct, frozen=True):
     """Maximum bytes of one message, sent or received."""
 
     consume_at_once: bool = True
-    """Whether a message counts as consumed when it is reported; otherwise ``Consumed`` reports it."""
+    """True if a message counts as consumed when it is reported; otherwise ``Consumed`` reports it."""
 
     keepalive_s: float | None = None
     """Interval without sent data that is acknowledged after which a PING is sent, seconds; None for never."""

@@ -81,7 +81,7 @@ class Connection:
         self._asked_at = now
         self._fails_at = None
 
-    def say(self, frame: bytes) -> None:
+    def send_first(self, frame: bytes) -> None:
         """Send ``frame`` with the next write, before everything else."""
         self._pieces.append(frame)
 

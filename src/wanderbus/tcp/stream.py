@@ -63,7 +63,7 @@ class Stream:
         self.local_id = self.remote_id = self.generation = 0
         """Content of the peer's HELLO: our id, its id, its generation."""
         self.watched = False
-        """Whether the timer for its proof is running."""
+        """True if the timer for its proof is running."""
         self._socket = socket
 
     def is_over(self) -> bool:

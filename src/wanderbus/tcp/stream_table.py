@@ -216,7 +216,7 @@ class StreamTable:
             self._forged(stream, now, outputs)
             return
         connection.adopt(stream, expected, grant, now, outputs)
-        connection.say(
+        connection.send_first(
             make_proof(secret, stream.hello, stream.welcome, receiver.expected, receiver.grant(), fingerprint)
         )
 

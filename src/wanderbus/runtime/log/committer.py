@@ -163,7 +163,7 @@ class Committer:
         self._save_error: OSError | None = None
         """Error of a save for lack of room, until it is handled."""
         self._save_lacks_room = False
-        """Whether the last save of rows failed for lack of room."""
+        """True if the last save of rows failed for lack of room."""
         self._stopping = threading.Event()
         self._unchecked_bytes = 0
         """Bytes of records enqueued since the last check of the reserve."""

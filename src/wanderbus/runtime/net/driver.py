@@ -78,7 +78,7 @@ class Driver:
         self._most: dict[str, int] = {}
         """Datagrams to read in one turn, by socket."""
         self._bursts = False
-        """Whether more than one datagram was waiting at the last read."""
+        """True if more than one datagram was waiting at the last read."""
         self._streams: dict[str, Streams] = {}
         self._stream_numbers = itertools.count(1)
         self._inbox: list[Input] = []

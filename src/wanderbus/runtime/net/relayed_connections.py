@@ -102,7 +102,7 @@ class Listener:
         async with asyncio.timeout(self._limits.opening_s_max):
             reader, writer = await self._opened(writers, sock=accepted)
             opening = await self._opening(reader)
-            while not self._side.said:
+            while not self._side.is_described:
                 await asyncio.sleep(_ANSWER_LOOKED_FOR_S)
             target = self._side.target
             if opening is None or target is None:

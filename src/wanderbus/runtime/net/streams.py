@@ -54,7 +54,7 @@ class _Connection(asyncio.Protocol):
         self.unsent = bytearray()
         self.has_received = False
         self.answered = target is not None
-        """Whether the machine has sent something on it: an answer to valid input, or on a connection opened by us."""
+        """True if the machine has sent something on it: an answer to valid input, or on a connection opened by us."""
         self.opened_at = self.used_at = 0.0
         self.peer_domains: tuple[str, ...] = ()
         """SIP domains that the verified certificate of the peer names."""
