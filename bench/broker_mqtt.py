@@ -1,6 +1,6 @@
 """Mosquitto as a subject of :mod:`bench.broker`: paho-mqtt, QoS 1, sessions that outlive connections.
 
-Tuned as ours is by default: no Nagle, a window of 1,000, queues without a bound. An acknowledgement says that the
+Tuned as ours is by default: no Nagle, a window of 1,000, queues without a bound. An acknowledgement means that the
 broker has the event in memory.
 """
 
@@ -19,7 +19,7 @@ from paho.mqtt.enums import CallbackAPIVersion
 from paho.mqtt.packettypes import PacketTypes
 from paho.mqtt.properties import Properties
 
-from bench.broker_peer import HOST, Heard, Place, Publisher, free_port, process, stamp_of, stamped
+from bench.broker_peer import HOST, OnEvent, Place, Publisher, free_port, process, stamp_of, stamped
 
 _TOPIC: Final = "events"
 _QOS: Final = 1
@@ -59,7 +59,7 @@ class Mosquitto:
             yield _Publishing(client)
 
     @contextlib.asynccontextmanager
-    async def consuming(self, place: Place, number: int, heard: Heard) -> AsyncIterator[None]:
+    async def consuming(self, place: Place, number: int, on_event: OnEvent) -> AsyncIterator[None]:
         """Connect a consumer."""
         client, up = _client(f"consumer{number}"), asyncio.Event()
         loop = asyncio.get_running_loop()
@@ -71,7 +71,7 @@ class Mosquitto:
             loop.call_soon_threadsafe(up.set)
 
         def received(_: object, __: object, message: mqtt.MQTTMessage) -> None:
-            heard(stamp_of(bytes(message.payload)))
+            on_event(stamp_of(bytes(message.payload)))
 
         client.on_connect, client.on_subscribe, client.on_message = connected, subscribed, received
         async with _looping(client, place, up):

@@ -1,6 +1,6 @@
 """NATS JetStream as a subject of :mod:`bench.broker`: file storage, nats-py, a durable consumer each.
 
-By default its acknowledgement says that the event was written, not that it was synced. ``synced`` makes every write to
+By default its acknowledgement means that the event was written, not that it was synced. ``synced`` makes every write to
 its directory synchronous (``chattr +S``), since the server of Debian 12 has no option for it: an upper bound of what
 that option would cost.
 """
@@ -18,7 +18,7 @@ import nats
 from nats.js import JetStreamContext
 from nats.js.api import ConsumerConfig, StorageType
 
-from bench.broker_peer import HOST, Heard, Place, Publisher, free_port, process, stamp_of, stamped
+from bench.broker_peer import HOST, OnEvent, Place, Publisher, free_port, process, stamp_of, stamped
 
 _STREAM: Final = "events"
 _SUBJECT: Final = "events.departure"
@@ -57,11 +57,11 @@ class JetStream:
             yield _Publishing(stream)
 
     @contextlib.asynccontextmanager
-    async def consuming(self, place: Place, number: int, heard: Heard) -> AsyncIterator[None]:
+    async def consuming(self, place: Place, number: int, on_event: OnEvent) -> AsyncIterator[None]:
         """Connect a consumer."""
 
         async def received(message: Any) -> None:
-            heard(stamp_of(message.data))
+            on_event(stamp_of(message.data))
             await message.ack()
 
         async with _connected(place) as stream:

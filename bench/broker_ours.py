@@ -12,7 +12,7 @@ from pathlib import Path
 from typing import Any, Final
 
 import wanderbus
-from bench.broker_peer import EVENT_BYTES, Heard, Place, Publisher, reading
+from bench.broker_peer import EVENT_BYTES, OnEvent, Place, Publisher, reading
 
 SUBJECT: Final = "Departure"
 _FRAME_BYTES: Final = 44
@@ -44,13 +44,13 @@ class Ours:
             yield _Publishing(agent)
 
     @contextlib.asynccontextmanager
-    async def consuming(self, place: Place, number: int, heard: Heard) -> AsyncIterator[None]:
+    async def consuming(self, place: Place, number: int, on_event: OnEvent) -> AsyncIterator[None]:
         """Connect one of the consumers."""
         async with connected(place, f"consumer{number}") as agent, agent.subscribe(SUBJECT) as notifications:
 
             async def read() -> None:
                 async for notification in notifications:
-                    heard(float(notification.event["At"]))  # type: ignore[arg-type]
+                    on_event(float(notification.event["At"]))  # type: ignore[arg-type]
 
             async with reading(read):
                 yield

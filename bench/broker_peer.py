@@ -30,7 +30,7 @@ _STAMP: Final = struct.Struct("!d")
 Place = Mapping[str, Any]
 """Address of a server, in values that can be pickled; ``pid`` is its process."""
 
-Heard = Callable[[float], None]
+OnEvent = Callable[[float], None]
 """Callback with the second at which an arrived event was published; called from any thread."""
 
 
@@ -62,7 +62,7 @@ class Peer(Protocol):
         """Connect a publisher for the block."""
         ...
 
-    def consuming(self, place: Place, number: int, heard: Heard) -> contextlib.AbstractAsyncContextManager[None]:
+    def consuming(self, place: Place, number: int, on_event: OnEvent) -> contextlib.AbstractAsyncContextManager[None]:
         """Subscribe to every event for the block, as consumer ``number``, acknowledging each."""
         ...
 
@@ -133,7 +133,7 @@ async def consume(line: Line, peer: Peer, place: Place, first: int, consumers: i
     wanted, latency_s, ended_s = each * consumers, list[float](), time.monotonic()
     enough, loop = asyncio.Event(), asyncio.get_running_loop()
 
-    def heard(published_s: float) -> None:
+    def on_event(published_s: float) -> None:
         nonlocal ended_s
         ended_s = time.monotonic()
         latency_s.append(ended_s - published_s)
@@ -142,7 +142,7 @@ async def consume(line: Line, peer: Peer, place: Place, first: int, consumers: i
 
     async with contextlib.AsyncExitStack() as stack:
         for number in range(first, first + consumers):
-            await stack.enter_async_context(peer.consuming(place, number, heard))
+            await stack.enter_async_context(peer.consuming(place, number, on_event))
         line.send("subscribed")
         while not enough.is_set():
             before = len(latency_s)

@@ -13,7 +13,7 @@ from typing import Any, Final
 
 import redis.asyncio as redis
 
-from bench.broker_peer import HOST, Heard, Place, Publisher, free_port, process, reading, stamp_of, stamped
+from bench.broker_peer import HOST, OnEvent, Place, Publisher, free_port, process, reading, stamp_of, stamped
 
 _STREAM: Final = "events"
 _READ_MAX: Final = 200
@@ -44,7 +44,7 @@ class RedisStreams:
             yield _Publishing(client)
 
     @contextlib.asynccontextmanager
-    async def consuming(self, place: Place, number: int, heard: Heard) -> AsyncIterator[None]:
+    async def consuming(self, place: Place, number: int, on_event: OnEvent) -> AsyncIterator[None]:
         """Connect a consumer."""
         async with _connected(place) as client:
 
@@ -54,7 +54,7 @@ class RedisStreams:
                     found = await client.xread({_STREAM: after}, count=_READ_MAX, block=2_000)
                     for _, entries in found.items() if isinstance(found, dict) else found or ():
                         for number, fields in entries[0] if isinstance(found, dict) else entries:
-                            heard(stamp_of(fields[b"e"]))
+                            on_event(stamp_of(fields[b"e"]))
                             after = number
 
             async with reading(read):

@@ -61,8 +61,8 @@ def restart(users: int, events: int) -> dict[str, Any]:
             progress(f"restart: {users} users are away, publishing {events} events for each")
             began_s = time.monotonic()
             publisher.start(publish_batches, place, events)
-            while isinstance(said := publisher.receive(), int):
-                progress(f"restart: {said} of {events} published")
+            while isinstance(count := publisher.receive(), int):
+                progress(f"restart: {count} of {events} published")
             filled_s = time.monotonic() - began_s
             time.sleep(2.0)  # the state file follows the log within a second
             os.kill(place["pid"], signal.SIGKILL)
@@ -89,8 +89,8 @@ def idle_users(users: int) -> dict[str, Any]:
         halves = [names[0::2], names[1::2]]
         workers = [stack.enter_context(Worker()).start(_stay, place, half, 100 * i) for i, half in enumerate(halves)]
         for worker in workers:
-            while isinstance(said := worker.receive(), int):
-                progress(f"idle: {said} of {users // 2} connected")
+            while isinstance(count := worker.receive(), int):
+                progress(f"idle: {count} of {users // 2} connected")
         took_s = time.monotonic() - began_s
         time.sleep(SETTLE_S)
         after = resident_bytes(place["pid"])

@@ -61,7 +61,7 @@ def _deliveries_per_s(place: Place, reader: Worker, publisher: Worker, user: int
     reader.start(_read, place, user, kind, events).receive()
     publisher.start(_publish, place, user, events).receive()
     if reader.receive() != FILLING:
-        raise RuntimeError(f"the reader {kind} did not hear the first {FILLING} events")
+        raise RuntimeError(f"the reader {kind} did not receive the first {FILLING} events")
     publisher.send()
     began_s = publisher.receive()
     return float(events / (reader.receive() - began_s))

@@ -110,13 +110,13 @@ async def count_echoes(line: Line, place: Place, message_bytes: int, windows: in
     """Keep some datagrams in flight; return the most that came back per second in one of several windows of time."""
     count, message = 0, bytes(message_bytes)
 
-    def heard(data: bytes) -> None:
+    def on_datagram(data: bytes) -> None:
         nonlocal count
         count += 1
         client.send(message)
 
     _, client = await asyncio.get_running_loop().create_datagram_endpoint(
-        lambda: EchoClient(heard), remote_addr=(place.host, place.port)
+        lambda: EchoClient(on_datagram), remote_addr=(place.host, place.port)
     )
     best, seen = 0.0, -1
     for _ in range(windows):

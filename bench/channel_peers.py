@@ -294,10 +294,10 @@ class EchoServer(asyncio.DatagramProtocol):
 
 
 class EchoClient(asyncio.DatagramProtocol):
-    """Calls ``heard`` for each datagram that comes back."""
+    """Calls ``on_datagram`` for each datagram that comes back."""
 
-    def __init__(self, heard: Callable[[bytes], None]) -> None:
-        self._heard = heard
+    def __init__(self, on_datagram: Callable[[bytes], None]) -> None:
+        self._on_datagram = on_datagram
 
     def connection_made(self, transport: asyncio.BaseTransport) -> None:
         """Keep the transport."""
@@ -305,7 +305,7 @@ class EchoClient(asyncio.DatagramProtocol):
 
     def datagram_received(self, data: bytes, addr: tuple[str, int]) -> None:
         """Pass it to the callback."""
-        self._heard(data)
+        self._on_datagram(data)
 
     def send(self, data: bytes) -> None:
         """Send a datagram."""

@@ -183,17 +183,17 @@ def listing(measurements: Sequence[Measurement]) -> Iterator[str]:
 def line_of(checked: Checked) -> str:
     """Return a goal's line of the table, 80 columns wide."""
     value = "-" if checked.value is None else f"{checked.value:.6g}"
-    said = {True: "met", False: "NOT MET", None: "not measured"}[checked.met]
-    return f"{checked.goal.name:40} {value:>8} {checked.bound:17} {said}"
+    text = {True: "met", False: "NOT MET", None: "not measured"}[checked.met]
+    return f"{checked.goal.name:40} {value:>8} {checked.bound:17} {text}"
 
 
 def verdict(checked: Sequence[Checked]) -> str:
     """Return the last line."""
     unmet = [f"{each.measurement}.{each.goal.name}" for each in checked if each.met is False]
     missing = [f"{each.measurement}.{each.goal.name}" for each in checked if each.met is None]
-    said = f"{len(checked) - len(unmet) - len(missing)} of {len(checked)} goals met"
-    said += f"\nnot met: {', '.join(unmet)}" if unmet else ""
-    return said + (f"\nnot measured: {', '.join(missing)}" if missing else "")
+    text = f"{len(checked) - len(unmet) - len(missing)} of {len(checked)} goals met"
+    text += f"\nnot met: {', '.join(unmet)}" if unmet else ""
+    return text + (f"\nnot measured: {', '.join(missing)}" if missing else "")
 
 
 def recorded(text: str, checked: Sequence[Checked], day: datetime.date) -> str:

@@ -22,7 +22,7 @@ SETTLE_S_MAX: Final = 5.0
 EVENT_BYTES: Final = 200
 _STAMP: Final = struct.Struct("!Qd")
 
-Heard = Callable[[int, float, float], None]
+OnEvent = Callable[[int, float, float], None]
 """Callback for each event that the subscriber receives: its number, when it was published, when it was received."""
 
 
@@ -47,7 +47,7 @@ class System(Protocol):
     """Measured system: opened in the process that uses it. ``options`` are the system's own."""
 
     def subscribed(
-        self, options: Mapping[str, Any], heard: Heard
+        self, options: Mapping[str, Any], on_event: OnEvent
     ) -> contextlib.AbstractAsyncContextManager[Subscription]:
         """Subscribe for the block."""
 
@@ -70,10 +70,10 @@ async def follow(line: Line, name: str, system: System, options: Mapping[str, An
     """Subscribe, and move for each pair of old and new address that the benchmark sends; None is the end."""
     events: list[tuple[int, float, float]] = []
 
-    def heard(number: int, published_s: float, received_s: float) -> None:
+    def on_event(number: int, published_s: float, received_s: float) -> None:
         events.append((number, published_s, received_s))
 
-    async with system.subscribed(options, heard) as subscription:
+    async with system.subscribed(options, on_event) as subscription:
         line.send("subscribed")
         while (addresses := await line.receive()) is not None:
             old, new = addresses

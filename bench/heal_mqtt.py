@@ -20,7 +20,7 @@ from paho.mqtt.enums import CallbackAPIVersion
 from paho.mqtt.packettypes import PacketTypes
 from paho.mqtt.properties import Properties
 
-from bench.heal_jobs import Heard, Publisher, Subscription, pack_event, unpack_event
+from bench.heal_jobs import OnEvent, Publisher, Subscription, pack_event, unpack_event
 from bench.hosts import FAR_ADDRESS, Hosts, command, program
 
 _PORT: Final = 1883
@@ -51,9 +51,9 @@ class Mqtt:
                     broker.terminate()
 
     @contextlib.asynccontextmanager
-    async def subscribed(self, options: Mapping[str, Any], heard: Heard) -> AsyncIterator[Subscription]:
+    async def subscribed(self, options: Mapping[str, Any], on_event: OnEvent) -> AsyncIterator[Subscription]:
         """Subscribe for the block."""
-        subscription = _Subscription(heard)
+        subscription = _Subscription(on_event)
         await subscription.moved()
         try:
             yield subscription
@@ -81,9 +81,9 @@ class Mqtt:
 
 
 class _Subscription:
-    def __init__(self, heard: Heard) -> None:
+    def __init__(self, on_event: OnEvent) -> None:
         self.marks: list[tuple[str, float]] = []
-        self._heard = heard
+        self._on_event = on_event
         self._loop = asyncio.get_running_loop()
         self._clients: list[mqtt.Client] = []
 
@@ -117,7 +117,7 @@ class _Subscription:
     def _received(self, client: object, data: object, message: mqtt.MQTTMessage) -> None:
         """Record the time, in paho's thread."""
         number, published_s = unpack_event(bytes(message.payload))
-        self._loop.call_soon_threadsafe(self._heard, number, published_s, time.monotonic())
+        self._loop.call_soon_threadsafe(self._on_event, number, published_s, time.monotonic())
 
 
 class _Publishing:

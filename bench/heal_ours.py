@@ -13,7 +13,7 @@ from pathlib import Path
 from typing import Any, Final, Literal
 
 import wanderbus
-from bench.heal_jobs import Heard, Publisher, Subscription
+from bench.heal_jobs import OnEvent, Publisher, Subscription
 from bench.hosts import FAR_ADDRESS, Hosts, command
 from bench.workers import WorkerError
 
@@ -47,7 +47,7 @@ class Ours:
                     server.terminate()
 
     @contextlib.asynccontextmanager
-    async def subscribed(self, options: Mapping[str, Any], heard: Heard) -> AsyncIterator[Subscription]:
+    async def subscribed(self, options: Mapping[str, Any], on_event: OnEvent) -> AsyncIterator[Subscription]:
         """Subscribe for the block."""
         async with (
             self._agent("bob", "b", options, self._transport) as agent,
@@ -59,7 +59,7 @@ class Ours:
                     number, published_s = notification.event["Number"], notification.event["PublishedS"]
                     assert isinstance(number, int)
                     assert isinstance(published_s, float)
-                    heard(number, published_s, time.monotonic())
+                    on_event(number, published_s, time.monotonic())
 
             held = _Held()
 

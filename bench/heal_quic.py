@@ -21,7 +21,7 @@ from aioquic.quic.configuration import QuicConfiguration
 from aioquic.quic.events import QuicEvent, StreamDataReceived
 
 from bench.certificate import make_certificate
-from bench.heal_jobs import EVENT_BYTES, Heard, Publisher, Subscription, pack_event, unpack_event
+from bench.heal_jobs import EVENT_BYTES, OnEvent, Publisher, Subscription, pack_event, unpack_event
 from bench.hosts import FAR_ADDRESS, Hosts
 
 _PORT: Final = 4433
@@ -40,7 +40,7 @@ class Quic:
             yield {"certificate": str(certificate), "key": str(key)}
 
     @contextlib.asynccontextmanager
-    async def subscribed(self, options: Mapping[str, Any], heard: Heard) -> AsyncIterator[Subscription]:
+    async def subscribed(self, options: Mapping[str, Any], on_event: OnEvent) -> AsyncIterator[Subscription]:
         """Connect and ask for the events."""
         configuration = QuicConfiguration(
             is_client=True,
@@ -51,7 +51,7 @@ class Quic:
         )
 
         def protocol(*arguments: Any, **named: Any) -> _Client:
-            return _Client(heard, *arguments, **named)
+            return _Client(on_event, *arguments, **named)
 
         async with connect(FAR_ADDRESS, _PORT, configuration=configuration, create_protocol=protocol) as client:
             assert isinstance(client, _Client)
@@ -76,10 +76,10 @@ class Quic:
 
 
 class _Client(QuicConnectionProtocol):
-    def __init__(self, heard: Heard, *arguments: Any, **named: Any) -> None:
+    def __init__(self, on_event: OnEvent, *arguments: Any, **named: Any) -> None:
         super().__init__(*arguments, **named)
         self.marks: list[tuple[str, float]] = []
-        self._heard = heard
+        self._on_event = on_event
         self._received = b""
 
     def ask(self) -> None:
@@ -96,7 +96,7 @@ class _Client(QuicConnectionProtocol):
             while len(self._received) >= EVENT_BYTES:
                 number, published_s = unpack_event(self._received)
                 self._received = self._received[EVENT_BYTES:]
-                self._heard(number, published_s, time.monotonic())
+                self._on_event(number, published_s, time.monotonic())
 
 
 class _Server(QuicConnectionProtocol):

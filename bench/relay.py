@@ -88,8 +88,8 @@ def ours() -> Iterator[Running]:
     words = [sys.executable, "-m", "wanderbus", "relay", "--ng-listen", f"{_HOST}:{place[1]}", "--ports", "21000-21999"]
     words += ["--stream-datagrams-per-s", _MANY, "--stream-bytes-per-s", _MANY]
     with tempfile.TemporaryDirectory(prefix="wanderbus-relay-") as directory:
-        said = Path(directory) / "said"
-        with running(words, said, lambda: peer.answers(place), processor=_processors()[0]) as process:
+        log = Path(directory) / "log"
+        with running(words, log, lambda: peer.answers(place), processor=_processors()[0]) as process:
             yield Running(place, process.pid)
 
 

@@ -51,10 +51,10 @@ def finish(command: str, results: Iterable[object], goals: Sequence[Goal], *, fi
 def _line(each: Goal) -> str:
     if each["value"] is None:
         return f"{each['name']}: not measured"
-    said = f"{each['name']}: {each['value']} {each['unit']}"
+    text = f"{each['name']}: {each['value']} {each['unit']}"
     if each["goal"] is None:
-        return said
-    return f"{said}, goal {each['goal']}: {'met' if each['met'] else 'NOT MET'}"
+        return text
+    return f"{text}, goal {each['goal']}: {'met' if each['met'] else 'NOT MET'}"
 
 
 def progress(text: str) -> None:

@@ -143,8 +143,8 @@ def ours() -> Iterator[tuple[int, int]]:
         users.touch(0o600)
         users.write_text("".join(f"{user}:{password}\n" for user, password in USERS.items()))
         command = [sys.executable, "-m", "tests.interop.server", str(port), str(users)]
-        said = Path(name) / "said"
-        with running(command, said, lambda: answers_options(port), processor=_server_processor()) as process:
+        log = Path(name) / "log"
+        with running(command, log, lambda: answers_options(port), processor=_server_processor()) as process:
             yield port, process.pid
 
 
