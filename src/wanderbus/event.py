@@ -1,7 +1,7 @@
 """Events and the notifications made of them (SPEC A-03, A-12, A-13; DESIGN words).
 
-An :class:`Event` is what a publisher says; a :class:`Notification` is an event on its way to one session,
-with the ids of the subscriptions that it matched and its place in that session's stream.
+A publisher publishes an :class:`Event`. A :class:`Notification` is an event for one session, with the ids of the
+subscriptions that it matched and its place in that session's stream.
 """
 
 from __future__ import annotations
@@ -24,15 +24,15 @@ Value = Scalar | list[Any]
 """An attribute's value: a scalar, or a list of scalars (SPEC A-16, X4)."""
 
 Number = Annotated[int, msgspec.Meta(ge=0, le=limits.NUMBER_MAX)]
-"""An epoch, or a place within one; the decoder refuses any other integer."""
+"""An epoch, or a number within one; the decoder refuses any other integer."""
 
 _short: Final = reprlib.Repr()
-"""An event may carry a hundred kilobytes; at the prompt it takes a few lines."""
+"""Representation that shortens an event of up to a hundred kilobytes to a few lines."""
 _short.maxdict, _short.maxlist, _short.maxstring, _short.maxother, _short.maxlong = 32, 16, 120, 80, 40
 
 
 class EventId(msgspec.Struct, frozen=True, array_like=True, order=True):
-    """Who made an event durable and where: the origin server's name and the offset in its log."""
+    """Identifier of a durable event: the origin server's name and the offset in its log."""
 
     origin: str
     offset: int
@@ -60,9 +60,9 @@ class Event(msgspec.Struct, frozen=True):
     """A published item: a subject and named, typed attributes.
 
     ``published_us`` and ``arrived_us`` are the two settable time variables of SPEC A-12, microseconds since
-    the Unix epoch: the publisher's word, and the consumer's. A missing attribute is absent, never zero.
-    Attributes are of type :data:`Value`, which :func:`check_event` holds to: the decoder cannot, since a text
-    and a date are told apart by their encoding alone.
+    the Unix epoch: the publisher sets the first, the consumer the second. A missing attribute is absent, never zero.
+    Attributes are of type :data:`Value`. :func:`check_event` enforces this; the decoder cannot, since only the
+    encoding distinguishes a text from a date.
     """
 
     subject: str
@@ -93,10 +93,10 @@ class Event(msgspec.Struct, frozen=True):
 class Notification(msgspec.Struct, frozen=True, repr_omit_defaults=True):
     """An event for one session.
 
-    ``subscriptions`` are the ids of the session's subscriptions that it matched (SPEC J-04); ``position`` is what
-    an application stores with its result and hands to ``agent.subscribe(resume=...)``; ``redelivered`` says that an
-    earlier life of this device may already have seen it. ``xml`` is the text of all this in XML, for a subscription
-    that asks for it (SPEC O-03).
+    ``subscriptions`` are the ids of the session's subscriptions that it matched (SPEC J-04). An application stores
+    ``position`` with its result and passes it to ``agent.subscribe(resume=...)``. ``redelivered`` is true if an earlier
+    life of this device may have seen it. ``xml`` is the notification as XML text, for a subscription that asks for it
+    (SPEC O-03).
     """
 
     event: Event
@@ -108,9 +108,9 @@ class Notification(msgspec.Struct, frozen=True, repr_omit_defaults=True):
 
 
 class Gap(msgspec.Struct, frozen=True, repr_omit_defaults=True):
-    """Stands in a subscription's stream where ``count`` notifications were dropped, and says why (SPEC U-02).
+    """A marker in a subscription's stream for ``count`` dropped notifications and their ``reason`` (SPEC U-02).
 
-    ``reason`` is the name of the bound that was met, or several with commas between; ``lost`` parts it by reason.
+    ``reason`` is the name of the bound that was met, or several separated by commas; ``lost`` has a count for each.
     """
 
     count: int
@@ -120,9 +120,9 @@ class Gap(msgspec.Struct, frozen=True, repr_omit_defaults=True):
 
 
 def gathered(pairs: Iterable[tuple[str, Value]]) -> dict[str, Any]:
-    """Return attributes by name; a repeated name has the list of its values in order (SPEC A-16, X4).
+    """Return attributes by name; a repeated name gets the list of its values in order (SPEC A-16, X4).
 
-    The items of a list count as values of its name. A name that comes once keeps its value, scalar or list.
+    The items of a list count as values of its name. A name that occurs once keeps its value, scalar or list.
     """
     values: dict[str, list[Any]] = {}
     for name, value in pairs:
@@ -133,8 +133,8 @@ def gathered(pairs: Iterable[tuple[str, Value]]) -> dict[str, Any]:
 def check_event(event: Event) -> Event:
     """Return ``event`` if it may be published; raise :class:`EventError` naming the attribute at fault.
 
-    Bounds are those of :mod:`wanderbus.limits`; NaN is refused because it compares with nothing (DESIGN 7.1). A time
-    variable is an instant of the calendar, also one before 1970.
+    The bounds are in :mod:`wanderbus.limits`. NaN is refused because it compares equal to nothing (DESIGN 7.1). A time
+    variable is an instant of the calendar, and may be before 1970.
     """
     check_content(event)
     if event.published_us is not None:
@@ -145,7 +145,7 @@ def check_event(event: Event) -> Event:
 
 
 def check_content(event: Event) -> None:
-    """Raise :class:`EventError` for a subject or attributes that :func:`check_event` refuses, whatever the times."""
+    """Raise :class:`EventError` for a subject or attributes that :func:`check_event` refuses; ignores the times."""
     if not event.subject or len(event.subject) > limits.EVENT_NAME_CHARACTERS_MAX:
         raise EventError(f"the subject must have 1 to {limits.EVENT_NAME_CHARACTERS_MAX} characters")
     if len(event.attributes) > limits.EVENT_ATTRIBUTES_MAX:

@@ -1,11 +1,11 @@
-"""The one shape of every pure machine: ``step(inputs, now) -> outputs``.
+"""Interface of every pure machine: ``step(inputs, now) -> outputs``.
 
-A machine takes a batch of inputs and the monotonic time, changes its own state and returns what the
-world must do. It never touches a socket, a clock, a disk or a source of randomness: time arrives as
-``now``, randomness through a :class:`RandomSource`, timers come back as :class:`TimerFired`.
+A machine receives a batch of inputs and the monotonic time, changes its own state and returns outputs, which the
+driver carries out. It never touches a socket, a clock, a disk or a source of randomness: time arrives as ``now``,
+randomness comes from a :class:`RandomSource`, and timers come back as :class:`TimerFired`.
 
-A machine made of smaller ones hands each its part of the input and wraps the timers it gets back with
-:func:`scoped`, so that one heap in the driver holds every timer of a process.
+A machine made of smaller machines passes each its part of the input, and wraps the timers of their outputs with
+:func:`scoped`, so that one heap in the driver holds all timers of a process.
 """
 
 from __future__ import annotations
@@ -20,28 +20,28 @@ Address = tuple[str, int]
 
 
 def shown(address: Address) -> str:
-    """Return ``address`` as it is written: an IPv6 address in brackets (RFC 3986 3.2.2)."""
+    """Return ``address`` as text, with an IPv6 address in brackets (RFC 3986 3.2.2)."""
     host, port = address
     return f"[{host}]:{port}" if ":" in host else f"{host}:{port}"
 
 
 class Input(msgspec.Struct, frozen=True):
-    """Base of everything a machine may be told."""
+    """Base of all inputs of a machine."""
 
 
 class Output(msgspec.Struct, frozen=True):
-    """Base of everything a machine may ask for or report."""
+    """Base of all outputs of a machine: requests and reports."""
 
 
 class SetTimer(Output, frozen=True):
-    """Ask for :class:`TimerFired` with this ``key`` at monotonic second ``at``; replaces an earlier one."""
+    """Request :class:`TimerFired` with this ``key`` at monotonic second ``at``; replaces an earlier request."""
 
     key: Hashable
     at: float
 
 
 class CancelTimer(Output, frozen=True):
-    """Forget the timer with this ``key``; no harm if there is none."""
+    """Cancel the timer with this ``key``; does nothing if there is none."""
 
     key: Hashable
 
@@ -61,7 +61,7 @@ class DatagramReceived(Input, frozen=True):
 
 
 class SendDatagram(Output, frozen=True):
-    """Send ``data`` to ``destination`` from the local socket named ``socket``; no promise of arrival."""
+    """Send ``data`` to ``destination`` from the local socket named ``socket``; delivery is not guaranteed."""
 
     socket: str
     destination: Address
@@ -69,7 +69,7 @@ class SendDatagram(Output, frozen=True):
 
 
 class StreamTarget(Protocol):
-    """Where a stream is opened to; equal targets share a connection."""
+    """Target of an outgoing stream; equal targets share a connection."""
 
     @property
     def transport(self) -> str:
@@ -78,34 +78,34 @@ class StreamTarget(Protocol):
 
     @property
     def address(self) -> Address:
-        """The other end."""
+        """Address of the peer."""
         ...
 
     @property
     def server_name(self) -> str | None:
-        """The name that the certificate of the other end has to carry; its IP address when None."""
+        """The name that the peer's certificate must contain; its IP address when None."""
         ...
 
     @property
     def fingerprint(self) -> bytes | None:
-        """SHA-256 of the certificate that the other end has to show, whoever signed it (RFC 8122 5).
+        """SHA-256 of the certificate that the peer must show, independent of its signer (RFC 8122 5).
 
-        None where an authority has to vouch for it.
+        None if an authority must have signed the certificate.
         """
         ...
 
     @property
     def sip_domain(self) -> str | None:
-        """The SIP domain that the certificate has to name, in place of ``server_name`` (RFC 5922 7)."""
+        """The SIP domain that the certificate must name, in place of ``server_name`` (RFC 5922 7)."""
         ...
 
 
 class StreamReceived(Input, frozen=True):
     """``data`` arrived from ``source`` on a connection of the local socket named ``socket``, in order.
 
-    ``connection`` numbers the connections of one socket and is never used again, whoever opened it. ``target`` is
-    what we opened it to, None if the other side did. ``peer_domains`` are the SIP domains that the verified certificate
-    of the other side names.
+    ``connection`` is a number that is unique among the connections of one socket and never reused. ``target`` is the
+    target that we opened it to, None if the peer opened it. ``peer_domains`` are the SIP domains that the verified
+    certificate of the peer names.
     """
 
     socket: str
@@ -118,9 +118,9 @@ class StreamReceived(Input, frozen=True):
 
 
 class StreamClosed(Input, frozen=True):
-    """A connection is gone, or could not be opened: what was sent on it may not have arrived.
+    """A connection is closed, or could not be opened; data that was sent on it may be lost.
 
-    ``target`` is what we opened it to, None if the other side opened it. ``reason`` is for people.
+    ``target`` is the target that we opened it to, None if the peer opened it. ``reason`` is a text for people.
     """
 
     socket: str
@@ -130,9 +130,9 @@ class StreamClosed(Input, frozen=True):
 
 
 class SendOnStream(Output, frozen=True):
-    """Send ``data`` on ``connection`` if that is open, else on the connection to ``target``, opened if need be.
+    """Send ``data`` on ``connection`` if it is open, else on the connection to ``target``, which is opened if needed.
 
-    :class:`StreamClosed` tells if that fails. With ``reopen`` false, ``data`` goes on ``connection`` or is lost.
+    :class:`StreamClosed` reports a failure. With ``reopen`` false, ``data`` is sent on ``connection`` only, or lost.
     """
 
     socket: str
@@ -156,7 +156,7 @@ class ClockRead(Input, frozen=True):
 
 
 class RandomSource(Protocol):
-    """Where a machine gets tags, branches, identifiers and jitter from (never from the ambient system)."""
+    """Source of tags, branches, identifiers and jitter for a machine, which never uses the system's randomness."""
 
     def token(self, n_bytes: int) -> bytes:
         """Return ``n_bytes`` unpredictable bytes."""
@@ -168,7 +168,7 @@ class RandomSource(Protocol):
 
 
 class Machine(Protocol):
-    """What the driver and the simulator can run."""
+    """Interface of a machine for the driver and the simulator."""
 
     def step(self, inputs: Iterable[Input], now: float) -> list[Output]:
         """Take a batch of inputs at monotonic second ``now``; return the outputs in order."""
@@ -176,7 +176,7 @@ class Machine(Protocol):
 
 
 def unscoped(given: Any) -> Any:
-    """Return the input for the smaller machine: a timer without the scope that :func:`scoped` gave it."""
+    """Return the input for the smaller machine: a timer without the scope that :func:`scoped` added."""
     match given:
         case TimerFired(key=(_, key)):
             return TimerFired(key)

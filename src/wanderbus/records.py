@@ -1,9 +1,9 @@
-"""The records of the event log: the one truth that state, history and analytics derive from (DESIGN 5.1, SPEC T-01).
+"""Records of the event log, from which state, history and analytics derive (DESIGN 5.1, SPEC T-01).
 
-A record is a msgpack map with its kind under ``"kind"``. Fields may be added with a default; a field is never
-renamed or given another meaning: that takes a new kind and :data:`SCHEMA_VERSION` one higher. Times are
-microseconds since the Unix epoch by the broker's clock. ``user`` is a canonical ``sip:name@domain``; of the original
-ECI, an address as ``eci:host:port``.
+A record is a msgpack map with its kind under ``"kind"``. Fields may be added with a default. A field is never renamed
+or given another meaning: such a change needs a new kind, and a higher :data:`SCHEMA_VERSION`. Times are microseconds
+since the Unix epoch by the broker's clock. ``user`` is a canonical ``sip:name@domain``, or for the original ECI an
+address as ``eci:host:port``.
 """
 
 from __future__ import annotations
@@ -19,7 +19,7 @@ SCHEMA_VERSION: Final = 3
 
 
 class Record(msgspec.Struct, frozen=True, tag_field="kind", kw_only=True, omit_defaults=True):
-    """Base of all records; ``at_us`` is the broker's wall clock when it decided."""
+    """Base of all records; ``at_us`` is the broker's clock when it wrote the record."""
 
     at_us: int
 
@@ -32,9 +32,9 @@ class Started(Record, frozen=True, tag="started", kw_only=True):
 
 
 class Notified(msgspec.Struct, frozen=True, array_like=True):
-    """One notification generated: its session (``user``, ``session``), number, and matched subscription ids.
+    """One generated notification: its session (``user``, ``session``), number, and matched subscription ids.
 
-    ``bound`` pairs those of them that are bound to a device with that device (SPEC E-05).
+    ``bound`` are pairs of a subscription that is bound to a device, and that device (SPEC E-05).
     """
 
     user: str
@@ -45,12 +45,12 @@ class Notified(msgspec.Struct, frozen=True, array_like=True):
 
 
 class Published(Record, frozen=True, tag="published", kw_only=True):
-    """An event was accepted, and these notifications were generated of it: one record, so one commit.
+    """An event was accepted and generated these notifications: one record, so one commit.
 
-    (``device``, ``epoch``, ``number``) is the publisher's own name for it, by which a repeat is recognised; those of
-    its ``outbox`` are counted apart. ``restricted`` names the subscriptions that matched and the first of their
-    restrictions, by its place, that forbade a notification. ``received_us`` is the wall clock as it was read, where
-    the broker's own, ``at_us``, is still on its way there; time windows look at it (DESIGN 5.8).
+    (``device``, ``epoch``, ``number``) is the publisher's own identifier, by which a repeat is recognised; events of
+    its ``outbox`` are numbered separately. ``restricted`` names the subscriptions that matched without a notification,
+    each with the place of the first restriction that blocked it. ``received_us`` is the wall clock as read, if the
+    broker's clock, ``at_us``, differs from it; time windows use it (DESIGN 5.8).
     """
 
     event: Event
@@ -67,7 +67,7 @@ class Published(Record, frozen=True, tag="published", kw_only=True):
 class Dropped(Record, frozen=True, tag="dropped", kw_only=True):
     """Notifications ``first`` to ``last`` of a session left the queues of these ``subscriptions`` undelivered.
 
-    That is because of ``reason``; it holds for all subscriptions of the session if none are named.
+    ``reason`` says why. Without ``subscriptions`` the drop concerns all subscriptions of the session.
     """
 
     user: str
@@ -79,10 +79,10 @@ class Dropped(Record, frozen=True, tag="dropped", kw_only=True):
 
 
 class Acknowledged(Record, frozen=True, tag="acknowledged", kw_only=True):
-    """The application on ``device`` has taken what came for these ``subscriptions`` up to ``number`` (notify-ack).
+    """The application on ``device`` acknowledged these ``subscriptions`` up to ``number`` (notify-ack).
 
-    It holds for all subscriptions of the session if none are named. ``resumed`` says that the application committed
-    its results together with this position, so that nothing behind it was seen before.
+    Without ``subscriptions`` the acknowledgement concerns all subscriptions of the session. ``resumed`` is true if the
+    application committed its results together with this position, so that it has seen nothing behind it.
     """
 
     user: str
@@ -94,14 +94,14 @@ class Acknowledged(Record, frozen=True, tag="acknowledged", kw_only=True):
 
 
 class Subscribed(Record, frozen=True, tag="subscribed", kw_only=True):
-    """A subscription was accepted; what waits for the ended one named ``inherits`` waits for it from now on."""
+    """A subscription was accepted; it inherits the queue of the ended subscription ``inherits``, if any."""
 
     subscription: Subscription
     inherits: str | None = None
 
 
 class Changed(Record, frozen=True, tag="changed", kw_only=True):
-    """A subscription was renewed or given restrictions: this is it from now on, also if it had ended (SPEC X21)."""
+    """A subscription was renewed or restricted; ``subscription`` is its new state, live again if it had ended (X21)."""
 
     subscription: Subscription
 
@@ -115,9 +115,9 @@ class Unsubscribed(Record, frozen=True, tag="unsubscribed", kw_only=True):
 
 
 class Forgotten(Record, frozen=True, tag="forgotten", kw_only=True):
-    """Subscriptions that ended long ago can no longer be renewed under their ids; what waited for them is dropped.
+    """Subscriptions that ended long ago can no longer be renewed under their ids; their queues are dropped.
 
-    Of ``devices``, pairs of user and name, that were removed, publishes are no longer recognised as repeated.
+    Repeated publishes of the removed ``devices``, pairs of user and name, are no longer recognised.
     """
 
     subscriptions: tuple[str, ...] = ()
@@ -125,10 +125,10 @@ class Forgotten(Record, frozen=True, tag="forgotten", kw_only=True):
 
 
 class Attached(Record, frozen=True, tag="attached", kw_only=True):
-    """A device opened its data channel to a session; ``epoch`` names that life of the agent.
+    """A device attached to a session over its data channel; ``epoch`` identifies that life of the agent.
 
-    ``redelivered`` says for which subscriptions, and up to which number, an earlier life of it may have seen
-    notifications that it has not acknowledged; an unchanged epoch leaves that as it was.
+    ``redelivered`` are the subscriptions, with a number up to which an earlier life may have seen unacknowledged
+    notifications; an unchanged epoch leaves this as it was.
     """
 
     user: str
@@ -141,7 +141,7 @@ class Attached(Record, frozen=True, tag="attached", kw_only=True):
 class DialogStored(Record, frozen=True, tag="dialog_stored", kw_only=True):
     """The signalling layer's state for a device's dialog changed; ``binding`` is opaque outside that layer.
 
-    ``address`` is where its data goes now, ``host:port``.
+    ``address`` is the present address of its data, ``host:port``.
     """
 
     user: str
@@ -153,7 +153,7 @@ class DialogStored(Record, frozen=True, tag="dialog_stored", kw_only=True):
 class StatusChanged(Record, frozen=True, tag="status", kw_only=True):
     """A device became ``CONNECTED`` or ``DISCONNECTED`` (its Remote Media Status), because of ``reason``.
 
-    ``grace_s`` is how long it may be away this time, where the operator's hook has said so (SPEC G-24).
+    ``grace_s`` is the time that it may be away this once, if the operator's hook has set one (SPEC G-24).
     """
 
     user: str
@@ -197,5 +197,5 @@ def encode_record(record: Record) -> bytes:
 
 
 def decode_record(payload: bytes) -> AnyRecord:
-    """Return the record that ``payload`` holds; ``msgspec.DecodeError`` if it is none of this schema."""
+    """Return the record in ``payload``; ``msgspec.DecodeError`` if it is not a record of this schema."""
     return _decoder.decode(payload)

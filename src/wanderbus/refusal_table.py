@@ -1,7 +1,7 @@
-"""Table of who is being limited, by which limit, and how often (one for each server).
+"""Refusal table: the parties that are limited, the limits, and the counts (one table for each server).
 
-Every place that refuses, drops or defers because of a limit notes it here, so that one list shows all of them. The
-table is bounded: the party that was limited longest ago gives way. The totals of each limit stay.
+Every component that refuses, drops or defers because of a limit notes it here, so that one list shows them all. The
+table is bounded: a new row replaces that of the party limited longest ago. The totals of each limit are kept.
 """
 
 from __future__ import annotations
@@ -14,7 +14,7 @@ import msgspec
 from wanderbus.machine import Output
 
 ENTRIES_MAX: Final = 2_048
-"""Pairs of limit and party that are kept apart."""
+"""Rows of the table: pairs of limit and party."""
 
 PARTY_CHARACTERS_MAX: Final = 128
 """Characters of a party's name that are kept."""
@@ -23,10 +23,10 @@ REASON_CHARACTERS_MAX: Final = 200
 """Characters of a reason that are kept."""
 
 OTHERS: Final = "others"
-"""The party of what is not counted for each apart."""
+"""Party of the counts that are not kept separately."""
 
 TALLIED_MAX: Final = 256
-"""Pairs of limit and party that a tally reports apart within one :data:`TALLY_S`."""
+"""Pairs of limit and party that a tally reports separately within one :data:`TALLY_S`."""
 
 TALLY_S: Final = 1.0
 """Pause between two reports of a tally about the same limit and party."""
@@ -58,13 +58,13 @@ class Entry(msgspec.Struct):
 
 
 class RefusalTable:
-    """Counts what was limited by limit and party."""
+    """Counts refusals, drops and delays by limit and party."""
 
     def __init__(self, entries_max: int = ENTRIES_MAX) -> None:
         self._entries_max = entries_max
         self._entries: OrderedDict[tuple[str, str], Entry] = OrderedDict()
         self.totals: Counter[str] = Counter()
-        """Times that each limit was applied, to whomever."""
+        """Times that each limit was applied, to all parties."""
 
     def __len__(self) -> int:
         return len(self._entries)
@@ -97,16 +97,16 @@ class RefusalTable:
 
 
 class Tally:
-    """Counts for a machine what it limits, and reports it: at once, and then once a second with the count since.
+    """Counts the limits that a machine applies, and reports each at once, and then once a second with the new count.
 
-    What remains of the last second is reported by the first :meth:`take` after it.
+    The first :meth:`take` after a second reports the rest of that second.
     """
 
     def __init__(self) -> None:
         self._due: dict[tuple[str, str], Limited] = {}
         self._later: dict[tuple[str, str], Limited] = {}
         self._reported: set[tuple[str, str]] = set()
-        """Pairs that were reported since the second began."""
+        """Pairs that were reported in the present second."""
         self._second_ends_at = 0.0
 
     def note(self, limit: str, party: str, reason: str, count: int = 1) -> None:
@@ -119,7 +119,7 @@ class Tally:
         waiting[key] = Limited(*key, reason, count + (0 if before is None else before.count))
 
     def take(self, now: float) -> list[Limited]:
-        """Return what is to be reported at monotonic second ``now``."""
+        """Return the reports that are due at monotonic second ``now``."""
         if not self._due and not self._later:
             return []
         if now >= self._second_ends_at:

@@ -1,7 +1,7 @@
 """Subscriptions and their restrictions, as they are submitted, stored and queried (SPEC A-04, H).
 
-Plain data: what an expression means is in :mod:`wanderbus.filters`, what a restriction does in
-:mod:`wanderbus.broker.restrictions.restriction_check`.
+These are plain data. :mod:`wanderbus.filters` evaluates expressions, and
+:mod:`wanderbus.broker.restrictions.restriction_check` checks restrictions.
 """
 
 from __future__ import annotations
@@ -14,16 +14,16 @@ import msgspec
 from wanderbus.errors import Refused
 
 When = Literal["always", "away"]
-"""Whether a restriction holds always, or only while the owner is DISCONNECTED (SPEC H-02)."""
+"""Condition of a restriction: it holds always, or only while the owner is DISCONNECTED (SPEC H-02)."""
 
 WhenFull = Literal["drop_oldest", "drop_newest"]
-"""What a full queue gives up for a new notification: its oldest, or the new one itself (SPEC U-02)."""
+"""Notification that a full queue drops for a new one: its oldest, or the new one itself (SPEC U-02)."""
 
 Format = Literal["event", "xml"]
 """Form of the notifications of a subscription: an event, or the same with its text in XML beside it (SPEC O-03)."""
 
 Unit = Literal["milliseconds", "seconds", "minutes", "hours", "days", "weeks"]
-"""Of a frequency (SPEC H-04); a day has 24 hours, whatever the clocks of its place do."""
+"""Unit of a frequency (SPEC H-04); a day always has 24 hours, independent of daylight saving time."""
 
 _EPOCH: Final = datetime.fromisoformat("1970-01-01T00:00:00+00:00")
 
@@ -53,16 +53,16 @@ class Interval(msgspec.Struct, frozen=True, tag="interval"):
 
     @classmethod
     def between(cls, start: datetime, end: datetime, when: When = "always") -> Self:
-        """Return the restriction to the time from ``start`` up to ``end``, which have to have a time zone."""
+        """Return the restriction to the time from ``start`` up to ``end``; both need a time zone."""
         return cls(instant_us(start), instant_us(end), when)
 
 
 class Daily(msgspec.Struct, frozen=True, repr_omit_defaults=True, tag="daily"):
     """Notify only between two times of day, ``HH:MM`` or ``HH:MM:SS``, in an IANA zone (SPEC H-09, X27).
 
-    ``start`` later than ``end`` wraps over midnight; the end itself is outside. ``zone`` None is the broker's, which
-    it fills in. ``weekdays`` are the days on which a window begins, 1 for Monday to 7 (ISO 8601); none means all
-    (SPEC X29).
+    A ``start`` later than ``end`` wraps over midnight; the end itself is outside. The broker replaces a ``zone`` of
+    None by its own zone. ``weekdays`` are the days on which a window begins, 1 for Monday to 7 (ISO 8601); an empty
+    tuple means all (SPEC X29).
     """
 
     start: str
@@ -96,7 +96,7 @@ class QueuePolicy(msgspec.Struct, frozen=True, repr_omit_defaults=True, omit_def
     """Seconds that a notification waits at most."""
 
     when_full: WhenFull | None = None
-    """None is the system's, whose own default is ``drop_oldest``."""
+    """Choice of the notification to drop; None for the system's setting, by default ``drop_oldest``."""
 
     policy: str | None = None
     """Name of a policy that the broker's operator has registered; it drops before ``when_full`` does (SPEC G-23)."""
@@ -107,17 +107,17 @@ EVERY_SUBJECT: Final = "*"
 
 
 def concerns(wanted: str, subject: str) -> bool:
-    """Return whether a subscription of the subject ``wanted`` is one to events of ``subject``."""
+    """Return whether a subscription to the subject ``wanted`` covers events of ``subject``."""
     return wanted in (subject, EVERY_SUBJECT)
 
 
 class Subscription(msgspec.Struct, frozen=True):
-    """What one user wants to hear of (SPEC A-04).
+    """A subscription of one user to events of a subject that match an expression (SPEC A-04).
 
     ``id`` is the origin server's name and the log offset of its submission. ``expires_us`` is absolute
     (SPEC X17), None for never. ``device`` binds it to one device (SPEC E-05). ``queue`` tightens the
-    session's queue for this subscription alone (SPEC G-18). ``language`` is what ``expression`` is in, one of
-    :data:`wanderbus.filters.LANGUAGES`; ``format`` is what its notifications come in.
+    session's queue for this subscription alone (SPEC G-18). ``language`` is the language of ``expression``, one of
+    :data:`wanderbus.filters.LANGUAGES`; ``format`` is the form of its notifications.
     """
 
     id: str
@@ -155,7 +155,7 @@ def instant_us(instant: datetime) -> int:
 
 
 def instant_shown(at_us: int, zone: str = "Z") -> str:
-    """Return an instant for people, to the second and with ``zone``; one beyond the calendar as its number."""
+    """Return an instant as text, to the second and with ``zone``; an instant beyond the calendar as a number."""
     try:
         return f"{_EPOCH + timedelta(microseconds=at_us):%Y-%m-%d %H:%M:%S}{zone}"
     except OverflowError:
@@ -163,7 +163,7 @@ def instant_shown(at_us: int, zone: str = "Z") -> str:
 
 
 def _shown(at_us: int) -> str:
-    """Return an instant for people; one beyond the calendar as its number."""
+    """Return an instant as text; an instant beyond the calendar as a number."""
     try:
         return (_EPOCH + timedelta(microseconds=at_us)).isoformat().removesuffix("+00:00") + "Z"
     except OverflowError:

@@ -42,7 +42,7 @@ def made(certificate: Path | None, domains: dict[str, Any] | None, **more: Any) 
         ("own", {"routes": {"example.net": ("192.0.2.7;transport=sctp",)}}, {}, "cannot send over"),
         ("own", {"routes": {"example.net": ("[2001:db8::1]",)}}, {}, "another IP version than host"),
         ("own", {"routes": PLAIN}, {"tcp": False}, "tcp is turned off"),
-        ("own", {"routes": PLAIN, "trusted": ("example.net",)}, {}, "has a route that is not TLS"),
+        ("own", {"routes": PLAIN, "trusted": ("example.net",)}, {}, "has a route without TLS"),
         ("own", {"name_servers": ("dns.example.net",)}, {}, "is not an IP address"),
         ("own", {}, {"user_domains": ("example.net",)}, "add it to domains.trusted"),
         ("own", None, {"user_domains": ("example.net",)}, "add it to domains.trusted"),

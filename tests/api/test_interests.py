@@ -199,7 +199,7 @@ def test_an_expression_that_this_version_cannot_read_is_told_of_at_the_start(
             stack.pop_all()
         monkeypatch.setattr(filters, "parse", read)
         async with world.server(), world.agent() as alice:
-            assert f"the subscription {lost} cannot be read any more" in caplog.text
+            assert f"cannot parse the stored subscription {lost}" in caplog.text
             assert "nobody says so any more" in caplog.text
             assert [each.id for each in await alice.subscriptions()] == [lost, kept]
             await publish(alice, 9)

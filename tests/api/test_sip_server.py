@@ -214,9 +214,9 @@ def test_another_user_is_the_broker(proxy: Proxy) -> None:
 @pytest.mark.parametrize(
     ("options", "said"),
     [
-        ({"broker_password": "guess"}, "does not take sip:broker@localhost: 403 .*; check that user's password"),
-        ({"users": {}}, "does not take sip:broker@localhost: 401 Unauthorized; give that user's password with"),
-        ({"broker_user": "mallory", "broker_password": "guess"}, "does not take sip:mallory@localhost: 403"),
+        ({"broker_password": "guess"}, "rejects sip:broker@localhost: 403 .*; check that user's password"),
+        ({"users": {}}, "rejects sip:broker@localhost: 401 Unauthorized; give that user's password with"),
+        ({"broker_user": "mallory", "broker_password": "guess"}, "rejects sip:mallory@localhost: 403"),
     ],
 )
 def test_a_broker_that_is_not_taken_says_so_at_once(proxy: Proxy, options: dict[str, Any], said: str) -> None:

@@ -45,7 +45,7 @@ def test_g25_the_server_warns_of_a_reader_that_stands_still(world: World, caplog
             alice.subscribe(SUBJECT),
         ):
             await publish(bob, 1, 2, 3)
-            await until(lambda: "has taken nothing for" in caplog.text)
+            await until(lambda: "has acknowledged nothing for" in caplog.text)
 
     with caplog.at_level(logging.WARNING, "wanderbus.server"):
         run(story())

@@ -277,7 +277,7 @@ def test_a_full_disk_refuses_what_is_new_and_nothing_else_until_there_is_room(de
     desk.say(link, again, Publish(2, Event(SUBJECT, {"N": 2})))
     (refused,) = desk.heard(link, PublishRefused)
     assert (refused.number, refused.limit) == (2, "disk_full")
-    assert "nothing was taken" in refused.reason
+    assert "nothing was stored" in refused.reason
     assert desk.accepted(link) == [1, 1]
     answer = desk.ask(link, Subscribe(7, SUBJECT, "N == 9", None, (), False))
     assert isinstance(answer, RequestRefused)

@@ -115,7 +115,7 @@ MONDAY_US = 1_700_496_000_000_000  # 2023-11-20 16:00:00 UTC
     [
         ((Frequency(0.5),), "at most one notification in 0.5 s, and the last was 0.25 s before"),
         ((Frequency(60.0, "away"),), "while the user is away: at most one notification in 60 s, and the last was"),
-        ((Custom("tide", {"port": "Santos"}),), "the restriction tide port=Santos did not let it pass"),
+        ((Custom("tide", {"port": "Santos"}),), "the restriction tide port=Santos blocked it"),
         (
             (Interval(0, 1_000_000),),
             "only from 1970-01-01T00:00:00.000Z to 1970-01-01T00:00:01.000Z, and it was 2023-11-20T16:00:00.000Z",

@@ -72,7 +72,7 @@ def test_a_wrong_password_of_the_broker_ends_its_start(shell: Shell) -> None:
         *("up", "--users", "users", "--data-dir", "data", "--sip-server", place, "--broker-password-file", "word")
     )
     assert (status, out) == (1, "")
-    assert "does not take sip:broker@localhost: 403" in one_line(err)
+    assert "rejects sip:broker@localhost: 403" in one_line(err)
     assert "guess" not in err
 
 

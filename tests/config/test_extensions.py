@@ -102,10 +102,13 @@ def test_what_is_given_as_an_object_comes_before_what_is_named(module: str, tmp_
         ('disconnection = ":hook"', "write module:object"),
         ('disconnection = "no_such_module_at_all:hook"', "cannot be loaded .ModuleNotFoundError.*PYTHONPATH"),
         ('disconnection = "MODULE:nothing"', "cannot be loaded .AttributeError"),
-        ('disconnection = "MODULE:text"', "is no function, but 'no code'"),
-        ('queue_policies = { latest = "MODULE:text" }', r"extensions\.queue_policies\.latest: .* is no function"),
+        ('disconnection = "MODULE:text"', "is not a function, but 'no code'"),
+        ('queue_policies = { latest = "MODULE:text" }', r"extensions\.queue_policies\.latest: .* is not a function"),
         ('[broker.queue]\npolicy = "latest"', r"broker\.queue\.policy: no queue policy is called 'latest'"),
-        ('restrictions = { even = "MODULE:hook" }', r"extensions\.restrictions\.even: .* is no wanderbus.*\.Kind, but"),
+        (
+            'restrictions = { even = "MODULE:hook" }',
+            r"extensions\.restrictions\.even: .* is not a wanderbus.*\.Kind, but",
+        ),
     ],
 )
 def test_what_cannot_be_loaded_is_said_before_anything_is_opened(

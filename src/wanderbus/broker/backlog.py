@@ -75,7 +75,7 @@ class Backlog:
         """Weight of the messages processed since the last :meth:`take_done`."""
         self._done: dict[int, int] = {}
         self._is_asked = False
-        """Whether another step was requested; it runs after the input that has arrived meanwhile."""
+        """True if another step was requested; it runs after the input that has arrived meanwhile."""
         self._held_at: float | None = None
         """Start of the step after which some users leave room for others; None if nobody has to."""
         self._follows = 1.0

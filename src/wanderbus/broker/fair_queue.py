@@ -60,7 +60,7 @@ class Turns:
 
     @property
     def are_due(self) -> bool:
-        """Whether a message of a user who is not held back waits."""
+        """Return whether a message of a user who is not held back waits."""
         return len(self._waiting) > len(self.held)
 
     def add(self, user: str, message: Waiting) -> None:

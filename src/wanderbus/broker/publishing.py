@@ -19,7 +19,7 @@ from wanderbus.errors import EventError
 from wanderbus.event import Event, EventId, check_event
 from wanderbus.limits import EVENT_BYTES_MAX
 
-DISK_FULL = "the disk of the broker is full; nothing was taken, try again later"
+DISK_FULL = "the disk of the broker is full; nothing was stored, try again later"
 
 
 class Publishing:
@@ -37,7 +37,7 @@ class Publishing:
         self.received_us = 0
         """The last reading of the wall clock (DESIGN 5.8)."""
         self.disk_full = False
-        """Whether every event is refused because the log has no room."""
+        """True if every event is refused because the log has no room."""
         self._state = state
         self._journal = journal
         self._links = links

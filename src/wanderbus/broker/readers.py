@@ -31,9 +31,9 @@ class Reader(msgspec.Struct):
     full_since: float | None = None
     """Monotonic second since which its window has been full without an acknowledgement."""
     is_inherited: bool = False
-    """Whether it was opened for a subscription that has ended and whose queue another one inherited."""
+    """True if it was opened for a subscription that has ended and whose queue another one inherited."""
     is_reported: bool = False
-    """Whether a warning was given that it is stalled."""
+    """True if a warning was given that it is stalled."""
 
     def send(self, item: Item) -> None:
         """Count ``item`` as sent."""
@@ -64,7 +64,7 @@ class Link(msgspec.Struct):
     key: str
     """Key of the device."""
     unattended: bool = False
-    """Whether items are sent at once and count as acknowledged, because nobody acknowledges on this link."""
+    """True if items are sent at once and count as acknowledged, because nobody acknowledges on this link."""
     session: str | None = None
     reading: int = 0
     """Number of readers."""

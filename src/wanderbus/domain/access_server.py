@@ -1,8 +1,8 @@
-"""The access server: SIP sessions and data channels of agents on one side, the broker's links on the other.
+"""Access server: connects the SIP sessions and data channels of agents with the broker's links.
 
-It gives the broker links, and the broker's log the signalling state that has to survive a restart: dialogs and
-SDP persist, the state and the keys of data channels never do (DESIGN 6.3). After a restart it answers unknown
-connections with a reset and renews its sessions by re-INVITE, paced.
+It opens and closes the broker's links, and stores the signalling state that must survive a restart in the broker's log:
+dialogs and SDP persist, the state and the keys of data channels never do (DESIGN 6.3). After a restart it answers
+packets of unknown connections with a reset, and renews its sessions by re-INVITE, paced.
 """
 
 from __future__ import annotations
@@ -91,47 +91,44 @@ __all__ = [
 SIP_SOCKET: Final = "broker-sip"
 
 RENEW_AFTER_S: Final = 0.3
-"""Pause before the first renewal: agents that are sending learn of the restart by a reset, and come themselves."""
+"""Pause before the first renewal: agents that are sending receive a reset, and renew their sessions themselves."""
 
 RENEW_PACE_S: Final = 0.01
 """Pause between two renewals."""
 
 REGISTRATION_REFUSALS: Final = frozenset({401, 403, 404, 407})
-"""Answers to a REGISTER after which a user agent gives up, as they will not change by asking again."""
+"""Responses to a REGISTER that a retry would not change, so the user agent gives up."""
 
 REGISTER_AGAIN_S: Final = 30.0
-"""Pause after such an answer: whoever runs the SIP server may have put right what was wrong about the broker."""
+"""Pause before the next attempt after such a response: the operator may have corrected the configuration."""
 
 WITHHELD_MAX: Final = 4_096
-"""Messages to a device on hold that are kept; one for which there are more has its session ended."""
+"""Messages kept for a device on hold; with more, its session is ended."""
 
 ACK_DELAY_S: Final = 0.005
-"""How long an ACK waits for what the broker says, which is often when its disk has synced."""
+"""Time that an ACK waits for a message of the broker to send it with; that is often after a disk sync."""
 
 
 CONSUMED_UNITS: Final = 64
-"""Weight of messages that are done before the endpoints hear of it, where nothing else is sent meanwhile."""
+"""Weight of processed messages after which the endpoints are informed, if nothing else is sent meanwhile."""
 
 WINDOW_PARTS: Final = 4
-"""That is less than such a part of the least window of a connection, so that no sender waits for it."""
+"""Divisor of a connection's least window, which also bounds that weight, so that no sender waits for it."""
 
 
 class BrokerRegistered(Output, frozen=True):
-    """The broker can be called by its URI from now on."""
+    """The broker is registered: agents can call it by its URI from now on."""
 
 
 class BrokerUnregistered(Output, frozen=True):
-    """The broker could not register, with this SIP ``status`` (None: no answer); it goes on trying."""
+    """The broker could not register, with this SIP ``status`` (None: timeout); it keeps trying."""
 
     status: int | None
     reason: str
 
 
 class ChannelRefused(Output, frozen=True):
-    """A data channel of ``user`` was not taken: it is less than is demanded here, or not the user's own.
-
-    Or it is one too many for ``limit``.
-    """
+    """A data channel of ``user`` was refused: it is not sufficient, is not the user's, or met ``limit``."""
 
     user: str
     reason: str
@@ -139,7 +136,7 @@ class ChannelRefused(Output, frozen=True):
 
 
 def _consumed_units(rudp: RudpConfig, tcp: TcpConfig) -> float:
-    """Return the weight of messages that may be done before the endpoints hear of it."""
+    """Return the weight of processed messages after which the endpoints are informed."""
     least_bytes = min(rudp.receive_window_frames * rudp.datagram_bytes_max, tcp.receive_window_bytes)
     return min(CONSUMED_UNITS, least_bytes / WINDOW_PARTS / BYTES_A_UNIT)
 
@@ -147,12 +144,12 @@ def _consumed_units(rudp: RudpConfig, tcp: TcpConfig) -> float:
 class AccessServer:
     """Composes user agent, data transports and broker into one machine.
 
-    :param data_address: where reliable UDP is received
-    :param host: what its socket is bound to, where that is another host than descriptions say
-    :param stream_address: where TCP connections are accepted, with TLS if there is ``encryption``
-    :param encryption: whether data channels have to be sealed; the others are refused (SPEC U-05)
-    :param reset_key: kept over restarts, so that agents believe the resets of the next life
-    :param fingerprint: SHA-256 of the certificate that is shown at ``stream_address``
+    :param data_address: address for reliable UDP
+    :param host: host that its socket is bound to, if it differs from the one in descriptions
+    :param stream_address: address for TCP connections, with TLS if ``encryption`` is on
+    :param encryption: whether data channels must be encrypted; others are refused (SPEC U-05)
+    :param reset_key: key kept over restarts, so that agents accept the resets of the next life
+    :param fingerprint: SHA-256 of the certificate used at ``stream_address``
     :param baseline: serves the original ECI, which knows no authentication; None does not (SPEC A-09)
     """
 
@@ -177,7 +174,7 @@ class AccessServer:
         self.broker = broker
         self._baseline = baseline
         self.refused: Counter[str] = Counter()
-        """Data channels that were not taken, by the reason; its texts are few."""
+        """Refused data channels by reason; there are few different reasons."""
         self._properties = properties
         self._data_address = data_address
         self._host = host or data_address[0]
@@ -186,7 +183,7 @@ class AccessServer:
         self._authenticator = authenticator
         self._transports = Transports(
             random,
-            # What the broker has not got to yet keeps its sender's window closed.
+            # Messages that the broker has not processed yet keep the sender's window closed.
             rudp_config=msgspec.structs.replace(rudp or RudpConfig(), ack_delay_s=ACK_DELAY_S, consume_at_once=False),
             tcp_config=msgspec.structs.replace(tcp or TcpConfig(), consume_at_once=False),
             reset_key=reset_key,
@@ -198,12 +195,12 @@ class AccessServer:
         self._consumed_units = _consumed_units(rudp or RudpConfig(), tcp or TcpConfig())
         self._sessions = SessionTable()
         self._clock: list[Input] = []
-        """The time as it was read for this batch, until the broker has heard it."""
+        """The clock reading of this batch, until it is passed to the broker."""
         self._appends: list[Output] = []
         self._outputs: list[Output] = []
 
     def start(self, wall_us: int, now: float) -> list[Output]:
-        """Begin to serve: register, take up the sessions that the log remembers, and renew them paced."""
+        """Begin to serve: register, restore the sessions of the log, and renew them paced."""
         self._step_broker([ClockRead(wall_us), ServerStarted()], now)
         self._step_user_agent([sip.Start()], now)
         at = now + RENEW_AFTER_S
@@ -248,7 +245,7 @@ class AccessServer:
         return self._drain()
 
     def dropped(self) -> dict[str, int]:
-        """Return what was dropped on the data path that no peer of good faith sends, by reason."""
+        """Return the counts of invalid packets that were dropped on the data path, by reason."""
         udp, tcp = self._transports.udp.counters, self._transports.tcp.counters
         return {
             "malformed": udp.malformed + tcp.malformed,
@@ -264,13 +261,13 @@ class AccessServer:
         return statuses
 
     def _drain(self) -> list[Output]:
-        """Return what is to be done, the log first: everything else can be done while it is synced."""
+        """Return the outputs, records for the log first: the others are carried out during the sync."""
         outputs = self._appends + self._outputs
         self._appends, self._outputs, self._clock = [], [], []
         return outputs
 
     def _channel(self, session: str, user: str) -> DataChannel:
-        """Return the data channel of a session, over what it took before the restart if there was one."""
+        """Return a new data channel for a session, over the transport that it used before a restart."""
         uri, ours = SIPUri.parse(user), SIPUri.parse(self._properties.uri)
         is_ours = uri.host == ours.host
         ha1 = self._authenticator.secret_of(uri.user) if self._authenticator and uri.user and is_ours else None
@@ -280,7 +277,7 @@ class AccessServer:
             broker=self._properties.uri,
             dialog=session,
             secret=None if ha1 is None else channel_secret(ha1),
-            # Between domains everything goes over TLS, or the server would vouch for nobody.
+            # Between domains everything must use TLS, or the server could not vouch for its users.
             over_tls=self._properties.transport == "TLS" or (self._properties.server_is_local and not is_ours),
         )
         known = self._user_agent.sessions.get(session)
@@ -305,12 +302,12 @@ class AccessServer:
         for output in scoped("sip", self._user_agent.step([unscoped(given) for given in inputs], now)):
             match output:
                 case sip.SessionOffered():
-                    self._offered(output, now)
+                    self._on_session_offered(output, now)
                 case sip.SessionEstablished(id=identity, media=media):
                     if session := self._sessions.by_id.get(identity):
-                        self._settle(session, media, now)
+                        self._on_session_established(session, media, now)
                 case sip.UpdateFailed(id=identity, reason=reason) | sip.SessionRemoved(id=identity, reason=reason):
-                    self._removed(identity, reason, now)
+                    self._on_session_removed(identity, reason, now)
                 case sip.Registered():
                     self._outputs.append(BrokerRegistered())
                 case sip.RegistrationFailed(status=status, reason=reason):
@@ -322,8 +319,8 @@ class AccessServer:
                 case LoginRefused() | Limited():
                     self._outputs.append(output)
 
-    def _offered(self, offer: sip.SessionOffered, now: float) -> None:
-        """An agent opens its session or moves in it; who it is has been proved to the user agent."""
+    def _on_session_offered(self, offer: sip.SessionOffered, now: float) -> None:
+        """Answer an authenticated agent that opens its session, or moves to another address in it."""
         session = self._sessions.by_id.get(offer.id)
         if session is None:
             device = (offer.instance or offer.id).removeprefix("<urn:uuid:").removesuffix(">")
@@ -348,7 +345,7 @@ class AccessServer:
         self._step_user_agent([sip.Answer(offer.id, self._media(session), renews=True)], now)
 
     def _check_room(self, session: DeviceSession) -> None:
-        """Raise :class:`LimitExceeded` for a session with one device too many of its user."""
+        """Raise :class:`LimitExceeded` if a new session would be one device too many for its user."""
         if session.id in self._sessions.by_id:
             return
         others = self._sessions.others(session.user, session.device)
@@ -368,10 +365,10 @@ class AccessServer:
         self._sessions.remove(session)
         self._take_data(session.channel.close(now), now)
 
-    def _settle(self, session: DeviceSession, media: MediaDescription, now: float) -> None:
-        """A session was agreed on or updated: keep what a restart needs, and tell the broker of a new link.
+    def _on_session_established(self, session: DeviceSession, media: MediaDescription, now: float) -> None:
+        """Store an established or updated session for a restart, and report a new link to the broker.
 
-        It may have been ended in the very batch that established it; that is reported next.
+        The session may have ended in the same batch; the next output reports that.
         """
         sip_session = self._user_agent.sessions.get(session.id)
         if sip_session is None:
@@ -387,9 +384,9 @@ class AccessServer:
         self._sessions.connected(session)
         self._take_data(outputs, now)
         session.held = not receives(media)
-        self._say_withheld(session, now)
+        self._send_withheld(session, now)
         if session.channel.protocol == "UDP" and not session.held:
-            # Behind a NAT of our own nothing comes in from there before something went out.
+            # Behind a NAT of our own, packets come in only after a packet went out.
             self._step_data([Probe(session.channel.local)], now)
         address = f"{remote.address[0]}:{remote.address[1]}"
         inputs: list[Input] = []
@@ -399,13 +396,13 @@ class AccessServer:
         inputs.append(DialogChanged(session.user, session.device, address, sip_session.snapshot()))
         self._step_broker(inputs, now)
 
-    def _say_withheld(self, session: DeviceSession, now: float) -> None:
-        """Send what the broker has said while the device was on hold, before anything newer."""
+    def _send_withheld(self, session: DeviceSession, now: float) -> None:
+        """Send the broker's messages from the time on hold, before anything newer."""
         if session.withheld and not session.held:
             withheld, session.withheld = session.withheld, []
             self._step_data([SendMessage(session.channel.local, payload) for payload in withheld], now)
 
-    def _removed(self, identity: str, reason: str, now: float) -> None:
+    def _on_session_removed(self, identity: str, reason: str, now: float) -> None:
         if session := self._sessions.by_id.get(identity):
             self._forget(session, now)
             self._unbind(session, reason, now)
@@ -426,16 +423,16 @@ class AccessServer:
                     if session := self._sessions.by_connection.get(connection):
                         arrived.append(MessageArrived(session.link, payload))
                 case ConnectionFailed(local_id=connection, reason=reason):
-                    arrived += self._lost(connection, reason.replace("the other side", "the agent"), now)
+                    arrived += self._on_connection_lost(connection, reason.replace("the other side", "the agent"), now)
                 case ConnectionReset(local_id=connection):
-                    arrived += self._lost(connection, "the agent was restarted", now)
+                    arrived += self._on_connection_lost(connection, "the agent was restarted", now)
         if arrived:
             self._step_broker(arrived, now)
 
-    def _lost(self, connection: int, reason: str, now: float) -> list[Input]:
-        """Sending failed: media DISCONNECTED, SIP as it was (SPEC C-14, G-02).
+    def _on_connection_lost(self, connection: int, reason: str, now: float) -> list[Input]:
+        """Set the media status to DISCONNECTED after a failure; the SIP status stays (SPEC C-14, G-02).
 
-        The connection is forgotten, not probed, so an agent that did not notice is told at its next word: a reset.
+        The connection is forgotten, not probed: an agent that did not notice gets a reset for its next packet.
         """
         session = self._sessions.lost(connection)
         if session is None:
@@ -455,7 +452,7 @@ class AccessServer:
             self._step_broker(for_broker, now)
 
     def _sources(self, link: int) -> tuple[str, ...]:
-        """Return where the data of a link are known to come from, if that is nobody else's address."""
+        """Return the network from which a link's data provably come, empty if unknown or if it is a relay's."""
         session = self._sessions.by_link.get(link)
         address = None if session is None else self._transports.proved_address(session.channel.local)
         return () if session is None or address is None or session.channel.relayed else (network_of(address[0]),)
@@ -476,7 +473,7 @@ class AccessServer:
                         elif len(session.withheld) < WITHHELD_MAX:
                             session.withheld.append(payload)
                         else:
-                            dropped.append((session, "on hold, with too much to say"))
+                            dropped.append((session, "on hold, with too many waiting messages"))
                             reason = "session ended, its device was on hold and too much waited"
                             self._outputs.append(Limited("access_server.WITHHELD_MAX", session.user, reason))
                 case LinkDropped(link=link, reason=reason):

@@ -1,13 +1,12 @@
-"""The server's side of the original ECI: users are addresses, and the broker's links are datagrams (SPEC A-09, X36).
+"""Server side of the original ECI: users are addresses, and the broker's links are datagrams (SPEC A-09, X36).
 
-To the broker an address is a user with one device in the session ``default``. What it sends there counts as taken
-when it is sent, so no queue waits for an address and nothing tells whether anybody is behind it. Only who has
-attached from an address is heard: someone who moved is somebody else.
+For the broker an address is a user with one device in the session ``default``. A notification counts as acknowledged
+when it is sent, so no queue waits for an address, and the broker does not detect whether an address is reachable.
+Messages are accepted only from attached addresses; a device that moves to another address is another user.
 
-There is no authentication here: anyone who reaches the port can publish and subscribe. To attach, an address has to
-prove that it receives what is sent to it, so that nobody has events sent to somebody else by a forged source address.
-Who forges the address of one that has attached can still speak for it. It is for measurements on a network of one's
-own.
+There is no authentication: anyone who reaches the port can publish and subscribe. To attach, an address must prove that
+it receives datagrams, so that a forged source address cannot direct events to a third party. A sender that forges the
+address of an attached user can still send messages in that user's name. Use it for measurements in a private network.
 """
 
 from __future__ import annotations
@@ -35,7 +34,7 @@ _IDLE: Final = (ECI_SOCKET, "idle")
 
 
 class _Identity(NamedTuple):
-    """An attached address: its link, the epoch that it attached with, and when it was last heard."""
+    """An attached address: its link, the epoch of its attachment, and the time of its last message."""
 
     link: int
     epoch: int
@@ -43,35 +42,35 @@ class _Identity(NamedTuple):
 
 
 class Baseline:
-    """Turns datagrams into the broker's links and back; ``step`` returns what to tell the broker, and the outputs.
+    """Translates between datagrams and the broker's links; ``step`` returns inputs for the broker, and outputs.
 
-    Its links are below zero, where no connection of a data channel is.
+    Its link numbers are negative, to distinguish them from links over data channels.
 
-    :param key: secret that challenges are made with
-    :param flood: bounds what addresses say before they have attached, and how often they do so, except on loopback
+    :param key: secret key of the challenges
+    :param flood: bounds on datagrams and attachments of addresses that are not attached, except on loopback
     """
 
     def __init__(self, config: BaselineConfig | None = None, *, key: bytes, flood: FloodLimits | None = None) -> None:
         self.dropped = 0
-        """Datagrams that were of no use: they made no sense, or came from an address that has not attached."""
+        """Dropped datagrams: malformed, or from an address that is not attached."""
         self.refused = 0
-        """Addresses that were turned away by ``identities_max`` or ``source_identities_max``."""
+        """Addresses that were refused by ``identities_max`` or ``source_identities_max``."""
         self._config = config or BaselineConfig()
         self._challenges = Challenges(key)
         self._flood = FloodGuard(flood or DEFAULT_LIMITS, refused="datagram of the original ECI dropped")
         self._identities: dict[Address, _Identity] = {}
-        """In the order in which they were last heard."""
+        """Attached addresses, in the order of their last message."""
         self._of_source: Counter[str] = Counter()
         """Attached addresses by :func:`wanderbus.hosts.network_of`."""
         self._addresses: dict[int, Address] = {}
-        """Of each link, those included whose last answer is still to come."""
+        """Address of each link, including leaving links whose last answer is not sent yet."""
         self._links_opened = 0
         self._tally = Tally()
         self._for_broker: list[Input] = []
         self._outputs: list[Output] = []
 
     def start(self, devices: Iterable[DeviceRow], now: float) -> tuple[list[Input], list[Output]]:
-        """Take up the addresses that the broker's log remembers: nobody there will know that the server was away."""
+        """Attach the addresses of the broker's log again; their users do not notice the restart."""
         for device in devices:
             if device.user.startswith(SCHEME):
                 host, _, port = device.user.removeprefix(SCHEME).rpartition(":")
@@ -80,11 +79,11 @@ class Baseline:
         return self._drain()
 
     def step(self, given: Sequence[Input | Output], now: float) -> tuple[list[Input], list[Output]]:
-        """Take datagrams, the idle timer, and what the broker sends on links of this side."""
+        """Process datagrams, the idle timer, and the broker's messages for these links."""
         for each in given:
             match each:
                 case DatagramReceived(source=source, data=payload):
-                    self._heard(source, payload, now)
+                    self._on_datagram(source, payload, now)
                 case SendOnLink(link=link, payload=payload):
                     self._send(link, payload)
                 case LinkDropped(link=link):
@@ -99,7 +98,7 @@ class Baseline:
         self._for_broker, self._outputs = [], []
         return drained
 
-    def _heard(self, source: Address, payload: bytes, now: float) -> None:
+    def _on_datagram(self, source: Address, payload: bytes, now: float) -> None:
         answers = has_challenge(payload)
         if (answers or source not in self._identities) and self._is_flood(source, payload, now):
             self.dropped += 1
@@ -129,14 +128,14 @@ class Baseline:
                 self._for_broker.append(MessageArrived(identity.link, payload))
 
     def _is_flood(self, source: Address, payload: bytes, now: float) -> bool:
-        """Count a datagram that may attach; tell whether it is one too many. Loopback is not bounded."""
+        """Count a datagram that may attach; return whether it exceeds the limits. Loopback is not bounded."""
         host = source[0]
         if is_loopback(host):
             return False
         return self._flood.judge(host, now, len(payload), known=False) is not Judgement.ADMITTED
 
     def _challenge(self, source: Address, asked: bytes, now: float) -> None:
-        """Have an address prove that it receives what is sent there, before anything is kept of it."""
+        """Send a challenge: an address must prove that it receives datagrams before anything is stored about it."""
         challenge = self._challenges.make(source, asked, now)
         if challenge is None:
             self.dropped += 1
@@ -161,7 +160,7 @@ class Baseline:
         return "source_identities_max" if is_many and not is_loopback(host) else ""
 
     def _attach(self, address: Address, message: protocol.Attach, now: float) -> None:
-        """Give an address a link; whoever attached from there before is over, what they subscribed to is not."""
+        """Open a link for an address, in place of its previous link; its subscriptions stay."""
         if address in self._identities:
             del self._addresses[self._remove(address).link]
         if not self._identities:
@@ -188,7 +187,7 @@ class Baseline:
         return link
 
     def _forget(self, address: Address, request: int) -> None:
-        """End an address with all that it subscribed to: nobody can come back to be the same user."""
+        """Remove an address with all its subscriptions: nobody can return as the same user."""
         identity = self._remove(address)
         del self._addresses[identity.link]
         link = self._open(address, protocol.Attach(identity.epoch, _SESSION, None, keep=False))
@@ -204,13 +203,13 @@ class Baseline:
             self._forget(address, 0)
 
     def _drop(self, link: int) -> None:
-        """An address is heard no more until it attaches again."""
+        """Detach an address; its messages are dropped until it attaches again."""
         address = self._addresses.pop(link, None)
         if address is not None and not self._is_leaving(link, address):
             self._remove(address)
 
     def _send(self, link: int, payload: bytes) -> None:
-        """Send a datagram; the broker counts a notification as taken when it is sent."""
+        """Send a datagram; the broker counts a notification as acknowledged when it is sent."""
         address = self._addresses.get(link)
         if address is None:
             return

@@ -20,9 +20,9 @@ class DeviceSession(msgspec.Struct):
     link: int = 0
     """The broker's name for the data channel, 0 before the first."""
     fresh: bool = False
-    """Whether the data channel is new and the broker does not know of it yet."""
+    """True if the data channel is new and the broker does not know of it yet."""
     held: bool = False
-    """Whether the device receives nothing for now (RFC 3264 8.4)."""
+    """True if the device receives nothing for now (RFC 3264 8.4)."""
     withheld: list[bytes] = []
     """Messages of the broker since the hold; the window of the session's stream bounds the notifications in it."""
 
@@ -33,11 +33,11 @@ class SessionTable:
     def __init__(self) -> None:
         self.by_id: dict[str, DeviceSession] = {}
         self.by_device: dict[tuple[str, str], DeviceSession] = {}
-        """By user and device."""
+        """Sessions by user and device."""
         self._of_user: Counter[str] = Counter()
         """Number of devices with a session, by user."""
         self.by_connection: dict[int, DeviceSession] = {}
-        """By our id of the data channel's connection, while there is one."""
+        """Sessions by our id of the data channel's connection, while there is one."""
         self.by_link: dict[int, DeviceSession] = {}
         self._links_made = 0
 

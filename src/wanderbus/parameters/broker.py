@@ -1,4 +1,4 @@
-"""What an operator may set on a broker (SPEC Q-02)."""
+"""Parameters of a broker that an operator can set (SPEC Q-02)."""
 
 from __future__ import annotations
 
@@ -10,13 +10,13 @@ import msgspec
 from wanderbus.subscription import QueuePolicy
 
 SUBSCRIPTIONS_MAX: Final = 1_100
-"""Ids of so many fit a message beside the largest event."""
+"""Number of subscription ids that fit a message beside the largest event."""
 
 _OTHER_BOUNDS: Final = {"disk_full": "disk_reserve_bytes", "identities_max": "eci.identities_max"}
-"""Names in refusals whose bounds are no settings of the broker; what is not here either is a constant of its own."""
+"""Settings of bounds that refusals name and that are not in :class:`BrokerConfig`; other names are constants."""
 
 Role = Literal["operator", "administrator"]
-"""What a user may do beyond their own: an operator sees everything, an administrator also changes it."""
+"""Additional rights of a user: an operator sees everything, an administrator can also change it."""
 
 
 def setting_of(limit: str) -> str:
@@ -27,7 +27,7 @@ def setting_of(limit: str) -> str:
 
 
 class BrokerConfig(msgspec.Struct, frozen=True):
-    """Bounds of one broker; every one is met by a refusal or a counted drop that names it.
+    """Bounds of one broker; a refusal or a counted drop names the bound that was met.
 
     ``ValueError`` names a value that cannot work.
     """
@@ -36,69 +36,69 @@ class BrokerConfig(msgspec.Struct, frozen=True):
     """Name of this server: the origin in event and subscription ids."""
 
     domain: str = ""
-    """The domain of this server's own users; "" holds nobody to the bounds of other domains."""
+    """The domain of this server's own users; with "" the bounds of other domains apply to nobody."""
 
     zone: str = "UTC"
-    """IANA name of the time zone of daily windows that name none (SPEC X27)."""
+    """IANA name of the default time zone of daily windows (SPEC X27)."""
 
     queue: QueuePolicy = QueuePolicy(notifications_max=10_000, bytes_max=64 * 2**20, when_full="drop_oldest")
     """Bounds of the queue of each session (SPEC G-15 to G-18)."""
 
     refuse_when_full: tuple[str, ...] = ()
-    """Subjects, with ``*`` and ``?`` as in file names, of which an event is refused to its publisher rather than
-    dropped, where ``queue``, ``user_queued_bytes_max`` or ``queued_bytes_max`` is met (SPEC U-02)."""
+    """Subjects, with ``*`` and ``?`` as in file names, whose events are refused to the publisher instead of dropped if
+    ``queue``, ``user_queued_bytes_max`` or ``queued_bytes_max`` is met (SPEC U-02)."""
 
     user_queued_bytes_max: int = 256 * 2**20
     """Bytes of events that wait for one user, in all sessions."""
 
     queued_bytes_max: int = 2 * 2**30
-    """Bytes of events that wait in this broker; the longest queue gives way first."""
+    """Bytes of events that wait in this broker; beyond it the longest queue loses notifications first."""
 
     unacknowledged_max: int = 256
-    """Notifications of one subscription sent to a device and not yet taken by its application."""
+    """Notifications of one subscription sent to a device and not yet acknowledged by its application."""
 
     unacknowledged_bytes_max: int = 256 * 2**10
-    """Bytes of their events; one notification may always be on its way."""
+    """Bytes of their events; one notification may always be in flight."""
 
     device_unacknowledged_bytes_max: int = 4 * 2**20
-    """Bytes of events sent to one device and not yet taken, parted evenly among the subscriptions read there."""
+    """Bytes of events sent to one device and not yet acknowledged, shared evenly by the subscriptions read there."""
 
     blocked_s: float = 60.0
-    """A reader that takes nothing for so long with its window full, or is missing where things wait, is warned of."""
+    """Time after which a stalled reader with a full window, or a missing reader of a queue, causes a warning."""
 
     backlog_per_s: float = 2_000.0
-    """Notifications a second at which a device that comes back is sent what has waited (SPEC U-03)."""
+    """Notifications per second of the backlog that is sent to a returning device (SPEC U-03)."""
 
     turn_units: int = 60
-    """Work after which the broker looks whom else to serve, in units: one for each message, record, answer and
-    notification, and one for each KiB of them. What one user has beyond that waits, and who has cost least goes first;
-    nothing is refused. 60 units take a millisecond or two."""
+    """Work of one turn, after which the broker serves other users, in units: one for each message, record, answer and
+    notification, and one for each KiB of them. Further messages of a user wait, and the user who has cost least goes
+    first; nothing is refused. 60 units take a millisecond or two."""
 
     unsynced_units_max: int = 4_000
-    """Work that may wait for the disk; with more, further messages of agents wait too, and again who has cost least
+    """Work that may wait for the disk; with more, further messages of agents wait too, and the user who has cost least
     goes first."""
 
     user_subscriptions_max: int = 1_000
     """Subscriptions of one user, in all sessions."""
 
     user_filter_bytes_max: int = 64 * 2**20
-    """Bytes of memory that the filters of one user's subscriptions take, estimated from their text alone: 4 KiB for
-    each attribute that a filter names, half a KiB for each comparison."""
+    """Bytes of memory for the filters of one user's subscriptions, estimated from their text: 4 KiB for each attribute
+    that a filter names, half a KiB for each comparison."""
 
     user_filter_characters_per_s: float = 50_000.0
-    """Characters a second of the expressions with which a user subscribes; two seconds' are read at once, and what
-    comes faster waits. Long expressions count more: one of 1,024 characters twice, one of 8,192 nine times."""
+    """Characters per second of the expressions with which a user subscribes; a burst of two seconds is read at once,
+    and faster requests wait. Long expressions count more: one of 1,024 characters twice, one of 8,192 nine times."""
 
     filter_work_max: int = 500_000
-    """Units of work of one filter for one event, about 10 ns each: operations, and characters that go through them. A
-    subscription whose filter needs more of them for an event with short texts is refused; for any other event it
-    gets a gap in the place of an answer."""
+    """Units of work of one filter for one event, about 10 ns each: operations, and the characters that they process. A
+    subscription whose filter needs more units for an event with short texts is refused; for any other event beyond the
+    bound the subscription gets a gap."""
 
     user_event_filter_work_max: int = 500_000
-    """Units of work of all filters of one user for one event; those that are beyond it get a gap."""
+    """Units of work of all filters of one user for one event; subscriptions beyond it get a gap."""
 
     user_filter_work_per_s: float = 5_000_000.0
-    """Units of work a second of all filters of one user, for all events; so many are there at once."""
+    """Units of work per second of all filters of one user, for all events; also the size of a burst."""
 
     sessions_max: int = 32
     """Sessions of one user."""
@@ -107,23 +107,23 @@ class BrokerConfig(msgspec.Struct, frozen=True):
     """Member devices of one session."""
 
     user_devices_max: int = 128
-    """Devices of one user: members of all sessions, and those connected that are in none. Of as many that were
-    removed, repeated publishes are still recognised."""
+    """Devices of one user: members of all sessions, and connected devices in no session. Repeated publishes are still
+    recognised for the same number of removed devices."""
 
     domain_users_max: int = 500
     """Users of one other domain that have a session or a device here (SPEC D-13)."""
 
     domain_devices_max: int = 2_000
-    """Devices of all of them."""
+    """Devices of all users of one other domain."""
 
     publishes_remembered: int = 1_024
-    """Recent publishes of a device whose event ids can be told again when they are repeated.
+    """Recent publishes of a device whose event ids are remembered to answer repeats.
 
-    Agents have up to 512 under way; with less, one of them that is repeated may be told that it was refused.
+    Agents have up to 512 unacknowledged publishes; with a lower value, a repeat of an accepted publish may be refused.
     """
 
     lifetime_s_default: float | None = None
-    """Lifetime of a subscription that asks for none; None for ever (SPEC X17)."""
+    """Lifetime of a subscription that requests none; None for no end (SPEC X17)."""
 
     lifetime_s_min: float = 0.0
     """A shorter lifetime is refused."""
@@ -132,28 +132,29 @@ class BrokerConfig(msgspec.Struct, frozen=True):
     """A longer one is refused, and so is one without end; None allows both."""
 
     sweep_s: float | None = 60.0
-    """Pause between two searches for what has expired or waited for too long; None does not search (SPEC X18)."""
+    """Pause between two searches for expired subscriptions and old notifications; None turns them off (SPEC X18)."""
 
     tombstone_s: float = 7 * 86_400.0
-    """For so long a subscription that has ended can be renewed as it was (SPEC X21)."""
+    """Time for which an ended subscription can be renewed with its state (SPEC X21)."""
 
     device_grace_s: float = 7 * 86_400.0
-    """A device away for longer is no longer a member of its session; the last one always is (SPEC X40)."""
+    """Time after which a device that is away is removed from its session; the last device stays (SPEC X40)."""
 
     clock_slew_max: float = 0.1
-    """How much faster or slower than time the broker's clock goes at most while it follows a wall clock that was
-    set (DESIGN 5.8); expiry and frequencies go by it."""
+    """Largest relative rate error of the broker's clock while it follows a wall clock that was set (DESIGN 5.8);
+    expiry and frequencies use this clock."""
 
     roles: Mapping[str, Role] = {}
-    """Who may do more than their own, by URI: an ``operator`` sees everything, an ``administrator`` also changes it; a
-    name without a domain is of the server's."""
+    """Roles of users by URI: an ``operator`` sees everything, an ``administrator`` can also change it; a name without a
+    domain belongs to the server's domain."""
 
     may_publish: Mapping[str, tuple[str, ...]] = {}
-    """Subjects, with ``*`` and ``?`` as in file names, that a user may publish, by URI or name; ``"*"`` stands for
-    everybody who is not named. A user without an entry may publish every subject."""
+    """Subjects, with ``*`` and ``?`` as in file names, that a user may publish, by URI or name; ``"*"`` is the entry
+    for all users who are not named. A user without an entry may publish every subject."""
 
     may_subscribe: Mapping[str, tuple[str, ...]] = {}
-    """The same for subscriptions. To subscribe to every subject takes the pattern ``*``."""
+    """Subjects that a user may subscribe to, in the form of ``may_publish``. The subject ``*`` needs the pattern
+    ``*``."""
 
     def __post_init__(self) -> None:
         if self.sweep_s is not None and self.sweep_s <= 0:

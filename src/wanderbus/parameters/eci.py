@@ -6,13 +6,13 @@ import msgspec
 
 
 class BaselineConfig(msgspec.Struct, frozen=True):
-    """Bounds on what strangers may have the server keep."""
+    """Bounds on the state that the server stores for unauthenticated addresses."""
 
     identities_max: int = 1_000
     """Addresses attached at once; further ones are refused."""
 
     source_identities_max: int = 250
-    """Those of one host among them (of one /64 of IPv6); on the loopback interface there is no such bound."""
+    """Attached addresses of one host (of one /64 of IPv6); the loopback interface has no such bound."""
 
     identity_idle_s: float = 86_400.0
-    """An address that has said nothing for so long is forgotten with its subscriptions, though it may be listening."""
+    """Idle time after which an address is removed with its subscriptions, even if it may still be listening."""

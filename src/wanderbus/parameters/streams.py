@@ -1,4 +1,4 @@
-"""What the connections of one socket may take."""
+"""Bounds on the TCP connections of one socket."""
 
 from __future__ import annotations
 
@@ -8,46 +8,46 @@ import msgspec
 
 
 class StreamLimits(msgspec.Struct, frozen=True):
-    """What the connections of one socket may take.
+    """Bounds on the TCP connections of one socket.
 
     The idle time is above a third of the longest registration (1,200 s), so that a registered device, which refreshes
     by then, keeps its connection. ``ValueError`` names a value that cannot work.
     """
 
     section: ClassVar[str] = "sip_connections"
-    """The table of the settings that it stands in."""
+    """The table of the settings that contains them."""
 
     connections_max: int = 4_096
-    """At most so many, and fewer where the process may not open as many files."""
+    """Connections at once; fewer if the process may not open as many files."""
 
     connections_per_host_max: int = 256
     """Accepted connections from one IPv4 address or /64 of IPv6."""
 
     connections_per_s: float = 50.0
-    """Connections that one IPv4 address or /64 of IPv6 may open a second for ever: a TLS handshake takes a millisecond
-    or two, whoever asks for it. One more is closed unread."""
+    """Sustained rate of connections from one IPv4 address or /64 of IPv6, per second; a TLS handshake takes a
+    millisecond or two. A further connection is closed unread."""
 
     burst_connections: float = 512.0
-    """Connections that it may open at once on top of it: those of many users behind one address, after a restart."""
+    """Burst of connections above that rate: many users behind one address may reconnect after a restart."""
 
     unsent_bytes_max: int = 2**20
-    """Bytes that one peer has not taken yet."""
+    """Bytes that wait to be sent to one peer."""
 
     idle_s_max: float | None = 1_800.0
-    """A connection on which nothing went either way for so long is closed; None for never."""
+    """Idle time in both directions after which a connection is closed; None for never."""
 
     silent_s_max: float = 30.0
-    """An accepted connection on which nothing was answered yet is closed after so long."""
+    """Time after which an accepted connection is closed if nothing was answered on it."""
 
     connect_s_max: float = 5.0
-    """How long opening a connection may take, TLS included."""
+    """Timeout for opening a connection, including TLS."""
 
     handshake_s_max: float = 5.0
-    """How long the TLS handshake of an accepted connection may take, and how long one may wait for it to begin."""
+    """Timeout for the TLS handshake of an accepted connection, and for the wait before it begins."""
 
     handshakes_max: int = 128
-    """TLS handshakes of accepted connections under way at once: each takes 55 KB. One more waits; the oldest of the
-    source that has the most gives way to one of another."""
+    """TLS handshakes of accepted connections at once: each takes 55 KB. A further one waits; a handshake of another
+    source replaces the oldest of the source that has the most."""
 
     def __post_init__(self) -> None:
         for name in self.__struct_fields__:
@@ -57,10 +57,10 @@ class StreamLimits(msgspec.Struct, frozen=True):
 
 
 class DataStreamLimits(StreamLimits, frozen=True):
-    """The same of data channels: they may be idle, since subscribers wait.
+    """Bounds on the connections of data channels, which may be idle, since subscribers wait.
 
-    A lost SYN is repeated thrice within the time to connect (after 1, 3 and 7 s: RFC 6298 2), which is about as patient
-    as the channels are.
+    A lost SYN is repeated three times within the time to connect (after 1, 3 and 7 s: RFC 6298 2), which is similar to
+    the timeouts of the channels.
     """
 
     section: ClassVar[str] = "data_connections"

@@ -1,7 +1,7 @@
-"""What agents and broker say to each other over the data channel: msgpack arrays, first item the kind.
+"""Messages between agents and broker over the data channel: msgpack arrays whose first item is the kind.
 
-Every request of an agent may be repeated after a reconnection and is then recognised: publishes by
-(device, epoch, number), subscriptions by their content, the rest by being idempotent (DESIGN 5.2).
+An agent may repeat every request after a reconnection. The broker recognises repeated publishes by (device, epoch,
+number) and repeated subscriptions by their content; the other requests are idempotent (DESIGN 5.2).
 """
 
 from __future__ import annotations
@@ -18,15 +18,15 @@ from wanderbus.subscription import Format, QueuePolicy, Restriction, Subscriptio
 
 
 class AgentMessage(msgspec.Struct, frozen=True, array_like=True):
-    """Base of what an agent says."""
+    """Base of the messages of an agent."""
 
 
 class Attach(AgentMessage, frozen=True, tag=1):
     """First message on every new link.
 
-    ``epoch`` names this life of the agent; publishes are numbered within it. ``resume`` is the last position the
-    application has committed. ``keep`` False discards the session's subscriptions (SPEC G-09), and what is queued for
-    this device unless ``keep_queue`` (SPEC X20). Nothing is sent of a subscription before somebody reads it.
+    ``epoch`` identifies this life of the agent; publishes are numbered within it. ``resume`` is the last position that
+    the application has committed. ``keep`` False discards the session's subscriptions (SPEC G-09), and also the queue
+    for this device unless ``keep_queue`` (SPEC X20). The broker sends a subscription only after :class:`Read`.
     """
 
     epoch: Number
@@ -39,7 +39,7 @@ class Attach(AgentMessage, frozen=True, tag=1):
 class Publish(AgentMessage, frozen=True, tag=2):
     """Publish ``event`` as this epoch's ``number``.
 
-    An event of the device's outbox is counted in the epoch that the ``outbox`` has over all lives of its agent.
+    An event of the device's outbox is numbered in the epoch ``outbox``, which outlives the agent's own epochs.
     """
 
     number: Number
@@ -48,11 +48,11 @@ class Publish(AgentMessage, frozen=True, tag=2):
 
 
 class Subscribe(AgentMessage, frozen=True, tag=3):
-    """Subscribe; the same subscription again in one session is answered with the one that is there.
+    """Subscribe; a repeated subscription in one session is answered with the existing one.
 
-    It lives for ``lifetime_s``, or until ``expires_us``; the broker's own default if neither is given (SPEC X17).
-    ``reader`` begins to read it at once, as :class:`Read` does, unless it is read on this link already; ``resume`` is
-    the last position of it that the application has committed.
+    It lives for ``lifetime_s``, or until ``expires_us``, or for the broker's default if neither is given (SPEC X17).
+    ``reader`` opens a reader at once, as :class:`Read` does, unless this link has one; ``resume`` is the last position
+    of the subscription that the application has committed.
     """
 
     request: int
@@ -70,9 +70,9 @@ class Subscribe(AgentMessage, frozen=True, tag=3):
 
 
 class Unsubscribe(AgentMessage, frozen=True, tag=4):
-    """End a subscription; done also when it had ended before.
+    """End a subscription; succeeds also if it has already ended.
 
-    With ``abandon`` this device will not read what still waits for it, otherwise it may (SPEC G-07).
+    With ``abandon`` this device will not read the rest of its queue; otherwise it may (SPEC G-07).
     """
 
     request: int
@@ -81,9 +81,9 @@ class Unsubscribe(AgentMessage, frozen=True, tag=4):
 
 
 class Renew(AgentMessage, frozen=True, tag=5):
-    """Let a subscription live ``lifetime_s`` from now, or until ``expires_us`` (neither: for good).
+    """Extend a subscription to ``lifetime_s`` from now, or until ``expires_us`` (neither: without an end).
 
-    One that ended a while ago lives again, with the same id and state (SPEC X21).
+    A subscription that ended a while ago lives again, with the same id and state (SPEC X21).
     """
 
     request: int
@@ -93,7 +93,7 @@ class Renew(AgentMessage, frozen=True, tag=5):
 
 
 class Restrict(AgentMessage, frozen=True, tag=6):
-    """Give a subscription these restrictions in place of its own."""
+    """Replace the restrictions of a subscription."""
 
     request: int
     subscription: str
@@ -101,13 +101,13 @@ class Restrict(AgentMessage, frozen=True, tag=6):
 
 
 class Query(AgentMessage, frozen=True, tag=7):
-    """Ask for the session's subscriptions (SPEC G-08)."""
+    """Request the session's subscriptions (SPEC G-08)."""
 
     request: int
 
 
 class Take(AgentMessage, frozen=True, tag=8):
-    """Notify-ack: the application has taken everything up to ``number`` that came for a ``reader``."""
+    """Notify-ack: the application has acknowledged everything up to ``number`` that was sent to a ``reader``."""
 
     reader: int
     number: Number
@@ -120,13 +120,13 @@ class Leave(AgentMessage, frozen=True, tag=9):
 
 
 Listed = Literal["sessions", "subscriptions", "queues", "limits", "bounds"]
-"""What can be listed: of a session, or of the whole server who is limited, and the bounds that are in force."""
+"""Kinds of listing: three of sessions, and two of the whole server: the limited parties, and the bounds."""
 
 
 class Inspect(AgentMessage, frozen=True, tag=10):
-    """List what there is of ``user``, or of everybody that the asker may see; answered by :class:`Listing`.
+    """Request the rows of ``user``, or of all users that the client may see; :class:`Listing` answers it.
 
-    At most ``limit`` rows, and those that come ``after`` what an earlier answer said there is to go on from.
+    The answer has at most ``limit`` rows, from the cursor ``after`` on, which an earlier answer returned.
     """
 
     request: int
@@ -137,9 +137,10 @@ class Inspect(AgentMessage, frozen=True, tag=10):
 
 
 class Peek(AgentMessage, frozen=True, tag=11):
-    """Show ``count`` numbers of a session from ``first`` on at which something waits, without taking it.
+    """Show ``count`` waiting numbers of a session from ``first`` on, without acknowledging them.
 
-    That is for all of its subscriptions, or for one. There may be fewer in one answer, which says where to go on.
+    The numbers are those of all its subscriptions, or of one. One answer may have fewer, and then a cursor for the
+    next.
     """
 
     request: int
@@ -151,7 +152,7 @@ class Peek(AgentMessage, frozen=True, tag=11):
 
 
 class Purge(AgentMessage, frozen=True, tag=12):
-    """Drop what waits in a session, or in it for ``subscription`` alone; in steps, each ``after`` the one before."""
+    """Drop the queue of a session, or of one ``subscription``; in steps, each ``after`` the cursor of the previous."""
 
     request: int
     user: str
@@ -161,9 +162,9 @@ class Purge(AgentMessage, frozen=True, tag=12):
 
 
 class Kick(AgentMessage, frozen=True, tag=13):
-    """End the connection of ``device``, or of all of the user's but the one that asks.
+    """End the connection of ``device``, or of all the user's devices except the one that asks.
 
-    With ``forget`` they leave their sessions too.
+    With ``forget`` the devices also leave their sessions.
     """
 
     request: int
@@ -173,9 +174,9 @@ class Kick(AgentMessage, frozen=True, tag=13):
 
 
 class Reader(msgspec.Struct, frozen=True, array_like=True):
-    """One subscription that is read; ``handle`` is a number of the agent's choice for it in messages of this link.
+    """One subscription to read; ``handle`` is a number that the agent chooses for it in messages of this link.
 
-    ``taken`` is up to where the application has taken it in this life of the agent.
+    ``taken`` is the last position that the application has acknowledged in this life of the agent.
     """
 
     handle: int
@@ -184,22 +185,22 @@ class Reader(msgspec.Struct, frozen=True, array_like=True):
 
 
 class Read(AgentMessage, frozen=True, tag=14):
-    """Somebody reads these subscriptions: send what waits for each, a window ahead of what is acknowledged.
+    """Open readers of these subscriptions: the broker sends each queue, a window ahead of the acknowledgements.
 
-    What matched several of them is sent once where they are equally far.
+    A notification that matched several of them is sent once if their positions are equal.
     """
 
     readers: tuple[Reader, ...]
 
 
 class StopReading(AgentMessage, frozen=True, tag=15):
-    """Nobody reads this subscription here any more: send nothing further, and keep what is not acknowledged."""
+    """Close a reader: the broker sends nothing further, and keeps what is not acknowledged."""
 
     reader: int
 
 
 class BrokerMessage(msgspec.Struct, frozen=True, array_like=True):
-    """Base of what a broker says."""
+    """Base of the messages of a broker."""
 
 
 class Attachment(BrokerMessage, frozen=True, tag=1):
@@ -209,7 +210,7 @@ class Attachment(BrokerMessage, frozen=True, tag=1):
 
 
 class PublishAccepted(BrokerMessage, frozen=True, tag=2):
-    """Publish-ack: ``number`` is durable in the log as ``id``; whether it is one of the ``outbox``."""
+    """Publish-ack: ``number`` is durable in the log as ``id``; ``outbox`` is true for an event of the outbox."""
 
     number: int
     id: EventId
@@ -226,11 +227,11 @@ class PublishRefused(BrokerMessage, frozen=True, tag=3):
 
 
 class Notify(BrokerMessage, frozen=True, tag=4):
-    """A notification for these ``readers``, or for all that there are if none are named.
+    """A notification for these ``readers``, or for all readers if none are named.
 
     ``subscriptions`` are all that it matched; see :class:`wanderbus.event.Notification`. ``event`` stays encoded, so
-    that one publish is encoded once however many it goes to: see :func:`encode_event`. In its place may stand the text
-    of the notification in XML (SPEC O-03): see :mod:`wanderbus.protocol.presentation`.
+    that each event is encoded only once: see :func:`encode_event`. It may be replaced by the notification as XML text
+    (SPEC O-03): see :mod:`wanderbus.protocol.presentation`.
     """
 
     number: int
@@ -242,9 +243,9 @@ class Notify(BrokerMessage, frozen=True, tag=4):
 
 
 class NotifyGap(BrokerMessage, frozen=True, tag=5):
-    """Of one subscription notifications between numbers ``first`` and ``last`` were dropped.
+    """Notifications of one subscription between numbers ``first`` and ``last`` were dropped.
 
-    ``lost`` says how many and why; see :class:`wanderbus.event.Gap`.
+    ``lost`` has the counts and reasons; see :class:`wanderbus.event.Gap`.
     """
 
     first: int
@@ -254,7 +255,7 @@ class NotifyGap(BrokerMessage, frozen=True, tag=5):
 
 
 class Done(BrokerMessage, frozen=True, tag=6):
-    """``request`` is durable; ``subscriptions`` are those it asked for or changed, ``more`` if others follow."""
+    """``request`` is durable; ``subscriptions`` are its result, with ``more`` if others follow."""
 
     request: int
     subscriptions: tuple[Subscription, ...]
@@ -262,7 +263,7 @@ class Done(BrokerMessage, frozen=True, tag=6):
 
 
 class RequestRefused(BrokerMessage, frozen=True, tag=7):
-    """``request`` was declined; ``position`` is the character at fault in an expression, ``limit`` the bound met."""
+    """``request`` was refused; ``position`` is the wrong character of an expression, ``limit`` the bound met."""
 
     request: int
     reason: str
@@ -271,16 +272,16 @@ class RequestRefused(BrokerMessage, frozen=True, tag=7):
 
 
 class SubscriptionEnded(BrokerMessage, frozen=True, tag=8):
-    """``subscription`` is over without having been asked to be, because of ``reason`` (SPEC G-10)."""
+    """``subscription`` has ended without a request of this device, because of ``reason`` (SPEC G-10)."""
 
     subscription: Subscription
     reason: str
 
 
 class Listing(BrokerMessage, frozen=True, tag=9):
-    """Answer to a request for what there is: ``rows`` of named values, ``more`` if others follow.
+    """Answer to an administration request: ``rows`` of named values, with ``more`` if others follow.
 
-    ``next`` of the last part is where to go on from when there is more than one answer lists.
+    ``next`` of the last part is the cursor for the next request, None if the listing is complete.
     """
 
     request: int
@@ -290,7 +291,7 @@ class Listing(BrokerMessage, frozen=True, tag=9):
 
 
 class NotRead(BrokerMessage, frozen=True, tag=10):
-    """So many notifications wait for ``subscription``, which nobody has read for a while though its user is there."""
+    """``waiting`` notifications wait for ``subscription``, which has had no reader for a while."""
 
     subscription: Subscription
     waiting: int
@@ -300,10 +301,10 @@ OfSubscriptions = Subscribe | Unsubscribe | Renew | Restrict | Query
 """Requests about the subscriptions of one's own session."""
 
 OfOperators = Inspect | Peek | Purge | Kick
-"""Requests about what is at the broker, one's own or for a role."""
+"""Administration requests, about one's own sessions or, with a role, about those of others."""
 
 OfReaders = Read | StopReading | Take
-"""What is said of readers."""
+"""Messages about readers."""
 
 FromAgent = Attach | Publish | OfSubscriptions | OfReaders | Leave | OfOperators
 FromBroker = (
@@ -343,31 +344,32 @@ def size_of(value: Event | Subscription) -> int:
 
 
 OPERATIONS: Final = "operations"
-"""The session of who only asks: nothing is subscribed to there, and its links reach all that is the user's."""
+"""Session of clients that only send administration requests: it has no subscriptions, and its links have access to all
+subscriptions of the user."""
 
 
 def shortened(reason: object) -> str:
-    """Return ``reason`` as a refusal carries it: it may quote a text of any length."""
+    """Return ``reason`` shortened for a refusal; it may quote a text of any length."""
     return str(reason)[:REASON_CHARACTERS_MAX]
 
 
 def decode_from_agent(payload: bytes) -> FromAgent:
-    """Return the agent's message; :class:`RemoteProtocolError` if ``payload`` is none."""
+    """Return the agent's message; :class:`RemoteProtocolError` for an invalid ``payload``."""
     return _decode(_from_agent, payload)
 
 
 def decode_from_broker(payload: bytes) -> FromBroker:
-    """Return the broker's message; :class:`RemoteProtocolError` if ``payload`` is none."""
+    """Return the broker's message; :class:`RemoteProtocolError` for an invalid ``payload``."""
     return _decode(_from_broker, payload)
 
 
 def encode_event(event: Event) -> bytes:
-    """Return the bytes of an event as messages and queues carry it."""
+    """Return the bytes of an event for messages and queues."""
     return _encoder.encode(event)
 
 
 def decode_event(data: bytes) -> Event:
-    """Return the event in ``data``; :class:`RemoteProtocolError` if it holds none."""
+    """Return the event in ``data``; :class:`RemoteProtocolError` for invalid data."""
     return _decode(_event, data)
 
 

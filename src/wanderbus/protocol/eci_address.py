@@ -1,10 +1,10 @@
-"""Users of the original ECI: each is an address, and has to prove that it receives there (SPEC A-09, X36).
+"""Users of the original ECI: each user is an address, which must prove that it receives datagrams (SPEC A-09, X36).
 
-The broker answers an attachment with a challenge that only the true owner of the source address receives, and takes
-the attachment once it comes with that challenge in front. The broker keeps nothing until then, and a challenge is
-shorter than what asked for it, so that a forged source address has nothing sent to its owner but that.
+The broker answers an attachment with a challenge, which only the owner of the source address receives. It accepts the
+attachment once it arrives with that challenge in front. Until then the broker stores nothing, and a challenge is
+shorter than the datagram that it answers, so a forged source address cannot amplify traffic to its owner.
 
-The first byte of a challenge is no beginning of any MessagePack value, so it cannot be taken for a message.
+The first byte of a challenge cannot begin a MessagePack value, so a challenge cannot be mistaken for a message.
 """
 
 from __future__ import annotations
@@ -22,11 +22,11 @@ _MAC_BYTES: Final = 8
 _CHALLENGE_BYTES: Final = len(_MARK) + _MAC_BYTES
 
 VALID_S: Final = 30.0
-"""A challenge is good for so long at least, and for twice as long at most."""
+"""Least validity of a challenge; twice as long at most."""
 
 
 class Challenges:
-    """Makes and recognises challenges by a secret ``key``; keeps none of them."""
+    """Makes and verifies challenges by a secret ``key``, without storing them."""
 
     def __init__(self, key: bytes) -> None:
         self._key = key
@@ -48,15 +48,15 @@ class Challenges:
 
 
 def has_challenge(datagram: bytes) -> bool:
-    """Tell whether ``datagram`` begins as a challenge does, and is no message itself."""
+    """Return whether ``datagram`` begins like a challenge, and so is not a plain message."""
     return datagram.startswith(_MARK)
 
 
 def is_challenge(datagram: bytes) -> bool:
-    """Tell whether ``datagram`` is a challenge and nothing else."""
+    """Return whether ``datagram`` is a challenge and nothing else."""
     return len(datagram) == _CHALLENGE_BYTES and has_challenge(datagram)
 
 
 def user_at(address: Address) -> str:
-    """Return the user that an address is, ``eci:host:port``; no SIP user has such a name."""
+    """Return the user name of an address, ``eci:host:port``; no SIP user has such a name."""
     return f"{SCHEME}{shown(address)}"

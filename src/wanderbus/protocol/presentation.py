@@ -1,7 +1,7 @@
 """Notifications in XML on the wire, for subscriptions that ask for it (SPEC O-03).
 
-A :class:`~wanderbus.protocol.Notify` carries an event as msgpack; in XML it carries the text of the whole
-notification in its place. It says the same, so that one message serves subscriptions of either format.
+A :class:`~wanderbus.protocol.Notify` contains an event as msgpack, or instead the whole notification as XML text. Both
+have the same content, so one message serves subscriptions of either format.
 """
 
 from __future__ import annotations
@@ -15,9 +15,9 @@ from wanderbus.limits import MESSAGE_BYTES_MAX
 
 
 def in_xml(notify: protocol.Notify, epoch: int) -> protocol.Notify:
-    """Return ``notify`` with the text of its notification; as it is where that does not fit a message.
+    """Return ``notify`` with the text of its notification, or unchanged if the text does not fit a message.
 
-    The agent then writes the same text itself.
+    In that case the agent generates the same text itself.
     """
     event = protocol.decode_event(bytes(notify.event))
     try:
@@ -29,7 +29,7 @@ def in_xml(notify: protocol.Notify, epoch: int) -> protocol.Notify:
 
 
 def notification_of(notify: protocol.Notify, event: Event, epoch: int) -> Notification:
-    """Return what ``notify`` says of ``event``."""
+    """Return the notification of ``event`` in ``notify``."""
     position = Position(epoch, notify.number)
     return Notification(event, notify.subscriptions, position, notify.id, notify.redelivered)
 
@@ -37,7 +37,7 @@ def notification_of(notify: protocol.Notify, event: Event, epoch: int) -> Notifi
 def read(notify: protocol.Notify, epoch: int) -> Notification:
     """Return the notification of a message, with its text if it came in XML.
 
-    :raises RemoteProtocolError: the message holds no event, or a text that says something else than the message
+    :raises RemoteProtocolError: the message contains no valid event, or a text that differs from the message
     """
     data = bytes(notify.event)
     if not _is_text(data):
@@ -50,12 +50,12 @@ def read(notify: protocol.Notify, epoch: int) -> Notification:
     except (msgspec.DecodeError, UnicodeDecodeError, EventError) as error:
         raise RemoteProtocolError(f"not a notification in XML: {error}", None) from None
     if notification != notification_of(notify, notification.event, epoch):
-        raise RemoteProtocolError("the notification in XML is another than that of its message", None)
+        raise RemoteProtocolError("the notification in XML differs from its message", None)
     return msgspec.structs.replace(notification, xml=text)
 
 
 def presented(notification: Notification, format: str) -> Notification:
-    """Return a notification as a reader of a subscription of this ``format`` gets it."""
+    """Return a notification in the form for a subscription of this ``format``."""
     if format != "xml":
         return notification if notification.xml is None else msgspec.structs.replace(notification, xml=None)
     if notification.xml is not None:
@@ -67,7 +67,7 @@ def presented(notification: Notification, format: str) -> Notification:
 
 
 def _checked(event: Event) -> Event:
-    """Return ``event`` if programs can take it; its times are not looked at, since logs hold older ones of any size."""
+    """Return ``event`` if its content is valid; its times are not checked, since old logs have times of any size."""
     try:
         check_content(event)
     except EventError as error:

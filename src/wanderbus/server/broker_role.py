@@ -1,4 +1,4 @@
-"""The broker of a server: its event log and state, its user agent, and the data channels of agents (DESIGN 1)."""
+"""Broker role of a server: its event log and state, its user agent, and the data channels of agents (DESIGN 1)."""
 
 from __future__ import annotations
 
@@ -64,17 +64,17 @@ from wanderbus.sip.authentication.login_guard import LoginGuard, LoginLimits, Lo
 _log = logging.getLogger("wanderbus.server")
 
 SAVE_S = 1.0
-"""Pause between two savings of the state that is derived from the log."""
+"""Pause between two saves of the state that is derived from the log."""
 
 DATA_CHANNEL = "data_channel"
-"""Stands for the name of a limit where a description of a data channel is less than is demanded here."""
+"""Name of the limit in a report of a data channel that does not meet the requirements."""
 
 START_S_MAX = 10.0
-"""How long the broker's own registration may take."""
+"""Timeout for the broker's own registration."""
 
 
 class BrokerService:
-    """The broker from :meth:`open`, which makes it, to :meth:`close`; :meth:`start` lets agents call."""
+    """The broker: :meth:`open` makes it, :meth:`start` accepts agents, :meth:`close` stops it."""
 
     def __init__(
         self,
@@ -91,17 +91,17 @@ class BrokerService:
         self.files = files
         self.broker = broker
         self.eci_address = None if settings.eci_port is None else (settings.eci_host, settings.eci_port)
-        """Where the original ECI is served, once started; None if it is not."""
+        """Address of the original ECI, once started; None if it is not served."""
         self.sip_address: Address = (settings.host, 0)
-        """Where its user agent is reached, once started."""
+        """Address of its user agent, once started."""
         loop = asyncio.get_running_loop()
         self.broken: asyncio.Future[None] = loop.create_future()
-        """Ends with the error after which nothing is acknowledged any more."""
+        """Future that fails with the error after which nothing is acknowledged any more."""
         self._ready: asyncio.Future[None] = loop.create_future()
         self._registered = self._kept = False
         self._shortage = self._trouble = ""
         self._failures_logged: dict[str, int] = {}
-        """By extension: at which number of failures the log said so last."""
+        """Number of failures at the last log line, by extension."""
         self._refusals = refusals
         self._bounds = bounds_of(settings)
         self._driver: Driver | None = None
@@ -110,10 +110,10 @@ class BrokerService:
         self._committer: Committer | None = Committer(
             files.log,
             files.store,
-            on_durable=self._durable,
-            on_failure=self._failed,
-            on_full=self._disk_full,
-            on_room=self._disk_freed,
+            on_durable=self._on_durable,
+            on_failure=self._on_failure,
+            on_full=self._on_disk_full,
+            on_room=self._on_disk_freed,
             reserve_bytes=settings.disk_reserve_bytes,
         )
 
@@ -127,15 +127,15 @@ class BrokerService:
         recorder: SipRecorder | None,
         refusals: Refusals,
     ) -> Self:
-        """Take the data directory, and bring the state up to date; :class:`StorageError` if it cannot be used.
+        """Open the data directory, and bring the state up to date; :class:`StorageError` if it cannot be used.
 
-        :param users: the secret of each user, by which the broker itself checks who calls
-        :param refusals: where refusals of this process are noted, and what operators are shown
+        :param users: the secret of each user, with which the broker authenticates callers
+        :param refusals: the table of refusals of this process, which operators can list
         """
         files = ServerFiles.open(settings.data_dir)
         try:
             state = files.load_state(config.publishes_remembered)
-            # Nobody is kept waiting yet, and with few subscriptions nobody may ever need a kernel.
+            # Loading now delays nobody; a few subscriptions need no kernel.
             kernel = await _loaded("numpy") if len(state.subscriptions) > SCANNED_MAX else None
             named = msgspec.structs.replace(config, server=files.identity.server)
             broker = Broker(state, named, extensions.restrictions, kernel, extensions.hook, extensions.policies)
@@ -145,11 +145,11 @@ class BrokerService:
         return cls(settings, users, recorder, files, broker, refusals)
 
     async def start(self, properties: Properties, tls: ssl.SSLContext | None = None) -> None:
-        """Register as ``properties`` say, ``tls`` verifying the SIP server; return when agents can call.
+        """Register with ``properties``; ``tls`` verifies the SIP server. Return when agents can call.
 
-        :raises AuthenticationError: the SIP server does not take the broker
+        :raises AuthenticationError: the SIP server rejects the broker
         :raises Unreachable: it does not answer
-        :raises ConfigurationError: a port cannot be had
+        :raises ConfigurationError: a port cannot be used
         :raises StorageError: the disk is full
         """
         self._properties = msgspec.structs.replace(properties, instance=_instance(properties.uri, self.files))
@@ -184,23 +184,23 @@ class BrokerService:
 
     def _start_access(self, properties: Properties, tls: ssl.SSLContext | None) -> None:
         tap = None if self._recorder is None else self._recorder.tap()
-        driver = self._driver = Driver(Unmade(), self._report, wall_clock=True, tap=tap, on_fault=self._broke)
+        driver = self._driver = Driver(Unmade(), self._report, wall_clock=True, tap=tap, on_fault=self._on_fault)
         certificate = own_certificate(self._settings.data_dir)
         bound = self._bind(driver, properties.transport, certificate.file, tls)
         self.sip_address = bound[SIP_SOCKET]
         if tap is not None:
             tap.hears(SIP_SOCKET, self.sip_address)
         self.files.keep_ports(*(bound[name][1] for name in (SIP_SOCKET, DATA_SOCKET, STREAM_SOCKET)))
-        told = {name: (self._settings.advertise or host, port) for name, (host, port) in bound.items()}
+        advertised = {name: (self._settings.advertise or host, port) for name, (host, port) in bound.items()}
         random = SystemRandom()
         access = AccessServer(
             properties,
             self.broker,
             random,
-            sip_address=told[SIP_SOCKET],
-            data_address=told[DATA_SOCKET],
+            sip_address=advertised[SIP_SOCKET],
+            data_address=advertised[DATA_SOCKET],
             host=bound[DATA_SOCKET][0],
-            stream_address=told[STREAM_SOCKET],
+            stream_address=advertised[STREAM_SOCKET],
             authenticator=Authenticator(
                 self._settings.domain.lower(),
                 self._users.get,
@@ -223,24 +223,24 @@ class BrokerService:
     def _bind(
         self, driver: Driver, transport: str, certificate: Path, tls: ssl.SSLContext | None
     ) -> dict[str, Address]:
-        """Take the ports that agents know; where another program has one by now, agents call again and find a new one.
+        """Bind the previous ports, which agents know, or new ones if other programs use them; agents then call again.
 
-        A port that the settings name is that or none.
+        A port that the settings name is never replaced.
         """
         settings, known = self._settings, self.files.identity
         host = settings.host
 
-        def taken(wanted: int | None, before: int, listen: Callable[[int], Address]) -> Address:
+        def bind(wanted: int | None, previous: int, listen: Callable[[int], Address]) -> Address:
             if wanted is not None:
                 return listen(wanted)
             try:
-                return listen(before)
+                return listen(previous)
             except OSError as error:
-                _log.warning("the port %s of before cannot be had (%s), another is taken", before, error.strerror)
+                _log.warning("cannot bind the previous port %s (%s); using another", previous, error.strerror)
                 return listen(0)
 
         def for_sip(port: int) -> Address:
-            # The SIP server may connect to us, as it has to after its restart; but TLS needs a certificate for that.
+            # The SIP server may connect to us, as it must after its restart; over TLS that would need a certificate.
             return listen_for_sip(
                 driver,
                 SIP_SOCKET,
@@ -261,13 +261,13 @@ class BrokerService:
 
         try:
             return {
-                SIP_SOCKET: taken(settings.broker_port, known.broker_port, for_sip),
-                DATA_SOCKET: taken(settings.data_port, known.data_port, for_data),
-                STREAM_SOCKET: taken(settings.stream_port, known.stream_port, for_streams),
+                SIP_SOCKET: bind(settings.broker_port, known.broker_port, for_sip),
+                DATA_SOCKET: bind(settings.data_port, known.data_port, for_data),
+                STREAM_SOCKET: bind(settings.stream_port, known.stream_port, for_streams),
             }
         except OSError as error:
             reason = f"{error.strerror}; look at broker_port, data_port, stream_port"
-            raise ConfigurationError(f"the broker's ports cannot be had on {host}: {reason}") from None
+            raise ConfigurationError(f"cannot bind the broker's ports on {host}: {reason}") from None
 
     def _make_baseline(self, random: SystemRandom) -> Baseline | None:
         given = self._settings
@@ -293,7 +293,7 @@ class BrokerService:
                 self._registered = True
                 self._check_ready()
             case BrokerUnregistered(status=status, reason=reason):
-                self._unregistered(status, reason)
+                self._on_unregistered(status, reason)
             case ChannelRefused(user=user, reason=reason, limit=limit):
                 self._refusals.note(Limited(limit or DATA_CHANNEL, user, f"no data channel: {reason}"))
             case Limited() | LoginRefused():
@@ -306,31 +306,31 @@ class BrokerService:
             case KernelWanted(kernel=kernel):
                 self._loading = asyncio.create_task(self._load_kernel(kernel))
             case SubscriptionUnreadable(subscription=subscription, reason=reason):
-                _log.error("the subscription %s cannot be read any more, it hears of nothing: %s", subscription, reason)
+                _log.error("cannot parse the stored subscription %s, no event matches it: %s", subscription, reason)
             case SubscriptionUnread():
                 _log.warning("%s", _unread(output))
             case ExtensionFailed(count=count, reason=reason):
-                self._extension_failed(count, reason)
+                self._on_extension_failed(count, reason)
 
-    def _extension_failed(self, count: int, reason: str) -> None:
-        """Log ever fewer of many failures: the first, and then each time that their number has doubled."""
+    def _on_extension_failed(self, count: int, reason: str) -> None:
+        """Log the first failure, and then one each time that their number has doubled."""
         kind = reason.partition(":")[0]
         if count >= self._failures_logged.get(kind, 0) * 2:
             self._failures_logged[kind] = count
             _log.warning("code of the operator failed %s times so far: %s", count, reason)
 
-    def _unregistered(self, status: int | None, reason: str) -> None:
-        """The SIP server does not have the broker now; one that never took it ends the start."""
-        said = reason if status is None else f"{status} {reason}".rstrip()
+    def _on_unregistered(self, status: int | None, reason: str) -> None:
+        """Log that the broker is not registered; a rejection of the first registration ends the start."""
+        response = reason if status is None else f"{status} {reason}".rstrip()
         if status not in REGISTRATION_REFUSALS or self._ready.done():
-            _log.warning("the broker is not registered: %s", said)
-            self._trouble = f" ({said})"
+            _log.warning("the broker is not registered: %s", response)
+            self._trouble = f" ({response})"
             return
         server, uri = shown(self._properties.server), self._properties.uri
         advice = "check that user's password, and that the server has such a user"
         if self._properties.password is None:
             advice = "give that user's password with --broker-password-file, or a line in users"
-        self._ready.set_exception(AuthenticationError(f"the SIP server {server} does not take {uri}: {said}; {advice}"))
+        self._ready.set_exception(AuthenticationError(f"the SIP server {server} rejects {uri}: {response}; {advice}"))
 
     async def _load_kernel(self, wanted: Kernel) -> None:
         self._feed(KernelLoaded(await _loaded(wanted)))
@@ -340,35 +340,35 @@ class BrokerService:
             self._driver.feed(given)
 
     def _check_ready(self) -> None:
-        """The server is ready when the broker can be called, and has seen its disk keep a record."""
+        """Report the server as ready when the broker is registered and a first record is durable."""
         if self._registered and self._kept and not self._ready.done():
             self._ready.set_result(None)
 
-    def _durable(self, durable: int) -> None:
+    def _on_durable(self, durable: int) -> None:
         self._kept = True
         self._check_ready()
         if self._driver is not None:
             self._driver.take(Appended(durable))
 
-    def _disk_full(self, reason: str) -> None:
+    def _on_disk_full(self, reason: str) -> None:
         self._shortage = reason
         _log.error("the disk is full, new events and subscriptions are refused until there is room: %s", reason)
         self._feed(DiskFull())
 
-    def _disk_freed(self) -> None:
+    def _on_disk_freed(self) -> None:
         self._shortage = ""
-        _log.warning("the disk has room again, events are taken as before (%s)", self._settings.data_dir)
+        _log.warning("the disk has room again, events are accepted again (%s)", self._settings.data_dir)
         self._feed(DiskFreed())
 
-    def _failed(self, error: Exception) -> None:
+    def _on_failure(self, error: Exception) -> None:
         self._committer = None
         if not self.broken.done():
             self.broken.set_exception(
                 StorageError(f"writing to {self._settings.data_dir} failed, nothing more is acknowledged: {error}")
             )
 
-    def _broke(self, error: Exception) -> None:
-        """A fault of our own in the broker: its memory can no longer be trusted, its log can."""
+    def _on_fault(self, error: Exception) -> None:
+        """Stop after a defect in the broker: its memory can no longer be trusted, but its log can."""
         _log.error("the broker failed", exc_info=error)
         committer = self._committer
         self._committer = None
@@ -390,7 +390,7 @@ class BrokerService:
 
 
 def _instance(uri: str, files: ServerFiles) -> str:
-    """Return the device that this broker is to a registrar, over restarts (RFC 5626 4.1)."""
+    """Return the instance id of this broker for a registrar, stable over restarts (RFC 5626 4.1)."""
     return f"<{uuid.uuid5(uuid.NAMESPACE_URL, f'{uri};server={files.identity.server}').urn}>"
 
 
@@ -398,12 +398,12 @@ def _unread(unread: SubscriptionUnread) -> str:
     waits = f"{unread.waiting} notifications wait for subscription {unread.subscription} of {unread.user}"
     if unread.device is None:
         return f"{waits} in session {unread.session}, which nobody has read for {unread.since_s:.0f} s"
-    return f"{waits}: its reader on device {unread.device} has taken nothing for {unread.since_s:.0f} s"
+    return f"{waits}: its reader on device {unread.device} has acknowledged nothing for {unread.since_s:.0f} s"
 
 
 async def _loaded(wanted: Kernel) -> Kernel:
-    """Load a kernel in a thread: the loop has other things to do meanwhile."""
+    """Load a kernel in a thread, so that the event loop is not blocked."""
     kernel = await asyncio.to_thread(load_kernel, wanted)
     if kernel != wanted:
-        _log.warning("%s cannot be loaded, subscriptions are matched by %s, which takes longer", wanted, kernel)
+        _log.warning("cannot load the matching kernel %s; using %s, which is slower", wanted, kernel)
     return kernel

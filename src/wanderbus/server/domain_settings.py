@@ -19,9 +19,9 @@ _DNS_PORT: Final = 53
 
 
 def other_domains(settings: ProxySettings) -> OtherDomains | None:
-    """Return what the proxy may do about other domains, None if that is nothing.
+    """Return the routes and trust of the proxy for other domains, None without any.
 
-    Raises :class:`ConfigurationError` for what cannot be used, or would prove nothing to other domains.
+    Raises :class:`ConfigurationError` for a value that cannot be used, or that other domains could not authenticate.
     """
     wanted = settings.domains
     if wanted is None:
@@ -31,7 +31,7 @@ def other_domains(settings: ProxySettings) -> OtherDomains | None:
     for domain in sorted(trusted & routes.keys()):
         if any(server.target.transport != "TLS" for server in routes[domain]):
             raise ConfigurationError(
-                f"domains.trusted: {domain} has a route that is not TLS, over which nothing is proved; "
+                f"domains.trusted: {domain} has a route without TLS, which cannot be authenticated; "
                 "leave out its transport, or do not trust it"
             )
     needs_tls = wanted.lookup or any(each.target.transport == "TLS" for servers in routes.values() for each in servers)
@@ -42,14 +42,14 @@ def other_domains(settings: ProxySettings) -> OtherDomains | None:
 
 
 def name_servers(settings: DomainsSettings) -> list[Address]:
-    """Return the name servers to ask, none for those of the system; :class:`ConfigurationError` for no address."""
+    """Return the name servers, an empty list for the system's; :class:`ConfigurationError` for an invalid address."""
     return [_address("domains.name_servers", text, _DNS_PORT) for text in settings.name_servers]
 
 
 def check_user_domains(settings: ServerSettings, sip_server: Target | None) -> frozenset[str]:
     """Return the other domains whose users may use the broker.
 
-    Raises :class:`ConfigurationError` if nobody could vouch for them.
+    Raises :class:`ConfigurationError` if no trusted server could authenticate them.
     """
     admitted = frozenset(_domain("user_domains", domain) for domain in settings.user_domains)
     if settings.domain.lower() in admitted:
@@ -59,13 +59,13 @@ def check_user_domains(settings: ServerSettings, sip_server: Target | None) -> f
     if sip_server is not None:
         if sip_server.transport != "TLS":
             raise ConfigurationError(
-                "user_domains: what sip_server vouches for is believed over TLS alone; write sips:"
+                "user_domains: identities asserted by sip_server are accepted over TLS only; write sips:"
             )
         return admitted
     trusted = {domain.lower() for domain in settings.domains.trusted} if settings.domains else set()
     if missing := sorted(admitted - trusted):
         raise ConfigurationError(
-            f"user_domains: nobody vouches for the users of {missing[0]}; add it to domains.trusted"
+            f"user_domains: no trusted server asserts the users of {missing[0]}; add it to domains.trusted"
         )
     return admitted
 
@@ -97,17 +97,17 @@ def _target(domain: str, text: str, settings: ProxySettings) -> Target:
 
 
 def _check_certificate(settings: ProxySettings) -> None:
-    """Raise :class:`ConfigurationError` unless other domains can know this server by its certificate."""
+    """Raise :class:`ConfigurationError` unless the certificate authenticates this server to other domains."""
     if settings.tls_certificate is None:
         raise ConfigurationError(
-            "domains: servers of other domains know this one by its certificate; give one that names "
+            "domains: servers of other domains authenticate this one by its certificate; give one that names "
             f"{settings.domain} as tls_certificate, or only routes with transport=tcp or udp and lookup = false"
         )
     named = own_sip_domains(settings.tls_certificate)
     if settings.domain.lower() not in named:
         raise ConfigurationError(
             f"domains: the certificate of {settings.domain}, {settings.tls_certificate}, names "
-            f"{', '.join(named) or 'no domain'}; other domains would not believe it"
+            f"{', '.join(named) or 'no domain'}; other domains would not accept it"
         )
 
 

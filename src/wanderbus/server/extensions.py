@@ -1,4 +1,4 @@
-"""Code of the operator in a server: given as objects, or named in its settings (SPEC H-10, G-23, G-24)."""
+"""Extensions of a server: code of the operator, given as objects or named in settings (SPEC H-10, G-23, G-24)."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ Loaded = TypeVar("Loaded")
 
 
 class Extensions(msgspec.Struct, frozen=True):
-    """What one broker is extended by."""
+    """The extensions of one broker."""
 
     restrictions: Kinds
     policies: Policies
@@ -33,9 +33,9 @@ def extensions_of(
     policies: Mapping[str, Policy] | None = None,
     hook: Hook | None = None,
 ) -> Extensions:
-    """Return the extensions that the settings name, with those given as objects, which come first.
+    """Return the extensions that the settings name, and those given as objects, which take precedence.
 
-    :raises ConfigurationError: what is named cannot be loaded, or is something else
+    :raises ConfigurationError: a named extension cannot be loaded, or has the wrong type
     """
     named = settings.extensions or ExtensionSettings()
     kinds = {
@@ -61,12 +61,12 @@ def _check_default(settings: ServerSettings, policies: Policies) -> None:
 def _loaded(key: str, place: str, wanted: type[Loaded]) -> Loaded:
     found = load(key, place)
     if not isinstance(found, wanted):
-        raise ConfigurationError(f"{key}: {place} is no {wanted.__module__}.{wanted.__qualname__}, but {found!r}")
+        raise ConfigurationError(f"{key}: {place} is not a {wanted.__module__}.{wanted.__qualname__}, but {found!r}")
     return found
 
 
 def _callable(key: str, place: str) -> Any:
     found = load(key, place)
     if not callable(found):
-        raise ConfigurationError(f"{key}: {place} is no function, but {found!r}")
+        raise ConfigurationError(f"{key}: {place} is not a function, but {found!r}")
     return found

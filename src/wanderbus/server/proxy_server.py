@@ -1,4 +1,4 @@
-"""Registrar and proxy in a process of their own; brokers are in others, as user agents of it (DESIGN 6.4)."""
+"""Registrar and proxy in a process without a broker; brokers in other processes are its user agents (DESIGN 6.4)."""
 
 from __future__ import annotations
 
@@ -26,7 +26,7 @@ class ProxyServer:
 
     :param routing: decides where the proxy sends requests (:mod:`wanderbus.sip.proxy.routing_script`); None: to the
         user
-    :raises ConfigurationError: what is given cannot be used
+    :raises ConfigurationError: a given setting cannot be used
     """
 
     def __init__(self, *, routing: RoutingScript | None = None, **given: Unpack[ProxyArguments]) -> None:
@@ -38,9 +38,9 @@ class ProxyServer:
         self._recorder: SipRecorder | None = None
         self._sip: SIPService | None = None
         self.address: Address = (settings.host, settings.port)
-        """Where it listens, over UDP and TCP, once started."""
+        """Its address for UDP and TCP, once started."""
         self.tls_address: Address | None = None
-        """Where it listens over TLS, once started; None without a certificate."""
+        """Its address for TLS, once started; None without a certificate."""
 
     async def __aenter__(self) -> Self:
         allow_files()

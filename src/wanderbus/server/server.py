@@ -50,7 +50,7 @@ from wanderbus.sip.transaction.flood_limits import FloodLimits
 class Server:
     """Registrar, proxy and broker of one domain on one address; an async context manager.
 
-    With ``sip_server`` it is a broker alone, a user agent of that server like any other (DESIGN 6.4).
+    With ``sip_server`` it is only a broker, which is an ordinary user agent of that server (DESIGN 6.4).
 
     Its keyword arguments are the keys of a file of settings; ``domain``, ``data_dir`` and ``users`` must be given.
     docs/configuration.md lists them, and so does ``wanderbus config sample broker``.
@@ -60,7 +60,7 @@ class Server:
     :param restrictions: kinds of restriction besides those that are built in, by their names (SPEC H-10)
     :param policies: queue policies besides those that are built in, by their names (SPEC G-23)
     :param hook: decides about devices that disconnect, reconnect and leave (SPEC G-24); docs/extending.md
-    :raises ConfigurationError: what is given cannot be used
+    :raises ConfigurationError: a given setting cannot be used
     """
 
     def __init__(
@@ -77,19 +77,19 @@ class Server:
         self.domain = settings.domain.lower()
         self.broker_uri = validation.user_uri(settings.broker_user, self.domain)
         self.sip_server: Target | None = None
-        """The registrar and proxy that the broker is registered at; None if they are here."""
+        """The registrar and proxy at which the broker is registered; None if they are in this process."""
         self.address: Address = (settings.host, settings.port)
-        """Where agents find registrar and proxy: here, over UDP and TCP, once started, or ``sip_server``."""
+        """Address of registrar and proxy: in this process, over UDP and TCP, once started, or ``sip_server``."""
         self.tls_address: Address | None = None
-        """Where they listen over TLS, once started; None without a certificate."""
+        """Their address for TLS, once started; None without a certificate."""
         self.eci_address = None if settings.eci_port is None else (settings.eci_host, settings.eci_port)
-        """Where the original ECI is served, once started; None if it is not."""
+        """Address of the original ECI, once started; None if it is not served."""
         self.broker_address: Address = (settings.host, 0)
-        """Where the broker's user agent is reached, once started."""
+        """Address of the broker's user agent, once started."""
         self._tls: ssl.SSLContext | None = None
         self._routing = routing
         self._extensions = extensions_of(settings, restrictions, policies, hook)
-        self._take_users(settings)
+        self._load_users(settings)
         self._user_domains = check_user_domains(settings, self.sip_server)
         self._broker_config = validation.broker_config(settings)
         self._refusals = Refusals()
@@ -117,7 +117,7 @@ class Server:
         hook: Hook | None = None,
         **given: Unpack[ServerArguments],
     ) -> Self:
-        """Return a server with the settings of a TOML file; what is given here comes before them."""
+        """Return a server with the settings of a TOML file; arguments given here override them."""
         settings = cast(ServerArguments, settings_in(ServerSettings, Path(file)) | given)
         return cls(routing=routing, restrictions=restrictions, policies=policies, hook=hook, **settings)
 
@@ -129,7 +129,7 @@ class Server:
         except BaseException:
             await self.close()
             if is_new:
-                # Nothing was acknowledged from it yet.
+                # No data in it was acknowledged yet.
                 shutil.rmtree(self._settings.data_dir, ignore_errors=True)
             raise
         return self
@@ -155,8 +155,8 @@ class Server:
             self._recorder.close()
         self._broker = self._sip = self._recorder = None
 
-    def _take_users(self, settings: ServerSettings) -> None:
-        """Find out who may call, and how the broker proves who it is."""
+    def _load_users(self, settings: ServerSettings) -> None:
+        """Load the secrets of the users, and the broker's own password."""
         name = settings.broker_user
         if settings.sip_server is None:
             self._users = validation.secrets(settings, taken=name)

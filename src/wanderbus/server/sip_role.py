@@ -40,18 +40,18 @@ from wanderbus.sip.transaction.flood_limits import DEFAULT_LIMITS
 _log = logging.getLogger("wanderbus.sip")
 
 _NOBODYS_DROPS: Final = ("unreadable", "unframed", "unfinished", "no transport")
-"""Reasons of drops that no limit is for; those of limits are reported with their party."""
+"""Reasons of drops that no limit causes; drops because of a limit are reported with their party."""
 
 KEY_FILE = "sip.key"
-"""In the data directory: by this secret the proxy knows the dialogs that it was on the path of, over restarts."""
+"""Name of the secret's file in the data directory; by it the proxy recognises its dialogs after a restart."""
 
 
 class SIPService:
     """Registrar and proxy between :meth:`start` and :meth:`close`.
 
-    :param secrets: of each user
-    :param lodger: a user's URI that is registered from this process, so that where it was before is of no use
-    :param refusals: where refusals of this process are noted
+    :param secrets: the secret of each user
+    :param lodger: URI of a user that registers from this process; its stored bindings are discarded
+    :param refusals: the table of refusals of this process
     """
 
     def __init__(
@@ -70,9 +70,9 @@ class SIPService:
         self._recorder = recorder
         self._lodger = lodger
         self.address: Address = (settings.host, settings.port)
-        """Where registrar and proxy listen, over UDP and TCP, once started."""
+        """Address of registrar and proxy for UDP and TCP, once started."""
         self.tls_address: Address | None = None
-        """Where they listen over TLS, once started; None without a certificate."""
+        """Their address for TLS, once started; None without a certificate."""
         self._registrations: Registrations | None = None
         self._driver: Driver | None = None
         self._commands_from = ""
@@ -100,14 +100,14 @@ class SIPService:
         relays = await self._relays()
         if tap is not None:
             tap.hears("sip", self.address, streams)
-        told = self._settings.advertise or self.address[0]
+        advertised = self._settings.advertise or self.address[0]
         machine = SIPServer(
             self._settings.domain.lower(),
-            (told, self.address[1]),
+            (advertised, self.address[1]),
             self._secrets.get,
             SystemRandom(),
             key,
-            streams={kind: (told, port) for kind, (_, port) in streams.items()},
+            streams={kind: (advertised, port) for kind, (_, port) in streams.items()},
             routing=self._routing or (OnPathRouting() if self._settings.stay_on_path else None),
             algorithms=self._settings.digest_algorithms,
             flood=self._settings.flood or DEFAULT_LIMITS,
@@ -168,7 +168,7 @@ class SIPService:
         return streams
 
     async def _relays(self) -> list[Address]:
-        """Return where media relays take commands, after starting the one that belongs here, if one does."""
+        """Return the command addresses of the media relays, after starting the relay of this process, if any."""
         server = validation.relay_server(self._settings, self._refusals)
         if server is None:
             return validation.relay_addresses(self._settings)
@@ -179,10 +179,10 @@ class SIPService:
         return [server.ng_address]
 
     def _anchoring(self, driver: Driver, relays: Sequence[Address]) -> dict[str, Any]:
-        """Return what the machine is told of relays; it commands them from an address that they can answer."""
+        """Return the machine's arguments about relays; binds a socket from which the relays can be commanded."""
         if not relays:
             return {}
-        # They know us by our host (ng_from), but those on loopback are reached from loopback alone.
+        # Relays accept commands from our host (ng_from); relays on loopback are reachable from loopback only.
         here, there = ip_address(self.address[0]), [ip_address(host) for host, _ in relays]
         near = all(host.is_loopback for host in there)
         fits = here.is_loopback and here.version == there[0].version

@@ -1,4 +1,4 @@
-"""What a server is told, checked and completed before anything is opened."""
+"""Validation of a server's settings, before anything is opened."""
 
 from __future__ import annotations
 
@@ -28,7 +28,7 @@ from wanderbus.sip.message.targets import Target, target_of
 from wanderbus.sip.message.uri import SIPUri, canonical_uri
 
 NG_PORT: Final = 2223
-"""Where rtpengine takes commands in its own sample of a configuration."""
+"""Command port of rtpengine in its sample configuration."""
 
 _OF_REGISTRAR: Final = (
     *("port", "tcp", "tls_certificate", "tls_key", "tls_port"),
@@ -41,18 +41,20 @@ _OF_REGISTERED_BROKER: Final = ("broker_password", "broker_password_file", "ca_f
 
 
 def check_proxy(settings: ProxySettings) -> None:
-    """Raise :class:`ConfigurationError` for a domain or a host that cannot be served, or for relays that cannot be."""
+    """Raise :class:`ConfigurationError` for a domain, a host or a relay that cannot be used."""
     check_host(settings.host)
     _check_advertised(settings)
     _check_domain(settings.domain)
     if settings.relay_calls not in ("nat", "all"):
-        raise ConfigurationError(f"relay_calls: {settings.relay_calls!r} is no choice; use nat or all")
+        raise ConfigurationError(f"relay_calls: invalid value {settings.relay_calls!r} (expected nat or all)")
     if settings.relay is not None and settings.relays:
         raise ConfigurationError("relays: there is a [relay] table too, a relay in this process; leave one of them out")
     if settings.relay_calls == "all" and settings.relay is None and not settings.relays:
         raise ConfigurationError("relay_calls: there is no relay; name some in relays, or write a [relay] table")
     if not set(settings.digest_algorithms) <= set(ALGORITHMS) or not settings.digest_algorithms:
-        raise ConfigurationError(f"digest_algorithms: {settings.digest_algorithms!r} is no choice; use SHA-256, MD5")
+        raise ConfigurationError(
+            f"digest_algorithms: invalid value {settings.digest_algorithms!r} (expected SHA-256, MD5)"
+        )
     for address in settings.edge_proxies:
         if not is_ip_address(address):
             raise ConfigurationError(f"edge_proxies: {address!r} is not an IP address; give those of the proxies")
@@ -62,7 +64,7 @@ def check_proxy(settings: ProxySettings) -> None:
 
 
 def check_server(settings: ServerSettings) -> None:
-    """Raise :class:`ConfigurationError` for what contradicts itself, or what agents could not work with."""
+    """Raise :class:`ConfigurationError` for contradicting settings, or settings that agents could not work with."""
     check_proxy(settings)
     user_uri(settings.broker_user, settings.domain)
     if settings.eci_port is not None:
@@ -83,7 +85,7 @@ def check_server(settings: ServerSettings) -> None:
 
 
 def user_uri(user: str, domain: str) -> str:
-    """Return the URI of ``user``; :class:`ConfigurationError` for one that SIP cannot name."""
+    """Return the URI of ``user``; :class:`ConfigurationError` for a name that SIP does not allow."""
     _check_domain(domain)
     try:
         return canonical_uri(f"sip:{user}@{domain.lower()}")
@@ -104,7 +106,7 @@ def secrets(settings: ProxySettings, *, taken: str | None) -> Mapping[str, Secre
 
 
 def broker_password(settings: ServerSettings, users: Mapping[str, Secret]) -> str | None:
-    """Return what the broker proves itself with at ``sip_server``; None answers no challenge."""
+    """Return the broker's password at ``sip_server``, None if it has none."""
     if settings.broker_password_file is not None:
         return password_in(settings.broker_password_file)
     found = settings.broker_password or users.get(settings.broker_user)
@@ -117,9 +119,9 @@ def broker_password(settings: ServerSettings, users: Mapping[str, Secret]) -> st
 
 
 def sip_server(text: str, host: str) -> Target:
-    """Return where ``sip:host``, ``sip:host:port;transport=tcp``, ``sips:host`` or ``host:port`` is.
+    """Return the target of ``sip:host``, ``sip:host:port;transport=tcp``, ``sips:host`` or ``host:port``.
 
-    Raises :class:`ConfigurationError` for what is no such place, or cannot be reached from ``host``.
+    Raises :class:`ConfigurationError` for another form, or for a target that cannot be reached from ``host``.
     """
     target = _sip_target(text)
     try:
@@ -133,19 +135,19 @@ def sip_server(text: str, host: str) -> Target:
 
 
 def _sip_target(text: str) -> Target:
-    """Return what ``sip_server`` names, before its host is found."""
+    """Return the target that ``sip_server`` names, before its host is resolved."""
     try:
         uri = SIPUri.parse(text if text.lower().startswith(("sip:", "sips:")) else f"sip:{text}")
         target = target_of(uri)
     except SIPParseError as error:
-        raise ConfigurationError(f"sip_server: {text!r} is no SIP server: {error}; write sip:host:port") from None
+        raise ConfigurationError(f"sip_server: {text!r} is not a SIP server: {error}; write sip:host:port") from None
     if uri.user is not None:
         raise ConfigurationError(f"sip_server: {text!r} is a user, not a server; write sip:host:port")
     return target
 
 
 def relay_addresses(settings: ProxySettings) -> list[Address]:
-    """Return where the relays elsewhere take commands; :class:`ConfigurationError` for one that cannot be found."""
+    """Return the command addresses of the remote relays; :class:`ConfigurationError` for an unresolvable one."""
     try:
         found = [resolve(place, default_port=NG_PORT) for place in settings.relays]
     except ConfigurationError as error:
@@ -162,9 +164,9 @@ def relay_addresses(settings: ProxySettings) -> list[Address]:
 
 
 def relay_server(settings: ProxySettings, refusals: Refusals | None = None) -> RelayServer | None:
-    """Return the relay in this process, not entered yet, or None; :class:`ConfigurationError` for what it cannot be.
+    """Return the relay of this process, not started yet, or None; :class:`ConfigurationError` for invalid settings.
 
-    Its commands come from this process alone, so they are taken on any port of loopback.
+    Only this process commands it, so it listens for commands on any port of loopback.
     """
     if settings.relay is None:
         return None
@@ -208,18 +210,23 @@ def check_host(host: str) -> None:
     except ValueError:
         raise ConfigurationError(f"{host!r} is not an IP address; give the one to listen on") from None
     if unspecified:
-        raise ConfigurationError("listen on one address that agents can reach, not on all: they are told which")
+        raise ConfigurationError(
+            "give one address that agents can reach, not the unspecified one: agents connect to it"
+        )
 
 
 def _check_advertised(settings: ProxySettings) -> None:
     if settings.advertise is None:
         return
     try:
-        told, here = ipaddress.ip_address(settings.advertise), ipaddress.ip_address(settings.host)
+        advertised, here = ipaddress.ip_address(settings.advertise), ipaddress.ip_address(settings.host)
     except ValueError:
         raise ConfigurationError(f"advertise: {settings.advertise!r} is not an IP address") from None
-    if told.is_unspecified or told.version != here.version:
-        raise ConfigurationError(f"advertise: {told} cannot stand before {here}; give the address that agents reach")
+    if advertised.is_unspecified or advertised.version != here.version:
+        raise ConfigurationError(
+            f"advertise: {advertised} is unspecified, or of another IP version than host {here}; "
+            "give the address that agents reach"
+        )
 
 
 def _check_domain(domain: str) -> None:
@@ -230,7 +237,7 @@ def _check_domain(domain: str) -> None:
 
 
 def _given(settings: ServerSettings, names: Iterable[str]) -> str:
-    """Return the first of these keys that is not as it is by default, "" if all are."""
+    """Return the first of these keys with a value other than its default, "" if there is none."""
     table = table_of(ServerSettings)
     defaults = {name: None if name in table.tables else table.keys[name].default for name in names}
     return next((name for name, default in defaults.items() if getattr(settings, name) != default), "")

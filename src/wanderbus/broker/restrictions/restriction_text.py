@@ -37,7 +37,7 @@ def forbidding(
             why = f"at most one notification in {period_s:g} s{since}"
         case Custom(kind=kind, parameters=parameters):
             given = "".join(f" {name}={value}" for name, value in parameters.items())
-            why = f"the restriction {kind}{given} did not let it pass"
+            why = f"the restriction {kind}{given} blocked it"
         case _:
             windows = [each for each in restrictions[place:] if isinstance(each, Interval | Daily)]
             why = "; ".join(_closed(window, received_us) for window in windows)

@@ -43,7 +43,7 @@ class Journal:
         self._synced_work = 0.0
         self._ready: list[Output] = []
         self._is_waiting = False
-        """Whether records were handed over without a request to sync them."""
+        """True if records were handed over without a request to sync them."""
         self._is_hurried = False
         self.tally = Tally()
         """Counts of refusals and drops by the broker's bounds; reported without waiting for the disk."""
